@@ -1,0 +1,44 @@
+"""A Recursive Language Model (arXiv 2512.24601) that lives in Jupyter.
+
+`RLM("provider/model").completion(prompt, context=text)` answers a question about a text far longer than a
+model can read, by letting the model drive a real IPython kernel; the run is a notebook.
+
+Names load on first use: `import rlm_jupyter` brings in no SDK, no kernel and no widget.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlm_jupyter.limits import Limits as Limits
+    from rlm_jupyter.parsing import find_final_answer as find_final_answer
+    from rlm_jupyter.rlm import RLM as RLM
+    from rlm_jupyter.rlm import Result as Result
+
+_HOMES = {
+    "Limits": "rlm_jupyter.limits",
+    "RLM": "rlm_jupyter.rlm",
+    "Result": "rlm_jupyter.rlm",
+    "find_final_answer": "rlm_jupyter.parsing",
+}
+__all__ = ["RLM", "Limits", "Result", "find_final_answer"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Register `%rlm` and its kin: what `%load_ext rlm_jupyter` calls."""
+    from rlm_jupyter.magics import load
+
+    load(shell)

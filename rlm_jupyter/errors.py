@@ -1,0 +1,80 @@
+"""Every exception that this package raises.
+
+Three fates are kept apart: what the model's code did wrong is *data*, shown to the model; a limit that
+was reached is a `stop_reason` of the result; only a failure of the host is an exception, and its text
+says what to do.
+
+    RLMError
+    ├── ConfigurationError (ValueError)   before anything was started or spent
+    │   └── ContextError                  the context can't be handed to a kernel
+    ├── ModelError                        a provider failed for good
+    │   ├── ModelUnavailableError         no answer: refused, timed out, overloaded, cut off
+    │   └── ContextWindowError            the prompt does not fit the model's window
+    ├── KernelError                       the kernel can't be used
+    │   ├── KernelStartError
+    │   └── KernelDiedError
+    ├── LimitReached                      a limit of the run refuses a request (becomes a `stop_reason`)
+    └── RecordError                       a saved run can't be read or written
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlm_jupyter.types import StopReason
+
+
+class RLMError(Exception):
+    """The root of the tree."""
+
+
+class ConfigurationError(RLMError, ValueError):
+    """A setting is missing or wrong; raised before anything is started or spent."""
+
+
+class ContextError(ConfigurationError):
+    """The context can't be handed to a kernel; the text names its type and what to pass instead."""
+
+
+class ModelError(RLMError):
+    """A model's provider failed for good."""
+
+
+class ModelUnavailableError(ModelError):
+    """A provider gave no answer: it refused, timed out, was overloaded or broke off."""
+
+
+class ContextWindowError(ModelError):
+    """A prompt does not fit into the model's window."""
+
+    def __init__(self, message: str, *, tokens: int | None = None, window: int | None = None) -> None:
+        super().__init__(message)
+        self.tokens = tokens
+        """How many tokens the prompt has, where that is known."""
+        self.window = window
+        """The model's window in tokens, where that is known."""
+
+
+class KernelError(RLMError):
+    """The kernel can't be used."""
+
+
+class KernelStartError(KernelError):
+    """The kernel did not come up."""
+
+
+class KernelDiedError(KernelError):
+    """The kernel's process ended by itself."""
+
+
+class LimitReached(RLMError):
+    """A limit refuses a request. Inside a run it becomes the `stop_reason`, outside nobody sees it."""
+
+    def __init__(self, message: str, *, stop_reason: StopReason) -> None:
+        super().__init__(message)
+        self.stop_reason: StopReason = stop_reason
+
+
+class RecordError(RLMError):
+    """A saved run can't be read or written."""

@@ -1,0 +1,198 @@
+"""What happened in a run, as past facts.
+
+*Records* are lasting: each is one line of the journal, the trajectory is their fold, and a run can be
+rebuilt from them alone. *Glimpses* pass: they let people watch and are never stored. `RLM.stream` yields
+both, in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlm_jupyter.types import CellStatus, ContextInfo, FinishReason, Output, StopReason, SubcallKind, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A run began. The first record of every journal."""
+
+    run_id: str
+    prompt: str
+    system: str
+    """The system message, so that the conversation can be derived from the record alone."""
+    opening: str
+    """The first user message."""
+    context: ContextInfo
+    model: str
+    sub_model: str
+    depth: int
+    limits: dict[str, Any]
+    started: str
+    """ISO 8601, UTC."""
+    request: str = ""
+    """Digest of all that was asked (prompt, context, models, options): the same again is the same run."""
+    parent: str | None = None
+    """The run whose `rlm_query` this run answers."""
+    version: str = ""
+    """Of this package."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyReceived:
+    """The root model replied. Recorded before anything in it is executed."""
+
+    iteration: int
+    """From 1."""
+    text: str
+    """As received, byte for byte."""
+    model: str
+    usage: Usage
+    cost: float | None
+    """US dollars; `None` when the model's price is not known."""
+    finish: FinishReason
+    seconds: float
+    read: int | None = None
+    """How many characters of `text` count; the rest, where the model played the kernel, is neither run nor
+    shown to it again. `None`: all."""
+    rejected: str = ""
+    """Why the reply was drawn again instead of run (a repetition, say); it is then not part of the conversation."""
+    forced: bool = False
+    """The final call of a run that met a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubcallSettled:
+    """One prompt of a sub-call was answered, or failed."""
+
+    iteration: int
+    block: int
+    kind: SubcallKind
+    ordinal: int
+    """The n-th prompt of its cell, from 0."""
+    prompt_sha256: str
+    prompt_chars: int
+    prompt_head: str
+    """The first few hundred characters."""
+    asked_model: str | None
+    """What the cell named, if it did."""
+    model: str
+    text: str
+    """The reply, or the reason for the failure."""
+    failed: bool
+    usage: Usage
+    cost: float | None
+    seconds: float
+    child: str | None = None
+    """The child run's id, for `rlm_query`."""
+    prompt: str | None = None
+    """The whole prompt, when the run keeps prompts."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellFinished:
+    """A cell ended, or was passed over because one before it failed (`skipped`)."""
+
+    iteration: int
+    block: int
+    """The n-th cell of its iteration, from 0."""
+    source: str
+    """As the model wrote it."""
+    executed: str | None
+    """What was executed, where that differs from `source`."""
+    status: CellStatus
+    outputs: tuple[Output, ...]
+    execution_count: int | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeGiven:
+    """The run told the model something of its own: what is left, why a FINAL did not count."""
+
+    iteration: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputsShown:
+    """What the model is shown of an iteration's outputs, cut to the limit. The conversation reads this."""
+
+    iteration: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputsElided:
+    """To fit the window, the outputs of iterations up to `through` are no longer shown to the model."""
+
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The run is over. The last record."""
+
+    stop_reason: StopReason
+    answer: str | None
+    value: Any
+    """The answer as plain data, where it is JSON-able."""
+    is_json: bool
+    iteration: int
+    seconds: float
+    usage: Usage
+    """Root, sub-calls and children."""
+    cost: float | None
+    message: str = ""
+    """In one line, why it ended, when that is not plain."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyStreamed:
+    """A piece of a reply arrived."""
+
+    iteration: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CellStarted:
+    """A cell is being executed."""
+
+    iteration: int
+    block: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputChanged:
+    """The running cell's outputs are now these (all of them)."""
+
+    iteration: int
+    block: int
+    outputs: tuple[Output, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SubcallStarted:
+    """One prompt of a sub-call was handed to a model."""
+
+    iteration: int
+    block: int
+    kind: SubcallKind
+    ordinal: int
+    prompt_chars: int
+
+
+Record = (
+    RunStarted
+    | ReplyReceived
+    | SubcallSettled
+    | CellFinished
+    | NoticeGiven
+    | OutputsShown
+    | OutputsElided
+    | RunEnded
+)
+Glimpse = ReplyStreamed | CellStarted | OutputChanged | SubcallStarted
+Event = Record | Glimpse

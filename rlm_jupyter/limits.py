@@ -1,0 +1,59 @@
+"""`Limits`: everything that stops a run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from rlm_jupyter.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a run may use. `None` means: no limit.
+
+    Raises
+    ------
+    ConfigurationError
+        A value is negative, zero where that makes no sense, or not a number.
+    """
+
+    max_iterations: int = 30
+    """Replies of the root model, for each run."""
+    max_errors: int | None = 5
+    """Iterations in a row that fail, for each run."""
+    max_depth: int = 1
+    """For the whole tree: at this depth `rlm_query` becomes a plain call, as in the paper."""
+    max_subcalls: int | None = 1_000
+    """For the whole tree: prompts answered for cells."""
+    max_tokens: int | None = None
+    """For the whole tree: input and output tokens."""
+    max_cost: float | None = None
+    """For the whole tree, in US dollars."""
+    max_seconds: float | None = None
+    """For the whole tree, of wall time."""
+    cell_seconds: float | None = 300.0
+    """For one cell, waiting for sub-calls not counted."""
+    concurrency: int = 32
+    """Requests to providers in flight at once, for the whole tree."""
+    max_kernels: int = 8
+    """Kernels alive at once, for the whole tree."""
+    output_chars: int = 20_000
+    """What the model is shown of one iteration's outputs; the rest stays in a variable."""
+    max_output_tokens: int = 8_192
+    """The cap that each request for a reply carries."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            least = 0 if field.name in {"max_depth", "max_subcalls"} else 1 if isinstance(value, int) else 0.0
+            if value is None:
+                if "None" in str(field.type):
+                    continue
+                raise ConfigurationError(f"Limits({field.name}=None): a number is needed.")
+            if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+                raise ConfigurationError(f"Limits({field.name}={value!r}): a number is needed.")
+            if "float" not in str(field.type) and not isinstance(value, int):
+                raise ConfigurationError(f"Limits({field.name}={value!r}): a whole number is needed.")
+            if value < least or (isinstance(value, float) and value <= 0):
+                raise ConfigurationError(f"Limits({field.name}={value!r}): it must be {'at least ' + str(least) if least else 'above zero' if isinstance(value, float) else 'zero or more'}.")

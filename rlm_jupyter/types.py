@@ -1,0 +1,180 @@
+"""The values that the parts hand to each other: frozen, without behaviour of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Role = Literal["system", "user", "assistant"]
+FinishReason = Literal["stop", "length", "refusal", "other"]
+CellStatus = Literal["ok", "error", "interrupted", "died", "skipped"]
+SubcallKind = Literal["llm", "rlm"]
+StopReason = Literal[
+    "answered",
+    "terminated",
+    "iterations",
+    "errors",
+    "tokens",
+    "cost",
+    "seconds",
+    "subcalls",
+    "context_window",
+    "no_progress",
+    "cancelled",
+    "kernel_died",
+    "failed",
+]
+"""Why a run ended: `answered` (FINAL or one of its kin), `terminated` (a termination policy), the name of
+the limit that was reached, or what broke it."""
+
+Output = dict[str, Any]
+"""One output as nbformat 4 writes it: `stream`, `display_data`, `execute_result` or `error`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the conversation that a model reads."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one request, or of several added up."""
+
+    input_tokens: int = 0
+    """All that was read, cached tokens included."""
+    output_tokens: int = 0
+    """All that was written, reasoning tokens included."""
+    cached_tokens: int = 0
+    """Of the input: read from the provider's cache."""
+    cache_write_tokens: int = 0
+    """Of the input: written to the provider's cache, where that is billed apart."""
+    reasoning_tokens: int = 0
+    """Of the output: thinking that nobody sees."""
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model sent back."""
+
+    text: str
+    """The visible text, exactly as received; thinking is left out."""
+    model: str
+    """The model that answered, as the provider names it."""
+    usage: Usage = Usage()
+    finish: FinishReason = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Subcall:
+    """One call out of a cell: `llm_query`, `rlm_query` or their batched forms."""
+
+    id: str
+    kind: SubcallKind
+    prompts: tuple[str, ...]
+    model: str | None
+    cell: str
+    """The id of the execute request that was running; best effort (a stray thread counts for the running one)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubcallFailure:
+    """A sub-call that gave no answer, with the reason that the cell is shown."""
+
+    reason: str
+
+
+AnswerSubcall = Callable[[Subcall], Awaitable[list[str | SubcallFailure]]]
+"""Answers a sub-call: one text or failure for each prompt, in order. Given to the kernel by the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A kernel variable, or a recorded answer, brought to the host whole."""
+
+    text: str
+    json: Any = None
+    """The same as plain data, where it is JSON-able (then `is_json`)."""
+    is_json: bool = False
+    type_name: str = "str"
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A line of `SHOW_VARS()`: what stands in the kernel's namespace, described without running its code."""
+
+    name: str
+    type_name: str
+    size: str = ""
+    """Length or shape, such as `1,204` or `(300, 4)`; empty where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What the kernel says of itself after a cell."""
+
+    answer: Literal["none", "recorded", "refused"] = "none"
+    """Whether FINAL recorded a value; `refused`: it was called with one that can't become text."""
+    problem: str = ""
+    """With `refused`: what was wrong, as shown to the model."""
+    draft_ready: bool = False
+    """`answer["ready"]` is `True`."""
+    draft: str | None = None
+    """`answer["content"]` as text, if there is any."""
+    restored: tuple[str, ...] = ()
+    """Names of ours that the model had overwritten and that were put back before the cell."""
+    notices: tuple[str, ...] = ()
+    """What else the model should be told, such as a second FINAL that did not count."""
+    variables: tuple[Variable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CellRun:
+    """What came of executing one cell."""
+
+    status: CellStatus
+    outputs: tuple[Output, ...] = ()
+    execution_count: int | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ContextInfo:
+    """What the model is told of `context`, and how it is found again."""
+
+    type_name: str
+    """Such as `str`, `list`, `DataFrame`; `none` when there is no context."""
+    size: str
+    """For people and the model, such as `1,048,576 characters` or `20,000 items`."""
+    details: tuple[str, ...] = ()
+    """Further lines: sizes of the parts, columns, keys."""
+    sha256: str = ""
+    """Of the bytes that are handed to the kernel; empty when there is no context."""
+    nbytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PackedContext:
+    """A context as bytes: ready for a kernel's wire and for the store."""
+
+    kind: Literal["none", "str", "bytes", "pickle"]
+    buffers: tuple[bytes | memoryview, ...] = field(default=(), repr=False)
+    """`str`: its UTF-8 (`surrogatepass`); `bytes`: as is; `pickle`: the stream, then its out-of-band buffers."""
+    info: ContextInfo = ContextInfo("none", "empty")
