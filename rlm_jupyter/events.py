@@ -185,14 +185,7 @@ class SubcallStarted:
 
 
 Record = (
-    RunStarted
-    | ReplyReceived
-    | SubcallSettled
-    | CellFinished
-    | NoticeGiven
-    | OutputsShown
-    | OutputsElided
-    | RunEnded
+    RunStarted | ReplyReceived | SubcallSettled | CellFinished | NoticeGiven | OutputsShown | OutputsElided | RunEnded
 )
 Glimpse = ReplyStreamed | CellStarted | OutputChanged | SubcallStarted
 Event = Record | Glimpse

@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 
 from rlm_jupyter.errors import ConfigurationError
 
+_MAY_BE_ZERO = {"max_depth", "max_subcalls"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -46,14 +48,12 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            least = 0 if field.name in {"max_depth", "max_subcalls"} else 1 if isinstance(value, int) else 0.0
-            if value is None:
-                if "None" in str(field.type):
-                    continue
-                raise ConfigurationError(f"Limits({field.name}=None): a number is needed.")
-            if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+            kind = str(field.type)
+            if value is None and "None" in kind:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 raise ConfigurationError(f"Limits({field.name}={value!r}): a number is needed.")
-            if "float" not in str(field.type) and not isinstance(value, int):
+            if "float" not in kind and not isinstance(value, int):
                 raise ConfigurationError(f"Limits({field.name}={value!r}): a whole number is needed.")
-            if value < least or (isinstance(value, float) and value <= 0):
-                raise ConfigurationError(f"Limits({field.name}={value!r}): it must be {'at least ' + str(least) if least else 'above zero' if isinstance(value, float) else 'zero or more'}.")
+            if value < 0 or (value == 0 and field.name not in _MAY_BE_ZERO):
+                raise ConfigurationError(f"Limits({field.name}={value!r}): it must be more than zero.")

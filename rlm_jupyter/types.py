@@ -136,8 +136,8 @@ class Inspection:
     """With `refused`: what was wrong, as shown to the model."""
     draft_ready: bool = False
     """`answer["ready"]` is `True`."""
-    draft: str | None = None
-    """`answer["content"]` as text, if there is any."""
+    draft: bool = False
+    """`answer["content"]` holds something: a draft that `Kernel.get("answer")` brings."""
     restored: tuple[str, ...] = ()
     """Names of ours that the model had overwritten and that were put back before the cell."""
     notices: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""A running IPython kernel, and what runs inside it."""

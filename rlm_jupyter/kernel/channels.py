@@ -1,0 +1,70 @@
+"""`Channel`: one ZMQ socket on an asyncio loop, read until it is dry.
+
+ZMQ announces readability by an edge on a file descriptor, and a send may swallow it: whoever sends and
+then waits for the edge waits for ever. So every send here is followed by another look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import zmq
+
+from rlm_jupyter.kernel.guest.codec import Frame
+
+_AT_ONCE = 200
+"""Messages taken before the loop gets its turn again."""
+
+
+class Channel:
+    """A connected socket.
+
+    Parameters
+    ----------
+    kind
+        `zmq.DEALER` or `zmq.SUB`.
+    url
+        Where to connect.
+    on_message
+        Called with the frames of each message, on the loop.
+    """
+
+    def __init__(self, kind: int, url: str, on_message: Callable[[list[Any]], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_message = on_message
+        socket: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
+        self._socket = socket
+        socket.linger = 0
+        # unlimited: above a high-water mark messages are lost without a word
+        socket.set_hwm(0)
+        # the kernel binds a little later than we connect
+        socket.reconnect_ivl = 3
+        if kind == zmq.SUB:
+            socket.subscribe(b"")
+        socket.connect(url)
+        self._fd = int(socket.getsockopt(zmq.FD))
+        self._loop.add_reader(self._fd, self._drain)
+
+    def send(self, frames: Sequence[Frame]) -> None:
+        """Send one message; never blocks. Large buffers are not copied."""
+        self._socket.send_multipart(frames, copy=sum(map(len, frames)) < 65_536)
+        self._loop.call_soon(self._drain)
+
+    def close(self) -> None:
+        """Close the socket; what is unsent is dropped. A second time does nothing."""
+        if not self._socket.closed:
+            self._loop.remove_reader(self._fd)
+            self._socket.close()
+
+    def _drain(self) -> None:
+        for _ in range(_AT_ONCE):
+            if self._socket.closed:
+                return
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            self._on_message(frames)
+        self._loop.call_soon(self._drain)

@@ -1,0 +1,182 @@
+"""`Connection`: a kernel process and its channels, from the moment it answers until it is closed or dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import zmq
+
+from rlm_jupyter.errors import KernelDiedError, KernelError, KernelStartError
+from rlm_jupyter.kernel.channels import Channel
+from rlm_jupyter.kernel.guest.codec import Codec, Frame, WireMessage
+from rlm_jupyter.kernel.process import KernelProcess
+
+START_SECONDS = 60.0
+"""How long a kernel may take to come up."""
+_NUDGE_SECONDS = 0.02
+
+Receive = Callable[[WireMessage], None]
+
+
+class Connection:
+    """Made by `await Connection.open(...)`.
+
+    Parameters
+    ----------
+    process
+        The kernel's.
+    on_shell, on_iopub
+        Told each message of these channels.
+    on_call
+        Told each message of the guest's own accord: sub-calls.
+    on_death
+        Told why, once, when the process ends by itself.
+    """
+
+    def __init__(
+        self,
+        process: KernelProcess,
+        *,
+        on_shell: Receive,
+        on_iopub: Receive,
+        on_call: Receive,
+        on_death: Callable[[str], None],
+    ) -> None:
+        self.process = process
+        self._codec = codec = Codec(process.key, "rlm")
+        self._on_call = on_call
+        self._tell_death = on_death
+        self._requests: dict[str, asyncio.Future[WireMessage]] = {}
+        self._ended: str | None = None
+        self._iopub_open = asyncio.Event()
+
+        def passing(receive: Receive) -> Callable[[list[Any]], None]:
+            def pass_on(frames: list[Any]) -> None:
+                if (message := codec.decode(frames)) is not None:
+                    receive(message)
+
+            return pass_on
+
+        def first(message: WireMessage) -> None:
+            self._iopub_open.set()
+            on_iopub(message)
+
+        self._shell = Channel(zmq.DEALER, process.url("shell"), passing(on_shell))
+        self._control = Channel(zmq.DEALER, process.url("control"), passing(self._on_control))
+        self._iopub = Channel(zmq.SUB, process.url("iopub"), passing(first))
+        process.on_death(self.died)
+
+    @classmethod
+    async def open(cls, launch: Mapping[str, Any], **receivers: Callable[[Any], None]) -> Self:
+        """Launch a kernel and wait until it answers on every channel.
+
+        Raises
+        ------
+        KernelStartError
+            It did not come up.
+        """
+        connection = cls(await KernelProcess.launch(**launch), **receivers)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await connection.request("rlm_attach", {})
+                while not connection._iopub_open.is_set():
+                    # ipykernel 6 says no welcome: ask for status messages until one comes through
+                    connection._control.send(connection._codec.encode("kernel_info_request", {}))
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(connection._iopub_open.wait(), _NUDGE_SECONDS)
+        except (TimeoutError, KernelDiedError) as error:
+            await connection.close("it did not come up")
+            why = str(error) or f"it did not answer within {START_SECONDS:.0f} s"
+            raise KernelStartError(
+                f"The kernel did not come up: {why}. Check that its Python has ipykernel (pip install ipykernel)."
+            ) from error
+        except BaseException:
+            await connection.close("it did not come up")
+            raise
+        return connection
+
+    @property
+    def ended(self) -> str | None:
+        """Why the kernel can't be used any more; `None` while it can."""
+        return self._ended
+
+    def next_id(self) -> str:
+        """An id for an execute request."""
+        return self._codec.next_id()
+
+    def execute(self, msg_id: str, source: str) -> None:
+        """Send an execute request."""
+        self.check()
+        content = {
+            "code": source,
+            "silent": False,
+            "store_history": True,
+            "user_expressions": {},
+            "allow_stdin": False,
+            "stop_on_error": False,
+        }
+        self._shell.send(self._codec.encode("execute_request", content, msg_id=msg_id))
+
+    async def request(self, msg_type: str, content: dict[str, Any], buffers: Sequence[Frame] = ()) -> WireMessage:
+        """Ask the guest something on control, also while a cell runs.
+
+        Raises
+        ------
+        KernelError
+            The guest says that it failed, and why.
+        KernelDiedError
+            There is no kernel any more.
+        """
+        self.check()
+        msg_id = self._codec.next_id()
+        future = self._requests[msg_id] = asyncio.get_running_loop().create_future()
+        try:
+            self._control.send(self._codec.encode(msg_type, content, msg_id=msg_id, buffers=buffers))
+            done: WireMessage = await future
+        finally:
+            del self._requests[msg_id]
+        if "error" in done.content:
+            raise KernelError(done.content["error"])
+        return done
+
+    def tell(self, msg_type: str, content: dict[str, Any], buffers: Sequence[Frame] = ()) -> None:
+        """Send the guest a message that it does not answer; nothing happens when it is gone."""
+        if self._ended is None:
+            self._control.send(self._codec.encode(msg_type, content, buffers=buffers))
+
+    def check(self) -> None:
+        """Raise `KernelDiedError` if there is no kernel any more."""
+        if self._ended is not None:
+            raise KernelDiedError(self._ended)
+
+    def died(self, code: int | None) -> None:
+        """The process ended by itself, or was killed over a cell."""
+        how = "" if code is None else f" (exit code {code})" if code >= 0 else f" (signal {-code})"
+        if self._ended is None:
+            reason = f"the kernel's process ended{how}"
+            self._fail(reason)
+            self._tell_death(reason)
+
+    async def close(self, reason: str) -> None:
+        """Fail what waits, close the channels, end the process at once. A second time does nothing."""
+        self._fail(reason)
+        for channel in (self._shell, self._control, self._iopub):
+            channel.close()
+        await self.process.kill()
+
+    def _fail(self, reason: str) -> None:
+        self._ended = self._ended or reason
+        for future in self._requests.values():
+            if not future.done():
+                future.set_exception(KernelDiedError(reason))
+
+    def _on_control(self, message: WireMessage) -> None:
+        if message.type == "rlm_done":
+            future = self._requests.get(message.parent_id)
+            if future is not None and not future.done():
+                future.set_result(message)
+        elif message.type.startswith("rlm_"):
+            self._on_call(message)

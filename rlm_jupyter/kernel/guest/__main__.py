@@ -1,0 +1,15 @@
+"""Start our kernel application: `python -m rlm_jupyter.kernel.guest -f CONNECTION_FILE`."""
+
+from __future__ import annotations
+
+import sys
+
+# ipykernel imports debugpy when it can (80 ms and 8 MB), and nobody debugs a model's kernel
+sys.modules["debugpy"] = None  # type: ignore[assignment]
+
+from rlm_jupyter.kernel.guest.app import GuestKernelApp
+
+del sys.modules["debugpy"]
+
+if __name__ == "__main__":
+    GuestKernelApp.launch_instance()

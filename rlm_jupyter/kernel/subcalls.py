@@ -1,0 +1,113 @@
+"""`Subcalls`: the host's half of the sub-calls of one kernel.
+
+It is given one callable that answers, so it knows neither models nor runs. The kernel is not trusted:
+what a message says is only what to ask; depth, models and limits are the callable's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes, to_text
+from rlm_jupyter.types import AnswerSubcall, Subcall, SubcallFailure
+
+log = logging.getLogger(__name__)
+
+
+class Subcalls:
+    """Answers calls as they come, all at once.
+
+    Parameters
+    ----------
+    answer_subcall
+        Answers one call.
+    send
+        Sends a message to the guest: type, content, buffers.
+    """
+
+    def __init__(
+        self,
+        answer_subcall: AnswerSubcall,
+        send: Callable[[str, dict[str, Any], Sequence[Frame]], None],
+    ) -> None:
+        self._answer = answer_subcall
+        self._send = send
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._idle: asyncio.Future[None] | None = None
+        self._busy_since = 0.0
+        self._waited = 0.0
+
+    @property
+    def waited(self) -> float:
+        """Seconds in which at least one call was open, since the last `begin_cell`."""
+        return self._waited + (time.monotonic() - self._busy_since if self._tasks else 0.0)
+
+    def begin_cell(self) -> None:
+        """Count the waiting anew."""
+        self._waited = 0.0
+        self._busy_since = time.monotonic()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call is open."""
+        return not self._tasks
+
+    def idle(self) -> asyncio.Future[None]:
+        """Done as soon as no call is open."""
+        if self._idle is None:
+            self._idle = asyncio.get_running_loop().create_future()
+        return self._idle
+
+    def receive(self, message: WireMessage) -> None:
+        """A message of the guest's own accord: a call, or the news that nobody waits for it any more."""
+        call_id = message.content.get("id")
+        if not isinstance(call_id, str):
+            return
+        if message.type == "rlm_abandon":
+            if task := self._tasks.get(call_id):
+                task.cancel()
+        elif message.type == "rlm_call" and call_id not in self._tasks:
+            model = message.content.get("model")
+            call = Subcall(
+                id=call_id,
+                kind="rlm" if message.content.get("kind") == "rlm" else "llm",
+                prompts=tuple(to_text(buffer) for buffer in message.buffers),
+                model=model if isinstance(model, str) else None,
+                cell=str(message.content.get("cell", "")),
+            )
+            if not self._tasks:
+                self._busy_since = time.monotonic()
+            self._tasks[call_id] = task = asyncio.create_task(self._serve(call))
+            task.add_done_callback(lambda _: self._end(call_id))
+
+    async def cancel(self) -> None:
+        """Give up all open calls, and see them gone."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _end(self, call_id: str) -> None:
+        del self._tasks[call_id]
+        if not self._tasks:
+            self._waited += time.monotonic() - self._busy_since
+            if self._idle is not None:
+                self._idle.set_result(None)
+                self._idle = None
+
+    async def _serve(self, call: Subcall) -> None:
+        answers: list[str | SubcallFailure]
+        try:
+            answers = await self._answer(call)
+        except Exception as error:  # the cell is told; a fault of ours must not leave it waiting
+            log.exception("a sub-call failed on the host")
+            answers = [SubcallFailure(f"{type(error).__name__}: {error}")] * len(call.prompts)
+        self._send(
+            "rlm_reply",
+            {"id": call.id, "failed": [isinstance(answer, SubcallFailure) for answer in answers]},
+            [to_bytes(answer.reason if isinstance(answer, SubcallFailure) else answer) for answer in answers],
+        )

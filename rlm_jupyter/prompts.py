@@ -1,0 +1,186 @@
+"""The prompt, and the conversation: both derived from the record, byte-stable and append-only.
+
+What the model is told follows the paper's findings (arXiv 2512.24601, appendix): the size of the context,
+what a sub-call takes, look before you answer, few large sub-calls, how to end. The text never holds a
+clock, an id or an address, so that a provider's cache hits from one iteration to the next; it alternates,
+begins with the one system message and ends with a user message, as every server accepts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rlm_jupyter.tokens import estimate_tokens
+from rlm_jupyter.types import ContextInfo, Message
+
+if TYPE_CHECKING:
+    from rlm_jupyter.trajectory import Iteration, Trajectory
+
+_SYSTEM = """\
+You answer a question about a long text. You cannot see the text: it is the variable `context` in a Jupyter \
+kernel, and you work on it by writing Python. Each of your replies is one short sentence and then one code block:
+
+I look at how the text begins.
+```repl
+print(type(context), len(context))
+print(context[:1000])
+```
+
+The block is executed in the kernel and you get its outputs in the next message. Stop after the block: never write \
+an output yourself, and do not answer before you have seen one. The kernel keeps your variables. It is a real \
+Jupyter kernel: the last expression of a block is shown, `!shell` and %magics work, so does top-level `await`. \
+Outputs over {output_chars:,} characters are cut in the middle and kept whole in a variable that is named then.
+
+What is there:
+- `context`: the text, or the data, that the question is about.
+- `llm_query(prompt)`: asks a language model that reads the prompt and nothing else, and returns its reply as a str. \
+It takes up to about {sub_chars:,} characters, so put the question and the passage into the prompt: \
+llm_query(f"Which customer complains here?\\n\\n{{passage}}").
+- `llm_query_batched(prompts)`: the same for a list of prompts, all at once; returns the replies in order.
+{recursion}\
+- `SHOW_VARS()`: the variables that you have.
+- `FINAL(value)`: ends the work; the value is the answer. `FINAL_VAR(name)` does the same with a variable.
+
+How to work:
+- Look at the beginning of `context` first, to learn how it is built. Then search or split it by code: loosely \
+first (lower case, parts of words), exactly later. Look at all of it before you conclude that something is missing.
+- What code can decide (find, count, sort, compute), let code decide.
+- What needs reading (meaning, kinds, opinions, summaries), give to `llm_query_batched`: a few large prompts, each \
+with many items or a long passage up to the size above, rather than many tiny ones. Ask for short replies in a \
+form that code can read, check that the replies are complete, and put them together by code.
+- If a block fails, read the error and write a different one.
+- When an output shows what you need, end with a block that holds nothing but FINAL, as in
+```repl
+FINAL(total)
+```
+The answer is what the question asks for, complete, from what you saw in the outputs.
+"""
+
+_RECURSION = """\
+- `rlm_query(text)`: hands a sub-problem to another worker like you, with a kernel of its own, in which `text` is \
+`context` and begins with the question; for a part that itself needs several steps. \
+`rlm_query_batched(texts)` hands over several at once.
+"""
+
+GO_ON = (
+    "There was no code block in your reply. Write one sentence and then one block that begins with ```repl; "
+    "or end with FINAL(your answer) in such a block."
+)
+CUT_OFF = (
+    "Your reply was cut off before its last block was closed, so that block was not executed. Send it again, shorter."
+)
+BLIND = (
+    "You answered before any code looked at `context`. Look at it first; if you are sure all the same, "
+    "send the same FINAL again."
+)
+UNSEEN = (
+    "You wrote FINAL in the same reply as code, before you saw what the code printed, so it does not count yet. "
+    "Look at the outputs above; if they confirm it, send FINAL again in a block of its own."
+)
+FORCED = (
+    "No more code can be executed. Give your best answer now, from what you have seen: only the answer itself, as "
+    "plain text, without code."
+)
+
+
+def system(*, output_chars: int, sub_chars: int, recursive: bool) -> str:
+    """The system message of a run.
+
+    Parameters
+    ----------
+    output_chars
+        What is shown of an iteration's outputs.
+    sub_chars
+        What a sub-call takes: the sub-model's real window, in characters.
+    recursive
+        Whether `rlm_query` starts a run of its own; where it is a plain call, it is not mentioned.
+    """
+    return _SYSTEM.format(output_chars=output_chars, sub_chars=sub_chars, recursion=_RECURSION if recursive else "")
+
+
+def opening(prompt: str, context: ContextInfo, *, max_iterations: int, history: int = 0) -> str:
+    """The first user message: the prompt between tags, what `context` is, how many iterations there are.
+
+    Parameters
+    ----------
+    history
+        How many prompts were answered in this kernel before; they stand in `history`.
+    """
+    lines = [f"<prompt>\n{prompt}\n</prompt>", ""]
+    if context.type_name == "none":
+        lines.append(
+            "There is no context this time: `context` is empty. Work the answer out by code, or with llm_query."
+        )
+    else:
+        lines.append(f"`context` is a {context.type_name}: {context.size}.")
+        lines += context.details
+    if history:
+        lines.append(
+            f"This kernel has answered {history} prompt{'s' if history > 1 else ''} before: its variables are still "
+            "there, and `history` is a list of those prompts and answers."
+        )
+    lines += ["", f"You have {max_iterations} iterations. Iteration 1: look at the context first."]
+    return "\n".join(lines)
+
+
+def status(iteration: int, max_iterations: int, left: Sequence[str]) -> str:
+    """The line that ends an iteration's outputs: which comes next, and what is left."""
+    line = f"Iteration {iteration + 1} of {max_iterations}."
+    if iteration + 1 == max_iterations:
+        line += " This is the last one: end with FINAL."
+    if left:
+        line += f" Left: {', '.join(left)}."
+    return line
+
+
+class Conversation:
+    """The messages of a run, derived from its record; what was derived once is not derived again."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._tokens = 0
+        self._elided = 0
+
+    def messages(self, trajectory: Trajectory) -> list[Message]:
+        """The conversation that the root model reads next."""
+        if trajectory.elided_through != self._elided:
+            self._messages, self._tokens, self._elided = [], 0, trajectory.elided_through
+        if not self._messages:
+            started = trajectory.started
+            self._add(Message("system", started.system), Message("user", started.opening))
+        for iteration in trajectory.iterations[len(self._messages) // 2 - 1 :]:
+            elided = iteration.index <= trajectory.elided_through
+            self._add(
+                Message("assistant", read_part(iteration)),
+                Message("user", follow_up(iteration, elided=elided)),
+            )
+        return self._messages
+
+    def tokens(self, trajectory: Trajectory) -> int:
+        """About how many tokens it has."""
+        self.messages(trajectory)
+        return self._tokens
+
+    def _add(self, *added: Message) -> None:
+        for message in added:
+            self._messages.append(message)
+            self._tokens += estimate_tokens(message.content)
+
+
+def messages(trajectory: Trajectory) -> list[Message]:
+    """The conversation that the root model reads next, from a record alone."""
+    return Conversation().messages(trajectory)
+
+
+def read_part(iteration: Iteration) -> str:
+    """What of a reply counts; never empty, which some servers refuse."""
+    reply = iteration.reply
+    return reply.text[: reply.read].rstrip() or "(no reply)"
+
+
+def follow_up(iteration: Iteration, *, elided: bool) -> str:
+    """What the model is told after an iteration."""
+    shown = "[The outputs of this iteration are left out now, to make room; your variables are still there.]"
+    parts = [shown if elided else iteration.shown, *iteration.notices]
+    return "\n\n".join(part for part in parts if part) or "(no output)"

@@ -1,0 +1,41 @@
+"""A real kernel for each test, and somebody who answers its sub-calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.types import Subcall, SubcallFailure
+
+
+class Answerer:
+    """Answers `echo PROMPT`; `fail` fails, `wait` waits until it is cancelled."""
+
+    def __init__(self) -> None:
+        self.calls: list[Subcall] = []
+        self.cancelled = 0
+
+    async def __call__(self, call: Subcall) -> list[str | SubcallFailure]:
+        self.calls.append(call)
+        try:
+            if "wait" in call.prompts:
+                await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return [SubcallFailure("it failed") if p == "fail" else f"echo {p}" for p in call.prompts]
+
+
+@pytest.fixture
+def answerer() -> Answerer:
+    return Answerer()
+
+
+@pytest.fixture
+async def kernel(answerer: Answerer) -> AsyncIterator[Kernel]:
+    started = await Kernel.start(answerer)
+    yield started
+    await started.close()
