@@ -22,7 +22,7 @@ _HOMES = {
     "Result": "rlm_jupyter.rlm",
     "find_final_answer": "rlm_jupyter.parsing",
 }
-__all__ = ["RLM", "Limits", "Result", "find_final_answer"]  # noqa: PLE0604
+__all__ = ["RLM", "Limits", "Result", "find_final_answer"]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rlm_jupyter.errors import ContextWindowError, LimitReached, ModelError
-from rlm_jupyter.ledger import Ledger
+from rlm_jupyter.ledger import Entry, Ledger
 from rlm_jupyter.models import Model
 from rlm_jupyter.tokens import estimate_tokens, fitting_chars, most_tokens
 from rlm_jupyter.types import Message, Reply, Usage
@@ -68,12 +68,10 @@ async def ask(
     while True:
         reserved = Usage(input_tokens=most, output_tokens=cap)
         async with ledger.request(tokens=reserved.total_tokens, cost=model.cost(reserved)) as entry:
-            reply = await _complete(model, messages, ledger, cap, on_text)
-            price = model.cost(reply.usage)
-            entry.settle(reply.usage, price)
-        usage += reply.usage
-        known = known and price is not None
-        cost += price or 0.0
+            reply = await _complete(model, messages, ledger, entry, cap, on_text)
+        usage += entry.usage
+        known = known and entry.cost is not None
+        cost += entry.cost or 0.0
         if reply.text.strip():
             return Answered(reply, usage, cost if known else None, time.monotonic() - started)
         wider = min(cap * _MORE_ROOM, max(model.window - estimate_tokens_of(messages), cap))
@@ -106,17 +104,33 @@ async def _complete(
     model: Model,
     messages: Sequence[Message],
     ledger: Ledger,
+    entry: Entry,
     cap: int,
     on_text: Callable[[str], None] | None,
 ) -> Reply:
+    """One request, settled whatever becomes of it."""
+    written = 0
+
+    def count(text: str) -> None:
+        nonlocal written
+        written += estimate_tokens(text)
+        if on_text is not None:
+            on_text(text)
+
     deadline = asyncio.timeout(ledger.seconds_left)
     try:
         async with deadline:
-            return await model.complete(messages, max_output_tokens=cap, on_text=on_text)
-    except TimeoutError:
-        if deadline.expired():
+            reply = await model.complete(messages, max_output_tokens=cap, on_text=count)
+    except BaseException as error:
+        # what broke off, or was stopped, is billed all the same, and nobody says how much
+        if written or isinstance(error, asyncio.CancelledError | TimeoutError):
+            spent = Usage(input_tokens=estimate_tokens_of(messages), output_tokens=written)
+            entry.settle(spent, model.cost(spent))
+        if isinstance(error, TimeoutError) and deadline.expired():
             raise LimitReached("the time is up", stop_reason="seconds") from None
         raise
+    entry.settle(reply.usage, model.cost(reply.usage))
+    return reply
 
 
 def _nothing_visible(model: Model, reply: Reply, cap: int) -> str:

@@ -149,18 +149,26 @@ class Conversation:
         if not self._messages:
             started = trajectory.started
             self._add(Message("system", started.system), Message("user", started.opening))
+        elif len(self._messages) > 2:
+            # a notice may have come after the last iteration's outputs
+            self._remove_last()
         for iteration in trajectory.iterations[len(self._messages) // 2 - 1 :]:
             elided = iteration.index <= trajectory.elided_through
             self._add(
                 Message("assistant", read_part(iteration)),
                 Message("user", follow_up(iteration, elided=elided)),
             )
-        return self._messages
+        return self._messages.copy()
 
     def tokens(self, trajectory: Trajectory) -> int:
         """About how many tokens it has."""
         self.messages(trajectory)
         return self._tokens
+
+    def _remove_last(self) -> None:
+        for message in self._messages[-2:]:
+            self._tokens -= estimate_tokens(message.content)
+        del self._messages[-2:]
 
     def _add(self, *added: Message) -> None:
         for message in added:

@@ -1,0 +1,135 @@
+"""Sub-calls answered: `llm_query` by a model, `rlm_query` by a run of its own.
+
+Depth, models and limits are those of the run that the kernel belongs to, whatever a message claims.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from rlm_jupyter.calls import ask
+from rlm_jupyter.errors import LimitReached, RLMError
+from rlm_jupyter.events import SubcallSettled, SubcallStarted
+from rlm_jupyter.models import Model
+from rlm_jupyter.models.routing import Routing
+from rlm_jupyter.run import Run
+from rlm_jupyter.types import Message, Subcall, SubcallFailure, SubcallKind, Usage
+
+_HEAD_CHARS = 300
+"""Of a prompt, in the record."""
+
+
+NOTHING = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What came of one prompt."""
+
+    text: str
+    failed: bool = False
+    model: str = ""
+    usage: Usage = NOTHING
+    cost: float | None = 0.0
+    child: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChildAnswer:
+    """What a child run brought home."""
+
+    text: str | None
+    stop_reason: str
+    run_id: str
+    usage: Usage
+    cost: float | None
+
+
+StartChild = Callable[[Run, str], Awaitable[ChildAnswer]]
+"""Runs a child of this run on this text."""
+
+
+class Answering:
+    """Answers the sub-calls of one run's kernel.
+
+    Parameters
+    ----------
+    routing
+        The models: a plain call is answered by that of the next depth, or by one of them that the cell names.
+    depth
+        Of the run.
+    start_child
+        Starts a run at the next depth; `None` where the depth is used up and `rlm_query` is a plain call.
+    """
+
+    def __init__(self, routing: Routing, depth: int, start_child: StartChild | None) -> None:
+        self._routing = routing
+        self._depth = depth
+        self._start_child = start_child
+        self.run: Run | None = None
+        """The run whose cells ask now."""
+
+    async def answer(self, call: Subcall) -> list[str | SubcallFailure]:
+        """Answer every prompt of a call, all at once (`AnswerSubcall`)."""
+        run = self.run
+        if run is None:
+            return [SubcallFailure("no run is under way")] * len(call.prompts)
+        try:
+            run.ledger.count_subcalls(len(call.prompts))
+            model = self._routing.model_for(self._depth + 1, call.model)
+        except RLMError as error:
+            return [SubcallFailure(f"{error}.")] * len(call.prompts)
+        first, run.subcall_ordinal = run.subcall_ordinal, run.subcall_ordinal + len(call.prompts)
+        settled = await asyncio.gather(
+            *(self._one(run, call, first + i, prompt, model) for i, prompt in enumerate(call.prompts))
+        )
+        return [SubcallFailure(item.text) if item.failed else item.text for item in settled]
+
+    async def _one(self, run: Run, call: Subcall, ordinal: int, prompt: str, model: Model) -> _Settled:
+        iteration, block = run.iteration, run.block
+        started = time.monotonic()
+        kind: SubcallKind = "rlm" if call.kind == "rlm" and self._start_child is not None else "llm"
+        run.emit(SubcallStarted(iteration, block, kind, ordinal, len(prompt)))
+        try:
+            settled = await (self._recurse(run, prompt) if kind == "rlm" else self._plain(run, prompt, model))
+        except LimitReached as limit:
+            settled = _Settled(f"{limit}.", failed=True, model=model.name)
+        except RLMError as error:
+            settled = _Settled(str(error), failed=True, model=model.name)
+        run.record(
+            SubcallSettled(
+                iteration=iteration,
+                block=block,
+                kind=kind,
+                ordinal=ordinal,
+                prompt_sha256=hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest(),
+                prompt_chars=len(prompt),
+                prompt_head=prompt[:_HEAD_CHARS],
+                asked_model=call.model,
+                model=settled.model,
+                text=settled.text,
+                failed=settled.failed,
+                usage=settled.usage,
+                cost=settled.cost,
+                seconds=time.monotonic() - started,
+                child=settled.child,
+            )
+        )
+        return settled
+
+    async def _plain(self, run: Run, prompt: str, model: Model) -> _Settled:
+        answered = await ask(
+            model, [Message("user", prompt)], run.ledger, max_output_tokens=run.limits.max_output_tokens
+        )
+        return _Settled(answered.reply.text, model=answered.reply.model, usage=answered.usage, cost=answered.cost)
+
+    async def _recurse(self, run: Run, prompt: str) -> _Settled:
+        if self._start_child is None:
+            raise RLMError("recursion is not available at this depth")
+        child = await self._start_child(run, prompt)
+        text = child.text if child.text is not None else f"the child run ended without an answer ({child.stop_reason})"
+        return _Settled(text, child.text is None, "", child.usage, child.cost, child.run_id)

@@ -1,0 +1,68 @@
+"""One thread with one event loop, in which everything runs that is called without `await`.
+
+So the sync face works the same in a script and in a notebook, whose own loop is busy running the cell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_EXIT_SECONDS = 3.0
+"""How long runs may take to put things away when the interpreter exits."""
+
+_lock = threading.Lock()
+_started: tuple[int, asyncio.AbstractEventLoop] | None = None
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    """The background loop; started on first use, and anew in a forked process."""
+    global _started
+    with _lock:
+        if _started is None or _started[0] != os.getpid():
+            fresh = asyncio.new_event_loop()
+            threading.Thread(target=fresh.run_forever, name="rlm_jupyter", daemon=True).start()
+            if _started is None:
+                atexit.register(_shut_down)
+            _started = os.getpid(), fresh
+        return _started[1]
+
+
+def submit(coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+    """Run a coroutine in the background; the future is thread-safe and cancels it."""
+    return asyncio.run_coroutine_threadsafe(coroutine, loop())
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in the background and wait for it; an interrupt cancels it and waits until it is gone."""
+    future = submit(coroutine)
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        future.cancel()
+        with contextlib.suppress(concurrent.futures.CancelledError, concurrent.futures.TimeoutError):
+            submit(asyncio.sleep(0)).result(_EXIT_SECONDS)
+        raise
+
+
+def _shut_down() -> None:
+    """Cancel what still runs, so that no kernel and no directory is left behind."""
+    if _started is None or _started[0] != os.getpid():
+        return
+
+    async def cancel_all() -> None:
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=_EXIT_SECONDS) if tasks else None
+
+    with contextlib.suppress(concurrent.futures.TimeoutError):
+        submit(cancel_all()).result(_EXIT_SECONDS + 1)

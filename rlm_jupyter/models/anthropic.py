@@ -1,0 +1,97 @@
+"""Anthropic's messages.
+
+https://docs.claude.com/en/api/messages
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlm_jupyter.models.hosted import HostedModel, Listener
+from rlm_jupyter.types import FinishReason, Message, Reply, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import anthropic
+    from anthropic.types import Usage as MessageUsage
+
+_FINISH: dict[str, FinishReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+}
+_CACHED = {"cache_control": {"type": "ephemeral"}}
+_EMPTY = "(empty)"
+"""Stands for a message without visible characters, which the interface refuses."""
+
+
+class AnthropicModel(HostedModel):
+    """A model behind Anthropic's messages interface, always streamed.
+
+    A conversation with a system message is cached up to its last message, since the next request begins with
+    all of it; a lone sub-call is not: writing to the cache costs a quarter more and nobody would read it.
+    https://docs.claude.com/en/docs/build-with-claude/prompt-caching
+    """
+
+    sdk = "anthropic"
+
+    def _client(self, retries: int) -> anthropic.AsyncAnthropic:
+        import anthropic
+
+        at = self.endpoint
+        is_token = at.key_variable == "ANTHROPIC_AUTH_TOKEN"
+        return anthropic.AsyncAnthropic(
+            base_url=at.url,
+            api_key=None if is_token else at.key or "none",
+            auth_token=at.key if is_token else None,
+            default_headers=dict(at.headers),
+            max_retries=retries,
+        )
+
+    async def _stream(
+        self, client: anthropic.AsyncAnthropic, messages: Sequence[Message], cap: int, hear: Listener
+    ) -> Reply | None:
+        async with client.messages.stream(
+            model=self.endpoint.model, max_tokens=cap, **_conversation(messages)
+        ) as stream:
+            hear()
+            async for event in stream:
+                hear(event.text if event.type == "text" else "")
+            final = stream.current_message_snapshot
+        if final.stop_reason is None:
+            return None
+        return Reply(
+            text="".join(block.text for block in final.content if block.type == "text"),
+            model=final.model,
+            usage=_usage(final.usage),
+            finish=_FINISH.get(final.stop_reason, "other"),
+        )
+
+
+def _conversation(messages: Sequence[Message]) -> dict[str, Any]:
+    system = "\n\n".join(message.content for message in messages if message.role == "system")
+    spoken: list[dict[str, Any]] = [
+        {"role": message.role, "content": message.content if message.content.strip() else _EMPTY}
+        for message in messages
+        if message.role != "system"
+    ]
+    if not system:
+        return {"messages": spoken}
+    if spoken and spoken[-1]["role"] == "user":
+        spoken[-1]["content"] = [{"type": "text", "text": spoken[-1]["content"], **_CACHED}]
+    return {"system": [{"type": "text", "text": system, **_CACHED}], "messages": spoken}
+
+
+def _usage(usage: MessageUsage) -> Usage:
+    read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+    details = getattr(usage, "output_tokens_details", None)
+    return Usage(
+        input_tokens=usage.input_tokens + read + written,  # `input_tokens` there leaves the cache out
+        output_tokens=usage.output_tokens,
+        cached_tokens=read,
+        cache_write_tokens=written,
+        reasoning_tokens=(getattr(details, "thinking_tokens", None) or 0) if details else 0,
+    )

@@ -1,0 +1,122 @@
+"""`Endpoint`: a model's name made into an address, a key and headers; what is missing is named at once."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.models.presets import PROVIDERS, Preset
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+AZURE_VERSION_VARIABLES = ("OPENAI_API_VERSION", "AZURE_OPENAI_API_VERSION")
+AZURE_VERSION = "2024-10-21"
+"""Azure's newest version of this interface that is generally available; used when no variable names one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where one model is asked, and with what. Neither key nor headers show in its `repr`."""
+
+    preset: Preset
+    model: str
+    """As the provider names it."""
+    url: str
+    key: str | None = field(default=None, repr=False)
+    key_variable: str | None = None
+    """The environment variable that the key was read from; `None` when it was handed over, or none is."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    api_version: str = AZURE_VERSION
+    """Azure only."""
+
+    @property
+    def name(self) -> str:
+        """`provider/model`."""
+        return f"{self.preset.provider}/{self.model}"
+
+    @property
+    def key_names(self) -> str:
+        """The variables that can hold the key, for people."""
+        return " or ".join(self.preset.key_variables)
+
+
+def find_endpoint(preset: Preset, model: str, *, base_url: str | None, api_key: str | None) -> Endpoint:
+    """Put together where `model` is asked: arguments first, then the environment, then the preset.
+
+    Raises
+    ------
+    ConfigurationError
+        An address or a key is missing or can't be one; the text names the variable to set.
+    """
+    name = f"{preset.provider}/{model}"
+    url = base_url or _environment(preset.url_variables)[1] or preset.base_url
+    if not url:
+        raise ConfigurationError(
+            f"{name}: {preset.title} needs your own address: set {preset.url_variables[0]} or pass base_url."
+        )
+    if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
+        raise ConfigurationError(f"{name}: the address {url!r} must begin with http:// or https://.")
+    key_variable, key = (None, api_key.strip()) if api_key else _environment(preset.key_variables)
+    if not key and preset.needs_key and not _on_this_machine(url):
+        raise ConfigurationError(
+            f"{name}: no key for {preset.title}. Set {preset.key_variables[0]} or pass api_key; without a "
+            "key there are servers of your own (llamacpp/…, ollama/…) and the embedded `extractive`."
+        )
+    if key and not (key.isascii() and key.isprintable() and " " not in key):
+        raise ConfigurationError(
+            f"{name}: {key_variable or 'api_key'} holds characters that no key has (a space, a line end?)."
+        )
+    headers = {header: os.environ.get(variable, "") for header, variable in preset.header_variables.items()}
+    if preset.key_header and key:
+        headers[preset.key_header] = key
+    return Endpoint(
+        preset=preset,
+        model=model,
+        url=url.rstrip("/"),
+        key=key or None,
+        key_variable=key_variable,
+        headers={header: value for header, value in headers.items() if value},
+        api_version=_environment(AZURE_VERSION_VARIABLES)[1] or AZURE_VERSION,
+    )
+
+
+def find_preset(name: str) -> tuple[Preset, str]:
+    """Split `provider/model` into its preset and the model's own name.
+
+    Raises
+    ------
+    ConfigurationError
+        There is no such provider, or no model is named.
+    """
+    provider, _, model = name.partition("/")
+    preset = PROVIDERS.get(provider)
+    if preset is None:
+        raise ConfigurationError(
+            f"No provider {provider!r}: a model is named `provider/model`, and the providers are "
+            f"{', '.join(PROVIDERS)}."
+        )
+    if not model and preset.wire == "extractive":
+        return preset, preset.example.partition("/")[2]
+    if not model.strip():
+        raise ConfigurationError(f"{name!r} names no model: write `{preset.example}`, say.")
+    return preset, model
+
+
+def _environment(variables: tuple[str, ...]) -> tuple[str | None, str]:
+    for variable in variables:
+        if value := os.environ.get(variable, "").strip():
+            return variable, value
+    return None, ""
+
+
+def _on_this_machine(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

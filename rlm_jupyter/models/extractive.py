@@ -1,0 +1,160 @@
+"""`ExtractiveModel`: the embedded default. No language model: it picks passages, and says so.
+
+As a root it writes three cells (they stand in `extractive_cells/`): one looks at `context`, one ranks its
+passages with BM25 and asks sub-calls about the best, one composes the answer. As a sub-model it picks the
+sentences of a passage that match a question. The same input always gives the same output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections import Counter
+from contextlib import asynccontextmanager
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from rlm_jupyter.tokens import estimate_tokens
+from rlm_jupyter.types import Message, Reply, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+METHOD = "bm25"
+_WINDOW = 50_000_000
+"""It holds no text in mind: the bound only keeps a sub-call's sorting within seconds."""
+_NO_SENTENCE = "No sentence here matches the question."
+_NO_TEXT = (
+    "I am no language model: I pick sentences out of a text. Put the question first, then an empty line, then the text."
+)
+_PICKED = 2
+_GOOD_ENOUGH = 0.6
+"""Of the best sentence's score: what a further sentence must reach."""
+_LONG_CHARS = 400
+_SENTENCE_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"”')\]*_])|(?<=[.!?][*_]{2}))\s+(?![a-z])|\n\s*\n")
+_HEADING = re.compile(r"^(?:#{1,6} .+|.{1,80}\n([=*~-])\1{2,})$", re.MULTILINE)
+_PROMPT = re.compile(r"<prompt>\n(.*)\n</prompt>", re.DOTALL)
+_CELLS = (
+    ("I look at what the context is.", ("look",)),
+    ("I rank its passages by the words of the question, and have the best ones read.", ("words", "rank")),
+    ("I put the best sentences together.", ("answer",)),
+)
+_LOST = "No answer: a cell of the extractive model did not run to its end; its output says why."
+
+
+class ExtractiveModel:
+    """A picker of passages behind the protocol of a model.
+
+    Parameters
+    ----------
+    window
+        Tokens, input and output; by default more than it is ever sent.
+    """
+
+    name = f"extractive/{METHOD}"
+
+    def __init__(self, *, window: int = _WINDOW) -> None:
+        self.window = window
+
+    def __repr__(self) -> str:
+        return f"<ExtractiveModel {self.name}>"
+
+    def cost(self, usage: Usage) -> float | None:
+        """Nothing."""
+        return 0.0
+
+    @asynccontextmanager
+    async def lease(self) -> AsyncIterator[None]:
+        """Hold nothing: there is nothing to hold."""
+        yield
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_output_tokens: int,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Reply:
+        """Write the next cell of a conversation, or, to a lone user message, the best sentences in it."""
+        if messages and messages[0].role == "system":
+            text = write_cell(messages)
+        else:
+            # Reading takes a moment: others share the event loop.
+            text = await asyncio.to_thread(pick_sentences, messages[-1].content if messages else "")
+        if on_text is not None:
+            for line in text.splitlines(keepends=True):
+                on_text(line)
+        read = sum(estimate_tokens(message.content) for message in messages)
+        return Reply(text, self.name, Usage(read, estimate_tokens(text)))
+
+
+def write_cell(messages: Sequence[Message]) -> str:
+    """The reply to a conversation: prose and the cell that is due.
+
+    The question stands between `<prompt>` and `</prompt>` in the first user message.
+    """
+    iteration = sum(message.role == "assistant" for message in messages)
+    if iteration >= len(_CELLS):
+        return f"I can't go on.\n\n```repl\nFINAL({_LOST!r})\n```"
+    opening = next((message.content for message in messages if message.role == "user"), "")
+    found = _PROMPT.search(opening)
+    question = found.group(1) if found else opening
+    prose, cells = _CELLS[iteration]
+    literal = repr(question).replace("```", r"\x60" * 3)  # no fence may stand in the cell
+    source = "\n\n".join(_cell(name).replace('question = ""', f"question = {literal}") for name in cells)
+    return f"{prose}\n\n```repl\n{source}\n```"
+
+
+def pick_sentences(prompt: str) -> str:
+    """The sentences that match a question best.
+
+    Parameters
+    ----------
+    prompt
+        The question, an empty line, the text.
+
+    Returns
+    -------
+    str
+        At most two sentences, as they stand in the text but for line ends, one a line, in the text's order;
+        or one line that says there is none.
+    """
+    question, _, text = prompt.strip().partition("\n\n")
+    if not text.strip():
+        return _NO_TEXT
+    terms, score = _reading()
+    wanted = set(terms(question))
+    sentences = list(dict.fromkeys(_sentences(text)))
+    counts = Counter(term for sentence in sentences for term in wanted.intersection(terms(sentence)))
+    weights = {term: math.log(1 + len(sentences) / count) for term, count in counts.items()}
+    scores = [score(sentence, weights) for sentence in sentences]
+    best = max(scores, default=0.0)
+    if best <= 0:
+        return _NO_SENTENCE
+    order = sorted(range(len(scores)), key=lambda i: -scores[i])
+    picked = sorted(i for i in order[:_PICKED] if scores[i] >= best * _GOOD_ENOUGH)
+    return "\n".join(sentences[i] for i in picked)
+
+
+def _sentences(text: str) -> list[str]:
+    units: list[str] = []
+    for unit in _SENTENCE_END.split(_HEADING.sub("", text)):
+        # A log or a table has no full stops: there a line is the unit.
+        units += unit.splitlines() if len(unit) > _LONG_CHARS else [unit]
+    return [line for unit in units if (line := " ".join(unit.split()))]
+
+
+@cache
+def _cell(name: str) -> str:
+    source = resources.files("rlm_jupyter.models.extractive_cells").joinpath(f"{name}.py").read_text("utf-8")
+    return re.sub(r"  # (noqa|type: ignore).*", "", source.partition("# %%\n")[2]).strip()
+
+
+@cache
+def _reading() -> tuple[Callable[[str], list[str]], Callable[[str, dict[str, float]], float]]:
+    """The cells' own `terms` and `score`, loaded when first needed: they bring NumPy with them."""
+    from rlm_jupyter.models.extractive_cells.words import score, terms
+
+    return terms, score

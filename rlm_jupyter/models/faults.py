@@ -1,0 +1,142 @@
+"""What an SDK raised, made into this package's errors: one line each, saying what to do, without any key.
+
+Both SDKs describe a refusal alike (`status_code`, `body`), so nothing of them is imported here.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rlm_jupyter.errors import ContextWindowError, ModelError, ModelUnavailableError
+
+if TYPE_CHECKING:
+    from rlm_jupyter.models.endpoint import Endpoint
+
+_DETAIL_CHARS = 300
+_STREAMED_STATUS = {
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "overloaded_error": 529,
+}
+"""An error inside a stream has no status of its own, only a type."""
+
+_OVERFLOW_TYPES = {"context_length_exceeded", "exceed_context_size_error"}
+_COUNT = r"(\d[\d,_]*)"
+_OVERFLOW_TEXTS = (
+    rf"prompt is too long: (?P<tokens>{_COUNT}) tokens > (?P<window>{_COUNT})",
+    rf"exceed context limit: (?P<tokens>{_COUNT}) \+ {_COUNT} > (?P<window>{_COUNT})",
+    rf"maximum context length is (?P<window>{_COUNT}) tokens.*?(?:resulted in|requested)(?: about)? "
+    rf"(?P<tokens>{_COUNT})",
+    rf"request \((?P<tokens>{_COUNT}) tokens\) exceeds the available context size \((?P<window>{_COUNT})",
+    rf"token count \((?P<tokens>{_COUNT})\) exceeds the maximum number of tokens.*?\((?P<window>{_COUNT})",
+    r"maximum context length|context window|prompt is too long|exceeds the available context size",
+)
+"""How servers say that a prompt is too long: Anthropic (2), OpenAI and vLLM, llama.cpp, Gemini, others."""
+
+
+def transport_errors() -> tuple[type[Exception], ...]:
+    """What the HTTP library under the SDKs raises when a connection fails: whichever of the two is loaded."""
+    libraries = (sys.modules.get(name) for name in ("httpx", "httpx2"))
+    return tuple(library.RequestError for library in libraries if library is not None)
+
+
+def model_error(error: Exception, endpoint: Endpoint) -> ModelError:
+    """The error of ours that stands for `error`, which an SDK raised while `endpoint` was asked."""
+    body = _body(error)
+    status = getattr(error, "status_code", None)
+    if status is None or status < 400:
+        code = body.get("code")
+        status = code if isinstance(code, int) else _STREAMED_STATUS.get(str(body.get("type")))
+    detail = _detail(error, body, endpoint)
+    if status is None and not body:
+        return _no_connection(error, endpoint)
+    return _overflow(status, detail, body, endpoint) or _refusal(status, detail, endpoint)
+
+
+def broken_off(endpoint: Endpoint, *, after_text: bool) -> ModelUnavailableError:
+    """The reply's stream ended before its end."""
+    if after_text:
+        return ModelUnavailableError(f"{endpoint.name}: {endpoint.url} broke off in the middle of its reply.")
+    return ModelUnavailableError(
+        f"{endpoint.name}: {endpoint.url} broke off before its reply began. Is that the whole address?"
+    )
+
+
+def silent(endpoint: Endpoint, seconds: float) -> ModelUnavailableError:
+    """Nothing came for too long."""
+    return ModelUnavailableError(
+        f"{endpoint.name}: nothing came from {endpoint.url} for {seconds:g} s. Is it overloaded?"
+    )
+
+
+def _refusal(status: int | None, detail: str, endpoint: Endpoint) -> ModelError:
+    name, title = endpoint.name, endpoint.preset.title
+    if status in {401, 403}:
+        if endpoint.key is None:
+            return ModelError(
+                f"{name}: {endpoint.url} wants a key ({status}). Set {endpoint.key_names} or pass api_key."
+            )
+        source = endpoint.key_variable or "the api_key that was passed"
+        return ModelError(f"{name}: {title} refused the key ({status}). Check {source}. {detail}")
+    if status == 404:
+        return ModelError(f"{name}: {endpoint.url} knows no such model or address (404). {detail}")
+    if status == 429:
+        return ModelUnavailableError(f"{name}: {title} refuses more for now (429), after retries. {detail}")
+    if status is not None and (status >= 500 or status in {408, 409}):
+        return ModelUnavailableError(f"{name}: {title} failed ({status}), after retries. {detail}")
+    return ModelError(f"{name}: the request was refused{f' ({status})' if status else ''}. {detail}")
+
+
+def _no_connection(error: Exception, endpoint: Endpoint) -> ModelUnavailableError:
+    advice = "Is the server running?" if endpoint.preset.local else "Check the network and the address."
+    if "Timeout" in type(error).__name__:
+        return ModelUnavailableError(f"{endpoint.name}: no answer from {endpoint.url} in time. {advice}")
+    return ModelUnavailableError(f"{endpoint.name}: no connection to {endpoint.url}. {advice}")
+
+
+def _overflow(
+    status: int | None, detail: str, body: Mapping[str, Any], endpoint: Endpoint
+) -> ContextWindowError | None:
+    if status not in {None, 400, 413, 500}:
+        return None
+    tokens, window = _count(body.get("n_prompt_tokens")), _count(body.get("n_ctx"))
+    named = status == 413 or bool(_OVERFLOW_TYPES & {str(body.get("code")), str(body.get("type"))})
+    found = next((found for text in _OVERFLOW_TEXTS if (found := re.search(text, detail, re.I | re.S))), None)
+    if not (named or found):
+        return None
+    numbers = found.groupdict() if found else {}
+    tokens, window = tokens or _count(numbers.get("tokens")), window or _count(numbers.get("window"))
+    size = f" of {tokens:,} tokens" if tokens else ""
+    limit = f" of {window:,} tokens" if window else ""
+    return ContextWindowError(
+        f"{endpoint.name}: a prompt{size} does not fit the model's window{limit}.",
+        tokens=tokens,
+        window=window,
+    )
+
+
+def _body(error: Exception) -> Mapping[str, Any]:
+    body = getattr(error, "body", None)
+    if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping):
+        body = body["error"]
+    return body if isinstance(body, Mapping) else {}
+
+
+def _detail(error: Exception, body: Mapping[str, Any], endpoint: Endpoint) -> str:
+    text = " ".join(str(body.get("message") or getattr(error, "message", "") or error).split())
+    for secret in (endpoint.key, *endpoint.headers.values()):
+        if secret:
+            text = text.replace(secret, "…")
+    return text if len(text) <= _DETAIL_CHARS else text[:_DETAIL_CHARS] + "…"
+
+
+def _count(value: object) -> int | None:
+    digits = re.sub(r"[,_]", "", str(value)) if value is not None else ""
+    return int(digits) if digits.isdigit() else None

@@ -1,0 +1,131 @@
+"""Chat completions: OpenAI, and every server that speaks as it does.
+
+https://platform.openai.com/docs/api-reference/chat
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlm_jupyter.models.hosted import HostedModel, Listener
+from rlm_jupyter.tokens import estimate_tokens
+from rlm_jupyter.types import FinishReason, Message, Reply, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import openai
+    from openai.types import CompletionUsage
+
+_FINISH: dict[str, FinishReason] = {"stop": "stop", "length": "length", "content_filter": "refusal"}
+_PROBE_SECONDS = 5.0
+_NO_KEY = "none"
+"""The SDK insists on a key; servers of one's own read none."""
+
+
+class OpenAIModel(HostedModel):
+    """A model behind an endpoint that speaks chat completions, always streamed."""
+
+    sdk = "openai"
+
+    def _client(self, retries: int) -> openai.AsyncOpenAI:
+        import openai
+
+        at = self.endpoint
+        if at.preset.wire == "azure":
+            is_token = at.key_variable == "AZURE_OPENAI_AD_TOKEN"
+            return openai.AsyncAzureOpenAI(
+                azure_endpoint=at.url,
+                azure_deployment=at.model,
+                api_version=at.api_version,
+                api_key=None if is_token else at.key or _NO_KEY,
+                azure_ad_token=at.key if is_token else None,
+                max_retries=retries,
+            )
+        client = openai.AsyncOpenAI(
+            base_url=at.url,
+            api_key=_NO_KEY if at.key is None or at.preset.key_header else at.key,
+            default_headers=dict(at.headers),
+            max_retries=retries,
+        )
+        if at.preset.provider != "openai":
+            client.organization = client.project = None  # read from OPENAI_*: nobody else's business
+        return client
+
+    async def _stream(
+        self, client: openai.AsyncOpenAI, messages: Sequence[Message], cap: int, hear: Listener
+    ) -> Reply | None:
+        fields: dict[str, Any] = {self.endpoint.preset.cap_field: cap}
+        pieces: list[str] = []
+        refusal: list[str] = []
+        finish = usage = None
+        model = self.endpoint.model
+        stream = await client.chat.completions.create(
+            model=self.endpoint.model,
+            messages=[_wire(message) for message in messages],
+            stream=True,
+            stream_options={"include_usage": True},
+            **fields,
+        )
+        hear()
+        async with stream:
+            async for chunk in stream:
+                hear()
+                model = chunk.model or model
+                usage = chunk.usage or usage
+                # The last chunk has the usage and no choice; some servers send `null` for the list.
+                for choice in chunk.choices or ():
+                    finish = choice.finish_reason or finish
+                    text = (choice.delta.content or "") if choice.delta else ""
+                    refusal.append((choice.delta.refusal or "") if choice.delta else "")
+                    pieces.append(text)
+                    hear(text)
+        if finish is None:
+            return None
+        text, refused = "".join(pieces), "".join(refusal)
+        return Reply(
+            text=text or refused,
+            model=model,
+            usage=_usage(usage) if usage is not None else _estimate(messages, text),
+            finish="refusal" if refused and not text else _FINISH.get(finish, "other"),
+        )
+
+    async def _served_window(self, client: openai.AsyncOpenAI) -> int | None:
+        """Read the window off `/v1/models`: llama.cpp has it as `meta.n_ctx`, vLLM as `max_model_len`."""
+        import openai
+
+        try:
+            served = await client.with_options(max_retries=0, timeout=_PROBE_SECONDS).models.list()
+        except openai.APIError:
+            return None  # the request itself will say what is wrong
+        listed = [entry.to_dict() for entry in served.data or ()]
+        chosen = [entry for entry in listed if entry.get("id") == self.endpoint.model] or listed[:1]
+        for entry in chosen:
+            meta = entry.get("meta")
+            for size in (meta.get("n_ctx") if isinstance(meta, dict) else None, entry.get("max_model_len")):
+                if isinstance(size, int) and size > 0:
+                    return size
+        return None
+
+
+def _wire(message: Message) -> Any:
+    return {"role": message.role, "content": message.content}
+
+
+def _usage(usage: CompletionUsage) -> Usage:
+    read, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
+    of_read, of_written = usage.prompt_tokens_details, usage.completion_tokens_details
+    # Some endpoints (Gemini's) leave thinking out of `completion_tokens` and count it in the total only.
+    written = max(written, (usage.total_tokens or 0) - read)
+    return Usage(
+        input_tokens=read,
+        output_tokens=written,
+        cached_tokens=(of_read.cached_tokens or 0) if of_read else 0,
+        cache_write_tokens=(getattr(of_read, "cache_write_tokens", None) or 0) if of_read else 0,
+        reasoning_tokens=(of_written.reasoning_tokens or 0) if of_written else 0,
+    )
+
+
+def _estimate(messages: Sequence[Message], text: str) -> Usage:
+    """For a server that counts nothing: so that limits still mean something."""
+    return Usage(sum(estimate_tokens(message.content) for message in messages), estimate_tokens(text))

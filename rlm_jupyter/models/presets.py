@@ -1,0 +1,193 @@
+"""Where models are served: providers as data.
+
+Most speak the chat completions of OpenAI (https://platform.openai.com/docs/api-reference/chat) and differ in
+an address, a key and a few words; what differs is written here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Wire = Literal["openai", "azure", "anthropic", "extractive", "scripted"]
+"""What is spoken: `extractive` and `scripted` are inside this package and speak to nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """A provider, and how it is reached."""
+
+    provider: str
+    """The part of a model's name before the first slash."""
+    title: str
+    """For people."""
+    wire: Wire = "openai"
+    base_url: str = ""
+    """The address used when none is given; empty where there can't be one."""
+    url_variables: tuple[str, ...] = ()
+    """Environment variables that hold another address; the first that is set counts."""
+    key_variables: tuple[str, ...] = ()
+    """Environment variables that hold the key; the first that is set counts."""
+    needs_key: bool = True
+    """Whether a key must be there before anything is asked. Never demanded for an address on this machine."""
+    local: bool = False
+    """The server is one's own: what it writes costs nothing."""
+    cap_field: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
+    """What the request's output cap is called there."""
+    prices: str | None = None
+    """The provider's name in the price list; `litellm` there reads it off `maker/model`."""
+    key_header: str | None = None
+    """A header that carries the key, where it isn't the usual `Authorization`."""
+    header_variables: Mapping[str, str] = field(default_factory=dict)
+    """Further headers, and the environment variables they are read from, if set."""
+    example: str = ""
+    """A model's name, whole, as an example."""
+
+
+_PRESETS = (
+    Preset(
+        provider="openai",
+        title="OpenAI",
+        base_url="https://api.openai.com/v1",
+        url_variables=("OPENAI_BASE_URL",),
+        key_variables=("OPENAI_API_KEY",),
+        cap_field="max_completion_tokens",
+        prices="openai",
+        example="openai/gpt-5.4-mini",
+    ),
+    Preset(
+        provider="anthropic",
+        title="Anthropic",
+        wire="anthropic",
+        base_url="https://api.anthropic.com",
+        url_variables=("ANTHROPIC_BASE_URL",),
+        key_variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        prices="anthropic",
+        example="anthropic/claude-sonnet-4-5",
+    ),
+    Preset(
+        provider="llamacpp",
+        title="llama.cpp's server",
+        base_url="http://127.0.0.1:8080/v1",
+        url_variables=("LLAMACPP_BASE_URL",),
+        key_variables=("LLAMACPP_API_KEY", "LLAMA_API_KEY"),
+        needs_key=False,
+        local=True,
+        example="llamacpp/local",
+    ),
+    Preset(
+        provider="vllm",
+        title="vLLM",
+        base_url="http://127.0.0.1:8000/v1",
+        url_variables=("VLLM_BASE_URL",),
+        key_variables=("VLLM_API_KEY",),
+        needs_key=False,
+        local=True,
+        example="vllm/Qwen/Qwen3-8B",
+    ),
+    Preset(
+        provider="ollama",
+        title="Ollama",
+        base_url="http://127.0.0.1:11434/v1",
+        url_variables=("OLLAMA_BASE_URL",),
+        key_variables=("OLLAMA_API_KEY",),
+        needs_key=False,
+        local=True,
+        example="ollama/qwen3:8b",
+    ),
+    Preset(
+        provider="lmstudio",
+        title="LM Studio",
+        base_url="http://127.0.0.1:1234/v1",
+        url_variables=("LMSTUDIO_BASE_URL",),
+        key_variables=("LMSTUDIO_API_KEY",),
+        needs_key=False,
+        local=True,
+        example="lmstudio/qwen3-8b",
+    ),
+    Preset(
+        provider="openrouter",
+        title="OpenRouter",
+        base_url="https://openrouter.ai/api/v1",
+        url_variables=("OPENROUTER_BASE_URL",),
+        key_variables=("OPENROUTER_API_KEY",),
+        prices="openrouter",
+        example="openrouter/anthropic/claude-sonnet-4.5",
+    ),
+    Preset(
+        provider="vercel",
+        title="Vercel AI Gateway",
+        base_url="https://ai-gateway.vercel.sh/v1",
+        url_variables=("VERCEL_BASE_URL",),
+        key_variables=("AI_GATEWAY_API_KEY",),
+        prices="litellm",
+        example="vercel/openai/gpt-5.4-mini",
+    ),
+    Preset(
+        provider="gemini",
+        title="Google Gemini",
+        base_url="https://generativelanguage.googleapis.com/v1beta/openai",
+        url_variables=("GEMINI_BASE_URL",),
+        key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        prices="google",
+        example="gemini/gemini-2.5-flash",
+    ),
+    Preset(
+        provider="azure_openai",
+        title="Azure OpenAI",
+        wire="azure",
+        url_variables=("AZURE_OPENAI_ENDPOINT",),
+        key_variables=("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
+        cap_field="max_completion_tokens",
+        prices="azure",
+        example="azure_openai/NAME-OF-YOUR-DEPLOYMENT",
+    ),
+    Preset(
+        provider="portkey",
+        title="Portkey",
+        base_url="https://api.portkey.ai/v1",
+        url_variables=("PORTKEY_BASE_URL",),
+        key_variables=("PORTKEY_API_KEY",),
+        prices="litellm",
+        key_header="x-portkey-api-key",
+        header_variables={
+            "x-portkey-provider": "PORTKEY_PROVIDER",
+            "x-portkey-virtual-key": "PORTKEY_VIRTUAL_KEY",
+            "x-portkey-config": "PORTKEY_CONFIG",
+        },
+        example="portkey/@my-provider/gpt-5.4-mini",
+    ),
+    Preset(
+        provider="litellm",
+        title="a LiteLLM proxy",
+        base_url="http://127.0.0.1:4000/v1",
+        url_variables=("LITELLM_BASE_URL",),
+        key_variables=("LITELLM_API_KEY",),
+        needs_key=False,
+        prices="litellm",
+        example="litellm/openai/gpt-5.4-mini",
+    ),
+    Preset(
+        provider="extractive",
+        title="the embedded picker of passages (no language model, no network)",
+        wire="extractive",
+        needs_key=False,
+        local=True,
+        example="extractive/bm25",
+    ),
+    Preset(
+        provider="scripted",
+        title="replies read from a JSON file",
+        wire="scripted",
+        needs_key=False,
+        local=True,
+        example="scripted/replies.json",
+    ),
+)
+
+PROVIDERS: Mapping[str, Preset] = MappingProxyType({preset.provider: preset for preset in _PRESETS})
+"""Every provider there is, by name."""

@@ -1,0 +1,82 @@
+"""`Routing`: which model answers at which depth."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from rlm_jupyter.errors import ConfigurationError, ModelError
+from rlm_jupyter.models import Model, load_model
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """The models of a run.
+
+    Parameters
+    ----------
+    root
+        Drives the run; depth 0.
+    sub
+        Answers from depth 1 on: one model for every depth, or one for each depth, the last serving all that
+        are deeper. By default the root.
+    others
+        More models that a sub-call may ask for by name. Code in the kernel is not trusted: it can't name a
+        model that nobody allowed.
+
+    Raises
+    ------
+    ConfigurationError
+        A name is wrong or a key is missing, as `load_model` says; or `sub` is an empty sequence.
+    """
+
+    root: Model
+    sub: tuple[Model, ...]
+    others: tuple[Model, ...] = ()
+
+    def __init__(
+        self,
+        root: str | Model,
+        sub: str | Model | Sequence[str | Model] | None = None,
+        others: Sequence[str | Model] = (),
+    ) -> None:
+        first = load_model(root)
+        if sub is None:
+            subs: Sequence[str | Model] = (first,)
+        else:
+            subs = sub if isinstance(sub, Sequence) and not isinstance(sub, str) else (sub,)
+        if not subs:
+            raise ConfigurationError("The sub-models are an empty sequence: name one, or leave them out.")
+        object.__setattr__(self, "root", first)
+        object.__setattr__(self, "sub", tuple(load_model(model) for model in subs))
+        object.__setattr__(self, "others", tuple(load_model(model) for model in others))
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """Each model once, the root first."""
+        return tuple({id(model): model for model in (self.root, *self.sub, *self.others)}.values())
+
+    def model_for(self, depth: int, name: str | None = None) -> Model:
+        """The model that answers at `depth`, or the one called `name`, if that is allowed.
+
+        Raises
+        ------
+        ModelError
+            No model of that name belongs to the run; the text lists those that do.
+        """
+        if name is not None:
+            for model in self.models:
+                if model.name == name:
+                    return model
+            names = ", ".join(dict.fromkeys(model.name for model in self.models))
+            raise ModelError(f"The model {name!r} is not part of this run; there are: {names}.")
+        return self.root if depth <= 0 else self.sub[min(depth, len(self.sub)) - 1]
+
+    @asynccontextmanager
+    async def lease(self) -> AsyncIterator[None]:
+        """Hold a lease on every model."""
+        async with AsyncExitStack() as stack:
+            for model in self.models:
+                await stack.enter_async_context(model.lease())
+            yield

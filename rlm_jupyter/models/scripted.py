@@ -1,0 +1,158 @@
+"""`ScriptedModel`: plays replies that were written beforehand, for tests, guides and demonstrations."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from rlm_jupyter.errors import ConfigurationError, ModelError
+from rlm_jupyter.tokens import DEFAULT_WINDOW, estimate_tokens
+from rlm_jupyter.types import Message, Reply, Usage
+
+Answered = str | Reply
+Scripted = Answered | Exception | Callable[[Sequence[Message]], Answered]
+"""A reply; an exception is raised; a function is given the messages."""
+Sub = Callable[[str], str] | Sequence[Scripted]
+"""Answers sub-calls: a function of the prompt, or replies in order."""
+
+_PIECES = 4
+_ECHO_CHARS = 60
+
+
+class ScriptedModel:
+    """A model that says what it was told to.
+
+    Parameters
+    ----------
+    replies
+        For conversations (those with a system message), in order.
+    sub
+        For sub-calls (a lone user message): a function of the prompt, or replies in order; by default the
+        beginning of the prompt comes back.
+    name
+        `provider/model`.
+    latency
+        Seconds before each reply.
+    window
+        Tokens, input and output.
+
+    Attributes
+    ----------
+    requests
+        The messages of every request so far, in order of arrival.
+    """
+
+    def __init__(
+        self,
+        replies: Sequence[Scripted],
+        *,
+        sub: Sub | None = None,
+        name: str = "scripted/replies",
+        latency: float = 0.0,
+        window: int = DEFAULT_WINDOW,
+    ) -> None:
+        self.name = name
+        self.window = window
+        self.latency = latency
+        self.requests: list[tuple[Message, ...]] = []
+        self._count = len(replies)
+        self._replies = iter(replies)
+        self._sub = sub if callable(sub) or sub is None else iter(sub)
+
+    def __repr__(self) -> str:
+        return f"<ScriptedModel {self.name}, {self._count} replies>"
+
+    def cost(self, usage: Usage) -> float | None:
+        """Nothing."""
+        return 0.0
+
+    @asynccontextmanager
+    async def lease(self) -> AsyncIterator[None]:
+        """Hold nothing: there is nothing to hold."""
+        yield
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_output_tokens: int,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Reply:
+        """Say the next reply; `on_text` gets it in a few pieces.
+
+        Raises
+        ------
+        ModelError
+            No reply is left; or whatever exception stands in the script.
+        """
+        self.requests.append(tuple(messages))
+        # Taken before the wait, so that concurrent requests get their replies in order of arrival.
+        scripted = self._next(messages)
+        await asyncio.sleep(self.latency)
+        if isinstance(scripted, Exception):
+            raise scripted
+        said = scripted(messages) if callable(scripted) else scripted
+        reply = said if isinstance(said, Reply) else Reply(said, self.name, _estimate(messages, said))
+        if on_text is not None:
+            for piece in _pieces(reply.text):
+                on_text(piece)
+                await asyncio.sleep(0)
+        return reply
+
+    def _next(self, messages: Sequence[Message]) -> Scripted:
+        is_subcall = len(messages) == 1 and messages[0].role == "user"
+        if not is_subcall:
+            return self._take(self._replies, "replies")
+        if self._sub is None:
+            return f"(scripted) {messages[0].content[:_ECHO_CHARS]}"
+        if callable(self._sub):
+            return self._sub(messages[0].content)
+        return self._take(self._sub, "sub-call replies")
+
+    def _take(self, replies: Iterator[Scripted], what: str) -> Scripted:
+        try:
+            return next(replies)
+        except StopIteration:
+            raise ModelError(
+                f"{self.name}: no {what} are left in the script at request {len(self.requests)}."
+            ) from None
+
+
+def load_script(path: str) -> ScriptedModel:
+    """Read a script: a JSON list of replies, or `{"replies": [...], "subcalls": [...]}`.
+
+    Raises
+    ------
+    ConfigurationError
+        The file can't be read, or holds something else.
+    """
+    name = f"scripted/{path}"
+    try:
+        script = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{name}: the script can't be read: {error.strerror or error}.") from None
+    except ValueError as error:
+        raise ConfigurationError(f"{name}: the script is no JSON: {error}.") from None
+    parts = script if isinstance(script, dict) else {"replies": script}
+    replies, subcalls = parts.get("replies"), parts.get("subcalls")
+    if replies is None or not all(part is None or _is_texts(part) for part in (replies, subcalls)):
+        raise ConfigurationError(
+            f'{name}: a script is a list of texts, or {{"replies": [texts], "subcalls": [texts]}}.'
+        )
+    return ScriptedModel(replies, sub=subcalls, name=name)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    size = max(-(-len(text) // _PIECES), 1)
+    return (text[start : start + size] for start in range(0, len(text), size))
+
+
+def _estimate(messages: Sequence[Message], text: str) -> Usage:
+    return Usage(sum(estimate_tokens(message.content) for message in messages), estimate_tokens(text))

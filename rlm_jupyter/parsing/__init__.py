@@ -1,0 +1,38 @@
+"""What a model's reply says: prose and blocks, declared answers, the source of cells.
+
+    fences    where fenced blocks begin and end
+    sources   what the source of a cell says, read as Python with IPython's additions
+    finals    FINAL and FINAL_VAR in prose and in source
+    replies   a whole reply: segments, and where the model starts to play the kernel
+
+All of it is text in, values out, in time linear in the text.
+"""
+
+from rlm_jupyter.parsing.finals import (
+    Declaration,
+    Environment,
+    declarations,
+    declared_in_prose,
+    find_final_answer,
+    literal_cell,
+    mend_block,
+    unquoted,
+)
+from rlm_jupyter.parsing.replies import ParsedReply, Segment, parse
+from rlm_jupyter.parsing.sources import declares_ready, only_constant_final
+
+__all__ = [
+    "Declaration",
+    "Environment",
+    "ParsedReply",
+    "Segment",
+    "declarations",
+    "declared_in_prose",
+    "declares_ready",
+    "find_final_answer",
+    "literal_cell",
+    "mend_block",
+    "only_constant_final",
+    "parse",
+    "unquoted",
+]

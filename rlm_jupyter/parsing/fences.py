@@ -1,0 +1,100 @@
+"""Where the fenced blocks of a text begin and end (CommonMark 0.31, fenced code blocks)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rlm_jupyter.parsing import sources
+
+CODE_TAGS = ("repl", "python", "py")
+"""Tags of blocks that can become cells."""
+_FENCE = re.compile(r"^( {0,3})(`{3,}|~{3,})([^\n]*)$", re.MULTILINE)
+_TOKEN = re.compile(
+    r"#[^\n]*|\"{3}|'{3}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|^ {0,3}(?:```|~~~)",
+    re.MULTILINE | re.DOTALL,
+)
+"""Comments, strings, the beginnings of triple-quoted strings, and of lines that are fences."""
+_TRIPLE_END = {quotes: re.compile(rf"\\.|{quotes}", re.DOTALL) for quotes in ('"""', "'''")}
+_INNER_FENCES = 16
+"""How many fences inside the strings of one block are looked past: reading must stay linear in the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A fenced block: offsets into the text."""
+
+    start: int
+    """Of the opening line."""
+    body: int
+    body_end: int
+    """Without the line break before the closing line."""
+    end: int
+    """After the closing line and its line break."""
+    lang: str
+    """The tag, in lower case; may be empty."""
+    closed: bool
+
+
+def find_fences(text: str) -> list[Fence]:
+    """The fenced blocks of `text`, in order, not nested.
+
+    A block of Python ends at the first closing line with which it parses, so that a fence inside a string
+    doesn't end it; if it parses with none, at the first. A block that is never closed reaches to the end.
+    """
+    lines = list(_FENCE.finditer(text))
+    fences: list[Fence] = []
+    index = 0
+    while index < len(lines):
+        opening = lines[index]
+        tag = opening[3].split(maxsplit=1)
+        if opening[2][0] == "`" and "`" in opening[3]:
+            index += 1  # ```code``` within a line
+            continue
+        lang = tag[0].lower() if tag else ""
+        body = min(opening.end() + 1, len(text))
+        closing = next((i for i in range(index + 1, len(lines)) if _closes(lines[i], opening)), None)
+        if closing is None:
+            fences.append(Fence(opening.start(), body, len(text), len(text), lang, closed=False))
+            break
+        if lang in CODE_TAGS:
+            closing = _end_of_python(text, lines, index, closing)
+        end = lines[closing]
+        body_end = end.start() - 1 if end.start() > body else body
+        if body_end > body and text[body_end - 1] == "\r":
+            body_end -= 1
+        fences.append(Fence(opening.start(), body, body_end, min(end.end() + 1, len(text)), lang, closed=True))
+        index = closing + 1
+    return fences
+
+
+def _closes(line: re.Match[str], opening: re.Match[str]) -> bool:
+    return line[2][0] == opening[2][0] and len(line[2]) >= len(opening[2]) and not line[3].strip()
+
+
+def _end_of_python(text: str, lines: list[re.Match[str]], opening: int, first: int) -> int:
+    """The closing line of a block of Python, as an index of `lines`; `first` is the first that could be it.
+
+    Only inside a triple-quoted string can a line be a fence and the source still be Python, so it is enough
+    to find the first fence outside of strings, and to see that it parses.
+    """
+    position = lines[opening].end() + 1
+    if text.find('"""', position, lines[first].start()) < 0 and text.find("'''", position, lines[first].start()) < 0:
+        return first
+    candidates = {lines[i].start(): i for i in range(opening + 1, min(opening + _INNER_FENCES, len(lines)))}
+    limit = lines[max(candidates.values())].end()
+    while token := _TOKEN.search(text, position, limit):
+        position = token.end()
+        if token[0] in _TRIPLE_END:
+            closing_quotes = (m for m in _TRIPLE_END[token[0]].finditer(text, position, limit) if m[0] == token[0])
+            end = next(closing_quotes, None)
+            if end is None:
+                return first
+            position = end.end()
+        elif token.start() in candidates:
+            found = candidates[token.start()]
+            if found == first or not _closes(lines[found], lines[opening]):
+                return first
+            source = text[lines[opening].end() + 1 : lines[found].start()]
+            return found if sources.tree(source) is not None else first
+    return first

@@ -1,0 +1,292 @@
+"""FINAL and FINAL_VAR where they are written: in prose, and in source that is no Python because of them.
+
+What FINAL means when it is *run* is the kernel's affair. Here it is only text: a declaration stands at the
+start of a line, outside fenced blocks, with balanced brackets.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.parsing import fences, sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+_LOOKING = 4
+"""How often a text may be read over to look past strings for closing brackets: it must stay linear."""
+_LITERAL = re.compile(r"\s*[A-Za-z]{0,2}(\"{3}|'{3}|\"|')")
+_NEXT_LITERAL = re.compile(r"(?<!\w)[A-Za-z]{0,2}(?:\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')")
+_QUOTE_PAIRS = (("“", "”"), ("‘", "’"), ("«", "»"), ("„", "“"))
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """An answer declared in a text."""
+
+    kind: Literal["FINAL", "FINAL_VAR"]
+    content: str
+    """What stands between the brackets, white space around it taken off."""
+    start: int
+    """Offset of the word."""
+    end: int
+    """Offset after the closing bracket."""
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """Where a FINAL_VAR is looked up: anything that runs a line of Python and tells what it printed."""
+
+    def execute_code(self, code: str) -> Any:
+        """Run `code`; return what it printed, as a text or as an object with a `stdout`."""
+        ...
+
+
+def declarations(text: str, *, case_sensitive: bool = True, in_fences: bool = False) -> Iterator[Declaration]:
+    """Every FINAL and FINAL_VAR at the start of a line, in order; never one inside another.
+
+    Parameters
+    ----------
+    text
+        A reply, a part of it, or the source of a cell.
+    case_sensitive
+        `False`: `final(` counts too.
+    in_fences
+        Whether fenced blocks are looked into as well.
+    """
+    words = re.finditer(r"^[^\S\n]*(FINAL(?:_VAR)?)\(", text, re.MULTILINE | (0 if case_sensitive else re.IGNORECASE))
+    first = next(words, None)
+    if first is None:
+        return
+    blocks = iter([] if in_fences else fences.find_fences(text))
+    block = next(blocks, None)
+    brackets = _Brackets(text)
+    end = 0
+    for word in [first, *words]:
+        while block and block.end <= word.start(1):
+            block = next(blocks, None)
+        if False or (block and block.start <= word.start(1)):
+            continue
+        closing = brackets.closing(word.end())
+        if closing is not None:
+            end = closing + 1
+            kind: Literal["FINAL", "FINAL_VAR"] = "FINAL_VAR" if word[1].upper() == "FINAL_VAR" else "FINAL"
+            yield Declaration(kind, text[word.end() : closing].strip(), word.start(1), end)
+
+
+def declared_in_prose(prose: str) -> Declaration | None:
+    """The answer that prose declares, FINAL_VAR before FINAL; `None` when there is none.
+
+    It counts at the start of a line, white space before it allowed, outside fenced blocks. In the middle of
+    a sentence, inside emphasis or inline code, and without its closing bracket it doesn't.
+    """
+    found = list(declarations(prose))
+    return next((d for d in found if d.kind == "FINAL_VAR"), found[0] if found else None)
+
+
+def find_final_answer(text: str, environment: Environment | Callable[[str], Any] | None = None) -> str | None:
+    r"""The answer that a reply declares with `FINAL(...)` or `FINAL_VAR(name)`, as text.
+
+    Follows the protocol of the paper (arXiv 2512.24601, the system prompt in its appendix): the word stands
+    at the start of a line, white space before it allowed; the brackets balance, and brackets within quotes
+    don't count where the content begins with a quote; what is inside fenced blocks is code and not looked at.
+
+    Parameters
+    ----------
+    text
+        A model's reply.
+    environment
+        Where `FINAL_VAR(name)` is looked up: an `Environment`, or a function that takes a line of Python and
+        returns what it printed (a text, or an object with a `stdout`).
+
+    Returns
+    -------
+    str or None
+        The content of FINAL as written, its quotes kept, white space around it taken off. FINAL_VAR is
+        looked at first: it gives the value of the variable, or `None` when there is no environment or no
+        such variable; it never falls back to a FINAL.
+
+    Raises
+    ------
+    ConfigurationError
+        `environment` can't run code.
+
+    Examples
+    --------
+    >>> find_final_answer("Done.\nFINAL(42 (forty-two))")
+    '42 (forty-two)'
+    """
+    declaration = declared_in_prose(text)
+    if declaration is None:
+        return None
+    if declaration.kind == "FINAL":
+        return declaration.content
+    name = unquoted(declaration.content)
+    return _printed(environment, name) if environment is not None and name.isidentifier() else None
+
+
+def literal_cell(declaration: Declaration, variables: Collection[str] = ()) -> str:
+    """The source of the cell that a declaration in prose is made into.
+
+    Parameters
+    ----------
+    declaration
+        From `declared_in_prose`.
+    variables
+        Names that exist in the kernel: a FINAL of nothing but such a name is read as FINAL_VAR.
+
+    Returns
+    -------
+    str
+        `FINAL('text')`, so that `FINAL(2024-11-12)` is that text and not 2001; or `FINAL_VAR('name')`, or
+        FINAL_VAR of an expression such as `FINAL_VAR(rows[0])`.
+    """
+    text = unquoted(declaration.content)
+    if declaration.kind == "FINAL":
+        return f"FINAL_VAR({text!r})" if text == declaration.content and text in variables else f"FINAL({text!r})"
+    if not text.isidentifier() and text == declaration.content and sources.expression(text) is not None:
+        return f"FINAL_VAR({text})"
+    return f"FINAL_VAR({text!r})"
+
+
+def mend_block(source: str) -> str | None:
+    """Source that is no Python because of `FINAL(the answer (in prose))`, made to run.
+
+    The content of each such FINAL at the start of a line becomes a string literal. Those inside strings
+    stay as they are, and a cell magic is not touched.
+
+    Returns
+    -------
+    str or None
+        The source to execute; `None` when there is nothing to mend, or when that doesn't mend it.
+    """
+    if source.lstrip().startswith("%%") or sources.tree(source) is not None:
+        return None
+    found = [d for d in declarations(source, in_fences=True) if d.kind == "FINAL"]
+    broken = [d for d in found if not sources.call_arguments(d.content)]
+    # which of them are calls, and not text within a string, is only known once the source parses
+    marks = [f"\ue000{index}\ue000" for index in range(len(broken))]
+    module = sources.tree(_with_literals(source, broken, marks)) if broken else None
+    if module is None:
+        return None
+    called = {
+        node.args[0].value
+        for node in ast.walk(module)
+        if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.Constant)
+    }
+    calls = [declaration for declaration, mark in zip(broken, marks, strict=True) if mark in called]
+    mended = _with_literals(source, calls, [unquoted(declaration.content) for declaration in calls])
+    return mended if calls and sources.tree(mended) is not None else None
+
+
+def unquoted(content: str) -> str:
+    """`content` without the quotes around the whole of it; a Python string literal becomes its value."""
+    content = content.strip()
+    if len(content) >= 2 and content[-1] in "\"'" and _LITERAL.match(content):
+        literal = sources.expression(content)
+        if isinstance(literal, ast.Constant) and isinstance(literal.value, str):
+            return literal.value
+        # several lines in plain quotes, or an apostrophe within single ones
+        quote = re.match(r"\"{3}|'{3}|\"|'", content)
+        if quote and len(content) >= 2 * len(quote[0]) and content.endswith(quote[0]):
+            inner = content[len(quote[0]) : -len(quote[0])]
+            if not re.search(rf"(?<!\\){quote[0]}", re.sub(r"(?<=\w)['’](?=\w)", "", inner)):
+                return inner
+    for left, right in _QUOTE_PAIRS:
+        inner = content[1:-1]
+        if len(content) >= 2 and content[0] == left and content[-1] == right and left not in inner:
+            return inner if right not in re.sub(r"(?<=\w)’(?=\w)", "", inner) else content
+    return content
+
+
+class _Brackets:
+    """The round brackets of a text, so that each closing one is found without reading on from the start."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._budget = _LOOKING * len(text)
+        self._positions: list[int] = []
+        self._depths: list[int] = []
+        self._falls: dict[int, list[int]] = defaultdict(list)
+        depth = 0
+        for bracket in re.finditer(r"[()]", text):
+            if bracket[0] == "(":
+                depth += 1
+            else:
+                depth -= 1
+                self._falls[depth].append(bracket.start())
+            self._positions.append(bracket.start())
+            self._depths.append(depth)
+
+    def closing(self, start: int) -> int | None:
+        """Where the bracket that was opened just before `start` is closed."""
+        literal = _LITERAL.match(self._text, start)
+        if literal:
+            quotes = literal[1]
+            ends = re.compile(rf"\\.|{quotes}", re.DOTALL).finditer(self._text, literal.end())
+            end = next((match.end() for match in ends if match[0] == quotes), None)
+            closing = self._past_literals(end) if end is not None else None
+            if closing is not None:
+                return closing
+        return self._fall(start, 1)
+
+    def _past_literals(self, position: int) -> int | None:
+        open_brackets = 1
+        while True:
+            closing = self._fall(position, open_brackets)
+            if self._budget <= 0:
+                return closing
+            limit = len(self._text) if closing is None else self._line_end(closing)
+            literal = _NEXT_LITERAL.search(self._text, position, limit)
+            self._budget -= (literal.end() if literal else limit) - position
+            if literal is None or (closing is not None and literal.start() > closing):
+                return closing
+            open_brackets += self._depth(literal.start()) - self._depth(position)
+            position = literal.end()
+
+    def _fall(self, position: int, open_brackets: int) -> int | None:
+        falls = self._falls.get(self._depth(position) - open_brackets, [])
+        index = bisect_left(falls, position)
+        return falls[index] if index < len(falls) else None
+
+    def _depth(self, position: int) -> int:
+        index = bisect_left(self._positions, position)
+        return self._depths[index - 1] if index else 0
+
+    def _line_end(self, position: int) -> int:
+        end = self._text.find("\n", position)
+        return len(self._text) if end < 0 else end
+
+
+def _with_literals(source: str, replaced: list[Declaration], texts: list[str]) -> str:
+    pieces, position = [], 0
+    for declaration, text in zip(replaced, texts, strict=True):
+        pieces += [source[position : declaration.start], f"FINAL({text!r})"]
+        position = declaration.end
+    return "".join([*pieces, source[position:]])
+
+
+def _printed(environment: Environment | Callable[[str], Any], name: str) -> str | None:
+    if isinstance(environment, Environment):
+        run: Callable[[str], Any] = environment.execute_code
+    elif callable(environment):
+        run = environment
+    else:
+        raise ConfigurationError(
+            f"environment: {type(environment).__name__} can't run code; pass an object with "
+            "execute_code(code), or a function that takes a line of Python and returns what it printed."
+        )
+    try:
+        result = run(f"print({name})")
+    except NameError:
+        return None
+    printed = result if isinstance(result, str) else getattr(result, "stdout", None)
+    if not isinstance(printed, str) or not printed:
+        return None
+    return printed.removesuffix("\n")

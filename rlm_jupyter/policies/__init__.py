@@ -1,0 +1,71 @@
+"""Policies: when a run ends by itself, and how an iteration is rated.
+
+A policy is a class, registered by name and looked up with its settings::
+
+    from rlm_jupyter.policies import ActionResult, PolicyContext, PolicyRegistry, TerminationPolicy
+
+    @PolicyRegistry.register_termination("twice")
+    class Twice(TerminationPolicy):
+        description = "The same output twice in a row."
+
+        def reset(self) -> None:
+            self.last = None
+
+        def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
+            again, self.last = result.output == self.last, result.output
+            return again, result.output if again else None
+
+    policy = PolicyRegistry.get_termination("twice")
+
+Names and settings follow rlm-code's policies, so that a policy written for one serves the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlm_jupyter.policies.base import ActionResult as ActionResult
+    from rlm_jupyter.policies.base import Policy as Policy
+    from rlm_jupyter.policies.base import PolicyContext as PolicyContext
+    from rlm_jupyter.policies.base import RewardPolicy as RewardPolicy
+    from rlm_jupyter.policies.base import RewardSignal as RewardSignal
+    from rlm_jupyter.policies.base import TerminationPolicy as TerminationPolicy
+    from rlm_jupyter.policies.registry import PolicyRegistry as PolicyRegistry
+    from rlm_jupyter.policies.reward import DefaultRewardPolicy as DefaultRewardPolicy
+    from rlm_jupyter.policies.reward import LenientRewardPolicy as LenientRewardPolicy
+    from rlm_jupyter.policies.reward import StrictRewardPolicy as StrictRewardPolicy
+    from rlm_jupyter.policies.termination import CompositeTerminationPolicy as CompositeTerminationPolicy
+    from rlm_jupyter.policies.termination import ConfidenceTerminationPolicy as ConfidenceTerminationPolicy
+    from rlm_jupyter.policies.termination import DeclaredTerminationPolicy as DeclaredTerminationPolicy
+    from rlm_jupyter.policies.termination import FinalPatternTerminationPolicy as FinalPatternTerminationPolicy
+    from rlm_jupyter.policies.termination import (
+        RewardThresholdTerminationPolicy as RewardThresholdTerminationPolicy,
+    )
+
+_HOMES = {
+    "base": ("ActionResult", "Policy", "PolicyContext", "RewardPolicy", "RewardSignal", "TerminationPolicy"),
+    "registry": ("PolicyRegistry",),
+    "reward": ("DefaultRewardPolicy", "LenientRewardPolicy", "StrictRewardPolicy"),
+    "termination": (
+        "CompositeTerminationPolicy",
+        "ConfidenceTerminationPolicy",
+        "DeclaredTerminationPolicy",
+        "FinalPatternTerminationPolicy",
+        "RewardThresholdTerminationPolicy",
+    ),
+}
+__all__ = sorted(name for names in _HOMES.values() for name in names)
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            from importlib import import_module
+
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,136 @@
+"""The built-in reward policies: sums of bonuses and penalties, kept within -1 and 1."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rlm_jupyter.policies.base import ActionResult, Policy, PolicyContext, RewardPolicy, RewardSignal
+
+_LONG_OUTPUT = 50
+"""Characters above which an output counts as progress."""
+
+
+class _Sum(RewardPolicy):
+    """Adds up the components that a subclass names."""
+
+    def components(self, result: ActionResult, *, final: bool) -> dict[str, float]:
+        """The parts of the reward by name."""
+        raise NotImplementedError
+
+    def calculate(self, action: dict[str, Any], result: ActionResult, context: PolicyContext) -> RewardSignal:
+        """The sum of what this policy gives and takes."""
+        parts = self.components(result, final="final" in (action.get("action"), result.action_type))
+        value = round(math.fsum(parts.values()), 9)
+        explanation = ", ".join(f"{name} {part:+g}" for name, part in parts.items())
+        return RewardSignal(RewardSignal(value).clamped, parts, explanation)
+
+    def validate_config(self) -> list[str]:
+        """Every setting is a number."""
+        return [
+            f"{name}: a number is needed, not {value!r}."
+            for name, value in self.config.items()
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value)
+        ]
+
+
+class DefaultRewardPolicy(_Sum):
+    """Success is worth much, failure costs little."""
+
+    name = "default"
+    description = "Balanced: success is worth more than a failure costs."
+
+    @classmethod
+    def get_default_config(cls) -> dict[str, Any]:
+        """Bonuses and penalties.
+
+        `base` is what every attempt is worth; `partial_success_base` takes the place of the penalty for a
+        failure whose `metadata["partial"]` is true (some cells of the iteration succeeded).
+        """
+        return {
+            "base": 0.1,
+            "success_bonus": 0.7,
+            "failure_penalty": 0.3,
+            "partial_success_base": 0.3,
+            "stderr_penalty": 0.1,
+            "final_bonus": 0.5,
+        }
+
+    def components(self, result: ActionResult, *, final: bool) -> dict[str, float]:
+        """A base, success or failure, an error, a final answer that succeeded."""
+        parts = {"base": self.config["base"]}
+        if not result.success and result.metadata.get("partial"):
+            parts["partial"] = self.config["partial_success_base"]
+        else:
+            parts |= _outcome(self.config, result)
+        if result.error:
+            parts["error"] = -self.config["stderr_penalty"]
+        if final and result.success:
+            parts["final"] = self.config["final_bonus"]
+        return parts
+
+
+class StrictRewardPolicy(_Sum):
+    """Errors cost much, and their penalties add up."""
+
+    name = "strict"
+    description = "Errors and time-outs are punished hard, and add up."
+
+    @classmethod
+    def get_default_config(cls) -> dict[str, Any]:
+        """Bonuses and penalties."""
+        return {
+            "success_bonus": 0.5,
+            "failure_penalty": 0.6,
+            "error_penalty": 0.3,
+            "timeout_penalty": 0.4,
+            "final_bonus": 0.3,
+        }
+
+    def components(self, result: ActionResult, *, final: bool) -> dict[str, float]:
+        """Success or failure, an error, a time-out, a final answer without an error."""
+        parts = _outcome(self.config, result)
+        if result.error:
+            parts["error"] = -self.config["error_penalty"]
+            if "timeout" in result.error.lower() or "timed out" in result.error.lower():
+                parts["timeout"] = -self.config["timeout_penalty"]
+        elif final and result.success:
+            parts["final"] = self.config["final_bonus"]
+        return parts
+
+
+class LenientRewardPolicy(_Sum):
+    """Trying is worth something."""
+
+    name = "lenient"
+    description = "Forgiving: every attempt is worth something."
+
+    @classmethod
+    def get_default_config(cls) -> dict[str, Any]:
+        """Bonuses and penalties."""
+        return {
+            "attempt_bonus": 0.2,
+            "success_bonus": 0.5,
+            "failure_penalty": 0.1,
+            "progress_bonus": 0.15,
+            "final_bonus": 0.4,
+        }
+
+    def components(self, result: ActionResult, *, final: bool) -> dict[str, float]:
+        """The attempt, success or failure, a long output, any final answer."""
+        parts = {"attempt": self.config["attempt_bonus"]}
+        parts |= _outcome(self.config, result)
+        if len(result.output or "") > _LONG_OUTPUT:
+            parts["progress"] = self.config["progress_bonus"]
+        if final:
+            parts["final"] = self.config["final_bonus"]
+        return parts
+
+
+def _outcome(config: dict[str, Any], result: ActionResult) -> dict[str, float]:
+    if result.success:
+        return {"success": config["success_bonus"]}
+    return {"failure": -config["failure_penalty"]}
+
+
+BUILT_IN: tuple[type[Policy], ...] = (DefaultRewardPolicy, StrictRewardPolicy, LenientRewardPolicy)

@@ -1,0 +1,122 @@
+"""What is in a reply, and what follows from it.
+
+Only cells end a run: FINAL in a cell, a FINAL in prose that is made into one, or the `answer` dict set
+ready by a literal in a cell's source. Nothing that is printed, no traceback, no sub-call's reply and no
+part of `context` can.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlm_jupyter import parsing, prompts
+from rlm_jupyter.errors import KernelError
+from rlm_jupyter.run import Run
+from rlm_jupyter.types import CellRun, Inspection, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of carrying out a reply."""
+
+    failed: bool
+    """No cell ran, or one failed."""
+    answer: Value | None = None
+
+
+async def carry_out(run: Run, reply: parsing.ParsedReply) -> Outcome:
+    """Execute a reply's cells, and see whether they, or its prose, answer the prompt."""
+    if reply.unclosed:
+        run.notice(prompts.CUT_OFF)
+    if reply.blocks:
+        return await _blocks(run, reply)
+    declared = parsing.declared_in_prose(reply.prose)
+    if declared is None:
+        if not reply.unclosed:
+            run.notice(prompts.GO_ON)
+        return Outcome(failed=True)
+    return await _declaration(run, declared)
+
+
+async def _blocks(run: Run, reply: parsing.ParsedReply) -> Outcome:
+    if _is_blind(run, all(parsing.only_constant_final(block) for block in reply.blocks)):
+        for block in reply.blocks:
+            run.finished(block, None, CellRun("skipped"))
+        return Outcome(failed=True)
+    blocks = list(reply.blocks)
+    while blocks:
+        block = blocks.pop(0)
+        answer, ok = await _cell(run, block)
+        if answer is not None or not ok:
+            for skipped in blocks:
+                run.finished(skipped, None, CellRun("skipped"))
+            return Outcome(failed=not ok, answer=answer)
+    declared = parsing.declared_in_prose(reply.prose_after)
+    if declared is None:
+        return Outcome(failed=False)
+    if declared.kind == "FINAL_VAR":
+        answer, ok = await _cell(run, parsing.literal_cell(declared))
+        return Outcome(failed=not ok, answer=answer)
+    if run.unconfirmed == declared.content or run.iteration >= run.limits.max_iterations:
+        answer, ok = await _cell(run, parsing.literal_cell(declared))
+        return Outcome(failed=not ok, answer=answer)
+    run.unconfirmed = declared.content
+    run.notice(prompts.UNSEEN)
+    return Outcome(failed=False)
+
+
+async def _declaration(run: Run, declared: parsing.Declaration) -> Outcome:
+    """A reply that is prose only, with a FINAL in it: made into a cell."""
+    names = {variable.name for variable in run.variables}
+    literal = declared.kind == "FINAL" and declared.content not in names
+    if literal and _is_blind(run, answers_only=True):
+        run.unconfirmed = declared.content
+        return Outcome(failed=True)
+    source = parsing.literal_cell(declared, names)
+    answer, ok = await _cell(run, source)
+    return Outcome(failed=not ok, answer=answer)
+
+
+def _is_blind(run: Run, answers_only: bool) -> bool:
+    """Whether an answer was typed before anything was looked at; the model is asked about it once."""
+    if not answers_only or run.blind_refused or not run.has_context or not run.nothing_has_run:
+        return False
+    run.blind_refused = True
+    run.notice(prompts.BLIND)
+    return True
+
+
+async def _cell(run: Run, source: str) -> tuple[Value | None, bool]:
+    """Execute one block; the answer, if it gave one, and whether it succeeded."""
+    cell, inspection = await run.execute(source, parsing.mend_block(source))
+    ok = cell.status == "ok"
+    run.ready_declared = run.ready_declared or parsing.declares_ready(source)
+    _tell(run, source, cell, inspection)
+    if inspection.answer == "recorded":
+        return await run.value(), ok
+    if inspection.draft_ready and run.ready_declared:
+        if not inspection.draft:
+            run.notice('answer["ready"] is True, but answer["content"] is empty: put the answer there.')
+            return None, ok
+        try:
+            return await run.value("answer"), ok
+        except KernelError as error:
+            run.notice(f'answer["content"]: {error}')
+    return None, ok
+
+
+def _tell(run: Run, source: str, cell: CellRun, inspection: Inspection) -> None:
+    """Pass on what the kernel wants the model to know."""
+    if inspection.restored:
+        names = ", ".join(inspection.restored)
+        run.notice(f"These names are not yours to change and were put back before this cell: {names}.")
+    for notice in inspection.notices:
+        run.notice(notice)
+    if inspection.problem and cell.status == "ok":
+        run.notice(f"{inspection.problem} There is no answer yet.")
+    if cell.status == "interrupted":
+        run.notice("The cell took too long and was interrupted. Do less at once.")
+    failed_name = any(output.get("ename") == "NameError" for output in cell.outputs)
+    if failed_name and "FINAL" in source:
+        names = ", ".join(variable.name for variable in inspection.variables) or "none yet"
+        run.notice(f"Variables there are: {names}.")

@@ -1,0 +1,275 @@
+"""`Run`: one prompt being answered: its kernel, its models, its record, and what may be done with them.
+
+The algorithm is `loop.solve`; here are the verbs that it is written in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rlm_jupyter import outputs, prompts
+from rlm_jupyter.calls import Answered, ask
+from rlm_jupyter.errors import KernelDiedError, LimitReached
+from rlm_jupyter.events import (
+    CellFinished,
+    CellStarted,
+    Event,
+    NoticeGiven,
+    OutputChanged,
+    OutputsElided,
+    OutputsShown,
+    Record,
+    ReplyReceived,
+    ReplyStreamed,
+)
+from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.ledger import Ledger
+from rlm_jupyter.limits import Limits
+from rlm_jupyter.models import Model
+from rlm_jupyter.policies import TerminationPolicy
+from rlm_jupyter.record import Recorder
+from rlm_jupyter.tokens import most_tokens
+from rlm_jupyter.trajectory import Trajectory
+from rlm_jupyter.types import CellRun, Inspection, Message, Output, Value, Variable
+
+MOST_RESTARTS = 3
+"""How often a kernel that died is started again in one run."""
+INTERRUPT_MARGIN = 0.5
+"""Seconds before the deadline at which a running cell is interrupted, so that the run can still end in time."""
+_ROOM_GROWTH = 2
+"""A reply that was cut off lets the next be so many times longer."""
+
+
+@dataclass
+class Run:
+    """A run under way. `emit` is told every event; records are in `trajectory` before it is."""
+
+    trajectory: Trajectory
+    model: Model
+    limits: Limits
+    ledger: Ledger
+    kernel: Kernel
+    policy: TerminationPolicy
+    emit: Callable[[Event], None]
+    recorder: Recorder | None = None
+    """Keeps the record on disk, and those of children with it."""
+    iteration: int = 0
+    block: int = 0
+    errors: int = 0
+    """Iterations in a row that failed."""
+    restarts: int = 0
+    room: int = 0
+    """The cap of the next reply."""
+    ready_declared: bool = False
+    """A cell has set `answer["ready"]` by a literal."""
+    unconfirmed: str | None = None
+    """The content of a FINAL in prose that did not count yet."""
+    blind_refused: bool = False
+    """A blind answer has been asked about."""
+    subcall_ordinal: int = 0
+    variables: tuple[Variable, ...] = ()
+    began: float = field(default_factory=time.monotonic)
+    _conversation: prompts.Conversation = field(default_factory=prompts.Conversation)
+    _last_read: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        self.room = self.limits.max_output_tokens
+
+    @property
+    def has_context(self) -> bool:
+        """Whether there is something in `context`."""
+        return self.trajectory.started.context.type_name != "none"
+
+    @property
+    def nothing_has_run(self) -> bool:
+        """Whether no cell of this run was executed yet."""
+        return all(cell.status == "skipped" for i in self.trajectory.iterations for cell in i.cells)
+
+    def record(self, record: Record) -> None:
+        """Enter a fact into the trajectory and tell it."""
+        self.trajectory.apply(record)
+        if self.recorder is not None:
+            self.recorder.add(record)
+        self.emit(record)
+
+    def notice(self, text: str) -> None:
+        """Tell the model something of the run's own."""
+        self.record(NoticeGiven(self.iteration, text))
+
+    async def ask(self) -> Answered:
+        """Draw the root model's next reply; it is not recorded yet.
+
+        Raises
+        ------
+        LimitReached
+            A limit of the tree, or the window (`context_window`), leaves no room.
+        """
+        conversation = self._fit_window()
+        answered = await ask(
+            self.model,
+            conversation,
+            self.ledger,
+            max_output_tokens=self.room,
+            most_input_tokens=self._most_input(conversation),
+            on_text=lambda text: self.emit(ReplyStreamed(self.iteration, text)),
+        )
+        usage = answered.reply.usage
+        self._last_read = (len(conversation), usage.input_tokens + usage.output_tokens)
+        cut_off = answered.reply.finish == "length"
+        self.room = self.room * _ROOM_GROWTH if cut_off else self.limits.max_output_tokens
+        return answered
+
+    def received(self, answered: Answered, *, read: int | None, rejected: str = "", forced: bool = False) -> None:
+        """Enter a reply into the record, before anything in it is executed."""
+        self.record(
+            ReplyReceived(
+                iteration=self.iteration,
+                text=answered.reply.text,
+                model=answered.reply.model,
+                usage=answered.usage,
+                cost=answered.cost,
+                finish=answered.reply.finish,
+                seconds=answered.seconds,
+                read=read,
+                rejected=rejected,
+                forced=forced,
+            )
+        )
+
+    async def execute(self, source: str, executed: str | None = None) -> tuple[CellRun, Inspection]:
+        """Execute a block as the next cell, and inspect the kernel afterwards.
+
+        Parameters
+        ----------
+        source
+            As the model wrote it, for the record.
+        executed
+            What is executed, where that differs.
+        """
+        latest: tuple[Output, ...] = ()
+
+        def changed(now: tuple[Output, ...]) -> None:
+            nonlocal latest
+            latest = now
+            self.emit(OutputChanged(self.iteration, self.block, now))
+
+        if not self.kernel.is_alive:
+            await self._revive("The kernel died between two cells")
+        self.subcall_ordinal = 0
+        self.emit(CellStarted(self.iteration, self.block, source))
+        cell = CellRun("interrupted")
+        try:
+            left = self.ledger.seconds_left
+            cell = await self.kernel.execute(
+                executed or source,
+                cell_seconds=self.limits.cell_seconds,
+                total_seconds=None if left is None else max(left - INTERRUPT_MARGIN, 0.01),
+                on_outputs=changed,
+            )
+        finally:
+            # also when the run is being stopped: what the cell had shown is kept
+            self.finished(
+                source,
+                executed,
+                cell if cell.outputs else CellRun(cell.status, latest, cell.execution_count, cell.seconds),
+            )
+        try:
+            inspection = await self.kernel.inspect()
+        except KernelDiedError:
+            await self._revive("The kernel died while it executed this cell")
+            return cell, Inspection()
+        self.variables = inspection.variables
+        return cell, inspection
+
+    def finished(self, source: str, executed: str | None, cell: CellRun) -> None:
+        """Enter a cell into the record."""
+        differs = executed if executed != source else None
+        self.record(
+            CellFinished(
+                self.iteration,
+                self.block,
+                source,
+                differs,
+                cell.status,
+                cell.outputs,
+                cell.execution_count,
+                cell.seconds,
+            )
+        )
+        self.block += 1
+
+    async def value(self, name: str | None = None) -> Value:
+        """The recorded answer, or a variable, whole."""
+        return await self.kernel.get(name)
+
+    async def show(self, left: list[str]) -> None:
+        """Enter what the model is shown of this iteration: its outputs, cut to the limit, and what is left."""
+        iteration = self.trajectory.iterations[-1]
+        executed = [cell for cell in iteration.cells if cell.status != "skipped"]
+        pieces = []
+        budget = self.limits.output_chars
+        for place, cell in enumerate(executed):
+            text = outputs.render(cell.outputs)
+            name = f"output_{cell.execution_count}" if cell.execution_count else None
+            shown = outputs.cut(text, max(budget // (len(executed) - place), 200), variable=name)
+            if shown.cut and name is not None and self.kernel.is_alive:
+                await self.kernel.put(name, text)
+            budget -= len(shown.text)
+            label = f"Outputs of block {place + 1}:\n" if len(executed) > 1 else "Outputs:\n"
+            pieces.append(label + (shown.text or "(none)"))
+        skipped = len(iteration.cells) - len(executed)
+        if skipped:
+            pieces.append(f"{skipped} more block{'s were' if skipped > 1 else ' was'} not executed.")
+        pieces.append(prompts.status(self.iteration, self.limits.max_iterations, left))
+        self.record(OutputsShown(self.iteration, "\n\n".join(pieces)))
+
+    def left(self) -> list[str]:
+        """What is left of the limits that are set, for the model."""
+        ledger, limits = self.ledger, self.limits
+        left = []
+        if limits.max_subcalls is not None and ledger.subcalls:
+            left.append(f"{limits.max_subcalls - ledger.subcalls:,} sub-calls")
+        if limits.max_tokens is not None:
+            left.append(f"{max(limits.max_tokens - ledger.usage.total_tokens, 0):,} tokens")
+        if limits.max_cost is not None and ledger.cost is not None:
+            left.append(f"${max(limits.max_cost - ledger.cost, 0):.3f}")
+        if ledger.seconds_left is not None:
+            left.append(f"{max(ledger.seconds_left, 0):.0f} s")
+        return left
+
+    async def _revive(self, what: str) -> None:
+        """Start the kernel again, and tell the model exactly what is gone."""
+        gone = ", ".join(variable.name for variable in self.variables) or "none"
+        self.restarts += 1
+        if self.restarts > MOST_RESTARTS:
+            raise KernelDiedError(f"the kernel died {self.restarts} times")
+        await self.kernel.restart()
+        await self.kernel.begin()
+        self.notice(
+            f"{what} and was started again. `context` and the functions are back; your variables are gone: {gone}."
+        )
+        self.variables = ()
+
+    def _fit_window(self) -> list[Message]:
+        """The conversation, with the oldest outputs left out where the window needs it."""
+        room = self.model.window - min(self.room, self.model.window // 4)
+        conversation = self._conversation
+        while conversation.tokens(self.trajectory) > room:
+            through = self.trajectory.elided_through + 1
+            if through >= self.iteration - 1:
+                raise LimitReached(
+                    f"the conversation no longer fits the {self.model.window:,} tokens that {self.model.name} reads",
+                    stop_reason="context_window",
+                )
+            self.record(OutputsElided(through))
+            self._last_read = None
+        return conversation.messages(self.trajectory)
+
+    def _most_input(self, conversation: list[Message]) -> int | None:
+        """A bound of the input from what the last request counted, plus a token a byte for what is new."""
+        if self._last_read is None:
+            return None
+        known, tokens = self._last_read
+        return tokens + most_tokens(conversation[known:])

@@ -1,0 +1,244 @@
+"""`Workspace`: a kernel with a context in it, in which one prompt after another is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rlm_jupyter import context as contexts
+from rlm_jupyter import prompts
+from rlm_jupyter.answering import Answering, ChildAnswer
+from rlm_jupyter.errors import RLMError
+from rlm_jupyter.events import Event, RunEnded, RunStarted
+from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.ledger import Ledger
+from rlm_jupyter.limits import Limits
+from rlm_jupyter.loop import Ending, draft, solve
+from rlm_jupyter.models.routing import Routing
+from rlm_jupyter.policies import TerminationPolicy
+from rlm_jupyter.record import Recorder
+from rlm_jupyter.run import Run
+from rlm_jupyter.tokens import fitting_chars
+from rlm_jupyter.trajectory import Trajectory
+from rlm_jupyter.types import PackedContext
+
+CHILD_PROMPT = "Your task stands at the beginning of `context`, and so does what it is about. Do it."
+"""What a child run is asked: the text that `rlm_query` was given is its context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run is configured with, and its children inherit."""
+
+    routing: Routing
+    limits: Limits
+    policy: Callable[[], TerminationPolicy]
+    policy_name: str = "declared"
+    save: Path | bool = True
+    """Where the notebook goes: a path, the default place, or nowhere."""
+    kernel_name: str | None = None
+    cwd: Path | None = None
+
+
+@dataclass
+class Workspace:
+    """A kernel, its context, and what was answered in it. Made by `open_workspace`."""
+
+    settings: Settings
+    packed: PackedContext
+    depth: int
+    kernel: Kernel
+    answering: Answering
+    history: list[dict[str, str | None]] = field(default_factory=list)
+
+    async def answer(
+        self,
+        prompt: str,
+        *,
+        ledger: Ledger | None = None,
+        recorder: Recorder | None = None,
+        emit: Callable[[Event], None] = lambda _: None,
+        stop: asyncio.Event | None = None,
+        parent: str | None = None,
+    ) -> Trajectory:
+        """Answer one prompt.
+
+        Parameters
+        ----------
+        ledger
+            The tree's; a new one when this run is the root.
+        recorder
+            Keeps the record on disk; closed at the end.
+        emit
+            Told every event.
+        stop
+            Set it, and the run ends with what it has.
+
+        Raises
+        ------
+        RLMError
+            The host failed (a provider, the kernel); the record is complete up to there.
+        """
+        settings, depth = self.settings, self.depth
+        ledger = ledger or Ledger(settings.limits)
+        trajectory = Trajectory()
+        run = Run(
+            trajectory=trajectory,
+            model=settings.routing.model_for(depth),
+            limits=settings.limits,
+            ledger=ledger,
+            kernel=self.kernel,
+            policy=settings.policy(),
+            emit=emit,
+            recorder=recorder,
+        )
+        self.answering.run = run
+        await self.kernel.begin()
+        if self.history:
+            await self.kernel.put("history", self.history)
+        run.record(self._started(prompt, recorder, parent))
+        ending = Ending("failed")
+        try:
+            ending = await _until_stopped(run, stop)
+        except asyncio.CancelledError:
+            ending = Ending("cancelled")
+            raise
+        except RLMError as error:
+            ending = Ending("failed", message=str(error))
+            raise
+        finally:
+            self.answering.run = None
+            run.record(_ended(run, ending))
+            if recorder is not None:
+                await asyncio.shield(recorder.close())
+        self.history.append({"prompt": prompt, "answer": trajectory.answer})
+        return trajectory
+
+    def _started(self, prompt: str, recorder: Recorder | None, parent: str | None) -> RunStarted:
+        settings, limits = self.settings, self.settings.limits
+        model = settings.routing.model_for(self.depth)
+        sub_model = settings.routing.model_for(self.depth + 1)
+        return RunStarted(
+            run_id=recorder.run_id if recorder else "unsaved",
+            prompt=prompt,
+            system=prompts.system(
+                output_chars=limits.output_chars,
+                sub_chars=fitting_chars(sub_model.window, min(limits.max_output_tokens, sub_model.window // 4)),
+                recursive=self.depth + 1 < limits.max_depth,
+            ),
+            opening=prompts.opening(
+                prompt, self.packed.info, max_iterations=limits.max_iterations, history=len(self.history)
+            ),
+            context=self.packed.info,
+            model=model.name,
+            sub_model=sub_model.name,
+            depth=self.depth,
+            limits=dataclasses.asdict(limits),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            request=request_digest(settings, prompt, self.packed) if not self.history else "",
+            parent=parent,
+            version=version("rlm_jupyter"),
+        )
+
+
+@asynccontextmanager
+async def open_workspace(
+    settings: Settings, packed: PackedContext, *, depth: int = 0, ledger: Ledger | None = None
+) -> AsyncIterator[Workspace]:
+    """Start a kernel with this context in it; everything is closed on leaving.
+
+    Raises
+    ------
+    ContextError, KernelStartError
+        The kernel can't load the context, or didn't come up.
+    """
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(settings.routing.lease())
+        recursive = depth + 1 < settings.limits.max_depth
+        answering = Answering(settings.routing, depth, _child_of(settings, depth) if recursive else None)
+        if depth and ledger is not None:
+            await stack.enter_async_context(ledger.kernel(depth))
+        kernel = await Kernel.start(answering.answer, kernel_name=settings.kernel_name, cwd=settings.cwd)
+        stack.push_async_callback(kernel.close)
+        await kernel.set_context(packed)
+        yield Workspace(settings, packed, depth, kernel, answering)
+
+
+def request_digest(settings: Settings, prompt: str, packed: PackedContext) -> str:
+    """What is asked, as one digest: the same prompt, context, models and options give the same."""
+    asked: dict[str, Any] = {
+        "prompt": prompt,
+        "context": packed.info.sha256,
+        "kind": packed.kind,
+        "models": [model.name for model in settings.routing.models],
+        "limits": dataclasses.asdict(settings.limits),
+        "policy": settings.policy_name,
+        "kernel": settings.kernel_name,
+    }
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def _child_of(settings: Settings, depth: int) -> Callable[[Run, str], Any]:
+    """What starts the children of a run at `depth`."""
+
+    async def start_child(parent: Run, text: str) -> ChildAnswer:
+        packed = contexts.pack(text)
+        recorder = None if parent.recorder is None else parent.recorder.child(packed)
+        async with open_workspace(settings, packed, depth=depth + 1, ledger=parent.ledger) as workspace:
+            trajectory = await workspace.answer(
+                CHILD_PROMPT, ledger=parent.ledger, recorder=recorder, parent=parent.trajectory.run_id
+            )
+        ended = trajectory.ended
+        return ChildAnswer(
+            trajectory.answer,
+            ended.stop_reason if ended else "failed",
+            trajectory.run_id,
+            trajectory.usage,
+            trajectory.cost,
+        )
+
+    return start_child
+
+
+async def _until_stopped(run: Run, stop: asyncio.Event | None) -> Ending:
+    """Solve the run, or end it with what it has as soon as `stop` is set."""
+    if stop is None:
+        return await solve(run)
+    solving = asyncio.create_task(solve(run))
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([solving, stopping], return_when="FIRST_COMPLETED")
+        if solving.done():
+            return solving.result()
+        solving.cancel()
+        await asyncio.wait([solving])
+        return Ending("cancelled", await draft(run))
+    finally:
+        for task in (solving, stopping):
+            task.cancel()
+        await asyncio.gather(solving, stopping, return_exceptions=True)
+
+
+def _ended(run: Run, ending: Ending) -> RunEnded:
+    answer = ending.answer
+    return RunEnded(
+        stop_reason=ending.stop_reason,
+        answer=answer.text if answer else None,
+        value=answer.json if answer else None,
+        is_json=answer.is_json if answer else False,
+        iteration=run.iteration,
+        seconds=time.monotonic() - run.began,
+        usage=run.trajectory.usage,
+        cost=run.trajectory.cost,
+        message=ending.message,
+    )

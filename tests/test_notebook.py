@@ -1,0 +1,357 @@
+import asyncio
+import json
+import time
+import tracemalloc
+
+import nbformat
+import pytest
+from hypothesis import given, settings
+
+from rlm_jupyter import atomic, notebook
+from rlm_jupyter.context import pack
+from rlm_jupyter.errors import RecordError
+from rlm_jupyter.events import Record
+from rlm_jupyter.layout import Layout
+from rlm_jupyter.notebook import NotebookWriter, read
+from rlm_jupyter.objects import Objects
+from rlm_jupyter.records import LARGE
+from tests.sample_run import FIRST, SECOND, cell, ended, long_run, reply, runs, sample, started, stream
+
+
+def lay_out(records: list[Record]) -> bytes:
+    layout = Layout()
+    for record in records:
+        layout.add(record)
+    return b"".join(layout.pieces())
+
+
+def written(path, records, **kwargs) -> dict:
+    writer = NotebookWriter(path, **kwargs)
+    for record in records:
+        writer.update(record)
+    writer.write()
+    return json.loads(path.read_bytes())
+
+
+def text_of(cell) -> str:
+    return "".join(cell["source"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(runs)
+def test_any_run_is_the_same_after_notebook_and_back(tmp_path_factory, records) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.ipynb"
+    path.write_bytes(lay_out(records))
+    assert read(path) == records
+
+
+@settings(max_examples=60, deadline=None)
+@given(runs)
+def test_any_run_is_a_valid_notebook_in_utf8(records) -> None:
+    content = json.loads(lay_out(records).decode("utf-8"))
+    nbformat.validate(content)
+    ids = [cell["id"] for cell in content["cells"]]
+    assert len(set(ids)) == len(ids)
+
+
+def test_every_prefix_of_a_run_is_a_valid_notebook_and_reads_back(tmp_path) -> None:
+    records, layout, path = sample(), Layout(), tmp_path / "run.ipynb"
+    for n, record in enumerate(records, 1):
+        layout.add(record)
+        path.write_bytes(b"".join(layout.pieces()))
+        nbformat.validate(json.loads(path.read_bytes()))
+        assert read(path) == records[:n]
+
+
+def test_the_cells_are_what_a_person_expects(tmp_path) -> None:
+    content = written(tmp_path / "run.ipynb", sample())
+    seen = [(c["metadata"]["rlm"]["role"], c["cell_type"], text_of(c)) for c in content["cells"]]
+    assert seen[1:] == [
+        ("restore", "code", "%load_ext rlm_jupyter\n%rlm_restore 20260102-030405-who"),
+        ("prose", "markdown", "I look at how it begins."),
+        ("code", "code", "print(context[:20])"),
+        ("rejected", "markdown", "> Drawn again: repeats the reply before it (1)"),
+        ("prose", "markdown", "Now the\ntwo halves."),
+        ("code", "code", "x = 1 / 0"),
+        ("prose", "markdown", "and"),
+        ("code", "code", "FINAL(x)"),
+        ("notice", "markdown", "> Two lines\n> of a notice."),
+        ("prose", "markdown", "It was Ada."),
+        ("answer", "markdown", text_of(content["cells"][-1])),
+    ]
+    head = text_of(content["cells"][0])
+    for fact in ("Who wrote it?", "scripted/root", "scripted/sub", "`str`, 1,000 characters"):
+        assert fact in head
+    assert "Ada wrote it." in seen[-1][2]
+    assert "$0.0310" in seen[-1][2]
+    first, failed, skipped = (content["cells"][i] for i in (3, 6, 8))
+    assert first["outputs"][0]["text"] == ["A line\n", "and another\n"]
+    assert first["execution_count"] == 1
+    assert failed["metadata"]["tags"] == ["raises-exception"]
+    assert skipped["outputs"] == []
+    assert "skip-execution" in skipped["metadata"]["tags"]
+
+
+def test_a_cell_says_which_subcalls_it_made(tmp_path) -> None:
+    content = written(tmp_path / "run.ipynb", sample())
+    records = content["cells"][3]["metadata"]["rlm"]["records"]
+    subcalls = [record for record in records if record["record"] == "SubcallSettled"]
+    assert [(s["ordinal"], s["text"], s["model"]) for s in subcalls] == [(1, "Ada.", "sub"), (0, "no answer", "sub")]
+
+
+def test_the_final_facts_stand_at_the_notebook(tmp_path) -> None:
+    ours = written(tmp_path / "run.ipynb", sample())["metadata"]["rlm"]
+    assert (ours["schema"], ours["run_id"], ours["stop_reason"]) == (1, "20260102-030405-who", "answered")
+    assert [record["record"] for record in ours["records"]] == ["RunStarted", "RunEnded"]
+
+
+def test_a_cell_made_of_prose_gets_a_place_of_its_own(tmp_path) -> None:
+    path = tmp_path / "run.ipynb"
+    records = [started(), reply(1, "FINAL(42)"), cell(1, 0, "FINAL('42')"), ended(answer="42")]
+    content = written(path, records)
+    assert [text_of(c) for c in content["cells"][2:4]] == ["FINAL(42)", "FINAL('42')"]
+    assert content["cells"][3]["metadata"]["rlm"]["made"] is True
+    assert read(path) == records
+
+
+def test_an_indented_block_with_windows_line_ends_is_shown_as_code_and_kept_as_received(tmp_path) -> None:
+    text = "1. Look:\r\n   ```repl\r\n   if x:\r\n       print(x)\r\n   ```\r\nDone."
+    path = tmp_path / "run.ipynb"
+    records = [started(), reply(1, text)]
+    code = written(path, records)["cells"][3]
+    assert text_of(code) == "if x:\n    print(x)"
+    assert read(path) == records
+
+
+def test_a_run_that_goes_on_after_its_end_loses_the_answer_cell(tmp_path) -> None:
+    records = [*sample(), reply(3, FIRST)]
+    content = written(tmp_path / "run.ipynb", records)
+    assert "answer" not in [c["metadata"]["rlm"]["role"] for c in content["cells"]]
+    assert read(tmp_path / "run.ipynb") == records
+
+
+def test_a_lone_surrogate_is_visible_and_reversible(tmp_path) -> None:
+    path = tmp_path / "run.ipynb"
+    source = "print('\ud800', '\\ud800')"
+    records = [
+        started(prompt="\udfff?"),
+        reply(1, f"```repl\n{source}\n```"),
+        cell(1, 0, source, (stream("\ud83d\ude00 \\u005c\n"),)),
+    ]
+    content = written(path, records)
+    assert text_of(content["cells"][2]) == "print('\\ud800', '\\u005cud800')"
+    assert read(path) == records
+    nbformat.write(nbformat.read(path, 4), path)
+    assert read(path) == records
+
+
+def test_what_jupyter_saves_again_still_reads(tmp_path) -> None:
+    path = tmp_path / "run.ipynb"
+    written(path, sample())
+    nbformat.write(nbformat.read(path, 4), path)
+    assert read(path) == sample()
+
+
+def test_cells_that_people_add_copy_or_edit(tmp_path) -> None:
+    path = tmp_path / "run.ipynb"
+    content = written(path, sample())
+    content["cells"].insert(0, nbformat.v4.new_markdown_cell("My own"))
+    content["cells"].append(dict(content["cells"][4], id="copied"))
+    path.write_text(json.dumps(content))
+    assert read(path) == sample()
+    content["cells"][4]["source"] = ["print(context[:99])"]
+    path.write_text(json.dumps(content))
+    edited = read(path)
+    assert edited[1].text == FIRST.replace("20", "99")
+    assert edited[4].source == "print(context[:99])"
+
+
+def test_a_large_output_is_kept_apart_and_comes_back(tmp_path) -> None:
+    path, objects = tmp_path / "run.ipynb", Objects.of_run(tmp_path / "run.rlm")
+    whole = stream("0123456789" * (LARGE // 10) + "end")
+    records = [started(), reply(1, FIRST), cell(1, 0, "print(context[:20])", (stream("a"), whole))]
+    content = written(path, records, objects=objects)
+    assert path.stat().st_size < 100_000
+    nbformat.validate(content)
+    assert read(path) == records
+    [kept] = list(objects.folder.iterdir())
+    assert f"run.rlm/objects/{kept.name}" in "".join(content["cells"][3]["outputs"][1]["text"])
+    kept.unlink()
+    shortened = read(path)[2].outputs
+    assert shortened[0] == stream("a")
+    assert shortened[1]["text"].startswith("0123456789")
+    assert kept.name in shortened[1]["text"]
+
+
+def test_an_answer_too_large_for_the_notebook_is_never_cut_silently(tmp_path) -> None:
+    path, objects = tmp_path / "run.ipynb", Objects.of_run(tmp_path / "run.rlm")
+    records = [started(), ended(answer="y" * (LARGE + 1), value=None)]
+    written(path, records, objects=objects)
+    assert path.stat().st_size < 100_000
+    assert read(path) == records
+    [kept] = list(objects.folder.iterdir())
+    kept.unlink()
+    with pytest.raises(RecordError, match=kept.name):
+        read(path)
+
+
+@pytest.mark.parametrize("context", ["Zeile \ud800\n", b"\x00\xff", {"a": [1, 2]}])
+def test_a_small_context_stands_in_the_notebook(tmp_path, context) -> None:
+    path, packed = tmp_path / "run.ipynb", pack(context)
+    content = written(path, [started(context=packed.info)], context=packed)
+    nbformat.validate(content)
+    assert notebook.read_context(path) == packed
+
+
+def test_a_large_context_does_not(tmp_path) -> None:
+    path, packed = tmp_path / "run.ipynb", pack("x" * 70_000)
+    written(path, [started(context=packed.info)], context=packed)
+    assert notebook.read_context(path) is None
+    assert path.stat().st_size < 10_000
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (b"no json", "not a notebook"),
+        (b"[]", "not a notebook"),
+        (b'{"metadata": {}, "cells": []}', "not the notebook of a run"),
+        (b'{"metadata": {"rlm": {"schema": 9, "version": "7.0"}}, "cells": []}', "7.0.*schema 9.*Upgrade"),
+        (b'{"metadata": {"rlm": {"schema": 1, "records": [{"at": 0, "record": "Later"}]}}, "cells": []}', "Later"),
+        (b'{"metadata": {"rlm": {"schema": 1, "records": [{"record": "RunStarted"}]}}, "cells": []}', "damaged"),
+    ],
+)
+def test_what_is_not_ours_is_refused_in_a_line(tmp_path, content, match) -> None:
+    path = tmp_path / "run.ipynb"
+    path.write_bytes(content)
+    with pytest.raises(RecordError, match=match) as caught:
+        read(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_begins_with_its_start(tmp_path) -> None:
+    writer = NotebookWriter(tmp_path / "run.ipynb")
+    with pytest.raises(RecordError, match="begins with RunStarted"):
+        writer.update(reply(1, FIRST))
+    writer.update(started())
+    with pytest.raises(RecordError, match="second RunStarted"):
+        writer.update(started())
+
+
+async def test_writes_are_rare_and_the_last_state_is_written(tmp_path, monkeypatch) -> None:
+    writes = []
+    replace = atomic.replace
+    monkeypatch.setattr(atomic, "replace", lambda path, pieces: (writes.append(time.monotonic()), replace(path, pieces)))
+    writer = NotebookWriter(tmp_path / "run.ipynb", interval=0.2)
+    records = list(long_run(40, 1000))
+    for record in records:
+        writer.update(record)
+        writer.maybe_write()
+        await asyncio.sleep(0.005)
+    assert 2 <= len(writes) <= 6
+    assert min(b - a for a, b in zip(writes, writes[1:], strict=False)) >= 0.2
+    await writer.close()
+    assert read(writer.path) == records
+    count = len(writes)
+    await writer.close()
+    assert len(writes) == count
+
+
+async def test_what_came_last_is_written_without_being_asked_again(tmp_path) -> None:
+    writer = NotebookWriter(tmp_path / "run.ipynb", interval=0.05)
+    for record in sample():
+        writer.update(record)
+        writer.maybe_write()
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.3)
+    assert read(writer.path) == sample()
+    await writer.close()
+
+
+async def test_a_slow_disk_is_written_to_less_often(tmp_path, monkeypatch) -> None:
+    writes = []
+    monkeypatch.setattr(atomic, "replace", lambda *_: (writes.append(1), time.sleep(0.1)))
+    writer = NotebookWriter(tmp_path / "run.ipynb", interval=0.01)
+    writer.update(started())
+    for i in range(100):
+        writer.update(reply(i + 1, FIRST))
+        writer.maybe_write()
+        await asyncio.sleep(0.005)
+    assert len(writes) == 1
+    await writer.close()
+    assert len(writes) == 2
+
+
+async def test_a_full_disk_is_logged_during_the_run_and_raised_at_its_end(tmp_path, caplog) -> None:
+    (tmp_path / "file").write_text("")
+    writer = NotebookWriter(tmp_path / "file" / "run.ipynb", interval=0.01)
+    writer.update(started())
+    writer.maybe_write()
+    await asyncio.sleep(0.1)
+    assert "behind its run" in caplog.text
+    with pytest.raises(RecordError, match="can't be written"):
+        await writer.close()
+
+
+async def test_an_overtaken_write_does_not_replace_a_newer_one(tmp_path) -> None:
+    writer = NotebookWriter(tmp_path / "run.ipynb")
+    records = sample()
+    writer.update(records[0])
+    older = writer._draw()
+    writer.update(records[1])
+    writer.write()
+    writer._replace(*older)
+    assert read(writer.path) == records[:2]
+
+
+def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def broken():
+        yield b"new"
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        atomic.replace(path, broken())
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_replaced_file_keeps_its_mode_and_its_link(tmp_path) -> None:
+    path, link = tmp_path / "file", tmp_path / "link"
+    path.write_text("old")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    atomic.replace(link, [b"new"])
+    assert link.is_symlink()
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_long_run_stays_linear(tmp_path) -> None:
+    path = tmp_path / "run.ipynb"
+    writer = NotebookWriter(path)
+    halves = [0.0, 0.0]
+    for n, record in enumerate(records := list(long_run(500, 40_000))):
+        began = time.perf_counter()
+        writer.update(record)
+        halves[n * 2 // len(records)] += time.perf_counter() - began
+    assert halves[1] < halves[0] * 3
+    began = time.perf_counter()
+    writer.write()
+    first = time.perf_counter() - began
+    assert path.stat().st_size > 20_000_000
+    tracemalloc.start()
+    writer.update(reply(501, FIRST))
+    writer._draw()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000, "what was encoded is encoded again"
+    assert first < 5
+
+
+def test_the_reply_of_the_sample_is_cut_where_it_plays_the_kernel(tmp_path) -> None:
+    content = written(tmp_path / "run.ipynb", sample())
+    assert "Output:" not in "".join(text_of(c) for c in content["cells"])
+    assert read(tmp_path / "run.ipynb")[7].text == SECOND

@@ -1,0 +1,327 @@
+"""Whole runs: a scripted model, a real kernel, a record on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from rlm_jupyter import RLM, Limits, Result
+from rlm_jupyter.errors import ConfigurationError, ContextError, ModelError
+from rlm_jupyter.events import CellFinished, ReplyStreamed, RunEnded, RunStarted
+from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.trajectory import Trajectory
+from rlm_jupyter.types import Message
+
+Script = list[Any]
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def block(*lines: str) -> str:
+    return "I run this.\n```repl\n" + "\n".join(lines) + "\n```"
+
+
+async def run(replies: Script, context: object = "some text", sub: Callable[[str], str] | None = None, **options: Any) -> Result:
+    model = ScriptedModel(replies, sub=sub)
+    limits = options.pop("limits", None) or Limits(max_iterations=6)
+    return await RLM(model, limits=limits, **options).acompletion("What is it?", context)
+
+
+def told(result: Result, iteration: int = -1) -> str:
+    seen = result.trajectory.iterations[iteration]
+    return "\n".join([seen.shown, *seen.notices])
+
+
+async def test_a_run_looks_and_answers() -> None:
+    result = await run([block("print(len(context))"), block("FINAL(context[:4])")])
+    assert (result.answer, result.stop_reason) == ("some", "answered")
+    assert "9" in result.trajectory.iterations[0].shown
+
+
+ENDINGS: list[tuple[str, Script, str | None]] = [
+    ("repl block", [block("FINAL('hi')", "x = 1")], "hi"),
+    ("python block", ["```python\nFINAL(6*7)\n```"], "42"),
+    ("final of a name", [block("x = 'value'"), block("FINAL(x)")], "value"),
+    ("an undefined name", [block("FINAL(nothing_here)"), block("FINAL(len(context))")], "9"),
+    ("text with parentheses", [block("print(1)"), "```repl\nFINAL(the answer (with parens))\n```"], "the answer (with parens)"),
+    ("final_var bare", [block("x = 'v'", "FINAL_VAR(x)")], "v"),
+    ("final_var quoted", [block("x = 'v'"), block('FINAL_VAR("x")')], "v"),
+    ("final_var missing", [block("FINAL_VAR('gone')"), block("FINAL(len(context))")], "9"),
+    ("prose", [block("print(1)"), "FINAL(2024-11-12)"], "2024-11-12"),
+    ("prose in quotes", [block("print(1)"), 'FINAL("quoted")'], "quoted"),
+    ("prose names a variable", [block("x = 'v'"), "FINAL(x)"], "v"),
+    ("prose final_var", [block("x = 'v'"), "FINAL_VAR(x)"], "v"),
+    ("prose final_var missing", [block("x = 'v'"), "FINAL_VAR(y)", "FINAL_VAR(x)"], "v"),
+    ("final_var after a block", ["```repl\nx = 'v'\n```\nFINAL_VAR(x)"], "v"),
+    ("literal after a block", [block("print(1)") + "\nFINAL(guess)", "FINAL(sure)"], "sure"),
+    ("literal after a block, again", [block("print(1)") + "\nFINAL(same)", block("print(2)") + "\nFINAL(same)"], "same"),
+    ("mid-sentence", ["I will call FINAL(x) later.", block("FINAL(len(context))")], "9"),
+    ("bold", ["**FINAL(42)** it is", block("FINAL(len(context))")], "9"),
+    ("nothing", ["hm", block("FINAL(len(context))")], "9"),
+    ("cut off", ["```repl\nFINAL('cut", block("FINAL(len(context))")], "9"),
+    ("answer dict", [block('answer["ready"] = True', 'answer["content"] = "done"')], "done"),
+    ("answer update", [block('answer.update(content="done", ready=True)')], "done"),
+    ("answer merge", [block('answer |= {"content": "done", "ready": True}')], "done"),
+    ("answer bound anew", [block('answer = {"content": "done", "ready": True}')], "done"),
+    ("answer not ready", [block('answer["content"] = "x"; answer["ready"] = "False"'), block("FINAL(len(context))")], "9"),
+    ("submit", [block("SUBMIT(answer=context[:1])")], "s"),
+    ("before an error", [block("FINAL('stands')", "1/0")], "stands"),
+    ("blind, said again", [block("FINAL('1234')"), block("FINAL('1234')")], "1234"),
+    ("blind prose, said again", ["FINAL(1234)", "FINAL(1234)"], "1234"),
+    ("a made-up output", ["```repl\nprint(len(context))\n```\n**Output:**\n```\n100\n```\nFINAL(100)", block("FINAL(len(context))")], "9"),
+]
+
+
+@pytest.mark.parametrize(("replies", "answer"), [case[1:] for case in ENDINGS], ids=[case[0] for case in ENDINGS])
+async def test_endings(replies: Script, answer: str | None) -> None:
+    result = await run(replies)
+    assert (result.answer, result.stop_reason) == (answer, "answered")
+    assert len(result.trajectory.iterations) == len(replies)
+
+
+async def test_blocks_stop_at_the_first_that_fails() -> None:
+    reply = "```repl\nprint('one')\n```\n```repl\n1/0\n```\n```repl\nprint('three')\n```"
+    result = await run([reply, block("FINAL(1)")])
+    assert [cell.status for cell in result.trajectory.iterations[0].cells] == ["ok", "error", "skipped"]
+    assert "1 more block was not executed" in told(result, 0)
+
+
+async def test_sub_calls_are_answered_and_recorded() -> None:
+    result = await run(
+        [block("r = llm_query_batched(['a', 'b'])", "FINAL(r)")], sub=lambda prompt: prompt.upper(), sub_model=None
+    )
+    assert result.value == ["A", "B"]
+    calls = result.trajectory.iterations[0].subcalls
+    assert sorted((call.prompt_head, call.text) for call in calls) == [("a", "A"), ("b", "B")]
+
+
+async def test_rlm_query_is_a_plain_call_at_the_last_depth() -> None:
+    result = await run([block("FINAL(rlm_query('deep'))")], sub=lambda prompt: f"plain {prompt}")
+    assert result.answer == "plain deep"
+    assert result.trajectory.subcalls[0].kind == "llm"
+
+
+async def test_rlm_query_starts_a_run_of_its_own(in_folder: Path) -> None:
+    child = ScriptedModel([block("print(context)"), block("FINAL('child says ' + context)")], name="scripted/child")
+    root = ScriptedModel([block("FINAL(rlm_query('the part'))")])
+    result = await RLM(root, sub_model=child, limits=Limits(max_depth=2)).acompletion("What?", "text")
+    assert result.answer == "child says the part"
+    (call,) = result.trajectory.subcalls
+    assert call.kind == "rlm"
+    assert result.path is not None
+    children = list(result.path.with_suffix(".rlm").glob("children/*.ipynb"))
+    assert [Trajectory.load(path).answer for path in children] == ["child says the part"]
+    assert Trajectory.load(children[0]).started.parent == result.trajectory.run_id
+
+
+async def test_a_cell_can_only_name_models_of_the_run() -> None:
+    result = await run([block("llm_query('x', model='openai/expensive')"), block("FINAL(len(context))")])
+    assert "not part of this run" in told(result, 0)
+
+
+async def test_names_put_back_are_mentioned() -> None:
+    result = await run([block("llm_query = 1"), block("1"), block("FINAL(len(context))")])
+    assert "llm_query" in told(result, 1)
+    assert "put back" in told(result, 1)
+
+
+async def test_a_dead_kernel_is_started_again_and_the_model_told() -> None:
+    result = await run([block("kept = 1"), block("import os; os._exit(1)"), block("FINAL(len(context))")])
+    assert result.answer == "9"
+    assert "your variables are gone: kept" in told(result, 1)
+
+
+async def test_a_kernel_that_keeps_dying_ends_the_run() -> None:
+    result = await run([block(f"import os; os._exit({i})") for i in range(4)] + ["the best guess"])
+    assert (result.answer, result.stop_reason) == ("the best guess", "kernel_died")
+
+
+async def test_long_outputs_are_cut_and_kept_in_a_variable() -> None:
+    result = await run(
+        [block("print('x' * 50_000)"), block("FINAL(len(output_1))")],
+        limits=Limits(output_chars=1000),
+    )
+    assert len(result.trajectory.iterations[0].shown) < 1500
+    assert result.answer in {"50000", "50001"}
+
+
+async def test_a_repeated_failure_is_drawn_again_and_ends_in_no_progress() -> None:
+    result = await run([block("1/0")] * 4 + ["what I know"])
+    assert (result.stop_reason, result.answer) == ("no_progress", "what I know")
+    assert len(result.trajectory.iterations) == 1
+    assert len(result.trajectory.rejected) == 3
+
+
+async def test_a_repetition_drawn_anew_goes_on() -> None:
+    result = await run([block("1/0"), block("1/0"), block("FINAL(len(context))")])
+    assert result.answer == "9"
+    assert len(result.trajectory.iterations) == 2
+
+
+LIMITS: list[tuple[str, Limits, Script]] = [
+    ("iterations", Limits(max_iterations=2), [block("print(1)"), block("print(2)")]),
+    ("errors", Limits(max_errors=2), [block("1/0"), block("2/0")]),
+    ("subcalls", Limits(max_subcalls=1), [block("llm_query('a')"), block("llm_query('b')")]),
+    ("seconds", Limits(max_seconds=2.5), [block("import time; time.sleep(30)")]),
+    ("tokens", Limits(max_tokens=9_000), [block("print(1)"), block("print(2)"), block("print(3)")]),
+]
+
+
+@pytest.mark.parametrize(("stop", "limits", "replies"), LIMITS, ids=[case[0] for case in LIMITS])
+async def test_a_limit_ends_the_run_with_its_name(stop: str, limits: Limits, replies: Script) -> None:
+    started = time.monotonic()
+    result = await run([*replies, "the best guess"], limits=limits)
+    assert result.stop_reason == stop
+    assert result.answer in {"the best guess", None}
+    assert time.monotonic() - started < 6
+
+
+async def test_a_draft_is_the_answer_where_a_limit_ends_the_run() -> None:
+    result = await run([block("answer['content'] = 'draft'")], limits=Limits(max_iterations=1))
+    assert (result.answer, result.stop_reason) == ("draft", "iterations")
+
+
+async def test_an_answer_counts_before_the_limit() -> None:
+    result = await run([block("print(1)"), block("FINAL('last')")], limits=Limits(max_iterations=2))
+    assert (result.answer, result.stop_reason) == ("last", "answered")
+
+
+async def test_a_failing_model_is_an_error_and_the_record_is_kept(in_folder: Path) -> None:
+    with pytest.raises(ModelError, match="out of order"):
+        await run([block("print(1)"), ModelError("out of order")])
+    (notebook,) = in_folder.glob("rlm_runs/*.ipynb")
+    trajectory = Trajectory.load(notebook)
+    assert trajectory.ended is not None
+    assert (trajectory.ended.stop_reason, trajectory.ended.message) == ("failed", "out of order")
+    assert len(trajectory.iterations) == 1
+
+
+async def test_the_conversation_is_append_only_and_alternates() -> None:
+    model = ScriptedModel([block("print(1)"), "no block", block("1/0"), block("FINAL(len(context))")])
+    await RLM(model).acompletion("What?", "text")
+    before: list[Message] = []
+    for request in model.requests:
+        messages = list(request)
+        assert messages[: len(before)] == before
+        assert [m.role for m in messages] == ["system", *["user", "assistant"] * (len(messages) // 2)][: len(messages)]
+        assert messages[-1].role == "user"
+        before = messages
+
+
+async def test_the_oldest_outputs_make_room_in_a_small_window() -> None:
+    replies = [block(f"print('{i}' * 15_000)") for i in range(4)] + [block("FINAL(len(context))")]
+    model = ScriptedModel(replies, window=16_000)
+    result = await RLM(model, limits=Limits(max_output_tokens=500)).acompletion("What?", "text")
+    assert result.answer == "4"
+    assert result.trajectory.elided_through >= 1
+    assert "left out now" in model.requests[-1][3].content
+
+
+async def test_the_notebook_is_valid_and_tells_the_run(in_folder: Path) -> None:
+    result = await run([block("print(len(context))"), "hm", block("FINAL('done')")])
+    assert result.path is not None
+    assert result.path.parent == Path("rlm_runs")
+    notebook = nbformat.read(result.path, as_version=4)
+    nbformat.validate(notebook)
+    sources = [cell.source for cell in notebook.cells]
+    assert "print(len(context))" in sources
+    assert any("%rlm_restore" in source for source in sources)
+    assert Trajectory.load(result.path).records == result.trajectory.records
+
+
+async def test_nothing_is_saved_when_told_so(in_folder: Path) -> None:
+    result = await run([block("FINAL(len(context))")], save=False)
+    assert result.path is None
+    assert not list(in_folder.iterdir())
+
+
+def test_sync_in_a_script() -> None:
+    model = ScriptedModel([block("FINAL(len(context))")])
+    result = RLM(model).completion("the text", root_prompt="How long is it?")
+    assert result.value == 8
+
+
+async def test_sync_inside_a_running_loop() -> None:
+    result = RLM(ScriptedModel([block("FINAL(len(context))")])).completion("How long?", "abc")
+    assert result.value == 3
+
+
+async def test_stream_yields_events_and_ends() -> None:
+    model = ScriptedModel([block("FINAL(len(context))")])
+    events = [event async for event in RLM(model).stream("How long?", "abc")]
+    assert isinstance(events[0], RunStarted)
+    assert isinstance(events[-1], RunEnded)
+    assert {ReplyStreamed, CellFinished} <= {type(event) for event in events}
+
+
+async def test_cancelling_ends_kernel_and_record(in_folder: Path) -> None:
+    model = ScriptedModel([block("print('seen', flush=True)", "import time; time.sleep(60)")])
+    running = asyncio.create_task(RLM(model).acompletion("What?", "text"))
+    await asyncio.sleep(1.5)
+    started = time.monotonic()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert time.monotonic() - started < 2
+    trajectory = Trajectory.load(next(in_folder.glob("rlm_runs/*.ipynb")))
+    assert trajectory.ended is not None
+    assert trajectory.ended.stop_reason == "cancelled"
+    assert trajectory.iterations[0].cells[0].outputs[0]["text"] == "seen\n"
+
+
+def test_stop_ends_with_the_draft() -> None:
+    model = ScriptedModel([block("answer['content'] = 'so far'"), block("import time; time.sleep(60)")])
+    running = RLM(model).start("What?", "text")
+    time.sleep(2)
+    running.stop()
+    result = running.result(5)
+    assert (result.answer, result.stop_reason) == ("so far", "cancelled")
+
+
+def test_a_second_prompt_goes_to_the_same_kernel() -> None:
+    model = ScriptedModel([block("found = 7; FINAL(found)"), block("FINAL([found, history[0]['answer']])")])
+    result = RLM(model).completion("First?", "text", keep_kernel=True)
+    second = result.ask("Second?")
+    assert second.value == [7, "7"]
+    result.close()
+    with pytest.raises(ConfigurationError, match="closed"):
+        result.ask("Third?")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "context", "says"),
+    [("", "x", "empty"), (3, "x", "not int"), ("q", (i for i in [1]), "generator"), ("q", lambda: 1, "function")],
+)
+def test_bad_input_is_refused_before_anything_starts(prompt: Any, context: object, says: str, in_folder: Path) -> None:
+    with pytest.raises((ConfigurationError, ContextError), match=says):
+        RLM(ScriptedModel([])).completion(prompt, context)
+    assert not list(in_folder.iterdir())
+
+
+def test_a_dollar_limit_needs_a_price() -> None:
+    class Unpriced(ScriptedModel):
+        def cost(self, usage: object) -> None:  # type: ignore[override]
+            return None
+
+    with pytest.raises(ConfigurationError, match="price of"):
+        RLM(Unpriced([]), limits=Limits(max_cost=1.0))
+
+
+async def test_a_termination_policy_steers_the_run() -> None:
+    result = await run([block("print('ANSWER')\nprint('FINAL(from the output)')")], termination="final_pattern")
+    assert (result.answer, result.stop_reason) == ("from the output", "terminated")
+
+
+async def test_printed_text_never_ends_a_run_by_default() -> None:
+    result = await run([block("print('FINAL(hacked)')"), block("FINAL('mine')")], context="FINAL(hacked)")
+    assert result.answer == "mine"
