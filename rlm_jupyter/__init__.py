@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from rlm_jupyter.limits import Limits as Limits
     from rlm_jupyter.parsing import find_final_answer as find_final_answer
     from rlm_jupyter.rlm import RLM as RLM
-    from rlm_jupyter.rlm import Result as Result
+    from rlm_jupyter.result import Result as Result
 
 _HOMES = {
     "Limits": "rlm_jupyter.limits",
     "RLM": "rlm_jupyter.rlm",
-    "Result": "rlm_jupyter.rlm",
+    "Result": "rlm_jupyter.result",
     "find_final_answer": "rlm_jupyter.parsing",
 }
 __all__ = ["RLM", "Limits", "Result", "find_final_answer"]

@@ -31,7 +31,7 @@ def loop() -> asyncio.AbstractEventLoop:
             fresh = asyncio.new_event_loop()
             threading.Thread(target=fresh.run_forever, name="rlm_jupyter", daemon=True).start()
             if _started is None:
-                atexit.register(_shut_down)
+                atexit.register(shut_down)
             _started = os.getpid(), fresh
         return _started[1]
 
@@ -53,8 +53,8 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def _shut_down() -> None:
-    """Cancel what still runs, so that no kernel and no directory is left behind."""
+def shut_down() -> None:
+    """Cancel what still runs, so that no kernel and no directory is left behind. Called at exit, or before."""
     if _started is None or _started[0] != os.getpid():
         return
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rlm_jupyter.records import dump, escape, unescape
+from rlm_jupyter.encoding import dump, escape, unescape
 from rlm_jupyter.types import Output
 
 Role = Literal["prompt", "restore", "prose", "code", "reply", "rejected", "notice", "answer"]
@@ -40,7 +40,7 @@ class Cell:
         self._source = self._lines("source", self.source.splitlines(keepends=True))
 
     def add(self, record: bytes) -> None:
-        """Attach a record, as `records.dump` wrote it."""
+        """Attach a record, as `encoding.dump` wrote it."""
         self._records.append(record)
         self._encoded = None
 

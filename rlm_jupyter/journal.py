@@ -10,10 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from rlm_jupyter.encoding import decode, dump, encode, load
 from rlm_jupyter.errors import RecordError
 from rlm_jupyter.events import Record, RunStarted
 from rlm_jupyter.objects import Objects
-from rlm_jupyter.records import decode, dump, encode, load
 
 try:
     import fcntl

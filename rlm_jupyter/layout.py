@@ -9,6 +9,7 @@ from collections import defaultdict
 from typing import Any, Literal, assert_never
 
 from rlm_jupyter.cells import Cell, Role
+from rlm_jupyter.encoding import dump, encode
 from rlm_jupyter.errors import RecordError
 from rlm_jupyter.events import (
     CellFinished,
@@ -23,7 +24,6 @@ from rlm_jupyter.events import (
 )
 from rlm_jupyter.objects import Objects
 from rlm_jupyter.parsing import Segment, parse
-from rlm_jupyter.records import dump, encode
 from rlm_jupyter.types import CellStatus, PackedContext
 
 SCHEMA = 1

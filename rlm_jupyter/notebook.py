@@ -21,11 +21,11 @@ from typing import Any
 
 from rlm_jupyter import atomic
 from rlm_jupyter.cells import outputs_of, source_of
+from rlm_jupyter.encoding import decode, unescaped
 from rlm_jupyter.errors import RecordError
 from rlm_jupyter.events import Record, RunStarted
 from rlm_jupyter.layout import SCHEMA, Layout
 from rlm_jupyter.objects import Objects
-from rlm_jupyter.records import decode, unescaped
 from rlm_jupyter.types import PackedContext
 
 _REST = 10
@@ -56,7 +56,7 @@ class NotebookWriter:
         *,
         interval: float = 1.0,
     ) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()
         self._layout = Layout(objects, context)
         self._interval = interval
         self._dirty = False

@@ -111,7 +111,7 @@ def _text(value: Any) -> str:
 
 
 def _as_on_terminal(text: str) -> str:
-    text = text.replace("\r\n", "\n")
+    text = text.replace("\r\n", "\n")  # plain lines of Windows, and no overwriting
     if "\r" in text or "\x08" in text:
         text = "\n".join(_overwritten(line) if "\r" in line or "\x08" in line else line for line in text.split("\n"))
     return _ANSI.sub("", text).replace("\x07", "") if "\x1b" in text or "\x07" in text else text

@@ -120,7 +120,8 @@ def opening(prompt: str, context: ContextInfo, *, max_iterations: int, history: 
             f"This kernel has answered {history} prompt{'s' if history > 1 else ''} before: its variables are still "
             "there, and `history` is a list of those prompts and answers."
         )
-    lines += ["", f"You have {max_iterations} iterations. Iteration 1: look at the context first."]
+    first = "look at how `context` begins" if context.type_name != "none" else "begin"
+    lines += ["", f"Iteration 1 of {max_iterations}: {first}, with one sentence and then one ```repl block."]
     return "\n".join(lines)
 
 
@@ -129,9 +130,9 @@ def status(iteration: int, max_iterations: int, left: Sequence[str]) -> str:
     line = f"Iteration {iteration + 1} of {max_iterations}."
     if iteration + 1 == max_iterations:
         line += " This is the last one: end with FINAL."
-    if left:
-        line += f" Left: {', '.join(left)}."
-    return line
+    elif iteration == max_iterations:
+        line = "No iteration is left."
+    return f"{line} Left: {', '.join(left)}." if left else line
 
 
 class Conversation:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Self
 
 from rlm_jupyter.errors import RecordError
 from rlm_jupyter.events import Record
@@ -33,38 +35,18 @@ class Recorder:
         self.run_id = files.new_id()
         self._journal = Journal.open(files.journal, files.objects)
         self._notebook = NotebookWriter(files.notebook, objects=files.objects, context=packed)
+        self._begun = False
         self._storing = asyncio.create_task(files.store_context(packed))
-
-    @classmethod
-    def create(cls, prompt: str, packed: PackedContext, save: Path | bool) -> Self | None:
-        """A recorder for a new root run, or `None` where nothing is to be saved.
-
-        Parameters
-        ----------
-        save
-            A path, `True` for the default place, or `False`.
-
-        Raises
-        ------
-        ConfigurationError
-            The place can't be written to.
-        """
-        if save is False:
-            return None
-        return cls(RunFiles.create(prompt, None if save is True else save), packed)
-
-    def child(self, packed: PackedContext) -> Recorder:
-        """A recorder for a run that this one starts, kept inside its folder."""
-        return Recorder(self.files.child(), packed)
 
     def add(self, record: Record) -> None:
         """Keep a record: at once in the journal, within a second or so in the notebook."""
+        self._begun = True
         self._journal.append(record)
         self._notebook.update(record)
         self._notebook.maybe_write()
 
     async def close(self) -> None:
-        """Write the last state of everything."""
+        """Write the last state of everything; where nothing was recorded, nothing is left."""
         try:
             await self._storing
         except RecordError as error:
@@ -72,4 +54,37 @@ class Recorder:
             log.warning("The context was not kept with the run: %s", error)
         finally:
             self._journal.close()
-            await self._notebook.close()
+            if self._begun:
+                await self._notebook.close()
+            else:
+                shutil.rmtree(self.files.folder, ignore_errors=True)
+
+
+@asynccontextmanager
+async def recording(
+    prompt: str, packed: PackedContext, save: Path | bool, parent: Recorder | None = None
+) -> AsyncIterator[Recorder | None]:
+    """A recorder for a new run, closed on leaving; `None` where nothing is to be saved.
+
+    Parameters
+    ----------
+    save
+        A path, `True` for the default place, or `False`.
+    parent
+        The recorder of the run that starts this one: its folder is the place then.
+
+    Raises
+    ------
+    ConfigurationError
+        The place can't be written to.
+    """
+    if save is False:
+        yield None
+        return
+    files = parent.files.child() if parent else RunFiles.create(prompt, None if save is True else save)
+    recorder = Recorder(files, packed)
+    try:
+        yield recorder
+    finally:
+        # also while the run is being cancelled: what was paid for is written
+        await asyncio.shield(recorder.close())

@@ -72,7 +72,8 @@ class RunFiles:
         ConfigurationError
             The folder can't be written, or the notebook there is not a run's, or of one still going on.
         """
-        place = Path(where or ".") / FOLDER if path is None else Path(path)
+        # absolute, because the working directory may change while the run goes on
+        place = (Path(where or ".") / FOLDER if path is None else Path(path)).absolute()
         if path is not None and not place.is_dir():
             files = cls(_as_notebook(place))
             with _writable(files.notebook.parent):
@@ -207,7 +208,7 @@ def find(run: str | Path, where: str | Path | None = None) -> RunFiles:
     RecordError
         There is no such run; says where it was looked for.
     """
-    base = Path(where or ".")
+    base = Path(where or ".").absolute()
     path = base / run
     if path.suffix in {".ipynb", ".rlm"} or len(Path(run).parts) > 1:
         files = RunFiles(_as_notebook(path))
@@ -230,9 +231,7 @@ def find(run: str | Path, where: str | Path | None = None) -> RunFiles:
             with contextlib.suppress(RecordError):
                 if notebook.read_started(path).run_id == run:
                     return RunFiles(path)
-    raise RecordError(
-        f"There is no run {str(run)!r} in {base.absolute()} or its {FOLDER}. Change to the folder of its notebook."
-    )
+    raise RecordError(f"There is no run {str(run)!r} in {base} or its {FOLDER}. Change to the folder of its notebook.")
 
 
 def list_runs(folder: str | Path | None = None) -> list[RunSummary]:
@@ -243,7 +242,7 @@ def list_runs(folder: str | Path | None = None) -> list[RunSummary]:
     folder
         The `rlm_runs` of the working directory when left out. A folder that is not there has no runs.
     """
-    found = _summaries(Path(folder) if folder is not None else Path(FOLDER))
+    found = _summaries(Path(FOLDER if folder is None else folder).absolute())
     return sorted(found, key=lambda run: run.started.started, reverse=True)
 
 
@@ -257,7 +256,7 @@ def find_request(digest: str, folder: str | Path | None = None) -> RunSummary | 
     folder
         As for `list_runs`.
     """
-    place = Path(folder) if folder is not None else Path(FOLDER)
+    place = Path(FOLDER if folder is None else folder).absolute()
     runs = [
         run
         for run in _summaries(place, contains=json.dumps(digest).encode())
@@ -312,6 +311,6 @@ def _writable(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigurationError(
-            f"A run can't be saved in {folder.absolute()}: {error.strerror}. Name another place for it, or change "
+            f"A run can't be saved in {folder}: {error.strerror}. Name another place for it, or change "
             "to a folder that you can write to."
         ) from error

@@ -26,7 +26,7 @@ from rlm_jupyter.limits import Limits
 from rlm_jupyter.loop import Ending, draft, solve
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import TerminationPolicy
-from rlm_jupyter.record import Recorder
+from rlm_jupyter.record import Recorder, recording
 from rlm_jupyter.run import Run
 from rlm_jupyter.tokens import fitting_chars
 from rlm_jupyter.trajectory import Trajectory
@@ -67,7 +67,7 @@ class Workspace:
         *,
         ledger: Ledger | None = None,
         recorder: Recorder | None = None,
-        emit: Callable[[Event], None] = lambda _: None,
+        emit: Callable[[Event], None] | None = None,
         stop: asyncio.Event | None = None,
         parent: str | None = None,
     ) -> Trajectory:
@@ -78,7 +78,7 @@ class Workspace:
         ledger
             The tree's; a new one when this run is the root.
         recorder
-            Keeps the record on disk; closed at the end.
+            Keeps the record on disk.
         emit
             Told every event.
         stop
@@ -99,7 +99,7 @@ class Workspace:
             ledger=ledger,
             kernel=self.kernel,
             policy=settings.policy(),
-            emit=emit,
+            emit=emit or (lambda _: None),
             recorder=recorder,
         )
         self.answering.run = run
@@ -119,8 +119,6 @@ class Workspace:
         finally:
             self.answering.run = None
             run.record(_ended(run, ending))
-            if recorder is not None:
-                await asyncio.shield(recorder.close())
         self.history.append({"prompt": prompt, "answer": trajectory.answer})
         return trajectory
 
@@ -193,8 +191,11 @@ def _child_of(settings: Settings, depth: int) -> Callable[[Run, str], Any]:
 
     async def start_child(parent: Run, text: str) -> ChildAnswer:
         packed = contexts.pack(text)
-        recorder = None if parent.recorder is None else parent.recorder.child(packed)
-        async with open_workspace(settings, packed, depth=depth + 1, ledger=parent.ledger) as workspace:
+        save = parent.recorder is not None
+        async with (
+            recording(CHILD_PROMPT, packed, save, parent.recorder) as recorder,
+            open_workspace(settings, packed, depth=depth + 1, ledger=parent.ledger) as workspace,
+        ):
             trajectory = await workspace.answer(
                 CHILD_PROMPT, ledger=parent.ledger, recorder=recorder, parent=parent.trajectory.run_id
             )

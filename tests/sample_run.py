@@ -19,8 +19,14 @@ from rlm_jupyter.events import (
 from rlm_jupyter.types import CellStatus, ContextInfo, FinishReason, StopReason, SubcallKind, Usage
 
 FIRST = "I look at how it begins.\n```repl\nprint(context[:20])\n```\n"
-SECOND = "Now the\ntwo halves.\n\n```repl\nx = 1 / 0\n```\n\nand\n```repl\nFINAL(x)\n```\nOutput:\n```\n42\n```\nFINAL(42)"
-IMAGE = {"output_type": "display_data", "data": {"image/png": "iVBORw0KGgo=\n", "text/plain": "<Figure>"}, "metadata": {}}
+SECOND = (
+    "Now the\ntwo halves.\n\n```repl\nx = 1 / 0\n```\n\nand\n```repl\nFINAL(x)\n```\nOutput:\n```\n42\n```\nFINAL(42)"
+)
+IMAGE = {
+    "output_type": "display_data",
+    "data": {"image/png": "iVBORw0KGgo=\n", "text/plain": "<Figure>"},
+    "metadata": {},
+}
 
 
 def started(**changes: Any) -> RunStarted:
@@ -63,7 +69,9 @@ def subcall(iteration: int, block: int, ordinal: int, **changes: Any) -> Subcall
     return SubcallSettled(iteration, block, ordinal=ordinal, **(values | changes))
 
 
-def cell(iteration: int, block: int, source: str, outputs: tuple[dict[str, Any], ...] = (), **changes: Any) -> CellFinished:
+def cell(
+    iteration: int, block: int, source: str, outputs: tuple[dict[str, Any], ...] = (), **changes: Any
+) -> CellFinished:
     values: dict[str, Any] = {"executed": None, "status": "ok", "execution_count": iteration + block, "seconds": 0.5}
     return CellFinished(iteration, block, source, outputs=outputs, **(values | changes))
 
@@ -86,9 +94,14 @@ def ended(**changes: Any) -> RunEnded:
     return RunEnded(**(values | changes))
 
 
-def sample() -> list[Record]:
+def sample() -> list[Any]:
     """A run with everything in it: sub-calls out of order, an error, a skipped cell, a rejected reply."""
-    error = {"output_type": "error", "ename": "ZeroDivisionError", "evalue": "division by zero", "traceback": ["a", "b"]}
+    error = {
+        "output_type": "error",
+        "ename": "ZeroDivisionError",
+        "evalue": "division by zero",
+        "traceback": ["a", "b"],
+    }
     return [
         started(),
         reply(1, FIRST),
@@ -109,7 +122,9 @@ def sample() -> list[Record]:
 
 
 _any_char = st.characters(exclude_categories=())
-_odd = st.sampled_from(["\ud800", "\ud83d\ude00", "\\ud800", "\\u005c", "```repl\n", "\n```", "\r\n", "\u2028", "$", "FINAL(1)", "\n"])
+_odd = st.sampled_from(
+    ["\ud800", "\ud83d\ude00", "\\ud800", "\\u005c", "```repl\n", "\n```", "\r\n", "\u2028", "$", "FINAL(1)", "\n"]
+)
 texts = st.lists(st.one_of(st.text(_any_char, max_size=8), _odd), max_size=8).map("".join)
 """Text of all that is hard: lone surrogates, what looks like their escapes, fences, all line breaks."""
 _numbers = st.integers(0, 10**9)
@@ -187,5 +202,7 @@ def long_run(iterations: int, output_chars: int) -> Iterator[Record]:
     yield started()
     for i in range(1, iterations + 1):
         yield reply(i, FIRST)
-        yield cell(i, 0, "print(context[:20])", (stream("x" * 79 + "\n") | {"text": ("x" * 79 + "\n") * (output_chars // 80)},))
+        yield cell(
+            i, 0, "print(context[:20])", (stream("x" * 79 + "\n") | {"text": ("x" * 79 + "\n") * (output_chars // 80)},)
+        )
         yield OutputsShown(i, "Outputs:\n" + "x" * 1000)

@@ -172,7 +172,7 @@ def test_a_class_of_a_module_made_by_hand_is_refused() -> None:
     exec("class Ticket: pass", module.__dict__)
     sys.modules["made_by_hand"] = module
     try:
-        with pytest.raises(ContextError, match="'Ticket'.*made_by_hand"):
+        with pytest.raises(ContextError, match=r"'Ticket'.*made_by_hand"):
             pack(module.Ticket())
     finally:
         del sys.modules["made_by_hand"]

@@ -1,4 +1,5 @@
 import json
+import re
 import sys
 
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.export import to_html, to_jsonl
 from rlm_jupyter.trajectory import Trajectory
-from tests.sample_run import FIRST, SECOND, ended, long_run, reply, sample, started
+from tests.sample_run import FIRST, SECOND, cell, ended, long_run, reply, sample, started
 
 
 def test_the_lines_have_what_the_visualizer_reads() -> None:
@@ -59,13 +60,17 @@ def test_the_text_grows_with_the_run_and_not_with_its_square() -> None:
 
 def test_a_page_shows_the_run_and_runs_nothing_of_it(tmp_path) -> None:
     records = sample()
-    records[1] = reply(1, "<script>alert(1)</script><img src=x onerror=alert(2)> I look.\n```repl\nprint(1)\n```")
+    records[1] = reply(1, "<script>alert(1)</script>\n\n<img src=x onerror=alert(2)> I look.\n```repl\nprint(1)\n```")
+    table = {"text/html": "<table><tr><td>7331</td></tr></table>", "text/plain": "7331"}
+    output = {"output_type": "display_data", "data": table, "metadata": {}}
+    records[4] = cell(1, 0, "print(1)", (output,))
     path = Trajectory(records).save(tmp_path / "run.ipynb")
     page = to_html(path)
     assert "Ada wrote it." in page
     assert "I look." in page
-    assert "alert(1)</script>" not in page
-    assert "onerror=alert" not in page
+    assert "<script>alert" not in page
+    assert not re.search("<[^>]*onerror", page)
+    assert "<td>7331</td>" in page
 
 
 def test_what_is_missing_is_said_in_a_line(tmp_path, monkeypatch) -> None:

@@ -1,7 +1,9 @@
 import asyncio
+import itertools
 import json
 import time
 import tracemalloc
+from typing import Any
 
 import nbformat
 import pytest
@@ -9,12 +11,12 @@ from hypothesis import given, settings
 
 from rlm_jupyter import atomic, notebook
 from rlm_jupyter.context import pack
+from rlm_jupyter.encoding import LARGE
 from rlm_jupyter.errors import RecordError
-from rlm_jupyter.events import Record
+from rlm_jupyter.events import CellFinished, Record, ReplyReceived
 from rlm_jupyter.layout import Layout
 from rlm_jupyter.notebook import NotebookWriter, read
 from rlm_jupyter.objects import Objects
-from rlm_jupyter.records import LARGE
 from tests.sample_run import FIRST, SECOND, cell, ended, long_run, reply, runs, sample, started, stream
 
 
@@ -25,7 +27,7 @@ def lay_out(records: list[Record]) -> bytes:
     return b"".join(layout.pieces())
 
 
-def written(path, records, **kwargs) -> dict:
+def written(path, records, **kwargs) -> dict[str, Any]:
     writer = NotebookWriter(path, **kwargs)
     for record in records:
         writer.update(record)
@@ -123,6 +125,13 @@ def test_an_indented_block_with_windows_line_ends_is_shown_as_code_and_kept_as_r
     assert read(path) == records
 
 
+def test_a_record_that_differs_from_its_cell_keeps_what_differs(tmp_path) -> None:
+    path = tmp_path / "run.ipynb"
+    records = [started(), reply(1, FIRST), cell(1, 0, "other()"), cell(1, 0, "again()", (stream("2"),))]
+    assert [text_of(c) for c in written(path, records)["cells"][3:]] == ["print(context[:20])", "again()"]
+    assert read(path) == records
+
+
 def test_a_run_that_goes_on_after_its_end_loses_the_answer_cell(tmp_path) -> None:
     records = [*sample(), reply(3, FIRST)]
     content = written(tmp_path / "run.ipynb", records)
@@ -161,7 +170,7 @@ def test_cells_that_people_add_copy_or_edit(tmp_path) -> None:
     assert read(path) == sample()
     content["cells"][4]["source"] = ["print(context[:99])"]
     path.write_text(json.dumps(content))
-    edited = read(path)
+    edited: list[Any] = read(path)
     assert edited[1].text == FIRST.replace("20", "99")
     assert edited[4].source == "print(context[:99])"
 
@@ -176,8 +185,15 @@ def test_a_large_output_is_kept_apart_and_comes_back(tmp_path) -> None:
     assert read(path) == records
     [kept] = list(objects.folder.iterdir())
     assert f"run.rlm/objects/{kept.name}" in "".join(content["cells"][3]["outputs"][1]["text"])
+    content["cells"][3]["outputs"][1] = stream("executed again")
+    (tmp_path / "other.ipynb").write_text(json.dumps(content))
+    [*_, last] = read(tmp_path / "other.ipynb", objects)
+    assert isinstance(last, CellFinished)
+    assert last.outputs == (stream("a"), stream("executed again"))
     kept.unlink()
-    shortened = read(path)[2].outputs
+    [*_, last] = read(path)
+    assert isinstance(last, CellFinished)
+    shortened = last.outputs
     assert shortened[0] == stream("a")
     assert shortened[1]["text"].startswith("0123456789")
     assert kept.name in shortened[1]["text"]
@@ -241,7 +257,12 @@ def test_a_run_begins_with_its_start(tmp_path) -> None:
 async def test_writes_are_rare_and_the_last_state_is_written(tmp_path, monkeypatch) -> None:
     writes = []
     replace = atomic.replace
-    monkeypatch.setattr(atomic, "replace", lambda path, pieces: (writes.append(time.monotonic()), replace(path, pieces)))
+
+    def counted(path, pieces) -> None:
+        writes.append(time.monotonic())
+        replace(path, pieces)
+
+    monkeypatch.setattr(atomic, "replace", counted)
     writer = NotebookWriter(tmp_path / "run.ipynb", interval=0.2)
     records = list(long_run(40, 1000))
     for record in records:
@@ -249,7 +270,7 @@ async def test_writes_are_rare_and_the_last_state_is_written(tmp_path, monkeypat
         writer.maybe_write()
         await asyncio.sleep(0.005)
     assert 2 <= len(writes) <= 6
-    assert min(b - a for a, b in zip(writes, writes[1:], strict=False)) >= 0.2
+    assert min(b - a for a, b in itertools.pairwise(writes)) >= 0.2
     await writer.close()
     assert read(writer.path) == records
     count = len(writes)
@@ -270,7 +291,12 @@ async def test_what_came_last_is_written_without_being_asked_again(tmp_path) -> 
 
 async def test_a_slow_disk_is_written_to_less_often(tmp_path, monkeypatch) -> None:
     writes = []
-    monkeypatch.setattr(atomic, "replace", lambda *_: (writes.append(1), time.sleep(0.1)))
+
+    def slow(*_) -> None:
+        writes.append(1)
+        time.sleep(0.1)
+
+    monkeypatch.setattr(atomic, "replace", slow)
     writer = NotebookWriter(tmp_path / "run.ipynb", interval=0.01)
     writer.update(started())
     for i in range(100):
@@ -354,4 +380,6 @@ def test_a_long_run_stays_linear(tmp_path) -> None:
 def test_the_reply_of_the_sample_is_cut_where_it_plays_the_kernel(tmp_path) -> None:
     content = written(tmp_path / "run.ipynb", sample())
     assert "Output:" not in "".join(text_of(c) for c in content["cells"])
-    assert read(tmp_path / "run.ipynb")[7].text == SECOND
+    cut = read(tmp_path / "run.ipynb")[7]
+    assert isinstance(cut, ReplyReceived)
+    assert cut.text == SECOND

@@ -116,6 +116,7 @@ def test_a_progress_bar_reads_in_its_last_state(kernel: Kernel) -> None:
         ("\x08a", "a"),
         ("loading\r\x1b[Kok", "ok"),
         ("loading\x1b[2K\rok", "ok"),
+        ("load\x1b[2Kok\r", "    ok"),
         ("\x1b[31mred\x1b[0m\rb", "bed"),
         ("\x1b]0;title\x07a\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "alink"),
         ("\x07a\x1b(Bb", "ab"),

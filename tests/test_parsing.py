@@ -208,10 +208,12 @@ def test_a_final_whose_bracket_closes_within_a_block_hides_nothing() -> None:
         "Observation: 3",
     ],
 )
-def test_an_output_that_the_model_makes_up_is_not_read(made_up: str) -> None:
+@pytest.mark.parametrize("after", ["", "\n```repl\nmore\n```\n", "\n```repl\ncut o"])
+def test_an_output_that_the_model_makes_up_is_not_read(made_up: str, after: str) -> None:
     before = "Look.\n```repl\nprint(n)\n```\nIt counts.\n\n"
-    parsed = parse(before + made_up + "\n```repl\nmore\n```\n")
+    parsed = parse(before + made_up + after)
     assert parsed.read == len(before)
+    assert not parsed.unclosed
     assert parsed.blocks == ("print(n)",)
     assert parsed.prose_after == "It counts."
 
@@ -228,6 +230,8 @@ def test_an_output_that_the_model_makes_up_is_not_read(made_up: str) -> None:
         "Next, the same for the `output` column:\n```json\n{}\n```",
         "Result: if there is none, I search more loosely.",
         "I expect the output: none.",
+        "It prints what is in this:\nthe text\n```text\nname,age\n```",
+        "It prints the columns of the header.\n```text\nname,age\n```",
     ],
 )
 def test_prose_between_blocks_is_no_output(between: str) -> None:
@@ -454,6 +458,7 @@ def test_a_cell_that_does_more_than_type_an_answer(source: str) -> None:
         '!ls\nx = %who_ls\nhelp?\nanswer["ready"] = True',
         '%%time\nanswer["ready"] = True',
         '!echo \\\n  on\nanswer["ready"] = True',
+        '  x = 1\n  answer["ready"] = True',
     ],
 )  # fmt: skip
 def test_ready_as_a_literal_counts(source: str) -> None:
@@ -488,3 +493,11 @@ def test_reading_leaves_the_warning_filters_alone(recwarn: pytest.WarningsRecord
     assert only_constant_final(r'FINAL("\d")')
     assert list(warnings.filters) == before
     assert not recwarn.list
+
+
+def test_a_block_may_open_at_the_end_of_a_sentence() -> None:
+    reply = "I count the lines. ```repl\nprint(1)\n```\nThen ```x``` stays prose, and so does ```python here.\n"
+    parsed = parse(reply)
+    assert parsed.blocks == ("print(1)",)
+    assert "".join(s.prefix + s.text + s.suffix for s in parsed.segments) == reply
+    assert parsed.segments[0].text == "I count the lines."

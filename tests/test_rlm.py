@@ -230,7 +230,7 @@ async def test_the_oldest_outputs_make_room_in_a_small_window() -> None:
 async def test_the_notebook_is_valid_and_tells_the_run(in_folder: Path) -> None:
     result = await run([block("print(len(context))"), "hm", block("FINAL('done')")])
     assert result.path is not None
-    assert result.path.parent == Path("rlm_runs")
+    assert result.path.parent == in_folder / "rlm_runs"
     notebook = nbformat.read(result.path, as_version=4)
     nbformat.validate(notebook)
     sources = [cell.source for cell in notebook.cells]

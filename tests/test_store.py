@@ -3,6 +3,7 @@ import os
 import re
 import stat
 import time
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +86,13 @@ def test_an_earlier_run_is_kept_under_another_name(here) -> None:
     assert [find(f"r{n}").name for n in range(3)] == ["run-1", "run-2", "run"]
 
 
+def test_a_run_stays_where_it_began(here, monkeypatch) -> None:
+    files = RunFiles.create("prompt")
+    monkeypatch.chdir("/")
+    keep(files, sample())
+    assert (here / "rlm_runs" / f"{files.name}.ipynb").is_file()
+
+
 def test_a_run_that_left_only_its_folder_is_kept_too(here) -> None:
     files = RunFiles.create("prompt", "run.ipynb")
     with Journal.open(files.journal) as journal:
@@ -130,7 +138,7 @@ def test_a_folder_without_permission_is_named(here) -> None:
 
 
 def test_ids_are_never_used_again() -> None:
-    files = RunFiles(RunFiles.create.__func__ and __import__("pathlib").Path("run.ipynb"))
+    files = RunFiles(Path("run.ipynb"))
     assert files.new_id().startswith("run-")
     assert files.new_id() != files.new_id()
 
@@ -162,7 +170,6 @@ def test_a_run_is_found_from_where_people_are(here, monkeypatch) -> None:
 
 
 def test_a_notebook_alone_is_found_too(here) -> None:
-    NotebookWriter(here / "alone.ipynb")
     writer = NotebookWriter(here / "alone.ipynb")
     writer.update(started(run_id="other"))
     writer.write()

@@ -1,6 +1,7 @@
 import time
 from functools import reduce
 from operator import add
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,11 @@ def test_facts_of_the_run() -> None:
         trajectory.apply(record)
     assert trajectory.started == sample()[0]
     assert trajectory.ended == sample()[-1]
-    assert (trajectory.run_id, trajectory.answer, trajectory.elided_through) == ("20260102-030405-who", "Ada wrote it.", 1)
+    assert (trajectory.run_id, trajectory.answer, trajectory.elided_through) == (
+        "20260102-030405-who",
+        "Ada wrote it.",
+        1,
+    )
     assert len(trajectory.subcalls) == 2
 
 
@@ -174,7 +179,7 @@ def test_nothing_to_load_is_an_error_in_a_line(tmp_path) -> None:
 
 def test_it_shows_itself() -> None:
     trajectory = Trajectory([*sample()[:-1], ended(answer="<b>Ada</b>")])
-    facts = "answered, 2 iterations, 2 sub-calls, 440 tokens, $0.0410"
+    facts = "answered, 2 iterations, 2 sub-calls, 484 tokens, $0.0410"
     assert repr(trajectory) == f"<Trajectory 20260102-030405-who: {facts}>"
     assert facts in trajectory._repr_html_()
     assert "&lt;b&gt;Ada" in trajectory._repr_html_()
@@ -189,6 +194,11 @@ def test_loading_looks_at_nothing_but_the_run(tmp_path, monkeypatch) -> None:
     path = Trajectory(sample()).save(tmp_path / "run.ipynb")
     (tmp_path / "run.rlm").mkdir()
     reads = []
-    monkeypatch.setattr(notebook, "read", lambda path: (reads.append(path), sample())[1])
+
+    def counted(path) -> list[Any]:
+        reads.append(path)
+        return sample()
+
+    monkeypatch.setattr(notebook, "read", counted)
     Trajectory.load(path)
     assert reads == [path]

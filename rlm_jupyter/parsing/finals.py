@@ -71,7 +71,7 @@ def declarations(text: str, *, case_sensitive: bool = True, in_fences: bool = Fa
     for word in [first, *words]:
         while block and block.end <= word.start(1):
             block = next(blocks, None)
-        if False or (block and block.start <= word.start(1)):
+        if word.start(1) < end or (block and block.start <= word.start(1)):
             continue
         closing = brackets.closing(word.end())
         if closing is not None:

@@ -63,7 +63,7 @@ class Finals:
                 self._record(value, "FINAL_VAR")
             elif name is _MISSING:
                 raise TypeError("FINAL_VAR takes the name of a variable: FINAL_VAR(result)")
-            elif not isinstance(name, str) or (name not in self._namespace and not name.isidentifier()):
+            elif not isinstance(name, str):
                 self._record(name, "FINAL_VAR")
             elif name in self._namespace:
                 self._record(self._namespace[name], "FINAL_VAR")

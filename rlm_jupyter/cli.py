@@ -1,0 +1,235 @@
+"""The command line: `jupyter rlm run`, `demo`, `list`, `show`, `clean`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, NoReturn
+
+from rlm_jupyter.console import terminal
+from rlm_jupyter.errors import ConfigurationError, RLMError
+
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+_EXIT_CODES = """\
+exit codes:
+  0    answered (for list, show, clean: done)
+  1    ended without an answer, or failed
+  2    wrong usage or configuration; nothing was started or spent
+  130  interrupted; the best answer so far is printed, if there is one
+"""
+_EXAMPLES = """\
+examples:
+  jupyter rlm demo
+  jupyter rlm run "Which tickets lost data?" --context tickets.csv -m anthropic/claude-sonnet-4-5
+  jupyter rlm run "What is the licence of each part?" --context . --max-cost 0.50
+  jupyter rlm list
+
+"""
+_RUN_EXAMPLES = """\
+examples:
+  jupyter rlm run "Who signed last?" --context contract.pdf -m openai/gpt-5.4-mini
+  jupyter rlm run "Where is the retry logic?" --context src 'docs/**/*.md' -m ollama/qwen3:8b
+  zcat app.log.gz | jupyter rlm run "What failed first?" --context - --max-seconds 120
+  jupyter rlm run "How many orders are open?" --context orders.parquet --json | jq .value
+
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Parameters
+    ----------
+    argv
+        The arguments; those of the process when left out.
+
+    Returns
+    -------
+    int
+        The exit code; `jupyter rlm --help` lists what they mean.
+    """
+    terminal.settle_streams()
+    try:
+        args = _parser().parse_args(argv)
+        with _Terminated():
+            code = _command(args)
+        sys.stdout.flush()
+    except RLMError as error:
+        code = MISUSED if isinstance(error, ConfigurationError) else FAILED
+        _complain(f"jupyter rlm: {terminal.one_line(str(error), 2_000)}")
+    except KeyboardInterrupt:
+        # a third one would only bring a traceback out of the last clearing up
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        code = INTERRUPTED
+        _complain("Interrupted.")
+    except BrokenPipeError:
+        code = FAILED
+    except OSError as error:
+        code = FAILED
+        _complain(f"jupyter rlm: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+    terminal.drop_streams()
+    return code
+
+
+def _command(args: argparse.Namespace) -> int:
+    """Call what was asked for; only this loads it."""
+    match args.command:
+        case "run" | "demo":
+            from rlm_jupyter.console import asking
+
+            return asking.run(args) if args.command == "run" else asking.demo(args)
+        case "list" | "show" | "clean":
+            from rlm_jupyter.console import kept
+
+            commands = {"list": kept.list_runs, "show": kept.show, "clean": kept.clean}
+            return commands[args.command](args)
+        case _:
+            raise ConfigurationError("A command is missing: run, demo, list, show or clean (see jupyter rlm --help).")
+
+
+def _complain(text: str) -> None:
+    with contextlib.suppress(OSError):  # nobody may be left to read it
+        terminal.say(text)
+
+
+class _Terminated:
+    """Treats SIGTERM and a terminal that is closed as Ctrl-C: the kernel and the bill end with the command."""
+
+    def __enter__(self) -> None:
+        self._before: dict[int, Any] = {}
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            # what `nohup` had ignored stays so
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                self._before[number] = signal.signal(number, self._interrupt)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @staticmethod
+    def _interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(MISUSED, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        terminal.write(f"rlm_jupyter {version('rlm_jupyter')}")
+        parser.exit()
+
+
+def _parser() -> argparse.ArgumentParser:
+    shape = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(
+        prog="jupyter rlm",
+        description="Ask a question of more text than a model can read, and get the notebook that answers it.",
+        epilog=_EXAMPLES + _EXIT_CODES,
+        formatter_class=shape,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    commands: Any = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+
+    def command(name: str, does: str, more: str = "") -> argparse.ArgumentParser:
+        added: argparse.ArgumentParser = commands.add_parser(
+            name,
+            help=does,
+            description=f"{does[0].upper()}{does[1:]}.",
+            epilog=more + _EXIT_CODES,
+            formatter_class=shape,
+            allow_abbrev=False,
+        )
+        return added
+
+    _add_run(command("run", "answer a question about files", _RUN_EXAMPLES))
+    demo = command(
+        "demo",
+        "answer a question about Python's own documentation, without a model, a key or a network",
+        "examples:\n  jupyter rlm demo\n  jupyter rlm demo --no-save\n\n",
+    )
+    _add_common(demo)
+    listing = command("list", "list the runs that are kept", "examples:\n  jupyter rlm list\n\n")
+    listing.add_argument("folder", nargs="?", metavar="FOLDER", help="where they are (default: rlm_runs)")
+    _add_show(
+        command(
+            "show",
+            "show a run: its answer, its iterations, their code and outputs",
+            "examples:\n  jupyter rlm show\n  jupyter rlm show rlm_runs/20250102-101500-who.ipynb --html run.html\n\n",
+        )
+    )
+    _add_clean(
+        command("clean", "delete runs that have ended", "examples:\n  jupyter rlm clean --older-than 30 --yes\n\n")
+    )
+    return parser
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    run.add_argument("prompt", nargs="?", metavar="QUESTION", help="what to answer")
+    run.add_argument(
+        "-c",
+        "--context",
+        nargs="+",
+        action="extend",
+        metavar="PATH",
+        help="what it is about: files (text, csv, json, parquet, pdf; .gz too), folders, patterns, or - for "
+        "standard input",
+    )
+    run.add_argument(
+        "-m",
+        "--model",
+        metavar="NAME",
+        help="provider/model that drives the run (default: $RLM_MODEL, else extractive)",
+    )
+    run.add_argument("--sub-model", metavar="NAME", help="provider/model that answers sub-calls (default: the model)")
+    run.add_argument(
+        "--base-url", metavar="URL", help="where the model is served (and a sub-model of the same provider)"
+    )
+    run.add_argument("--termination", metavar="NAME", help="termination policy (default: declared)")
+    limits = run.add_argument_group("limits, for the run and all its sub-calls")
+    limits.add_argument("--max-iterations", type=int, metavar="N", help="replies of the model (default: 30)")
+    limits.add_argument("--max-seconds", type=float, metavar="N", help="wall time")
+    limits.add_argument("--max-cost", type=float, metavar="USD", help="US dollars")
+    limits.add_argument("--max-tokens", type=int, metavar="N", help="tokens, read and written")
+    limits.add_argument("--max-subcalls", type=int, metavar="N", help="prompts that cells may ask (default: 1000)")
+    limits.add_argument("--max-depth", type=int, metavar="N", help="depth of rlm_query (default: 1)")
+    run.add_argument("--json", action="store_true", help="print one JSON object instead of the answer alone")
+    _add_common(run)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--save", metavar="PATH", help="the run's notebook, or a folder for it (default: rlm_runs/)")
+    place.add_argument("--no-save", action="store_true", help="keep no notebook")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    parser.set_defaults(json=False)
+
+
+def _add_show(show: argparse.ArgumentParser) -> None:
+    show.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
+    show.add_argument("--html", metavar="PATH", help="write it as a page instead")
+    show.add_argument("--jsonl", metavar="PATH", help="write it as JSON lines for the reference visualizer instead")
+
+
+def _add_clean(clean: argparse.ArgumentParser) -> None:
+    clean.add_argument("folder", nargs="?", metavar="FOLDER", help="where they are (default: rlm_runs)")
+    clean.add_argument("--older-than", type=float, default=0.0, metavar="DAYS", help="only those that ended before")
+    clean.add_argument("-y", "--yes", action="store_true", help="do not ask")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

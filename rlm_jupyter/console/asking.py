@@ -1,0 +1,237 @@
+"""`run` and `demo`: put a prompt to a model, show how it goes, print the answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlm_jupyter.console import terminal
+from rlm_jupyter.errors import ConfigurationError, RecordError, RLMError
+
+if TYPE_CHECKING:
+    from rlm_jupyter.console.progress import Progress
+    from rlm_jupyter.events import RunEnded
+    from rlm_jupyter.models import Model
+    from rlm_jupyter.rlm import RLM, Result, Running
+
+ANSWERED, UNANSWERED, INTERRUPTED = 0, 1, 130
+"""Exit codes."""
+DEMO_PROMPT = "When are default parameter values evaluated?"
+_NO_MODEL = (
+    "No model is named, so the embedded `extractive` answers: it is no language model, it only picks sentences that "
+    "share words with the question.\nName a model by -m or RLM_MODEL, such as -m {examples}."
+)
+_EXAMPLES = ("anthropic", "openai", "ollama")
+_RAISED_BY = {
+    "iterations": "--max-iterations",
+    "tokens": "--max-tokens",
+    "cost": "--max-cost",
+    "seconds": "--max-seconds",
+    "subcalls": "--max-subcalls",
+}
+_POLL_SECONDS = 0.5
+
+
+def run(args: Namespace) -> int:
+    """`jupyter rlm run`; returns the exit code."""
+    from rlm_jupyter.limits import Limits
+
+    given = {field.name: getattr(args, field.name, None) for field in fields(Limits)}
+    limits = Limits(**{name: value for name, value in given.items() if value is not None})
+    prompt = args.prompt or ""
+    if not prompt.strip():
+        last = f", before --context: jupyter rlm run {args.context[-1]!r} --context …" if args.context else "."
+        raise ConfigurationError(f"The question is missing: it comes first{last}")
+    model, sub_model = _models(args)
+    from rlm_jupyter.rlm import RLM  # after what is quickly found to be wrong
+
+    rlm = RLM(model, sub_model=sub_model, limits=limits, termination=args.termination, save=_place(args))
+    return _answer(args, rlm, prompt, _context_of(args))
+
+
+def demo(args: Namespace) -> int:
+    """`jupyter rlm demo`; returns the exit code."""
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
+        raise ConfigurationError(
+            "This Python comes without its documentation (pydoc_data), which demo reads."
+        ) from None
+    from rlm_jupyter.rlm import RLM
+
+    text = "\n\n".join(topics.values())
+    terminal.write(f"Question: {DEMO_PROMPT}\nContext: {len(text):,} characters of Python's own documentation\n")
+    return _answer(args, RLM("extractive", save=_place(args)), DEMO_PROMPT, text, notebook_on=terminal.write)
+
+
+def _place(args: Namespace) -> Path | bool:
+    """What `RLM(save=…)` takes, made absolute."""
+    if args.no_save:
+        return False
+    return True if args.save is None else Path(args.save).expanduser().absolute()
+
+
+def _context_of(args: Namespace) -> object:
+    if not args.context:
+        return None
+    from rlm_jupyter.files import load
+
+    return load(args.context, note=terminal.say)
+
+
+def _models(args: Namespace) -> tuple[Model, Model | None]:
+    from rlm_jupyter.models import PROVIDERS, load_model
+
+    name = args.model or os.environ.get("RLM_MODEL")
+    if not name:
+        if args.base_url:
+            raise ConfigurationError("--base-url needs a model: name it by -m, such as -m openai/NAME.")
+        examples = ", ".join(PROVIDERS[provider].example for provider in _EXAMPLES)
+        terminal.say(_NO_MODEL.format(examples=examples))
+        name = "extractive"
+    model = load_model(name, base_url=args.base_url)
+    if args.sub_model is None:
+        return model, None
+    same = args.sub_model.partition("/")[0] == name.partition("/")[0]
+    return model, load_model(args.sub_model, base_url=args.base_url if same else None)
+
+
+def _answer(
+    args: Namespace, rlm: RLM, prompt: str, context: object, *, notebook_on: Callable[[str], None] = terminal.say
+) -> int:
+    from rlm_jupyter.console.progress import Progress
+
+    with Progress(quiet=args.quiet) as progress:
+        running = rlm.start(prompt, context, on_event=progress.on_event)
+        del context  # a large one is packed by now
+        outcome = _outcome(running, progress)
+    result = outcome.result
+    if result is not None:
+        notebook = result.path
+        _print(args, result)
+    else:
+        notebook = _notebook(progress, rlm.settings.save)
+        if args.json and progress.ended is not None:
+            _print_json(progress.ended, progress.ended.iteration, notebook)
+        terminal.say(f"No answer: {terminal.one_line(outcome.failure, 1_000)}")
+    if notebook is not None and not (args.quiet and notebook_on is terminal.say):
+        notebook_on(f"Notebook: {_relative(notebook)}")
+    if outcome.interrupted:
+        return INTERRUPTED
+    return UNANSWERED if result is None or result.answer is None else ANSWERED
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """How a run went."""
+
+    result: Result | None
+    failure: str = ""
+    """Why there is no result."""
+    interrupted: bool = False
+
+
+def _outcome(running: Running, progress: Progress) -> _Outcome:
+    """Wait for the run; Ctrl-C ends it with the best answer so far, a second one without."""
+    from rlm_jupyter import background
+
+    interrupted = False
+    try:
+        try:
+            return _Outcome(_wait(running))
+        except KeyboardInterrupt:
+            interrupted = True
+            running.stop()
+            progress.say("Stopping the run… (Ctrl-C again: leave at once)", "yellow")
+            return _Outcome(_wait(running), interrupted=True)
+    except KeyboardInterrupt:
+        # a third one would only bring tracebacks out of the clearing up, which takes a few seconds at most
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        background.shut_down()  # now, because at the interpreter's exit no thread can write any more
+        return _Outcome(None, "interrupted", interrupted=True)
+    except ConfigurationError:
+        raise  # nothing was started
+    except RLMError as error:
+        return _Outcome(None, str(error), interrupted)
+
+
+def _wait(running: Running) -> Result:
+    while True:
+        try:
+            # in slices, because Windows does not let Ctrl-C through to a wait without an end
+            return running.result(_POLL_SECONDS)
+        except TimeoutError:
+            if running.done:
+                return running.result()
+
+
+def _print(args: Namespace, result: Result) -> None:
+    if args.json:
+        ended = result.trajectory.ended
+        assert ended is not None
+        _print_json(ended, len(result.trajectory.iterations), result.path)
+    elif result.answer is not None:
+        apart = not args.quiet and sys.stdout.isatty() and sys.stderr.isatty()
+        terminal.write(f"\n{result.answer}\n\n" if apart else result.answer)
+    if result.stop_reason not in {"answered", "terminated"}:
+        terminal.say(_why(result))
+    if not args.quiet:
+        counts = [(len(result.trajectory.iterations), "iteration"), (len(result.trajectory.subcalls), "sub-call")]
+        facts = [terminal.count(number, unit) for number, unit in counts if number]
+        facts += [terminal.spent(result.usage, result.cost), terminal.duration(result.seconds)]
+        terminal.say(" · ".join(facts))
+
+
+def _why(result: Result) -> str:
+    """In one line, why a run ended without an answer of its own."""
+    have = "This is the best answer so far" if result.answer is not None else "No answer"
+    raised = _RAISED_BY.get(result.stop_reason)
+    more = f" {result.message.rstrip('.')}." if result.message else ""
+    if result.stop_reason == "cancelled":
+        return f"{have}: the run was stopped.{more}"
+    if raised:
+        return f"{have}: the limit of {result.stop_reason} was reached ({raised} raises it).{more}"
+    return f"{have}: the run ended by {result.stop_reason}.{more}"
+
+
+def _print_json(ended: RunEnded, iterations: int, notebook: Path | None) -> None:
+    facts: dict[str, Any] = {
+        "answer": ended.answer,
+        "value": ended.value if ended.is_json else ended.answer,
+        "stop_reason": ended.stop_reason,
+        "message": ended.message,
+        "usage": asdict(ended.usage),
+        "cost": ended.cost,
+        "seconds": round(ended.seconds, 3),
+        "iterations": iterations,
+        "notebook": None if notebook is None else str(notebook),
+    }
+    try:
+        text = json.dumps(facts, allow_nan=False)  # in ASCII: a lone surrogate has no other form
+    except ValueError:
+        text = json.dumps(facts | {"value": ended.answer}, allow_nan=False)
+    terminal.write(text)
+
+
+def _notebook(progress: Progress, save: Path | bool) -> Path | None:
+    """Where the record of a run is that failed."""
+    if save is False or progress.run_id is None:
+        return None
+    from rlm_jupyter.store import find
+
+    where = None if save is True else save if save.is_dir() else save.parent
+    try:
+        return find(progress.run_id, where).notebook
+    except RecordError:
+        return None
+
+
+def _relative(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -1,0 +1,240 @@
+"""`list`, `show` and `clean`: the runs that are kept in a folder."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from argparse import Namespace
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlm_jupyter import journal, notebook, store
+from rlm_jupyter.console import terminal
+from rlm_jupyter.errors import ConfigurationError, RecordError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rlm_jupyter.events import RunEnded
+    from rlm_jupyter.store import RunFiles, RunSummary
+    from rlm_jupyter.trajectory import Cell, Trajectory
+
+_OUTPUT_CHARS = 600
+"""What `show` shows of a cell's output."""
+_PROMPT_CHARS = 60
+
+
+def list_runs(args: Namespace) -> int:
+    """`jupyter rlm list`: a table on a terminal, lines with tabs in a pipe; returns the exit code."""
+    runs = store.list_runs(args.folder)
+    if not runs:
+        terminal.say(f"No runs in {_folder(args)}.")
+        return 0
+    rows = [
+        (
+            run.files.name,
+            _started(run),
+            _state(run.files, run.ended),
+            terminal.one_line(run.started.prompt, _PROMPT_CHARS),
+            _answer(run),
+        )
+        for run in runs
+    ]
+    if not sys.stdout.isatty():
+        terminal.write("\n".join("\t".join(row) for row in rows))
+        return 0
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("run", "started", "ended", "prompt", "answer", box=None, pad_edge=False)
+    for column in table.columns:
+        column.no_wrap, column.overflow = True, "ellipsis"
+    for column, share in zip(table.columns, (3, 0, 0, 3, 4), strict=True):
+        column.ratio = share or None
+    for row in rows:
+        table.add_row(*map(Text, row))
+    terminal.console().print(table)
+    return 0
+
+
+def show(args: Namespace) -> int:
+    """`jupyter rlm show`: a run to read, or as another file; returns the exit code."""
+    from rlm_jupyter.trajectory import Trajectory
+
+    if args.run is None:
+        newest = next(iter(store.list_runs()), None)
+        if newest is None:
+            raise RecordError(f"There are no runs in {store.FOLDER}: name one.")
+        files = newest.files
+    else:
+        files = store.find(args.run)
+    trajectory = Trajectory.load(files.notebook)
+    if args.html or args.jsonl:
+        _export(args, files, trajectory)
+    else:
+        _print_run(files, trajectory)
+    return 0
+
+
+def clean(args: Namespace) -> int:
+    """`jupyter rlm clean`: delete runs that have ended, after asking; returns the exit code."""
+    runs = store.list_runs(args.folder)
+    latest = datetime.now(UTC) - timedelta(days=args.older_than)
+    ended = [run for run in runs if run.ended is not None and not journal.is_open(run.files.journal)]
+    chosen = [_Doomed(run) for run in ended if _ended_at(run) <= latest]
+    kept = len(runs) - len(ended)
+    if kept:
+        terminal.say(f"Kept: {terminal.count(kept, 'run')} that did not end (going on, or broken off).")
+    if not chosen:
+        terminal.say(f"Nothing to delete in {_folder(args)}.")
+        return 0
+    for doomed in chosen:
+        terminal.say(f"  {doomed.run.files.name}  {doomed.size / 1e6:.1f} MB")
+    size = sum(doomed.size for doomed in chosen) / 1e6
+    what = f"{terminal.count(len(chosen), 'run')} ({size:.1f} MB) in {_folder(args)}"
+    if not args.yes and not _confirmed(f"Delete {what}? [y/N] "):
+        terminal.say("Nothing was deleted.")
+        return 1
+    for doomed in chosen:
+        doomed.delete()
+    terminal.say(f"Deleted {what}.")
+    return 0
+
+
+@dataclass(frozen=True)
+class _Doomed:
+    """A run that is to be deleted."""
+
+    run: RunSummary
+
+    @property
+    def size(self) -> int:
+        """Bytes, of notebook and folder."""
+        files = self.run.files
+        inside = [path for path in files.folder.rglob("*") if path.is_file() and not path.is_symlink()]
+        return sum(path.stat().st_size for path in [*inside, *([files.notebook] if files.notebook.is_file() else [])])
+
+    def delete(self) -> None:
+        """Delete the notebook, if it is still a run's, and then the folder, by which the run is known."""
+        files = self.run.files
+        try:
+            if notebook.is_run(files.notebook):
+                files.notebook.unlink()
+            shutil.rmtree(files.folder)
+        except OSError as error:
+            raise RecordError(f"{error.filename} can't be deleted: {error.strerror or error}.") from None
+
+
+def _confirmed(prompt: str) -> bool:
+    if not sys.stdin or not sys.stdin.isatty():
+        raise ConfigurationError("Nobody can be asked here: add --yes to delete.")
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _ended_at(run: RunSummary) -> datetime:
+    seconds = run.ended.seconds if run.ended is not None else 0.0
+    return datetime.fromisoformat(run.started.started) + timedelta(seconds=seconds)
+
+
+def _folder(args: Namespace) -> str:
+    return str(args.folder or store.FOLDER)
+
+
+def _started(run: RunSummary) -> str:
+    return f"{datetime.fromisoformat(run.started.started).astimezone():%Y-%m-%d %H:%M}"
+
+
+def _state(files: RunFiles, ended: RunEnded | None) -> str:
+    if journal.is_open(files.journal):
+        return "going on"
+    return ended.stop_reason if ended is not None else "broken off"
+
+
+def _answer(run: RunSummary) -> str:
+    return "" if run.ended is None or run.ended.answer is None else terminal.one_line(run.ended.answer, 80)
+
+
+def _export(args: Namespace, files: RunFiles, trajectory: Trajectory) -> None:
+    from rlm_jupyter import atomic, export
+
+    pages: list[tuple[str, str]] = []
+    if args.jsonl:
+        pages.append((args.jsonl, export.to_jsonl(trajectory)))
+    if args.html:
+        with tempfile.TemporaryDirectory() as folder:
+            # the record may hold more than the notebook, when its host was killed
+            whole = files.notebook if files.notebook.is_file() else trajectory.save(Path(folder) / files.name)
+            pages.append((args.html, export.to_html(whole)))
+    for path, text in pages:
+        try:
+            atomic.replace(Path(path), [text.encode("utf-8", "backslashreplace")], sync=False)
+        except OSError as error:
+            raise ConfigurationError(f"{path} can't be written: {error.strerror or error}.") from None
+        terminal.say(f"Written: {path}")
+
+
+def _print_run(files: RunFiles, trajectory: Trajectory) -> None:
+    console = terminal.console()
+    started, ended = trajectory.started, trajectory.ended
+    facts = [
+        _state(files, ended),
+        terminal.count(len(trajectory.iterations), "iteration"),
+        terminal.count(len(trajectory.subcalls), "sub-call"),
+        terminal.spent(trajectory.usage, trajectory.cost),
+        *([terminal.duration(ended.seconds)] if ended is not None else []),
+    ]
+    models = started.model if started.sub_model == started.model else f"{started.model}, {started.sub_model}"
+    _line(console, started.prompt, "bold")
+    _line(console, "")
+    if trajectory.answer is not None:
+        _line(console, trajectory.answer)
+        _line(console, "")
+    _line(console, " · ".join(facts), "dim")
+    _line(console, f"{models} · context: {started.context.type_name}, {started.context.size}", "dim")
+    if ended is not None and ended.message:
+        _line(console, ended.message, "yellow")
+    _line(console, str(files.notebook), "dim")
+    for iteration in trajectory.iterations:
+        _line(console, "")
+        prose = iteration.reply.text[: iteration.reply.read].partition("```")[0].strip()
+        _line(console, f"[{iteration.index}] {prose}", "bold")
+        for cell in iteration.cells:
+            _print_cell(console, cell)
+        for notice in iteration.notices:
+            _line(console, notice, "yellow")
+
+
+def _print_cell(console: Console, cell: Cell) -> None:
+    from rlm_jupyter import outputs
+
+    _line(console, "")
+    source = terminal.printable(cell.source.strip("\n"))
+    if console.is_terminal:
+        from rich.padding import Padding
+        from rich.syntax import Syntax
+
+        code = Syntax(source, "python", background_color="default", word_wrap=True)
+        console.print(Padding(code, (0, 0, 0, 4), expand=False))
+    else:
+        _line(console, _indented(source))
+    text = outputs.cut(outputs.render(cell.outputs), _OUTPUT_CHARS, variable=None).text
+    if text:
+        _line(console, _indented(text, "  > "), "red" if cell.status == "error" else "dim")
+    count = terminal.count(len(cell.subcalls), "sub-call")
+    failed = sum(subcall.failed for subcall in cell.subcalls)
+    calls = f" · {count}{f', {failed} failed' if failed else ''}" if cell.subcalls else ""
+    _line(console, f"    {cell.status} · {terminal.duration(cell.seconds)}{calls}", "dim")
+
+
+def _line(console: Console, text: str, style: str = "") -> None:
+    # standard output's own way of writing, so that a pipe gets the text as it is
+    console.print(terminal.printable(text), style=style, soft_wrap=True)
+
+
+def _indented(text: str, by: str = "    ") -> str:
+    return "\n".join(f"{by}{line}".rstrip() for line in text.split("\n"))

@@ -1,0 +1,244 @@
+"""`Progress`: a run as it goes on, told on standard error."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from rlm_jupyter.console import terminal
+from rlm_jupyter.events import (
+    CellFinished,
+    CellStarted,
+    Event,
+    NoticeGiven,
+    OutputsShown,
+    ReplyReceived,
+    ReplyStreamed,
+    RunEnded,
+    RunStarted,
+    SubcallSettled,
+    SubcallStarted,
+)
+from rlm_jupyter.types import Usage
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_FRAMES_PER_SECOND = 8
+_PLAIN_WIDTH = 110
+"""Of a line where no terminal says how wide it is."""
+_PLAIN_SECONDS = 5.0
+"""Between two lines about sub-calls that go on."""
+_STYLES = {"ok": "green", "error": "red", "died": "red", "interrupted": "yellow", "skipped": "dim"}
+_MARKS = {"ok": "✓", "error": "✗", "died": "✗", "interrupted": "■", "skipped": "–"}
+_ASCII_MARKS = {"ok": "+", "error": "x", "died": "x", "interrupted": "#", "skipped": "-"}
+_DULL = re.compile(r"\s*(#\s*)?(?:(?:from \S+ )?import\b.*|[\W_]*)$")
+"""A line that says nothing of what a cell does."""
+
+
+@dataclass
+class Progress:
+    """Tells a run's events: what is done stays as a line each, what goes on is drawn anew below.
+
+    On anything but a terminal there are only the lines; with `quiet` there is nothing. Events may come
+    from any thread.
+    """
+
+    quiet: bool = False
+    run_id: str | None = None
+    """Of the run that was told of."""
+    ended: RunEnded | None = None
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = 0.0
+    _began: float = field(default_factory=time.monotonic)
+    _iteration: int = 0
+    _most_iterations: int = 0
+    _doing: str = "starting a kernel"
+    _written: int = 0
+    """Characters of the reply that is being received."""
+    _started: int = 0
+    """Sub-calls of the running cell."""
+    _settled: int = 0
+    _failed: int = 0
+    _told: float = 0.0
+    _cell_began: float = 0.0
+    _console: Console | None = None
+    _unicode: bool = True
+    _live: Any = None
+
+    def __enter__(self) -> Self:
+        if not self.quiet:
+            self._console = terminal.console(stderr=True)
+            self._unicode = self._console.encoding.startswith("utf")
+            if terminal.is_live():
+                from rich.live import Live
+                from rich.spinner import Spinner
+
+                self._spinner = Spinner("dots" if self._unicode else "line")
+                # what the display draws over must not be written past it: warnings, log lines
+                self._live = Live(
+                    get_renderable=self._now,
+                    console=self._console,
+                    refresh_per_second=_FRAMES_PER_SECOND,
+                    transient=True,
+                    redirect_stdout=False,
+                )
+                self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def on_event(self, event: Event) -> None:
+        """Tell an event."""
+        try:
+            self._on_event(event)
+        except OSError:
+            # standard error is gone, such as a pipe that was closed: the run goes on without it
+            self._console = None
+
+    def say(self, text: str, style: str = "") -> None:
+        """Leave a line."""
+        if self._console is None:
+            return
+        from rich.text import Text
+
+        if self._live is not None:
+            self._console.print(Text(text, style, no_wrap=True, overflow="ellipsis"))
+        else:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self.run_id = event.run_id
+                self._most_iterations = int(event.limits.get("max_iterations") or 0)
+                context = "" if event.context.type_name == "none" else f" · {_context(event)}"
+                self.say(f"{event.model}{context}", "dim")
+                self._begin(1)
+            case ReplyStreamed():
+                self._begin(event.iteration)
+                self._written += len(event.text)
+                self._doing = f"a reply arrives, {terminal.count(self._written, 'character')}"
+            case ReplyReceived():
+                self._spend(event.usage, event.cost)
+                self._begin(event.iteration)
+                self._written = 0
+                self._tell_reply(event)
+            case CellStarted():
+                self._doing = _gist(event.source, self._width)
+                self._cell_began = time.monotonic()
+                self._started = self._settled = self._failed = 0
+            case SubcallStarted():
+                self._started += 1
+            case SubcallSettled():
+                self._spend(event.usage, event.cost)
+                self._settled += 1
+                self._failed += event.failed
+                self._tell_subcalls()
+            case CellFinished():
+                self._tell_cell(event)
+            case NoticeGiven():
+                self.say(f"    {terminal.one_line(event.text, self._width - 4)}", "yellow")
+            case OutputsShown():
+                self._begin(event.iteration + 1)
+            case RunEnded():
+                self.ended = event
+                self._doing = "closing the kernel"
+            case _:
+                pass
+
+    def _begin(self, iteration: int) -> None:
+        if iteration != self._iteration:
+            self._iteration = iteration
+            self._written = 0
+            self._doing = "waiting for a reply"
+
+    def _spend(self, usage: Usage, cost: float | None) -> None:
+        self.usage += usage
+        self.cost = None if self.cost is None or cost is None else self.cost + cost
+
+    def _tell_reply(self, reply: ReplyReceived) -> None:
+        prose = reply.text[: reply.read].partition("```")[0].strip()
+        if reply.rejected:
+            self.say(
+                f"{reply.iteration:>3} drawn again: {terminal.one_line(reply.rejected, self._width - 18)}", "yellow"
+            )
+        elif prose:
+            self.say(f"{reply.iteration:>3} {terminal.one_line(prose, self._width - 4)}")
+        else:
+            self.say(f"{reply.iteration:>3} (no words)", "dim")
+
+    def _tell_cell(self, cell: CellFinished) -> None:
+        marks = _MARKS if self._unicode else _ASCII_MARKS
+        # of a cell that was cut short nobody has taken the time
+        seconds = cell.seconds or time.monotonic() - self._cell_began
+        facts = "not executed" if cell.status == "skipped" else terminal.duration(seconds)
+        if self._started:
+            facts += f" · {terminal.count(self._started, 'sub-call')}"
+            facts += f", {self._failed} failed" if self._failed else ""
+        said = _error(cell) if cell.status == "error" else _gist(cell.source, self._width)
+        said = "the kernel died" if cell.status == "died" else said
+        room = max(self._width - len(facts) - 9, 20)
+        self.say(f"    {marks[cell.status]} {terminal.one_line(said, room)}  {facts}", _STYLES[cell.status])
+        self._started = self._settled = self._failed = 0
+        self._doing = "looking at what came out"
+
+    def _tell_subcalls(self) -> None:
+        """Now and then where no line is drawn anew."""
+        if self._live is None and time.monotonic() - self._told > _PLAIN_SECONDS and self._settled < self._started:
+            if self._told:
+                self.say(f"      {self._subcalls()} · {self._facts()}")
+            self._told = time.monotonic()
+
+    def _subcalls(self) -> str:
+        failed = f", {self._failed:,} failed" if self._failed else ""
+        return f"sub-calls: {self._settled:,} done{failed}, {self._started - self._settled:,} in flight"
+
+    def _facts(self) -> str:
+        return f"{terminal.spent(self.usage, self.cost)} · {terminal.duration(time.monotonic() - self._began)}"
+
+    def _now(self) -> RenderableType:
+        """What goes on, for the live display."""
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        of = f" of {self._most_iterations}" if self._most_iterations else ""
+        where = f"iteration {self._iteration}{of} · " if self._iteration else ""
+        top = Table.grid(padding=(0, 1))
+        top.add_row(self._spinner, Text(f"{where}{self._doing}", no_wrap=True, overflow="ellipsis"))
+        subcalls = f"{self._subcalls()} · " if self._started else ""
+        return Group(top, Text(f"  {subcalls}{self._facts()}", "dim", no_wrap=True, overflow="ellipsis"))
+
+    @property
+    def _width(self) -> int:
+        return self._console.width if self._console is not None and self._live is not None else _PLAIN_WIDTH
+
+
+def _context(started: RunStarted) -> str:
+    return f"{started.context.type_name}, {started.context.size}"
+
+
+def _gist(source: str, width: int) -> str:
+    """The line of a cell that says most of what it does: its first comment, else its first line of work."""
+    lines = [line.strip() for line in source.splitlines()]
+    comments = [line.lstrip("# ") for line in lines if line.startswith("#") and not _DULL.match(line)]
+    work = [line for line in lines if not line.startswith("#") and not _DULL.match(line)]
+    return terminal.one_line(next(iter([*comments[:1], *work[:1], *lines[:1]]), ""), width)
+
+
+def _error(cell: CellFinished) -> str:
+    for output in reversed(cell.outputs):
+        if output.get("output_type") == "error":
+            return f"{output.get('ename', 'error')}: {output.get('evalue', '')}"
+    return "failed"

@@ -1,0 +1,148 @@
+"""HTML for a notebook's page. Whatever a model or a document said is escaped here, and nowhere else.
+
+Colours come from the page's own theme: the `--jp-*` variables of JupyterLab, Notebook and nbconvert, with
+those of VS Code, or the text's own colour, where they are not. Without its style sheet (as in a notebook
+that is not trusted) it still reads: it is made of `details`, `pre` and `p`.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+Tone = Literal["running", "good", "warn", "bad"]
+"""Of a headline: under way, ended with an answer, ended by a limit, failed."""
+_FADED = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, inherit))"
+_BORDER = "var(--jp-border-color2, var(--vscode-panel-border, rgba(128, 128, 128, .35)))"
+_MONO = "var(--jp-code-font-family, var(--vscode-editor-font-family, monospace))"
+_STYLE = f"""
+.rlm {{ font-family: var(--jp-content-font-family, inherit); font-size: var(--jp-ui-font-size1, 13px);
+  line-height: 1.5; max-width: 62em; }}
+.rlm .rlm-faded, .rlm summary {{ color: {_FADED}; }}
+.rlm-head {{ display: flex; flex-wrap: wrap; gap: 0 .75em; align-items: baseline; padding: 2px 0;
+  font-variant-numeric: tabular-nums; }}
+.rlm-dot {{ width: .6em; height: .6em; border-radius: 50%; flex: none; background: var(--jp-brand-color1, #1976d2); }}
+.rlm-dot.rlm-good {{ background: var(--jp-success-color1, #388e3c); }}
+.rlm-dot.rlm-warn {{ background: var(--jp-warn-color1, #f57c00); }}
+.rlm-dot.rlm-bad {{ background: var(--jp-error-color1, #d32f2f); }}
+.rlm .rlm-iteration {{ border-left: 2px solid {_BORDER}; margin: 6px 0 6px .25em; padding: 0 0 0 .9em; }}
+.rlm .rlm-iteration.rlm-now {{ border-left-color: var(--jp-brand-color1, #1976d2); }}
+.rlm summary {{ cursor: pointer; display: list-item; padding: 1px 0; }}
+.rlm summary b {{ font-weight: 600; color: var(--jp-content-font-color1, inherit); }}
+.rlm .rlm-prose {{ margin: 2px 0 4px; white-space: pre-wrap; overflow-wrap: anywhere; }}
+.rlm pre.rlm-code, .rlm pre.rlm-output {{ font-family: {_MONO};
+  font-size: var(--jp-code-font-size, 13px); line-height: var(--jp-code-line-height, 1.3077); margin: 4px 0;
+  padding: 5px 8px; white-space: pre-wrap; overflow-wrap: anywhere; overflow: auto; max-height: 22em; }}
+.rlm pre.rlm-code {{ background: var(--jp-cell-editor-background, rgba(128, 128, 128, .08));
+  border: 1px solid {_BORDER}; border-radius: 2px; }}
+.rlm pre.rlm-output {{ background: none; padding-top: 0; max-height: 14em;
+  color: var(--jp-content-font-color1, inherit); }}
+.rlm pre.rlm-failed {{ background: var(--jp-rendermime-error-background, rgba(211, 47, 47, .12)); padding-top: 5px; }}
+.rlm .rlm-note {{ margin: 4px 0; padding-left: .6em; border-left: 2px solid var(--jp-warn-color1, #f57c00);
+  color: {_FADED}; white-space: pre-wrap; }}
+.rlm [class^="hl-k"], .rlm .hl-ow {{ color: var(--jp-mirror-editor-keyword-color, inherit); font-weight: 600; }}
+.rlm [class^="hl-s"] {{ color: var(--jp-mirror-editor-string-color, inherit); }}
+.rlm [class^="hl-c"] {{ color: var(--jp-mirror-editor-comment-color, inherit); font-style: italic; }}
+.rlm [class^="hl-m"] {{ color: var(--jp-mirror-editor-number-color, inherit); }}
+.rlm .hl-nb {{ color: var(--jp-mirror-editor-builtin-color, inherit); }}
+.rlm .hl-nf, .rlm .hl-nc {{ color: var(--jp-mirror-editor-def-color, inherit); }}
+.rlm .hl-o {{ color: var(--jp-mirror-editor-operator-color, inherit); }}
+"""
+
+
+def block(*pieces: str, label: str = "") -> str:
+    """The whole of one display, with its style sheet."""
+    live = f' role="status" aria-live="polite" aria-label="{html.escape(label)}"' if label else ""
+    return f'<div class="rlm"{live}><style>{_STYLE}</style>{"".join(pieces)}</div>'
+
+
+def headline(tone: Tone, title: str, facts: Sequence[str], *, path: Path | None = None) -> str:
+    """One line: a coloured dot, what is going on, numbers, and where the notebook is."""
+    parts = [f'<span class="rlm-dot rlm-{tone}"></span><b>{html.escape(title)}</b>']
+    parts += [f'<span class="rlm-faded">{html.escape(fact)}</span>' for fact in facts]
+    if path is not None:
+        parts.append(link(path))
+    return f'<div class="rlm-head">{"".join(parts)}</div>'
+
+
+def facts(text: str, place: str = "") -> str:
+    """A small line of numbers, with a link of this module's making."""
+    return f'<div class="rlm-head rlm-faded"><span>{html.escape(text)}</span>{place}</div>'
+
+
+def iteration(title: str, facts: Sequence[str], body: str, *, is_open: bool, now: bool = False) -> str:
+    """A foldable iteration; `body` is HTML of this module's making."""
+    said = "".join(f" · {html.escape(fact)}" for fact in facts)
+    summary = f"<summary><b>{html.escape(title)}</b>{said}</summary>"
+    css = "rlm-iteration rlm-now" if now else "rlm-iteration"
+    return f'<details class="{css}"{" open" if is_open else ""}>{summary}{body}</details>'
+
+
+def folded(title: str, body: str) -> str:
+    """Something folded away under a title; `body` is HTML of this module's making."""
+    return f"<details><summary>{html.escape(title)}</summary>{body}</details>"
+
+
+def prose(text: str) -> str:
+    """A model's prose, as it stands."""
+    return f'<p class="rlm-prose">{html.escape(text)}</p>' if text.strip() else ""
+
+
+def note(text: str) -> str:
+    """Something of the run's own."""
+    return f'<div class="rlm-note">{html.escape(text)}</div>'
+
+
+def output(text: str, *, failed: bool = False) -> str:
+    """What a cell put out."""
+    css = "rlm-output rlm-failed" if failed else "rlm-output"
+    return f'<pre class="{css}">{html.escape(text)}</pre>' if text else ""
+
+
+@lru_cache(maxsize=256)
+def code(source: str) -> str:
+    """Python, lightly highlighted."""
+    from pygments import highlight  # type: ignore[import-untyped]
+    from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
+    from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
+
+    # a bare `pre`: Lab trims and styles nothing inside it
+    marked: str = highlight(source, PythonLexer(ensurenl=False, stripnl=False), _formatter(HtmlFormatter))
+    return f'<pre class="rlm-code">{marked}</pre>'
+
+
+def answer(text: str) -> str:
+    """An answer: its Markdown drawn, raw HTML in it shown as text.
+
+    A picture becomes its caption: its address could carry away what stands in the context, without a click.
+    """
+    drawn: str = _markdown().render(text)
+    return drawn
+
+
+def link(path: Path) -> str:
+    """A link to a notebook: relative, where it is in the working directory, so that a notebook's page finds it."""
+    try:
+        shown = path.relative_to(Path.cwd())
+    except ValueError:
+        return f'<span class="rlm-faded">{html.escape(str(path))}</span>'
+    return f'<a href="{html.escape(quote(shown.as_posix()))}" target="_blank">{html.escape(shown.as_posix())}</a>'
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
+
+
+@cache
+def _formatter(kind: type[Any]) -> Any:
+    return kind(nowrap=True, classprefix="hl-")

@@ -1,0 +1,136 @@
+"""`Progress`: shows a run while it goes on, in a notebook's page or in a terminal.
+
+A page gets two displays that are updated in place, by nothing but `display_id`, which every front end has:
+the headline with the iteration under way, at most twice a second; below it the completed iterations, only
+when one is added, so that what a reader has unfolded stays so. A terminal gets one line for each iteration.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from pathlib import Path
+from typing import Any, Protocol
+
+from rlm_jupyter.events import Event, OutputsShown
+from rlm_jupyter.live import fragments
+from rlm_jupyter.live.view import View
+
+REST_SECONDS = 0.5
+"""Between two updates, at least."""
+_CLOCK_SECONDS = 1.0
+"""Between two updates when nothing happens: the clock goes on."""
+
+
+class Progress(Protocol):
+    """Shows one run: called with its events, then ended."""
+
+    def __call__(self, event: Event) -> None:
+        """Take in an event, from any thread; returns at once."""
+        ...
+
+    def end(self, path: Path | None = None, *, title: str = "", below: str = "", failed: bool = False) -> None:
+        """Show the last state.
+
+        Parameters
+        ----------
+        path
+            The run's notebook.
+        title
+            Stands above the headline.
+        below
+            HTML to show under it.
+        failed
+            The host failed: no last record may have come.
+        """
+        ...
+
+
+def start(shell: Any, *, quiet: bool = False) -> Progress:
+    """The progress that suits the front end of `shell`.
+
+    Parameters
+    ----------
+    quiet
+        In a terminal, print nothing but the last line: somebody is typing there.
+    """
+    if getattr(shell, "kernel", None) is None:
+        return TerminalProgress(quiet=quiet)
+    return PageProgress(shell)
+
+
+class TerminalProgress:
+    """Prints a line for each iteration."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._view = View()
+        self._quiet = quiet
+
+    def __call__(self, event: Event) -> None:
+        """Take in an event; the completion of an iteration is printed."""
+        self._view.apply(event)
+        if isinstance(event, OutputsShown) and not self._quiet:
+            print(self._view.summary, flush=True)  # noqa: T201
+
+    def end(self, path: Path | None = None, *, title: str = "", below: str = "", failed: bool = False) -> None:
+        """Print how it ended."""
+        if failed:
+            self._view.fail()
+        parts = [part for part in (title, self._view.text(), str(path or "")) if part]
+        print(" · ".join(parts), flush=True)  # noqa: T201
+
+
+class PageProgress:
+    """Updates two displays from a thread of its own."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._view = View()
+        self._ids = uuid.uuid4().hex, uuid.uuid4().hex
+        self._news = threading.Event()
+        self._over = threading.Event()
+        self._publish(self._ids[0], self._status(), update=False)
+        self._publish(self._ids[1], "", update=False)
+        self._thread = threading.Thread(target=self._keep_up, name="rlm_jupyter progress", daemon=True)
+        self._thread.start()
+
+    def __call__(self, event: Event) -> None:
+        """Take in an event; it is shown within half a second."""
+        self._view.apply(event)
+        self._news.set()
+
+    def end(self, path: Path | None = None, *, title: str = "", below: str = "", failed: bool = False) -> None:
+        """Show the last state, and stop."""
+        self._over.set()
+        self._news.set()
+        self._thread.join()
+        if failed:
+            self._view.fail()
+        above = fragments.note(title) if title else ""
+        self._publish(self._ids[0], fragments.block(above, self._view.status(path), below), update=True)
+        self._publish(self._ids[1], self._iterations(), update=True)
+
+    def _keep_up(self) -> None:
+        drawn = 0
+        while not self._over.wait(REST_SECONDS):
+            self._news.wait(_CLOCK_SECONDS - REST_SECONDS)
+            self._news.clear()
+            if self._over.is_set():
+                return
+            self._publish(self._ids[0], self._status(), update=True)
+            if self._view.completed > drawn:
+                drawn = self._view.completed
+                self._publish(self._ids[1], self._iterations(), update=True)
+
+    def _status(self) -> str:
+        return fragments.block(self._view.status(), label="Progress of the run")
+
+    def _iterations(self) -> str:
+        drawn = self._view.iterations()
+        return fragments.block(drawn) if drawn else ""
+
+    def _publish(self, display_id: str, html: str, *, update: bool) -> None:
+        plain = self._view.text() if display_id == self._ids[0] else ""
+        self._shell.display_pub.publish(
+            {"text/html": html, "text/plain": plain}, transient={"display_id": display_id}, update=update
+        )

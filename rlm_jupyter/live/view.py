@@ -1,0 +1,340 @@
+"""`View`: what there is to see of a run, folded from its events; it knows no front end.
+
+Every event costs the same however long the run is; what was drawn once is kept, and only the newest
+iterations are.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rlm_jupyter import outputs
+from rlm_jupyter.events import (
+    CellFinished,
+    CellStarted,
+    Event,
+    NoticeGiven,
+    OutputChanged,
+    OutputsElided,
+    OutputsShown,
+    ReplyReceived,
+    ReplyStreamed,
+    RunEnded,
+    RunStarted,
+    SubcallSettled,
+    SubcallStarted,
+)
+from rlm_jupyter.live import fragments
+from rlm_jupyter.parsing import Segment, parse
+from rlm_jupyter.types import CellStatus, Output, Usage
+
+SHOWN_LIVE = 8
+"""Iterations that are drawn while the run goes on."""
+SHOWN_AFTER = 30
+"""Iterations that are drawn when it is over; all are in the run's notebook."""
+_CODE_CHARS = 4_000
+_OUTPUT_CHARS = 2_000
+_PROSE_CHARS = 2_000
+_STREAM_CHARS = 2_000
+_RENDERED_CHARS = 200_000
+"""Of outputs that are still growing: beyond it only the size is said, since each look reads all of it."""
+_ENDED: dict[str, str] = {
+    "answered": "Answered",
+    "terminated": "Ended by its termination policy",
+    "cancelled": "Stopped",
+    "failed": "Failed",
+    "iterations": "Stopped at the limit of iterations",
+    "errors": "Stopped after failing iterations in a row",
+    "tokens": "Stopped at the limit of tokens",
+    "cost": "Stopped at the limit of cost",
+    "seconds": "Stopped at the limit of time",
+    "subcalls": "Stopped at the limit of sub-calls",
+    "context_window": "Stopped: the conversation outgrew the model's window",
+    "no_progress": "Stopped: the model repeats itself",
+    "kernel_died": "Stopped: the kernel died",
+}
+
+
+@dataclass(slots=True)
+class _SeenCell:
+    source: str
+    outputs: tuple[Output, ...] = ()
+    status: CellStatus | None = None
+    """`None` while it runs."""
+    _drawn: str = ""
+
+    def html(self) -> str:
+        """Source and outputs; kept once the cell has ended."""
+        if self.status is None or not self._drawn:
+            self._drawn = self._draw()
+        return self._drawn
+
+    def _draw(self) -> str:
+        if self.status == "skipped":
+            return fragments.code(_cut(self.source, _CODE_CHARS)) + fragments.note("Not executed.")
+        said = outputs.cut(self._text(), _OUTPUT_CHARS, variable=None).text
+        drawn = fragments.code(_cut(self.source, _CODE_CHARS)) + fragments.output(said, failed=self.status == "error")
+        notes = {"interrupted": "Interrupted.", "died": "The kernel died here."}
+        return drawn + (fragments.note(notes[self.status]) if self.status in notes else "")
+
+    def _text(self) -> str:
+        size = sum(len(str(output.get("text", ""))) for output in self.outputs)
+        if self.status is None and size > _RENDERED_CHARS:
+            return f"[{size:,} characters so far]"
+        return outputs.render(self.outputs)
+
+
+@dataclass(slots=True)
+class _SeenIteration:
+    index: int
+    stream: str = ""
+    """The end of the reply that is arriving."""
+    streamed: int = 0
+    segments: tuple[Segment, ...] | None = None
+    """Of the reply, when it is there."""
+    cells: list[_SeenCell] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    subcalls: int = 0
+    began: float = field(default_factory=time.monotonic)
+    seconds: float | None = None
+    """Of the reply and the cells, as recorded."""
+    _drawn: str | None = None
+
+    def facts(self) -> list[str]:
+        facts = [_count(len(self.cells), "cell")] if self.cells else []
+        facts += [_count(self.subcalls, "sub-call")] if self.subcalls else []
+        return facts + ([f"{self.seconds:.1f} s"] if self.seconds is not None else [])
+
+    def html(self, *, done: bool) -> str:
+        """The body; kept once the iteration is done."""
+        if self._drawn is None or not done:
+            self._drawn = self._draw()
+        return self._drawn
+
+    def _draw(self) -> str:
+        if self.segments is None and self.stream:
+            hidden = self.streamed - len(self.stream)
+            return fragments.prose(("… " if hidden else "") + self.stream)
+        pieces: list[str] = []
+        cells = iter(self.cells)
+        for segment in self.segments or ():
+            if segment.kind == "prose":
+                pieces.append(fragments.prose(_cut(segment.text.strip(), _PROSE_CHARS)))
+            else:
+                cell = next(cells, None)
+                waiting = fragments.code(_cut(segment.source, _CODE_CHARS))
+                pieces.append(cell.html() if cell is not None else waiting)
+        pieces += [cell.html() for cell in cells]  # those that were made of a FINAL in prose
+        return "".join(pieces) + "".join(map(fragments.note, self.notices))
+
+
+class View:
+    """What there is to see. Fed from the run's thread, drawn in another.
+
+    Parameters
+    ----------
+    title
+        Stands in the headline until the first event.
+    """
+
+    def __init__(self, title: str = "Starting a kernel") -> None:
+        self._lock = threading.Lock()
+        self._title = title
+        self._started: RunStarted | None = None
+        self._ended: RunEnded | None = None
+        self._failed = False
+        self._done: deque[_SeenIteration] = deque(maxlen=SHOWN_AFTER)
+        self._count = 0
+        self._now: _SeenIteration | None = None
+        self._usage = Usage()
+        self._cost: float | None = 0.0
+        self._asked = 0
+        self._settled = 0
+        self._in_flight = 0
+        self._began = time.monotonic()
+
+    def apply(self, event: Event) -> None:
+        """Take in an event."""
+        with self._lock:
+            if isinstance(event, RunStarted):
+                self._started = event
+            elif isinstance(event, RunEnded):
+                self._ended = event
+                self._close()
+            else:
+                self._enter(event)
+
+    @property
+    def completed(self) -> int:
+        """How many iterations are completed."""
+        return self._count
+
+    def fail(self) -> None:
+        """Nothing more will come: the host failed."""
+        with self._lock:
+            self._failed = True
+            self._close()
+
+    @property
+    def summary(self) -> str:
+        """The last completed iteration as one line of plain text."""
+        with self._lock:
+            if not self._done:
+                return self._title
+            last = self._done[-1]
+            return ", ".join([f"iteration {last.index}{self._of()}", *last.facts(), *self._spent()])
+
+    def status(self, path: Path | None = None) -> str:
+        """The headline, and the iteration under way."""
+        with self._lock:
+            pieces = [self._headline(path)]
+            if self._now is not None and self._ended is None:
+                body = self._now.html(done=False)
+                pieces.append(
+                    fragments.iteration(f"Iteration {self._now.index}", self._doing(), body, is_open=True, now=True)
+                )
+            return "".join(pieces)
+
+    def iterations(self) -> str:
+        """While the run goes on: the newest completed iterations, newest first; then all of it, folded, in order."""
+        with self._lock:
+            if self._ended is None and not self._failed:
+                shown = list(self._done)[: -SHOWN_LIVE - 1 : -1]
+                drawn = [self._iteration(seen, is_open=place == 0) for place, seen in enumerate(shown)]
+                return "".join(drawn) + self._rest(self._count - len(shown))
+            if not self._done:
+                return ""
+            drawn = [self._iteration(seen, is_open=len(self._done) == 1) for seen in self._done]
+            return fragments.folded("Trajectory", self._rest(self._count - len(drawn)) + "".join(drawn))
+
+    def text(self) -> str:
+        """The headline as plain text."""
+        with self._lock:
+            title, facts = self._words()
+            return " · ".join([title, *facts])
+
+    def _enter(self, event: Event) -> None:
+        if isinstance(event, RunStarted | RunEnded | OutputsElided):
+            return
+        if self._now is None or event.iteration > self._now.index:
+            self._close()
+            self._now = _SeenIteration(event.iteration)
+        now = self._now
+        match event:
+            case ReplyStreamed(text=text):
+                now.streamed += len(text)
+                now.stream = (now.stream + text)[-_STREAM_CHARS:]
+            case ReplyReceived():
+                self._reply(now, event)
+            case CellStarted(block=place, source=source):
+                _cell(now, place, source)
+            case OutputChanged(block=place, outputs=changed):
+                _cell(now, place).outputs = changed
+            case CellFinished(block=place):
+                cell = _cell(now, place, event.source)
+                cell.outputs, cell.status = event.outputs, event.status
+                now.seconds = (now.seconds or 0.0) + event.seconds
+                self._in_flight = 0  # what was cancelled with the cell never settles
+            case SubcallStarted():
+                self._asked += 1
+                self._in_flight += 1
+            case SubcallSettled():
+                self._settled += 1
+                self._in_flight = max(self._in_flight - 1, 0)
+                now.subcalls += 1
+                self._spend(event.usage, event.cost)
+            case NoticeGiven(text=text):
+                now.notices.append(text)
+            case OutputsShown():
+                self._close()
+
+    def _reply(self, now: _SeenIteration, event: ReplyReceived) -> None:
+        self._spend(event.usage, event.cost)
+        now.seconds = (now.seconds or 0.0) + event.seconds
+        now.stream, now.streamed = "", 0
+        if event.rejected:
+            now.notices.append(f"Drawn again: the reply {event.rejected}.")
+        else:
+            now.segments = parse(event.text).segments
+
+    def _close(self) -> None:
+        if self._now is not None:
+            self._done.append(self._now)
+            self._count += 1
+            self._now = None
+
+    def _spend(self, usage: Usage, cost: float | None) -> None:
+        self._usage += usage
+        self._cost = None if self._cost is None or cost is None else self._cost + cost
+
+    def _headline(self, path: Path | None) -> str:
+        title, facts = self._words()
+        if self._ended is None:
+            return fragments.headline("bad" if self._failed else "running", title, facts, path=path)
+        stop = self._ended.stop_reason
+        tone: fragments.Tone = "good" if stop in {"answered", "terminated"} else "bad" if stop == "failed" else "warn"
+        return fragments.headline(tone, title, facts, path=path)
+
+    def _words(self) -> tuple[str, list[str]]:
+        if self._ended is not None:
+            iterations = [_count(self._count, "iteration")]
+            return _ENDED[self._ended.stop_reason], iterations + self._spent() + [f"{self._ended.seconds:.1f} s"]
+        seconds = [f"{time.monotonic() - self._began:.0f} s"]
+        if self._failed:
+            return "Failed", self._spent() + seconds
+        if self._now is None and not self._count:
+            waiting = "Waiting for the model" if self._started is not None else self._title
+            return waiting, self._model() + seconds
+        index = self._now.index if self._now is not None else self._count
+        return f"Iteration {index}{self._of()}", self._spent() + seconds + self._model()
+
+    def _doing(self) -> list[str]:
+        now = self._now
+        if now is None:
+            return []
+        if now.cells and now.cells[-1].status is None:
+            waiting = [f"{_count(self._in_flight, 'sub-call')} in flight"] if self._in_flight else []
+            return ["running a cell", *waiting]
+        return now.facts() if now.segments is not None else ["writing"]
+
+    def _spent(self) -> list[str]:
+        spent = []
+        if self._settled:
+            spent.append(_count(self._settled, "sub-call"))
+        if self._usage.total_tokens:
+            spent.append(_count(self._usage.total_tokens, "token"))
+        if self._cost:
+            spent.append(f"${self._cost:.4f}")
+        return spent
+
+    def _of(self) -> str:
+        most = self._started.limits.get("max_iterations") if self._started is not None else None
+        return f" of {most}" if most else ""
+
+    def _model(self) -> list[str]:
+        return [self._started.model] if self._started is not None else []
+
+    def _iteration(self, seen: _SeenIteration, *, is_open: bool) -> str:
+        return fragments.iteration(f"Iteration {seen.index}", seen.facts(), seen.html(done=True), is_open=is_open)
+
+    def _rest(self, number: int) -> str:
+        return fragments.note(f"{_count(number, 'earlier iteration')}: in the run's notebook") if number > 0 else ""
+
+
+def _cell(now: _SeenIteration, place: int, source: str = "") -> _SeenCell:
+    """The n-th cell; events may begin with any of its kinds."""
+    while len(now.cells) <= place:
+        now.cells.append(_SeenCell(source))
+    return now.cells[place]
+
+
+def _cut(text: str, limit: int) -> str:
+    return outputs.cut(text, limit, variable=None).text
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number:,} {unit}{'' if number == 1 else 's'}"

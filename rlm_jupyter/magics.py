@@ -1,0 +1,347 @@
+"""`%rlm`, `%%rlm`, `%rlm_key` and `%rlm_restore`: what `%load_ext rlm_jupyter` brings into a session."""
+
+from __future__ import annotations
+
+import atexit
+import difflib
+import getpass
+import os
+import re
+import threading
+from argparse import REMAINDER, Namespace
+from typing import Any, cast
+
+from IPython.core.error import StdinNotImplementedError, UsageError
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments
+from traitlets import Bool, Float, Integer, Unicode, Union
+
+from rlm_jupyter import context as contexts
+from rlm_jupyter import restore, store
+from rlm_jupyter.errors import ConfigurationError, RLMError
+from rlm_jupyter.kernel.guest.magics import keep_questions
+from rlm_jupyter.limits import Limits
+from rlm_jupyter.live import fragments, progress
+from rlm_jupyter.models import PROVIDERS
+from rlm_jupyter.result import result_of
+from rlm_jupyter.rlm import RLM
+from rlm_jupyter.running import Running
+from rlm_jupyter.shown import BackgroundRun, ShownResult, in_one_line, line_of, wait
+from rlm_jupyter.trajectory import Trajectory
+from rlm_jupyter.workspace import request_digest
+
+RESULT = "rlm_result"
+"""The variable that a result lands in, when no other is named."""
+_LIMITS = ("max_iterations", "max_seconds", "max_cost", "max_tokens", "max_subcalls", "max_depth")
+_BANNER = (
+    "No model is named, so the embedded one answers: extractive/bm25 picks passages by their words; it is no "
+    "language model. Name one with -m provider/model, %config RLMMagics.model = 'provider/model', or RLM_MODEL in the "
+    "environment."
+)
+_WORD = re.compile(r"\"[^\"]*\"(?=\s|$)|'[^']*'(?=\s|$)|\S+")
+"""A word of a magic's line; quotes count only around the whole of it, so that an apostrophe is one."""
+
+
+@magics_class
+class RLMMagics(Magics):
+    """A recursive language model in this session; each option of `%rlm` can be configured here."""
+
+    model = Unicode(None, allow_none=True, help="`provider/model` that drives runs.").tag(config=True)
+    sub_model = Unicode(None, allow_none=True, help="Answers sub-calls. Default: the model.").tag(config=True)
+    termination = Unicode(None, allow_none=True, help="A registered termination policy.").tag(config=True)
+    save = Union(
+        [Bool(), Unicode()],
+        default_value=True,
+        help="Where notebooks go: a path, True for rlm_runs/, False for nowhere.",
+    ).tag(config=True)
+    max_iterations = Integer(None, allow_none=True, help="Replies of the model.").tag(config=True)
+    max_seconds = Float(None, allow_none=True, help="Wall time.").tag(config=True)
+    max_cost = Float(None, allow_none=True, help="US dollars.").tag(config=True)
+    max_tokens = Integer(None, allow_none=True, help="Input and output tokens.").tag(config=True)
+    max_subcalls = Integer(None, allow_none=True, help="Prompts answered for cells.").tag(config=True)
+    max_depth = Integer(None, allow_none=True, help="At which `rlm_query` becomes a plain call.").tag(config=True)
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self._kept: dict[str, ShownResult | BackgroundRun] = {}
+        self._banner_shown = False
+        atexit.register(self.close)
+
+    # the help of `%rlm?` is made of this docstring and the arguments
+    @magic_arguments()
+    @argument(
+        "-c",
+        "--context",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="""
+        A variable that becomes `context`; several (-c a -c b, or -c a,b) become a dict by name.""",
+    )
+    @argument("-m", "--model", help="The model that drives the run: provider/model.")
+    @argument("--sub-model", metavar="MODEL", help="The model that answers sub-calls. Default: the same.")
+    @argument("-o", "--output", metavar="VAR", default=RESULT, help="The result's variable. Default: rlm_result.")
+    @argument("--max-iterations", type=int, metavar="N", help="Replies of the model.")
+    @argument("--max-seconds", type=float, metavar="S", help="Wall time.")
+    @argument("--max-cost", type=float, metavar="USD", help="US dollars.")
+    @argument("--max-tokens", type=int, metavar="N", help="Input and output tokens.")
+    @argument("--max-subcalls", type=int, metavar="N", help="Prompts answered for cells.")
+    @argument("--max-depth", type=int, metavar="N", help="At which rlm_query becomes a plain call.")
+    @argument("--save", metavar="PATH", help="Where the run's notebook goes. Default: the folder rlm_runs.")
+    @argument("--termination", metavar="NAME", help="A registered termination policy.")
+    @argument("--rerun", action="store_true", help="Ask anew, though the same was asked before.")
+    @argument("--background", action="store_true", help="Return at once; the result's variable is set in the end.")
+    @argument("prompt", nargs=REMAINDER, help="With %%rlm: the question. With %%%%rlm it stands in the cell.")
+    @line_cell_magic
+    def rlm(self, line: str, cell: str | None = None) -> None:
+        """Answer a question about a text far longer than a model can read.
+
+        The model looks at the variables named with -c by code in a kernel of its own. The answer is shown,
+        and the result is in a variable: rlm_result.ask("…") puts a further question to the same kernel.
+
+          %%rlm -c book -m anthropic/claude-sonnet-4-5 --max-cost 0.50
+          Which characters lie to Alice, and where?
+        """
+        options, prompt = self._parse(line, cell)
+        if not options.output.isidentifier():
+            raise UsageError(f"-o takes the name of a variable, not {options.output!r}.")
+        self._drop(options.output)
+        try:
+            self._answer(options, prompt)
+        except (RLMError, KeyboardInterrupt) as error:
+            raise in_one_line(error) from None
+
+    @line_magic
+    def rlm_key(self, line: str) -> None:
+        """Enter a provider's key so that it stands in no notebook: `%rlm_key [PROVIDER]`.
+
+        It goes into this process's environment, for as long as the session lives.
+        """
+        named = line.strip() or (self._model() or "").partition("/")[0]
+        keyed = {name: preset for name, preset in PROVIDERS.items() if preset.key_variables}
+        if named not in keyed:
+            what = f"No provider {named!r} takes a key" if named else "Name the provider"
+            raise UsageError(f"{what}: %rlm_key {_or_close(named, list(keyed))}")
+        variable = keyed[named].key_variables[0]
+        try:
+            key = getpass.getpass(f"{variable}: ").strip()  # looked up now: ipykernel puts its own in place
+        except (StdinNotImplementedError, EOFError):
+            raise UsageError(f"Nobody can be asked here: set {variable} in the environment instead.") from None
+        except KeyboardInterrupt:
+            key = ""
+        if not key:
+            raise UsageError(f"Nothing was entered; {variable} is as it was.")
+        os.environ[variable] = key
+        print(f"{variable} is set for this session.")  # noqa: T201
+
+    @line_magic
+    def rlm_restore(self, line: str) -> None:
+        """Make a saved run's notebook re-runnable: `%rlm_restore RUN_ID`.
+
+        `context` is back, and sub-calls are answered from the record; nothing is asked, nothing spent.
+        """
+        if not line.strip():
+            raise UsageError("Which run? %rlm_restore RUN_ID, as in the first cell of its notebook.")
+        try:
+            print(restore.restore(self.shell, line.strip()))  # noqa: T201
+        except RLMError as error:
+            raise in_one_line(error) from None
+
+    def close(self) -> None:
+        """Close every kernel that was kept for more prompts."""
+        for variable in list(self._kept):
+            _close(self._kept.pop(variable))
+
+    def _parse(self, line: str, cell: str | None) -> tuple[Namespace, str]:
+        """The options, and the prompt exactly as it was written."""
+        words = list(_WORD.finditer(line))
+        values = [word[0][1:-1] if word[0][0] in "\"'" and word[0][-1] == word[0][0] else word[0] for word in words]
+        parser = cast(Any, self.rlm).parser
+        try:
+            options = parser.parse_args(values)
+        except UsageError as error:
+            raise UsageError(f"{error}{_close_option(str(error), parser)}. %rlm? shows the options.") from None
+        rest = line[words[-len(options.prompt)].start() :].strip() if options.prompt else ""
+        rest = rest.removeprefix("-- ")
+        if cell is None:
+            if not rest:
+                raise UsageError("What is the question? %rlm [options] question; %rlm? shows the options.")
+            return options, rest
+        if rest:
+            raise UsageError(f"The prompt stands below the first line, which takes options only, not {rest!r}.")
+        return options, cell.removesuffix("\n")
+
+    def _answer(self, options: Namespace, prompt: str) -> None:
+        context = self._context(options.context)
+        configured = self._rlm(options)
+        if not options.rerun and self._show_recorded(options.output, configured, prompt, context):
+            return
+        shown = progress.start(self.shell, quiet=options.background)
+        try:
+            running = configured.start(prompt, context, on_event=shown, keep_kernel=True)
+        except BaseException:
+            shown.end(failed=True)
+            raise
+        try:
+            self._await(running, shown, options)
+        except BaseException:
+            running.stop()  # also when an interrupt came where nobody waits for one
+            raise
+
+    def _await(self, running: Running, shown: progress.Progress, options: Namespace) -> None:
+        """Wait for the run and show what came of it, or leave it to itself."""
+        variable = options.output
+        if options.background:
+            print(f"In the background. {variable}.stop() ends it, {variable}.result() waits for it.")  # noqa: T201
+            self._leave(running, shown, variable)
+            return
+        try:
+            result = wait(running)
+        except RLMError:
+            shown.end(failed=True)
+            raise
+        if result is None:
+            self._leave(running, shown, variable)
+            raise KeyboardInterrupt("the run is being stopped in the background")
+        self._put(variable, ShownResult.of(result))
+        shown.end(result.path)
+        self._show(ShownResult.of(result))
+        if result.stop_reason == "cancelled":
+            result.close()
+            # the cell fails, so that Run All stops here, as it does wherever a cell is interrupted
+            raise KeyboardInterrupt(f"the run was stopped; {variable} holds what it had")
+
+    def _context(self, named: list[str]) -> object:
+        """What the variables named with -c hold."""
+        namespace = cast(dict[str, Any], cast(Any, self.shell).user_ns)
+        names = [name.strip() for item in named for name in item.split(",") if name.strip()]
+        for name in names:
+            if not name.isidentifier():
+                raise ConfigurationError(f"-c takes names of variables, not {name!r}: assign it to a variable first.")
+            if name not in namespace:
+                close = difflib.get_close_matches(name, [n for n in namespace if not n.startswith("_")])
+                hint = f" Did you mean {' or '.join(close)}?" if close else ""
+                raise ConfigurationError(f"There is no variable {name!r} to be the context.{hint}")
+            if namespace[name] is None:
+                raise ConfigurationError(f"The variable {name!r} is None: there is nothing in it to read.")
+        if len(names) == 1:
+            return namespace[names[0]]
+        return {name: namespace[name] for name in names} or None
+
+    def _rlm(self, options: Namespace) -> RLM:
+        """The configuration: options first, then traits, then the environment."""
+        model = options.model or self._model()
+        if model is None:
+            model = "extractive"
+            self._show_banner()
+        limits = {name: getattr(options, name) for name in _LIMITS}
+        limits = {name: getattr(self, name) if value is None else value for name, value in limits.items()}
+        return RLM(
+            model,
+            sub_model=options.sub_model or self.sub_model,
+            limits=Limits(**{name: value for name, value in limits.items() if value is not None}),
+            termination=options.termination or self.termination,
+            save=options.save or self.save,
+        )
+
+    def _model(self) -> str | None:
+        return self.model or os.environ.get("RLM_MODEL") or None
+
+    def _show_recorded(self, variable: str, configured: RLM, prompt: str, context: object) -> bool:
+        """Show the recorded run that answered exactly this, if there is one."""
+        save = configured.settings.save
+        if save is False or not prompt.strip():
+            return False
+        folder = None if save is True else save if save.is_dir() else save.parent
+        digest = request_digest(configured.settings, prompt, contexts.pack(context))
+        found = store.find_request(digest, folder)
+        if found is None:
+            return False
+        trajectory = Trajectory.load(found.files.notebook)
+        result = result_of(trajectory, found.files.notebook)
+        shown = progress.start(self.shell, quiet=True)
+        for record in trajectory.records:
+            shown(record)
+        when = found.started.started.replace("T", " ").removesuffix("+00:00")
+        shown.end(result.path, title=f"The recorded run of {when} UTC: nothing was asked or spent. --rerun asks anew.")
+        self._put(variable, ShownResult.of(result))
+        self._show(ShownResult.of(result))
+        return True
+
+    def _leave(self, running: Running, shown: progress.Progress, variable: str) -> None:
+        """Let a run go on in the background, and see to its end from there."""
+        handle = BackgroundRun(running, variable)
+        self._put(variable, handle)
+
+        def finish() -> None:
+            try:
+                result = handle.result()
+            except RLMError as error:
+                shown.end(title=line_of(error), failed=True)
+                return
+            if self._kept.get(variable) is not handle:  # another run has taken its place
+                result.close()
+            elif cast(Any, self.shell).user_ns.get(variable) is handle:
+                self._put(variable, result)
+            else:  # somebody gave the variable another meaning
+                self._kept[variable] = result
+            shown.end(result.path, below=result.answer_html())
+
+        threading.Thread(target=finish, name="rlm_jupyter background", daemon=True).start()
+
+    def _put(self, variable: str, value: ShownResult | BackgroundRun) -> None:
+        """Put it into its variable; a kernel lives until another result takes the place."""
+        self._kept[variable] = value
+        cast(Any, self.shell).push({variable: value})
+
+    def _drop(self, variable: str) -> None:
+        """Close what the variable held, and unset it: an answer to something else must not stand there."""
+        previous = self._kept.pop(variable, None)
+        if previous is not None:
+            _close(previous)
+            namespace = cast(Any, self.shell).user_ns
+            if isinstance(namespace.get(variable), ShownResult | BackgroundRun):
+                del namespace[variable]
+
+    def _show(self, result: ShownResult) -> None:
+        """The answer; the numbers stand above it."""
+        publisher = cast(Any, self.shell).display_pub
+        publisher.publish({"text/html": result.answer_html(), "text/plain": str(result)})
+
+    def _show_banner(self) -> None:
+        if not self._banner_shown:
+            self._banner_shown = True
+            html = fragments.block(fragments.note(_BANNER))
+            cast(Any, self.shell).display_pub.publish({"text/html": html, "text/plain": _BANNER})
+
+
+def load(shell: Any) -> None:
+    """Register the magics with an IPython shell; a second time does nothing."""
+    if RLMMagics.__name__ in shell.magics_manager.registry:
+        return
+    shell.register_magics(RLMMagics(shell))
+    questions = keep_questions("rlm")
+    # the text of a cell magic is nobody's to change
+    shell.input_transformers_cleanup.append(
+        lambda lines: lines if lines and lines[0].startswith("%%") else questions(lines)
+    )
+
+
+def _close(kept: ShownResult | BackgroundRun) -> None:
+    if isinstance(kept, BackgroundRun):
+        kept.stop()
+    else:
+        kept.close()
+
+
+def _or_close(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1)
+    return close[0] if close else ", ".join(names)
+
+
+def _close_option(error: str, parser: Any) -> str:
+    """` (did you mean --max-cost?)` for an option that does not exist."""
+    options = [option for action in parser._actions for option in action.option_strings]
+    wrong = re.search(r"--[\w-]+", error.partition("unrecognized arguments:")[2])
+    close = difflib.get_close_matches(wrong[0], options, n=1) if wrong else []
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -1,0 +1,224 @@
+"""`restore`: makes a saved run's notebook re-runnable in anybody's kernel; nothing is asked, nothing spent.
+
+`context` and the functions are put into the session, and sub-calls are answered from the run's record. A
+call is found again by its prompt, the model it named and its place: the n-th such call of its cell, else of
+the run; else by the prompt alone. Never by the order in which answers had arrived.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from rlm_jupyter import context as contexts
+from rlm_jupyter import outputs, store
+from rlm_jupyter.errors import RecordError
+from rlm_jupyter.events import SubcallSettled
+from rlm_jupyter.kernel.guest.calls import Answers, Calls, SubcallError, SubcallFailure, functions
+from rlm_jupyter.kernel.guest.finals import Finals, NamedFinals
+from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
+from rlm_jupyter.kernel.guest.names import Names
+from rlm_jupyter.live import fragments
+from rlm_jupyter.trajectory import Cell, Trajectory
+from rlm_jupyter.types import PackedContext
+
+_HEAD_CHARS = 60
+_SAVED_OUTPUT = re.compile(r"\boutput_(\d+)\b")
+"""What a run calls the whole of an output that it showed shortened."""
+_SESSION = "_rlm_restored"
+"""The attribute of a shell that holds what was restored last."""
+_Place = tuple[int, int]
+"""A cell of the run: iteration and block."""
+
+
+def restore(shell: Any, run: str) -> str:
+    """Put a saved run's `context` and functions into a session.
+
+    Parameters
+    ----------
+    shell
+        The IPython shell, such as a notebook's kernel has.
+    run
+        A run's id; it is looked for in the working directory and its `rlm_runs`.
+
+    Returns
+    -------
+    str
+        One line for people: what there is now.
+
+    Raises
+    ------
+    RecordError
+        There is no such run, or its context is not with it.
+    """
+    files = store.find(run)
+    trajectory = Trajectory.load(files.notebook if files.notebook.exists() else files.folder)
+    packed = files.load_context()
+    context = _unpack(packed)
+    before = getattr(shell, _SESSION, None)
+    if before is not None:
+        before.leave()
+    restored = _Restored(shell, trajectory)
+    restored.enter(context if packed.kind != "none" else "")
+    setattr(shell, _SESSION, restored)
+    info = packed.info
+    said = f"`context` is back ({info.type_name}, {info.size})" if packed.kind != "none" else "There is no context"
+    count = len(trajectory.subcalls)
+    calls = f"its {count:,} sub-call{' is' if count == 1 else 's are'} answered from the record, nothing is asked"
+    return f"{said}; {calls if count else 'it made no sub-calls'}."
+
+
+class RecordedCalls:
+    """Answers sub-calls from a run's record.
+
+    Parameters
+    ----------
+    trajectory
+        The run.
+    """
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        self._in_cell: dict[tuple[_Place, str, str | None], list[SubcallSettled]] = defaultdict(list)
+        self._in_run: dict[tuple[str, str | None], list[SubcallSettled]] = defaultdict(list)
+        self._by_prompt: dict[str, SubcallSettled] = {}
+        self._uses: dict[Any, int] = defaultdict(int)
+        self._place: _Place | None = None
+        # the order of the calls, not that of the answers
+        for call in sorted(trajectory.subcalls, key=lambda call: (call.iteration, call.block, call.ordinal)):
+            self._in_cell[(call.iteration, call.block), call.prompt_sha256, call.asked_model].append(call)
+            self._in_run[call.prompt_sha256, call.asked_model].append(call)
+            self._by_prompt.setdefault(call.prompt_sha256, call)
+
+    def begin(self, place: _Place | None) -> None:
+        """A cell begins: that of the run at `place`, or one of the reader's own."""
+        self._place = place
+        for key in [key for key in self._uses if isinstance(key[0], tuple)]:
+            del self._uses[key]
+
+    def call(self, kind: str, prompts: Sequence[str], model: str | None) -> Answers:
+        """The recorded answers, in order.
+
+        Raises
+        ------
+        SubcallError
+            One of the prompts was never asked in this run.
+        """
+        return [self._one(kind, prompt, model) for prompt in prompts]
+
+    async def acall(self, kind: str, prompts: Sequence[str], model: str | None) -> Answers:
+        """`call`, to be awaited."""
+        return self.call(kind, prompts, model)
+
+    def _one(self, kind: str, prompt: str, model: str | None) -> str | SubcallFailure:
+        digest = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
+        found = None
+        if self._place is not None:
+            found = self._nth(self._in_cell, (self._place, digest, model))
+        found = found or self._nth(self._in_run, (digest, model)) or self._by_prompt.get(digest)
+        if found is None:
+            head = prompt if len(prompt) <= _HEAD_CHARS else f"{prompt[:_HEAD_CHARS]}…"
+            raise SubcallError(
+                f"this notebook only replays a recorded run, in which {head!r} was not asked. To ask a model anew: "
+                "%%rlm --rerun with your prompt, or RLM('provider/model').completion(prompt, context)"
+            )
+        return SubcallFailure(found.text) if found.failed else found.text
+
+    def _nth(self, calls: dict[Any, list[SubcallSettled]], key: Any) -> SubcallSettled | None:
+        """The next use of `key`; beyond the last one, none."""
+        recorded = calls.get(key, [])
+        use = self._uses[key]
+        if use >= len(recorded):
+            return None
+        self._uses[key] = use + 1
+        return recorded[use]
+
+
+class _Restored:
+    """A run in a session that it did not run in: names, answers and how its cells are executed."""
+
+    def __init__(self, shell: Any, trajectory: Trajectory) -> None:
+        self._shell = shell
+        self._trajectory = trajectory
+        self._calls = RecordedCalls(trajectory)
+        self._names = Names(shell)
+        self._finals = Finals(shell.user_ns, lambda _: True, lambda: [name for name, _, _ in self._names.variables()])
+        self._cells: dict[str, list[tuple[_Place, Cell]]] = defaultdict(list)
+        self._executed: dict[str, int] = defaultdict(int)
+        self._named = NamedFinals()
+        self._questions: Callable[[list[str]], list[str]] = keep_questions("llm_query")
+        for iteration in trajectory.iterations:
+            for cell in iteration.cells:
+                self._cells[cell.source.strip()].append(((iteration.index, cell.block), cell))
+
+    def enter(self, context: Any) -> None:
+        """Put everything in place."""
+        shell, finals = self._shell, self._finals.functions()
+        self._names.keep(
+            functions(cast(Calls, self._calls))
+            | finals
+            | {"SHOW_VARS": self._names.show, "SubcallError": SubcallError, "SubcallFailure": SubcallFailure}
+            | {"context": context, "context_0": context}
+        )
+        self._names.lend({"answer": {"content": "", "ready": False}, **self._saved_outputs()})
+        shell.register_magics(SubcallMagics)
+        shell.ast_transformers.append(self._named)
+        shell.input_transformers_cleanup += [self._questions, self._as_executed]
+        shell.events.register("pre_run_cell", self._before_cell)
+        shell.events.register("post_run_cell", self._after_cell)
+
+    def leave(self) -> None:
+        """Take back what acts on cells; the names stay."""
+        shell = self._shell
+        shell.ast_transformers.remove(self._named)
+        shell.input_transformers_cleanup.remove(self._questions)
+        shell.input_transformers_cleanup.remove(self._as_executed)
+        shell.events.unregister("pre_run_cell", self._before_cell)
+        shell.events.unregister("post_run_cell", self._after_cell)
+
+    def _before_cell(self, info: Any) -> None:
+        source = (info.raw_cell or "").strip()
+        recorded = self._cells.get(source)
+        self._finals.reset()
+        if recorded is None:
+            self._calls.begin(None)
+            return
+        time = self._executed[source]
+        self._executed[source] = time + 1
+        self._calls.begin(recorded[time % len(recorded)][0])
+        self._names.restore()  # as the run did; a reader's own cells may use the names as they like
+
+    def _after_cell(self, result: Any) -> None:
+        if (answer := self._finals.answer) is not None:
+            self._shell.display_pub.publish(
+                {"text/html": fragments.answer(answer.text), "text/plain": answer.text},
+                metadata={"rlm": {"role": "answer"}},
+            )
+            self._finals.reset()
+
+    def _as_executed(self, lines: list[str]) -> list[str]:
+        """What the run executed for a cell that it had mended; the notebook shows it as the model wrote it."""
+        recorded = self._cells.get("".join(lines).strip(), ())
+        executed = next((cell.executed for _, cell in recorded if cell.executed is not None), None)
+        return lines if executed is None else f"{executed}\n".splitlines(keepends=True)
+
+    def _saved_outputs(self) -> dict[str, str]:
+        """The variables with whole outputs that the run's cells speak of."""
+        cells = [cell for iteration in self._trajectory.iterations for cell in iteration.cells]
+        spoken = {int(number) for cell in cells for number in _SAVED_OUTPUT.findall(cell.source)}
+        return {
+            f"output_{cell.execution_count}": outputs.render(cell.outputs)
+            for cell in cells
+            if cell.execution_count in spoken
+        }
+
+
+def _unpack(packed: PackedContext) -> Any:
+    try:
+        return contexts.unpack(packed)
+    except ImportError as error:
+        raise RecordError(f"The context needs {error.name}, which is not installed here.") from error
+    except Exception as error:  # a pickle runs what it likes
+        raise RecordError(f"The context can't be loaded: {type(error).__name__}: {error}.") from error

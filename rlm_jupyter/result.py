@@ -1,0 +1,112 @@
+"""`Result`: what a run brought home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from rlm_jupyter.errors import ConfigurationError, RecordError
+from rlm_jupyter.events import Event
+from rlm_jupyter.trajectory import Trajectory
+from rlm_jupyter.types import StopReason, Usage
+
+OnEvent = Callable[[Event], None]
+"""Told every event of a run, on a thread of ours."""
+
+
+class Kept(Protocol):
+    """A kernel that was kept for further prompts."""
+
+    closed: bool
+
+    def ask(self, prompt: str, on_event: OnEvent | None) -> Result:
+        """Answer another prompt."""
+        ...
+
+    def close(self) -> None:
+        """End the kernel."""
+        ...
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run brought home."""
+
+    answer: str | None
+    """The answer as text; `None` when there is none."""
+    value: Any
+    """The answer as plain data where it is JSON-able (a dict, a number), else its text."""
+    stop_reason: StopReason
+    """`answered`, or what ended the run."""
+    usage: Usage
+    """Tokens of root, sub-calls and children."""
+    cost: float | None
+    """US dollars; `None` when a model's price is not known."""
+    seconds: float
+    trajectory: Trajectory = field(repr=False)
+    """The record: iterations, cells, sub-calls; `.save("run.ipynb")`."""
+    path: Path | None = None
+    """The notebook, where the run was saved."""
+    message: str = ""
+    """In one line, why the run ended, when that is not plain."""
+    _kept: Kept | None = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.answer if self.answer is not None else f"(no answer: {self.stop_reason})"
+
+    def ask(self, prompt: str, *, on_event: OnEvent | None = None) -> Result:
+        """Put another prompt to the same kernel: its variables are still there.
+
+        Only for a result whose kernel was kept (`keep_kernel=True`, as `%rlm` does).
+
+        Raises
+        ------
+        ConfigurationError
+            The kernel was not kept, or is closed.
+        """
+        if self._kept is None or self._kept.closed:
+            raise ConfigurationError(
+                "The kernel of this run is closed. Run it with keep_kernel=True to put further prompts to it."
+            )
+        return self._kept.ask(prompt, on_event)
+
+    def close(self) -> None:
+        """End the kept kernel. Does nothing when there is none."""
+        if self._kept is not None:
+            self._kept.close()
+
+    def _repr_markdown_(self) -> str:
+        cost = "" if self.cost is None or not self.cost else f" · ${self.cost:.4f}"
+        tokens = f"{self.usage.total_tokens:,} tokens"
+        place = f" · {self.path}" if self.path else ""
+        ended = "" if self.stop_reason == "answered" else f" · ended by {self.stop_reason}"
+        iterations = len(self.trajectory.iterations)
+        facts = f"{iterations} iterations · {tokens}{cost} · {self.seconds:.1f} s{ended}{place}"
+        return f"{self}\n\n<small>{facts}</small>"
+
+
+def result_of(trajectory: Trajectory, path: Path | None = None, kept: Kept | None = None) -> Result:
+    """The result that a finished record stands for.
+
+    Raises
+    ------
+    RecordError
+        The run has not ended.
+    """
+    ended = trajectory.ended
+    if ended is None:
+        raise RecordError(f"The run {trajectory.run_id} has not ended.")
+    return Result(
+        answer=ended.answer,
+        value=ended.value if ended.is_json else ended.answer,
+        stop_reason=ended.stop_reason,
+        usage=ended.usage,
+        cost=ended.cost,
+        seconds=ended.seconds,
+        trajectory=trajectory,
+        path=path,
+        message=ended.message,
+        _kept=kept,
+    )

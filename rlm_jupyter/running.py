@@ -1,0 +1,110 @@
+"""`Running`: a run under way in the background loop, and the workspace that it runs in."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from contextlib import AsyncExitStack
+
+from rlm_jupyter import background
+from rlm_jupyter.errors import ConfigurationError, RLMError
+from rlm_jupyter.record import recording
+from rlm_jupyter.result import OnEvent, Result, result_of
+from rlm_jupyter.types import PackedContext
+from rlm_jupyter.workspace import Settings, Workspace, open_workspace
+
+
+class Running:
+    """A run under way in the background; made by `RLM.start`."""
+
+    def __init__(self, workspace: BackgroundWorkspace, prompt: str, on_event: OnEvent | None) -> None:
+        check_prompt(prompt)
+        self._stop = asyncio.Event()
+        self._future = background.submit(workspace.answer(prompt, on_event, self._stop))
+
+    @property
+    def done(self) -> bool:
+        """Whether it is over."""
+        return self._future.done()
+
+    def stop(self) -> None:
+        """End the run with the best answer so far; `result()` then has it. Thread-safe."""
+        background.loop().call_soon_threadsafe(self._stop.set)
+
+    def result(self, timeout: float | None = None) -> Result:
+        """Wait for the result.
+
+        Raises
+        ------
+        TimeoutError
+            It is not there after `timeout` seconds.
+        RLMError
+            The host failed.
+        """
+        try:
+            return self._future.result(timeout)
+        except concurrent.futures.CancelledError:
+            raise RLMError("the run was cancelled") from None
+
+    def wait(self) -> Result:
+        """Wait for the result; an interrupt stops the run, waits until it is gone, and goes on upwards."""
+        try:
+            return self.result()
+        except KeyboardInterrupt:
+            self.stop()
+            self.result()
+            raise
+
+
+class BackgroundWorkspace:
+    """A workspace in the background loop, opened by its first prompt and kept for more if asked to."""
+
+    def __init__(self, settings: Settings, packed: PackedContext, keep: bool) -> None:
+        self._settings = settings
+        self._packed = packed
+        self._keep = keep
+        self._stack = AsyncExitStack()
+        self._workspace: Workspace | None = None
+        self.closed = False
+
+    async def answer(self, prompt: str, on_event: OnEvent | None, stop: asyncio.Event) -> Result:
+        """Answer one prompt; on the background loop."""
+        try:
+            async with recording(prompt, self._packed, self._settings.save) as recorder:
+                if self._workspace is None:
+                    opening = open_workspace(self._settings, self._packed)
+                    self._workspace = await self._stack.enter_async_context(opening)
+                trajectory = await self._workspace.answer(prompt, recorder=recorder, emit=on_event, stop=stop)
+        except BaseException:
+            await self._close()
+            raise
+        if not self._keep:
+            await self._close()
+        return result_of(trajectory, recorder.files.notebook if recorder else None, self if self._keep else None)
+
+    def ask(self, prompt: str, on_event: OnEvent | None = None) -> Result:
+        """Another prompt, from any thread."""
+        return Running(self, prompt, on_event).wait()
+
+    def close(self) -> None:
+        """End the kernel, from any thread."""
+        if not self.closed:
+            background.submit(self._close()).result()
+
+    async def _close(self) -> None:
+        self.closed = True
+        await self._stack.aclose()
+
+
+def check_prompt(prompt: object) -> None:
+    """Refuse what is no question, before anything is started.
+
+    Raises
+    ------
+    ConfigurationError
+        It is no `str`, or there is nothing in it.
+    """
+    if not isinstance(prompt, str):
+        raise ConfigurationError(f"The prompt is a str, not {type(prompt).__name__}; data goes into context=.")
+    if not prompt.strip():
+        raise ConfigurationError("The prompt is empty: ask something.")

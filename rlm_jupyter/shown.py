@@ -1,0 +1,173 @@
+"""`ShownResult`: a result in somebody's session: it shows itself, and its further prompts show their progress."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Self
+
+from rlm_jupyter.errors import ConfigurationError, RLMError
+from rlm_jupyter.live import fragments, progress
+from rlm_jupyter.result import OnEvent, Result
+from rlm_jupyter.running import BackgroundWorkspace, Running, check_prompt
+
+
+class ShownResult(Result):
+    """A result that shows itself safely: what a model wrote is never taken for HTML of the page."""
+
+    @classmethod
+    def of(cls, result: Result) -> Self:
+        """The same result, shown so."""
+        return cls(**{field.name: getattr(result, field.name) for field in fields(result)})
+
+    def ask(self, prompt: str, *, on_event: OnEvent | None = None) -> ShownResult:
+        """Put another prompt to the same kernel, and show how it goes.
+
+        Interrupting it ends the run with what it has; the kernel stays for more.
+
+        Raises
+        ------
+        ConfigurationError
+            There is no kernel any more (or none was started, for a recorded run), or the prompt is empty.
+        """
+        try:
+            return self._ask(prompt, on_event)
+        except (RLMError, KeyboardInterrupt) as error:
+            raise in_one_line(error) from None
+
+    def _ask(self, prompt: str, on_event: OnEvent | None) -> ShownResult:
+        if not isinstance(self._kept, BackgroundWorkspace) or self._kept.closed:
+            raise ConfigurationError(
+                "The kernel of this run is not there (the run is a recorded one, or its kernel is closed): run the "
+                "cell again with --rerun, then ask."
+            )
+        check_prompt(prompt)
+        shown = progress.start(_shell())
+
+        def tell(event: Any) -> None:
+            shown(event)
+            if on_event is not None:
+                on_event(event)
+
+        running = Running(self._kept, prompt, tell)
+        try:
+            result = wait(running)
+        except RLMError:
+            shown.end(failed=True)
+            raise
+        if result is None:
+            shown.end(title="It is still being stopped.")
+            raise KeyboardInterrupt("the run is being stopped in the background")
+        shown.end(result.path)
+        return type(self).of(result)
+
+    def _facts(self) -> str:
+        cost = [f"${self.cost:.4f}"] if self.cost else []
+        ended = [] if self.stop_reason == "answered" else [f"ended by {self.stop_reason}"]
+        count = len(self.trajectory.iterations)
+        iterations = f"{count:,} iteration{'' if count == 1 else 's'}"
+        return " · ".join([iterations, f"{self.usage.total_tokens:,} tokens", *cost, f"{self.seconds:.1f} s", *ended])
+
+    def answer_html(self) -> str:
+        """The answer alone, for a notebook's page."""
+        if self.answer is None:
+            return fragments.block(fragments.note(f"No answer: {self.message or self.stop_reason}"))
+        return fragments.answer(self.answer)
+
+    def _repr_html_(self) -> str:
+        place = fragments.link(self.path) if self.path is not None else ""
+        return f"{self.answer_html()}{fragments.block(fragments.facts(self._facts(), place))}"
+
+    def _repr_markdown_(self) -> str:
+        # IPython takes this for "not in this form": a page would let HTML in Markdown through
+        raise NotImplementedError
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        place = f" · {_near(self.path)}" if self.path is not None else ""
+        printer.text(f"{self}\n\n{self._facts()}{place}")
+
+
+class BackgroundRun:
+    """A run under way in the background: what the variable holds until its result is there."""
+
+    def __init__(self, running: Running, variable: str) -> None:
+        self._running = running
+        self._variable = variable
+
+    @property
+    def done(self) -> bool:
+        """Whether it is over."""
+        return self._running.done
+
+    def stop(self) -> None:
+        """End the run with the best answer so far."""
+        self._running.stop()
+
+    def result(self, timeout: float | None = None) -> ShownResult:
+        """Wait for the result.
+
+        Raises
+        ------
+        TimeoutError
+            It is not there after `timeout` seconds.
+        RLMError
+            The host failed.
+        """
+        return ShownResult.of(self._running.result(timeout))
+
+    def __repr__(self) -> str:
+        name = self._variable
+        if self.done:
+            return f"<run is over: {name}.result()>"
+        return f"<run under way: {name}.stop() ends it, {name}.result() waits for it; then {name} is the result>"
+
+
+def wait(running: Running) -> Result | None:
+    """Wait for a run so that an interrupt ends it with what it has.
+
+    Returns
+    -------
+    Result or None
+        `None`: interrupted a second time; the run is being stopped, and nobody waits for it any more.
+
+    Raises
+    ------
+    RLMError
+        The host failed.
+    """
+    interrupts = 0
+    while True:
+        try:
+            if running.done:
+                break
+            return running.result(timeout=0.1)  # never longer: on Windows an interrupt is seen between two waits
+        except TimeoutError:
+            continue
+        except KeyboardInterrupt:
+            interrupts += 1
+            running.stop()
+            if interrupts > 1:
+                return None
+    return running.result()
+
+
+def line_of(error: BaseException) -> str:
+    """An error as one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
+
+
+def in_one_line(error: BaseException) -> BaseException:
+    """The error, such that IPython shows it as one line: the frames below it are ours, not the reader's."""
+    name, _, rest = line_of(error).partition(":")
+    error.__dict__["_render_traceback_"] = lambda: [f"\x1b[31m{name}\x1b[0m{':' if rest else ''}{rest}"]
+    return error
+
+
+def _near(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _shell() -> Any:
+    from IPython.core.getipython import get_ipython
+
+    return get_ipython()
