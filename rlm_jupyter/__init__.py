@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlm_jupyter.limits import Limits as Limits
     from rlm_jupyter.parsing import find_final_answer as find_final_answer
-    from rlm_jupyter.rlm import RLM as RLM
     from rlm_jupyter.result import Result as Result
+    from rlm_jupyter.rlm import RLM as RLM
 
 _HOMES = {
     "Limits": "rlm_jupyter.limits",

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
-from rlm_jupyter.console import terminal
+from rlm_jupyter.console import FAILED, INTERRUPTED, MISUSED, terminal
 from rlm_jupyter.errors import ConfigurationError, RLMError
 
-FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 _EXIT_CODES = """\
 exit codes:
   0    answered (for list, show, clean: done)

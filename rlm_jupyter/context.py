@@ -81,6 +81,39 @@ def unpack(packed: PackedContext) -> Any:
     return pickle.loads(first, buffers=[bytearray(buffer) for buffer in others])
 
 
+class Context:
+    """The context of a run: described for good, as bytes only while somebody needs them.
+
+    Parameters
+    ----------
+    value
+        As for `pack`.
+
+    Raises
+    ------
+    ContextError
+        As for `pack`.
+    """
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+        self._packed: PackedContext | None = pack(value)
+        self.info = self._packed.info
+        self.kind = self._packed.kind
+
+    def packed(self) -> PackedContext:
+        """The context as bytes; encoded again when they were released."""
+        return pack(self._value) if self._packed is None else self._packed
+
+    def release(self) -> None:
+        """Let go of the bytes of a text: half a gigabyte need not lie there twice while a run goes on.
+
+        Anything that can change is kept as it was packed.
+        """
+        if isinstance(self._value, str):
+            self._packed = None
+
+
 class _Pickler(pickle.Pickler):
     """Refuses what is pickled by name when a fresh kernel would not find that name."""
 

@@ -60,7 +60,7 @@ def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, no
     given = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     if not given:
         raise ConfigurationError("No file is named for the context.")
-    loading = _Loading(note or _on_stderr)
+    loading = _Loading(_on_stderr if note is None else note)
     for path in given:
         loading.add(path)
     return loading.only() if len(given) == 1 and loading.single else loading.contents

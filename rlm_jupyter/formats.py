@@ -27,6 +27,14 @@ _HEAD = 8_192
 """Bytes that tell text from the rest."""
 _SAMPLE = 262_144
 """Bytes that an encoding is guessed from."""
+_COMMON = "cp1252"
+"""Of the encodings for Latin scripts, by far the most used after UTF-8."""
+_KIN = ("cp125", "iso8859")
+_OTHERS = frozenset(
+    {"Czech", "Slovak", "Polish", "Hungarian", "Romanian", "Croatian", "Slovene", "Turkish", "Lithuanian"}
+)
+"""Languages with letters that it has not."""
+_SLIGHT = 0.1
 _SEPARATORS = ",;\t|"
 _SCALARS = (str, int, float, bool, type(None))
 
@@ -98,6 +106,7 @@ def _decoded(data: bytes, note: Note) -> tuple[str, str]:
     except UnicodeDecodeError as error:
         encoding = _guess(data, error.start)
         if encoding != "utf-8":
+            note(f"not UTF-8: read as {encoding.upper()}, which is a guess.")
             return _strict(data, encoding), encoding
         text = str(data, "utf-8", "replace")
         stray = text.count("\ufffd") - data.count("\ufffd".encode())
@@ -120,7 +129,10 @@ def _guess(data: bytes, first_fault: int) -> str:
     """The encoding of what is no faultless UTF-8, from the bytes around the first that show it."""
     if b"\0" in data[:_HEAD]:
         return _unmarked_utf16(data)
-    sample = data[max(first_fault - _SAMPLE // 4, 0) : first_fault + _SAMPLE]
+    start = max(data.rfind(b"\n", 0, first_fault) + 1, first_fault - _SAMPLE)
+    lines = data[start : first_fault + _SAMPLE].split(b"\n")
+    # the guess is made from a few places: each must hold something to be told by
+    sample = b"\n".join(line for line in lines[:-1] or lines if not line.isascii())
     # other encodings hardly ever hold what is a character of several bytes in UTF-8: a log with a torn line
     text = str(sample, "utf-8", "replace")
     faults = text.count("\ufffd")
@@ -133,6 +145,12 @@ def _guess(data: bytes, first_fault: int) -> str:
     best = from_bytes(sample).best()
     if best is None:
         raise Unreadable("binary, or text in no encoding that can be told; convert it to UTF-8.")
+    common = from_bytes(sample, cp_isolation=[_COMMON]).best()
+    if common is not None:
+        # to tell Latin scripts apart takes more than a few accents: then it is the most common one
+        undecided = best.encoding.startswith(_KIN) and best.language not in _OTHERS
+        if common.chaos < best.chaos + (_SLIGHT if undecided else 0.0):
+            return _COMMON
     return best.encoding
 
 
@@ -198,8 +216,12 @@ def _pdf(data: bytes) -> list[str]:
     except ImportError:
         raise Unreadable(f"a PDF needs pypdf: {INSTALL}.") from None
     try:
-        # an empty password opens what is only protected against changes
-        pages = [page.extract_text() for page in pypdf.PdfReader(io.BytesIO(data), password="").pages]
+        reader = pypdf.PdfReader(io.BytesIO(data))
+        if reader.is_encrypted and not reader.decrypt(""):  # empty opens what is only protected against changes
+            raise Unreadable("a PDF under a password; save a copy without.")
+        pages = [page.extract_text() for page in reader.pages]
+    except Unreadable:
+        raise
     except Exception as error:  # noqa: BLE001 — a broken PDF makes it raise whatever there is
         raise Unreadable(f"no PDF that can be read: {_first_line(error)}.") from None
     if not any(page.strip() for page in pages):

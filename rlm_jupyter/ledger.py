@@ -85,6 +85,20 @@ class Ledger:
             return "cost"
         return "subcalls" if self._subcalls_refused else None
 
+    def left(self) -> list[str]:
+        """What is left of the limits that are set, in words."""
+        limits = self.limits
+        left = []
+        if limits.max_subcalls is not None:
+            left.append(f"{limits.max_subcalls - self.subcalls:,} sub-calls")
+        if limits.max_tokens is not None:
+            left.append(f"{max(limits.max_tokens - self.usage.total_tokens, 0):,} tokens")
+        if limits.max_cost is not None and self.cost is not None:
+            left.append(f"${max(limits.max_cost - self.cost, 0):.3f}")
+        if self.seconds_left is not None:
+            left.append(f"{max(self.seconds_left, 0):.0f} s")
+        return left
+
     def count_subcalls(self, prompts: int) -> None:
         """Accept so many prompts of a sub-call.
 

@@ -40,7 +40,7 @@ async def solve(run: Run) -> Ending:
             return await _salvage(run, limit.stop_reason, str(limit))
         except KernelDiedError as death:
             return await _salvage(run, "kernel_died", str(death))
-        await run.show(run.left())
+        await run.show()
         if outcome.answer is not None:
             return Ending("answered", outcome.answer)
         if (ended := _policy_ends(run, outcome)) is not None:

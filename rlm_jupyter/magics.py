@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import difflib
 import getpass
 import os
@@ -150,7 +151,9 @@ class RLMMagics(Magics):
     def close(self) -> None:
         """Close every kernel that was kept for more prompts."""
         for variable in list(self._kept):
-            _close(self._kept.pop(variable))
+            # while the interpreter exits, no thread can be started to see the killed process off
+            with contextlib.suppress(RuntimeError):
+                _close(self._kept.pop(variable))
 
     def _parse(self, line: str, cell: str | None) -> tuple[Namespace, str]:
         """The options, and the prompt exactly as it was written."""
@@ -285,6 +288,8 @@ class RLMMagics(Magics):
                 self._put(variable, result)
             else:  # somebody gave the variable another meaning
                 self._kept[variable] = result
+            if result.stop_reason == "cancelled":
+                result.close()
             shown.end(result.path, below=result.answer_html())
 
         threading.Thread(target=finish, name="rlm_jupyter background", daemon=True).start()

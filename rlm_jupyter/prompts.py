@@ -18,19 +18,20 @@ if TYPE_CHECKING:
     from rlm_jupyter.trajectory import Iteration, Trajectory
 
 _SYSTEM = """\
-You answer a question about a long text. You cannot see the text: it is the variable `context` in a Jupyter \
-kernel, and you work on it by writing Python. Each of your replies is one short sentence and then one code block:
+You answer a question about a text, or data, that may be far longer than you can read: it is the variable `context` \
+in a Jupyter kernel, and you work on it by writing Python. Each of your replies is one short sentence and then one \
+code block:
 
-I look at how the text begins.
+I look at how it begins.
 ```repl
-print(type(context), len(context))
-print(context[:1000])
+{probe}
 ```
 
 The block is executed in the kernel and you get its outputs in the next message. Stop after the block: never write \
-an output yourself, and do not answer before you have seen one. The kernel keeps your variables. It is a real \
-Jupyter kernel: the last expression of a block is shown, `!shell` and %magics work, so does top-level `await`. \
-Outputs over {output_chars:,} characters are cut in the middle and kept whole in a variable that is named then.
+an output yourself, and do not answer before you have seen one. The kernel keeps your variables and imports; import \
+what you use. It is a real Jupyter kernel: the last expression of a block is shown, `!shell` and %magics work, so does \
+top-level `await`. Outputs over {output_chars:,} characters are cut in the middle and kept whole in a variable that is \
+named then.
 
 What is there:
 - `context`: the text, or the data, that the question is about.
@@ -40,22 +41,37 @@ llm_query(f"Which customer complains here?\\n\\n{{passage}}").
 - `llm_query_batched(prompts)`: the same for a list of prompts, all at once; returns the replies in order.
 {recursion}\
 - `SHOW_VARS()`: the variables that you have.
-- `FINAL(value)`: ends the work; the value is the answer. `FINAL_VAR(name)` does the same with a variable.
+- `FINAL(value)`: ends the work; the value is the answer: text, a number, a list, a dict, any expression. \
+`FINAL_VAR("name")` ends it with the content of that variable.
 
 How to work:
 - Look at the beginning of `context` first, to learn how it is built. Then search or split it by code: loosely \
-first (lower case, parts of words), exactly later. Look at all of it before you conclude that something is missing.
+first (lower case, parts of words), exactly later. Look at all of it before you conclude that something is missing, \
+or that what you found is all there is.
 - What code can decide (find, count, sort, compute), let code decide.
-- What needs reading (meaning, kinds, opinions, summaries), give to `llm_query_batched`: a few large prompts, each \
-with many items or a long passage up to the size above, rather than many tiny ones. Ask for short replies in a \
-form that code can read, check that the replies are complete, and put them together by code.
+- What needs reading (meaning, kinds, opinions, summaries) and is more than you have seen whole, give to \
+`llm_query_batched`: leave out repetitions, then a few large prompts, each with many items or a long passage up to \
+the size above (one is fine if all fits), rather than many tiny ones. Say how borderline cases count, ask for short \
+replies in a form that code can read, check that they are complete, and put them together by code.
 - If a block fails, read the error and write a different one.
-- When an output shows what you need, end with a block that holds nothing but FINAL, as in
+- When you have seen or checked what you need, end with a block that holds nothing but FINAL, as in
 ```repl
 FINAL(total)
 ```
-The answer is what the question asks for, complete, from what you saw in the outputs.
+The answer is what the question asks for, complete and in the form it asks for. Where the question leaves something \
+open, decide, and say so in the answer.
 """
+
+_PROBES = {
+    "str": "print(type(context), len(context))\nprint(context[:1000])",
+    "bytes": "print(type(context), len(context))\nprint(context[:200])",
+    "list": "print(type(context), len(context))\nprint(context[:3])",
+    "tuple": "print(type(context), len(context))\nprint(context[:3])",
+    "dict": "print(type(context), len(context))\nfor key in list(context)[:5]:\n    print(key, repr(context[key])[:200])",
+    "DataFrame": "print(context.shape, context.dtypes)\nprint(context.head())",
+    "none": "import math\nprint(math.factorial(20))",
+}
+"""The example of a first block, by the context's type: models copy it, so it must fit."""
 
 _RECURSION = """\
 - `rlm_query(text)`: hands a sub-problem to another worker like you, with a kernel of its own, in which `text` is \
@@ -84,11 +100,13 @@ FORCED = (
 )
 
 
-def system(*, output_chars: int, sub_chars: int, recursive: bool) -> str:
+def system(type_name: str, *, output_chars: int, sub_chars: int, recursive: bool) -> str:
     """The system message of a run.
 
     Parameters
     ----------
+    type_name
+        Of the context, as `ContextInfo` has it.
     output_chars
         What is shown of an iteration's outputs.
     sub_chars
@@ -96,22 +114,29 @@ def system(*, output_chars: int, sub_chars: int, recursive: bool) -> str:
     recursive
         Whether `rlm_query` starts a run of its own; where it is a plain call, it is not mentioned.
     """
-    return _SYSTEM.format(output_chars=output_chars, sub_chars=sub_chars, recursion=_RECURSION if recursive else "")
+    return _SYSTEM.format(
+        probe=_PROBES.get(type_name, "print(type(context))\nprint(repr(context)[:1000])"),
+        output_chars=output_chars,
+        sub_chars=sub_chars,
+        recursion=_RECURSION if recursive else "",
+    )
 
 
-def opening(prompt: str, context: ContextInfo, *, max_iterations: int, history: int = 0) -> str:
-    """The first user message: the prompt between tags, what `context` is, how many iterations there are.
+def opening(
+    prompt: str, context: ContextInfo, *, max_iterations: int, left: Sequence[str] = (), history: int = 0
+) -> str:
+    """The first user message: the prompt between tags, what `context` is, and what may be used.
 
     Parameters
     ----------
+    left
+        What is left of the limits, such as `1,000 sub-calls`.
     history
         How many prompts were answered in this kernel before; they stand in `history`.
     """
     lines = [f"<prompt>\n{prompt}\n</prompt>", ""]
     if context.type_name == "none":
-        lines.append(
-            "There is no context this time: `context` is empty. Work the answer out by code, or with llm_query."
-        )
+        lines.append("There is no context this time: `context` is empty. Work it out by code, or with llm_query.")
     else:
         lines.append(f"`context` is a {context.type_name}: {context.size}.")
         lines += context.details
@@ -120,8 +145,11 @@ def opening(prompt: str, context: ContextInfo, *, max_iterations: int, history: 
             f"This kernel has answered {history} prompt{'s' if history > 1 else ''} before: its variables are still "
             "there, and `history` is a list of those prompts and answers."
         )
+    lines += ["", f"You have {max_iterations} iterations; each of your replies is one."]
+    if left:
+        lines[-1] += f" Left: {', '.join(left)}."
     first = "look at how `context` begins" if context.type_name != "none" else "begin"
-    lines += ["", f"Iteration 1 of {max_iterations}: {first}, with one sentence and then one ```repl block."]
+    lines.append(f"Iteration 1: {first}, with one sentence and then one ```repl block.")
     return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ from rlm_jupyter.events import Record
 from rlm_jupyter.journal import Journal
 from rlm_jupyter.notebook import NotebookWriter
 from rlm_jupyter.store import RunFiles
-from rlm_jupyter.types import PackedContext
+from rlm_jupyter.types import PacksContext
 
 log = logging.getLogger(__name__)
 
@@ -26,14 +26,15 @@ class Recorder:
     ----------
     files
         Where it goes.
-    packed
-        The run's context; kept with it, in the background.
+    context
+        The run's; kept with it, in the background.
     """
 
-    def __init__(self, files: RunFiles, packed: PackedContext) -> None:
+    def __init__(self, files: RunFiles, context: PacksContext) -> None:
         self.files = files
         self.run_id = files.new_id()
         self._journal = Journal.open(files.journal, files.objects)
+        packed = context.packed()
         self._notebook = NotebookWriter(files.notebook, objects=files.objects, context=packed)
         self._begun = False
         self._storing = asyncio.create_task(files.store_context(packed))
@@ -62,7 +63,7 @@ class Recorder:
 
 @asynccontextmanager
 async def recording(
-    prompt: str, packed: PackedContext, save: Path | bool, parent: Recorder | None = None
+    prompt: str, context: PacksContext, save: Path | bool, parent: Recorder | None = None
 ) -> AsyncIterator[Recorder | None]:
     """A recorder for a new run, closed on leaving; `None` where nothing is to be saved.
 
@@ -82,7 +83,7 @@ async def recording(
         yield None
         return
     files = parent.files.child() if parent else RunFiles.create(prompt, None if save is True else save)
-    recorder = Recorder(files, packed)
+    recorder = Recorder(files, context)
     try:
         yield recorder
     finally:

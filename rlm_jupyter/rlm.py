@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
-from rlm_jupyter import context as contexts
+from rlm_jupyter.context import Context
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.events import Event
 from rlm_jupyter.limits import Limits
@@ -16,7 +16,7 @@ from rlm_jupyter.policies import PolicyRegistry, TerminationPolicy
 from rlm_jupyter.record import recording
 from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.running import BackgroundWorkspace, Running, check_prompt
-from rlm_jupyter.types import PackedContext, Usage
+from rlm_jupyter.types import Usage
 from rlm_jupyter.workspace import Settings, open_workspace
 
 
@@ -132,10 +132,10 @@ class RLM:
         stop
             Set it, and the run ends with the best answer so far (`stop_reason="cancelled"`).
         """
-        prompt, packed = _asked(prompt, context, root_prompt)
+        prompt, held = _asked(prompt, context, root_prompt)
         async with (
-            recording(prompt, packed, self._settings.save) as recorder,
-            open_workspace(self._settings, packed) as workspace,
+            recording(prompt, held, self._settings.save) as recorder,
+            open_workspace(self._settings, held) as workspace,
         ):
             trajectory = await workspace.answer(prompt, recorder=recorder, emit=on_event, stop=stop)
         return result_of(trajectory, recorder.files.notebook if recorder else None)
@@ -165,18 +165,18 @@ class RLM:
         keep_kernel: bool = False,
     ) -> Running:
         """Begin a run in the background and return at once. Parameters as for `completion`."""
-        prompt, packed = _asked(prompt, context, root_prompt)
-        return Running(BackgroundWorkspace(self._settings, packed, keep_kernel), prompt, on_event)
+        prompt, held = _asked(prompt, context, root_prompt)
+        return Running(BackgroundWorkspace(self._settings, held, keep_kernel), prompt, on_event)
 
 
-def _asked(prompt: str, context: object, root_prompt: str | None) -> tuple[str, PackedContext]:
-    """The question and the packed context, checked."""
+def _asked(prompt: str, context: object, root_prompt: str | None) -> tuple[str, Context]:
+    """The question and its context, checked."""
     if root_prompt is not None:
         if context is not None:
             raise ConfigurationError("With root_prompt, the first argument is the context: give no other.")
         prompt, context = root_prompt, prompt
     check_prompt(prompt)
-    return prompt, contexts.pack(context)
+    return prompt, Context(context)
 
 
 def _check_prices(routing: Routing, limits: Limits) -> None:

@@ -204,7 +204,7 @@ class Run:
         """The recorded answer, or a variable, whole."""
         return await self.kernel.get(name)
 
-    async def show(self, left: list[str]) -> None:
+    async def show(self) -> None:
         """Enter what the model is shown of this iteration: its outputs, cut to the limit, and what is left."""
         iteration = self.trajectory.iterations[-1]
         executed = [cell for cell in iteration.cells if cell.status != "skipped"]
@@ -222,22 +222,8 @@ class Run:
         skipped = len(iteration.cells) - len(executed)
         if skipped:
             pieces.append(f"{skipped} more block{'s were' if skipped > 1 else ' was'} not executed.")
-        pieces.append(prompts.status(self.iteration, self.limits.max_iterations, left))
+        pieces.append(prompts.status(self.iteration, self.limits.max_iterations, self.ledger.left()))
         self.record(OutputsShown(self.iteration, "\n\n".join(pieces)))
-
-    def left(self) -> list[str]:
-        """What is left of the limits that are set, for the model."""
-        ledger, limits = self.ledger, self.limits
-        left = []
-        if limits.max_subcalls is not None and ledger.subcalls:
-            left.append(f"{limits.max_subcalls - ledger.subcalls:,} sub-calls")
-        if limits.max_tokens is not None:
-            left.append(f"{max(limits.max_tokens - ledger.usage.total_tokens, 0):,} tokens")
-        if limits.max_cost is not None and ledger.cost is not None:
-            left.append(f"${max(limits.max_cost - ledger.cost, 0):.3f}")
-        if ledger.seconds_left is not None:
-            left.append(f"{max(ledger.seconds_left, 0):.0f} s")
-        return left
 
     async def _revive(self, what: str) -> None:
         """Start the kernel again, and tell the model exactly what is gone."""

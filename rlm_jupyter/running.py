@@ -7,10 +7,10 @@ import concurrent.futures
 from contextlib import AsyncExitStack
 
 from rlm_jupyter import background
+from rlm_jupyter.context import Context
 from rlm_jupyter.errors import ConfigurationError, RLMError
 from rlm_jupyter.record import recording
 from rlm_jupyter.result import OnEvent, Result, result_of
-from rlm_jupyter.types import PackedContext
 from rlm_jupyter.workspace import Settings, Workspace, open_workspace
 
 
@@ -59,9 +59,9 @@ class Running:
 class BackgroundWorkspace:
     """A workspace in the background loop, opened by its first prompt and kept for more if asked to."""
 
-    def __init__(self, settings: Settings, packed: PackedContext, keep: bool) -> None:
+    def __init__(self, settings: Settings, context: Context, keep: bool) -> None:
         self._settings = settings
-        self._packed = packed
+        self._context = context
         self._keep = keep
         self._stack = AsyncExitStack()
         self._workspace: Workspace | None = None
@@ -70,9 +70,9 @@ class BackgroundWorkspace:
     async def answer(self, prompt: str, on_event: OnEvent | None, stop: asyncio.Event) -> Result:
         """Answer one prompt; on the background loop."""
         try:
-            async with recording(prompt, self._packed, self._settings.save) as recorder:
+            async with recording(prompt, self._context, self._settings.save) as recorder:
                 if self._workspace is None:
-                    opening = open_workspace(self._settings, self._packed)
+                    opening = open_workspace(self._settings, self._context)
                     self._workspace = await self._stack.enter_async_context(opening)
                 trajectory = await self._workspace.answer(prompt, recorder=recorder, emit=on_event, stop=stop)
         except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["stop", "length", "refusal", "other"]
@@ -178,3 +178,15 @@ class PackedContext:
     buffers: tuple[bytes | memoryview, ...] = field(default=(), repr=False)
     """`str`: its UTF-8 (`surrogatepass`); `bytes`: as is; `pickle`: the stream, then its out-of-band buffers."""
     info: ContextInfo = ContextInfo("none", "empty")
+
+    def packed(self) -> PackedContext:
+        """Itself (`PacksContext`)."""
+        return self
+
+
+class PacksContext(Protocol):
+    """Gives a context's bytes whenever they are asked for, so that nobody has to keep them."""
+
+    def packed(self) -> PackedContext:
+        """The context as bytes."""
+        ...

@@ -15,9 +15,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rlm_jupyter import context as contexts
 from rlm_jupyter import prompts
 from rlm_jupyter.answering import Answering, ChildAnswer
+from rlm_jupyter.context import Context
 from rlm_jupyter.errors import RLMError
 from rlm_jupyter.events import Event, RunEnded, RunStarted
 from rlm_jupyter.kernel.session import Kernel
@@ -55,7 +55,7 @@ class Workspace:
     """A kernel, its context, and what was answered in it. Made by `open_workspace`."""
 
     settings: Settings
-    packed: PackedContext
+    context: Context
     depth: int
     kernel: Kernel
     answering: Answering
@@ -106,7 +106,7 @@ class Workspace:
         await self.kernel.begin()
         if self.history:
             await self.kernel.put("history", self.history)
-        run.record(self._started(prompt, recorder, parent))
+        run.record(self._started(prompt, ledger, recorder, parent))
         ending = Ending("failed")
         try:
             ending = await _until_stopped(run, stop)
@@ -122,7 +122,7 @@ class Workspace:
         self.history.append({"prompt": prompt, "answer": trajectory.answer})
         return trajectory
 
-    def _started(self, prompt: str, recorder: Recorder | None, parent: str | None) -> RunStarted:
+    def _started(self, prompt: str, ledger: Ledger, recorder: Recorder | None, parent: str | None) -> RunStarted:
         settings, limits = self.settings, self.settings.limits
         model = settings.routing.model_for(self.depth)
         sub_model = settings.routing.model_for(self.depth + 1)
@@ -130,20 +130,25 @@ class Workspace:
             run_id=recorder.run_id if recorder else "unsaved",
             prompt=prompt,
             system=prompts.system(
+                self.context.info.type_name,
                 output_chars=limits.output_chars,
                 sub_chars=fitting_chars(sub_model.window, min(limits.max_output_tokens, sub_model.window // 4)),
                 recursive=self.depth + 1 < limits.max_depth,
             ),
             opening=prompts.opening(
-                prompt, self.packed.info, max_iterations=limits.max_iterations, history=len(self.history)
+                prompt,
+                self.context.info,
+                max_iterations=limits.max_iterations,
+                left=ledger.left(),
+                history=len(self.history),
             ),
-            context=self.packed.info,
+            context=self.context.info,
             model=model.name,
             sub_model=sub_model.name,
             depth=self.depth,
             limits=dataclasses.asdict(limits),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
-            request=request_digest(settings, prompt, self.packed) if not self.history else "",
+            request=request_digest(settings, prompt, self.context) if not self.history else "",
             parent=parent,
             version=version("rlm_jupyter"),
         )
@@ -151,7 +156,7 @@ class Workspace:
 
 @asynccontextmanager
 async def open_workspace(
-    settings: Settings, packed: PackedContext, *, depth: int = 0, ledger: Ledger | None = None
+    settings: Settings, context: Context, *, depth: int = 0, ledger: Ledger | None = None
 ) -> AsyncIterator[Workspace]:
     """Start a kernel with this context in it; everything is closed on leaving.
 
@@ -168,16 +173,17 @@ async def open_workspace(
             await stack.enter_async_context(ledger.kernel(depth))
         kernel = await Kernel.start(answering.answer, kernel_name=settings.kernel_name, cwd=settings.cwd)
         stack.push_async_callback(kernel.close)
-        await kernel.set_context(packed)
-        yield Workspace(settings, packed, depth, kernel, answering)
+        await kernel.set_context(context)
+        context.release()
+        yield Workspace(settings, context, depth, kernel, answering)
 
 
-def request_digest(settings: Settings, prompt: str, packed: PackedContext) -> str:
+def request_digest(settings: Settings, prompt: str, context: Context | PackedContext) -> str:
     """What is asked, as one digest: the same prompt, context, models and options give the same."""
     asked: dict[str, Any] = {
         "prompt": prompt,
-        "context": packed.info.sha256,
-        "kind": packed.kind,
+        "context": context.info.sha256,
+        "kind": context.kind,
         "models": [model.name for model in settings.routing.models],
         "limits": dataclasses.asdict(settings.limits),
         "policy": settings.policy_name,
@@ -190,11 +196,11 @@ def _child_of(settings: Settings, depth: int) -> Callable[[Run, str], Any]:
     """What starts the children of a run at `depth`."""
 
     async def start_child(parent: Run, text: str) -> ChildAnswer:
-        packed = contexts.pack(text)
+        context = Context(text)
         save = parent.recorder is not None
         async with (
-            recording(CHILD_PROMPT, packed, save, parent.recorder) as recorder,
-            open_workspace(settings, packed, depth=depth + 1, ledger=parent.ledger) as workspace,
+            recording(CHILD_PROMPT, context, save, parent.recorder) as recorder,
+            open_workspace(settings, context, depth=depth + 1, ledger=parent.ledger) as workspace,
         ):
             trajectory = await workspace.answer(
                 CHILD_PROMPT, ledger=parent.ledger, recorder=recorder, parent=parent.trajectory.run_id

@@ -1,5 +1,6 @@
 import hashlib
 import io
+import os
 import pickle
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import threading
 import time
 import types
 from collections import OrderedDict
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -81,6 +83,7 @@ def test_frames_go_with_their_buffers_beside_the_stream_and_can_be_changed_after
     again = unpack(packed)
     again.loc[0, "a"] = 7
     assert again.loc[0, "a"] == 7
+    assert frame.loc[0, "a"] == 0, "the caller's own data was changed"
 
 
 @pytest.mark.parametrize(
@@ -194,6 +197,15 @@ def test_what_is_defined_in_the_session_is_refused_by_name(definition, value) ->
     assert "ContextError" in last
     assert "ticket" in last.lower()
     assert "module" in last
+
+
+def test_a_program_started_as_a_module_is_no_module_to_a_kernel(tmp_path) -> None:
+    program = "from rlm_jupyter.context import pack\nclass Ticket: pass\npack([Ticket()])\n"
+    (tmp_path / "program.py").write_text(program)
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[1])])
+    command = [sys.executable, "-m", "program"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": path})
+    assert "ContextError: The context holds the class 'Ticket'" in done.stderr
 
 
 def test_a_fresh_interpreter_loads_what_was_packed() -> None:

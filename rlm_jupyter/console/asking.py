@@ -12,17 +12,17 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlm_jupyter.console import terminal
+from rlm_jupyter.console import ANSWERED, FAILED, INTERRUPTED, terminal
 from rlm_jupyter.errors import ConfigurationError, RecordError, RLMError
 
 if TYPE_CHECKING:
     from rlm_jupyter.console.progress import Progress
     from rlm_jupyter.events import RunEnded
     from rlm_jupyter.models import Model
-    from rlm_jupyter.rlm import RLM, Result, Running
+    from rlm_jupyter.result import Result
+    from rlm_jupyter.rlm import RLM
+    from rlm_jupyter.running import Running
 
-ANSWERED, UNANSWERED, INTERRUPTED = 0, 1, 130
-"""Exit codes."""
 DEMO_PROMPT = "When are default parameter values evaluated?"
 _NO_MODEL = (
     "No model is named, so the embedded `extractive` answers: it is no language model, it only picks sentences that "
@@ -125,7 +125,7 @@ def _answer(
         notebook_on(f"Notebook: {_relative(notebook)}")
     if outcome.interrupted:
         return INTERRUPTED
-    return UNANSWERED if result is None or result.answer is None else ANSWERED
+    return FAILED if result is None or result.answer is None else ANSWERED
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlm_jupyter import journal, notebook, store
-from rlm_jupyter.console import terminal
+from rlm_jupyter.console import ANSWERED, FAILED, terminal
 from rlm_jupyter.errors import ConfigurationError, RecordError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def list_runs(args: Namespace) -> int:
     runs = store.list_runs(args.folder)
     if not runs:
         terminal.say(f"No runs in {_folder(args)}.")
-        return 0
+        return ANSWERED
     rows = [
         (
             run.files.name,
@@ -45,7 +45,7 @@ def list_runs(args: Namespace) -> int:
     ]
     if not sys.stdout.isatty():
         terminal.write("\n".join("\t".join(row) for row in rows))
-        return 0
+        return ANSWERED
     from rich.table import Table
     from rich.text import Text
 
@@ -57,7 +57,7 @@ def list_runs(args: Namespace) -> int:
     for row in rows:
         table.add_row(*map(Text, row))
     terminal.console().print(table)
-    return 0
+    return ANSWERED
 
 
 def show(args: Namespace) -> int:
@@ -76,7 +76,7 @@ def show(args: Namespace) -> int:
         _export(args, files, trajectory)
     else:
         _print_run(files, trajectory)
-    return 0
+    return ANSWERED
 
 
 def clean(args: Namespace) -> int:
@@ -90,18 +90,18 @@ def clean(args: Namespace) -> int:
         terminal.say(f"Kept: {terminal.count(kept, 'run')} that did not end (going on, or broken off).")
     if not chosen:
         terminal.say(f"Nothing to delete in {_folder(args)}.")
-        return 0
+        return ANSWERED
     for doomed in chosen:
         terminal.say(f"  {doomed.run.files.name}  {doomed.size / 1e6:.1f} MB")
     size = sum(doomed.size for doomed in chosen) / 1e6
     what = f"{terminal.count(len(chosen), 'run')} ({size:.1f} MB) in {_folder(args)}"
     if not args.yes and not _confirmed(f"Delete {what}? [y/N] "):
         terminal.say("Nothing was deleted.")
-        return 1
+        return FAILED
     for doomed in chosen:
         doomed.delete()
     terminal.say(f"Deleted {what}.")
-    return 0
+    return ANSWERED
 
 
 @dataclass(frozen=True)

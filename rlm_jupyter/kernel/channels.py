@@ -13,6 +13,7 @@ from typing import Any
 import zmq
 
 from rlm_jupyter.kernel.guest.codec import Frame
+from rlm_jupyter.kernel.guest.wire import is_readable, send
 
 _AT_ONCE = 200
 """Messages taken before the loop gets its turn again."""
@@ -49,7 +50,7 @@ class Channel:
 
     def send(self, frames: Sequence[Frame]) -> None:
         """Send one message; never blocks. Large buffers are not copied."""
-        self._socket.send_multipart(frames, copy=sum(map(len, frames)) < 65_536)
+        send(self._socket, frames)
         self._loop.call_soon(self._drain)
 
     def close(self) -> None:
@@ -60,11 +61,7 @@ class Channel:
 
     def _drain(self) -> None:
         for _ in range(_AT_ONCE):
-            if self._socket.closed:
+            if self._socket.closed or not is_readable(self._socket):
                 return
-            try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                return
-            self._on_message(frames)
+            self._on_message(self._socket.recv_multipart(zmq.NOBLOCK, copy=False))
         self._loop.call_soon(self._drain)

@@ -28,7 +28,7 @@ from rlm_jupyter.types import (
     CellStatus,
     Inspection,
     Output,
-    PackedContext,
+    PacksContext,
     Value,
     Variable,
 )
@@ -61,7 +61,7 @@ class Kernel:
         self._launch_options = launch
         self._subcalls = Subcalls(answer_subcall, self._tell)
         self._cell: _Cell | None = None
-        self._contexts: list[PackedContext] = []
+        self._contexts: list[PacksContext] = []
         self._connection: Connection
 
     @classmethod
@@ -98,7 +98,7 @@ class Kernel:
         """Whether the process is there."""
         return self._connection.ended is None
 
-    async def set_context(self, packed: PackedContext) -> None:
+    async def set_context(self, context: PacksContext) -> None:
         """Make the first context `context` (and `context_0`), the next `context_1`, and so on.
 
         Raises
@@ -106,6 +106,7 @@ class Kernel:
         ContextError
             The kernel can't load it; the text says why.
         """
+        packed = context.packed()
         if packed.kind == "none":
             return
         name = f"context_{len(self._contexts)}"
@@ -118,7 +119,7 @@ class Kernel:
                 f"The kernel can't load the context ({packed.info.type_name}): {error}. "
                 "Pass a str, list, dict or data frame, or make its module importable there."
             ) from error
-        self._contexts.append(packed)
+        self._contexts.append(context)
 
     async def begin(self) -> None:
         """A new prompt begins: forget a recorded answer, set up an empty `answer`."""
@@ -216,8 +217,8 @@ class Kernel:
         contexts, self._contexts = self._contexts, []
         await self.close()
         await self._connect()
-        for packed in contexts:
-            await self.set_context(packed)
+        for context in contexts:
+            await self.set_context(context)
 
     async def close(self) -> None:
         """Give up what is open and end the kernel at once. A second time does nothing."""

@@ -36,7 +36,7 @@ SHOWN_LIVE = 8
 """Iterations that are drawn while the run goes on."""
 SHOWN_AFTER = 30
 """Iterations that are drawn when it is over; all are in the run's notebook."""
-_CODE_CHARS = 4_000
+_CODE_CHARS = 3_000
 _OUTPUT_CHARS = 2_000
 _PROSE_CHARS = 2_000
 _STREAM_CHARS = 2_000
@@ -69,8 +69,9 @@ class _SeenCell:
 
     def html(self) -> str:
         """Source and outputs; kept once the cell has ended."""
-        if self.status is None or not self._drawn:
-            self._drawn = self._draw()
+        if self.status is None:
+            return self._draw()
+        self._drawn = self._drawn or self._draw()
         return self._drawn
 
     def _draw(self) -> str:
@@ -85,7 +86,9 @@ class _SeenCell:
         size = sum(len(str(output.get("text", ""))) for output in self.outputs)
         if self.status is None and size > _RENDERED_CHARS:
             return f"[{size:,} characters so far]"
-        return outputs.render(self.outputs)
+        # the traceback of an interrupt says nothing that the note below does not
+        shown = [o for o in self.outputs if self.status != "interrupted" or o["output_type"] != "error"]
+        return outputs.render(shown)
 
 
 @dataclass(slots=True)
@@ -111,7 +114,9 @@ class _SeenIteration:
 
     def html(self, *, done: bool) -> str:
         """The body; kept once the iteration is done."""
-        if self._drawn is None or not done:
+        if not done:
+            return self._draw()
+        if self._drawn is None:
             self._drawn = self._draw()
         return self._drawn
 

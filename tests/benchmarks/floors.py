@@ -8,15 +8,21 @@ import itertools
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import zmq
+import zmq.asyncio
+
 from tests.benchmarks.worker import ROOT, seconds_of_python, serve, text_of
 
 SHARED = Path("/dev/shm")
 """Memory-backed storage, where there is some."""
+_LARGE = 65_536
+"""Bytes above which sending a message without a copy pays."""
 
 
 class Floors:
@@ -34,31 +40,33 @@ class Floors:
         self._url = f"ipc://{folder}/echo"
         self._stack = stack
         self._loop = asyncio.new_event_loop()
-        self._socket: Any = None
+        self._echoes: dict[str, _BareEcho] = {}
         self._kernel: Any = None
         self._numbers = itertools.count()
 
     def echo(self, count: int, nbytes: int) -> float:
         """A message of so many bytes to an asyncio process and back, over a private ipc socket: the median."""
-        import zmq
+        return self._echo("bare", _BareEcho, count, nbytes)
 
-        if self._socket is None:
-            host = subprocess.Popen([sys.executable, "-m", __spec__.name, self._url], cwd=ROOT)
+    def echo_from_threads(self, count: int, nbytes: int) -> float:
+        """The same where any thread may ask, as it may call `llm_query`: the socket has a thread of its own."""
+        return self._echo("threads", _EchoFromThreads, count, nbytes)
+
+    def _echo(self, name: str, kind: type[_BareEcho], count: int, nbytes: int) -> float:
+        if name not in self._echoes:
+            url = f"{self._url}-{name}"
+            host = subprocess.Popen([sys.executable, "-m", "tests.benchmarks.floors", url], cwd=ROOT)
             self._stack.callback(host.wait)
             self._stack.callback(host.terminate)
-            self._socket = zmq.Context.instance().socket(zmq.DEALER)
-            self._socket.connect(self._url)
-            self._stack.callback(self._socket.close, 0)
-            self._echo(b"first")
+            self._echoes[name] = kind(url)
+            self._echoes[name].ask(b"first")
         message = b"x" * nbytes
-        return median(self._echo(message) for _ in range(count))
-
-    def _echo(self, message: bytes) -> float:
-        began = time.perf_counter()
-        self._socket.send(message, copy=len(message) < 65_536)
-        # a sub-call's reply is short, whatever its prompt was
-        self._socket.recv()
-        return time.perf_counter() - began
+        seconds = []
+        for _ in range(count):
+            began = time.perf_counter()
+            self._echoes[name].ask(message)
+            seconds.append(time.perf_counter() - began)
+        return median(seconds)
 
     def execute(self, count: int) -> float:
         """An `execute_request` to a stock ipykernel through `jupyter_client`, until it is idle: the median."""
@@ -115,6 +123,46 @@ class Floors:
         return seconds_of_python("pass")
 
 
+class _BareEcho:
+    """A private socket, used by one thread."""
+
+    def __init__(self, url: str) -> None:
+        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
+        self._socket.linger = 0
+        self._socket.connect(url)
+
+    def ask(self, message: bytes) -> None:
+        """Send, and wait for what comes back."""
+        self._socket.send(message, copy=len(message) < _LARGE)
+        self._socket.recv()
+
+
+class _EchoFromThreads(_BareEcho):
+    """A private socket with an event loop in a thread of its own, because a socket belongs to one thread."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._answered = threading.Lock()
+        self._answered.acquire()
+        self._loop = asyncio.new_event_loop()
+        self._loop.add_reader(self._socket.getsockopt(zmq.FD), self._drain)
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+
+    def ask(self, message: bytes) -> None:
+        """Hand it over, and wait until the other thread says that it was answered."""
+        self._loop.call_soon_threadsafe(self._send, message)
+        self._answered.acquire()
+
+    def _send(self, message: bytes) -> None:
+        self._socket.send(message, copy=len(message) < _LARGE)
+        self._drain()
+
+    def _drain(self) -> None:
+        while self._socket.getsockopt(zmq.EVENTS) & zmq.POLLIN:
+            self._socket.recv(zmq.NOBLOCK)
+            self._answered.release()
+
+
 async def _start() -> Any:
     from jupyter_client.manager import start_new_async_kernel
 
@@ -127,13 +175,11 @@ async def _stop(manager: Any, client: Any) -> None:
 
 
 async def _echo_for_ever(url: str) -> None:
-    import zmq
-    import zmq.asyncio
-
     socket = zmq.asyncio.Context.instance().socket(zmq.ROUTER)
     socket.bind(url)
     while True:
         peer, message = await socket.recv_multipart(copy=False)
+        # a sub-call's reply is short, whatever its prompt was
         await socket.send_multipart([peer, bytes(message.buffer[:60])])
 
 
@@ -143,7 +189,7 @@ def main() -> None:
         asyncio.run(_echo_for_ever(sys.argv[1]))
     with tempfile.TemporaryDirectory(prefix="rlm-") as folder, contextlib.ExitStack() as stack:
         floors = Floors(folder, stack)
-        names = ("echo", "execute", "start", "file", "imports")
+        names = ("echo", "echo_from_threads", "execute", "start", "file", "imports")
         serve({name: getattr(floors, name) for name in names})
 
 

@@ -95,15 +95,17 @@ def scenarios(*, quick: bool) -> list[Scenario]:
         Scenario(
             "subcall",
             {
-                "small": "llm_query, 1 character (floor: ZMQ echo)",
-                "500KB": "llm_query, 500 KB (floor: ZMQ echo)",
-                "10MB": "llm_query, 10 MB (floor: ZMQ echo)",
+                "small": "llm_query, 1 character (floor: ZMQ echo from any thread)",
+                "bare": "  (floor: ZMQ echo within one thread)",
+                "500KB": "llm_query, 500 KB (floor: ZMQ echo from any thread)",
+                "10MB": "llm_query, 10 MB (floor: ZMQ echo from any thread)",
             },
             _subcall,
             floor=lambda worker, _: {
-                "small": worker.do("echo", count=300, nbytes=1),
-                "500KB": worker.do("echo", count=15, nbytes=MB // 2),
-                "10MB": worker.do("echo", count=5, nbytes=10 * MB),
+                "bare": worker.do("echo", count=300, nbytes=1),
+                "small": worker.do("echo_from_threads", count=300, nbytes=1),
+                "500KB": worker.do("echo_from_threads", count=15, nbytes=MB // 2),
+                "10MB": worker.do("echo_from_threads", count=5, nbytes=10 * MB),
             },
             repetitions=repetitions,
             opened={},

@@ -85,40 +85,35 @@ class Codec:
         frames
             Bytes or `zmq.Frame`s, identities first.
         """
-        views = [frame if isinstance(frame, bytes) else frame.buffer for frame in frames]
-        start = next((i for i, view in enumerate(views) if view == DELIMITER), None)
-        if start is None or len(views) < start + 6:
+        start = next((i for i, frame in enumerate(frames) if _bytes(frame) == DELIMITER), None)
+        if start is None or len(frames) < start + 6:
             return None
-        signature, *parts = (bytes(view) for view in views[start + 1 : start + 6])
+        signature, *parts = map(_bytes, frames[start + 1 : start + 6])
         if not hmac.compare_digest(signature, self._sign(parts)):
             return None
-        header, parent, _, content = (json.loads(part) for part in parts)
+        header, parent, content = json.loads(parts[0]), parts[1], json.loads(parts[3])
         return WireMessage(
-            idents=[bytes(view) for view in views[:start]],
+            idents=list(map(_bytes, frames[:start])),
             type=header["msg_type"],
             id=header["msg_id"],
-            parent_id=parent.get("msg_id", ""),
+            parent_id="" if parent == b"{}" else json.loads(parent).get("msg_id", ""),
             content=content,
-            buffers=[memoryview(view) for view in views[start + 6 :]],
+            buffers=[memoryview(frame) for frame in frames[start + 6 :]],
         )
 
     def _sign(self, parts: Sequence[bytes]) -> bytes:
         if self._auth is None:
             return b""
         signer = self._auth.copy()
-        for part in parts:
-            signer.update(part)
+        signer.update(b"".join(parts))
         return signer.hexdigest().encode()
 
 
 def is_ours(frames: Sequence[Any]) -> bool:
     """Whether the frames hold one of our own message types; looks at the header only."""
     for i, frame in enumerate(frames):
-        view = frame if isinstance(frame, bytes) else frame.buffer
-        if view == DELIMITER:
-            return i + 2 < len(frames) and b'"msg_type": "rlm_' in bytes(
-                frames[i + 2] if isinstance(frames[i + 2], bytes) else frames[i + 2].buffer
-            )
+        if _bytes(frame) == DELIMITER:
+            return i + 2 < len(frames) and b'"msg_type": "rlm_' in _bytes(frames[i + 2])
     return False
 
 
@@ -130,3 +125,8 @@ def to_bytes(text: str) -> bytes:
 def to_text(buffer: memoryview | bytes) -> str:
     """The inverse of `to_bytes`."""
     return str(buffer, "utf-8", "surrogatepass")
+
+
+def _bytes(frame: Any) -> bytes:
+    """The content of a frame; a `zmq.Frame` keeps it once it was asked."""
+    return frame if isinstance(frame, bytes) else frame.bytes

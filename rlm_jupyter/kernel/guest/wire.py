@@ -18,6 +18,11 @@ import zmq
 from rlm_jupyter.kernel.guest.codec import Codec, Frame, WireMessage, is_ours
 
 Receive = Callable[[WireMessage], None]
+# whole numbers, because the arithmetic of pyzmq's enumerations takes longer than the calls that it is for
+_POLLIN = int(zmq.POLLIN)
+_SNDMORE = int(zmq.SNDMORE)
+_LARGE = 65_536
+"""Bytes of a frame above which sending it without a copy pays."""
 
 
 class Wire:
@@ -85,6 +90,20 @@ class Wire:
     def _flush(self) -> None:
         socket = self._stream.socket
         while self._outbox:
-            socket.send_multipart(self._outbox.popleft(), copy=False)
+            send(socket, self._outbox.popleft())
         # a raw send swallows the edge that would announce what arrived meanwhile: look again ourselves
-        self._stream.flush(zmq.POLLIN)
+        if is_readable(socket):
+            self._stream.flush(zmq.POLLIN)
+
+
+def send(socket: Any, frames: Sequence[Frame]) -> None:
+    """Send one message: `send_multipart` in less than half of its time."""
+    *first, last = frames
+    for frame in first:
+        socket.send(frame, _SNDMORE, copy=len(frame) < _LARGE)
+    socket.send(last, 0, copy=len(last) < _LARGE)
+
+
+def is_readable(socket: Any) -> bool:
+    """Whether a message is there; cheaper than to try."""
+    return bool(socket.getsockopt(zmq.EVENTS) & _POLLIN)

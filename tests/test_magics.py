@@ -1,0 +1,432 @@
+"""The magics: options and errors in a real shell, whole cells in a real kernel through nbclient."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import psutil
+import pytest
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from nbclient import NotebookClient
+from traitlets.config import Config
+
+from rlm_jupyter.magics import RLMMagics, load
+from rlm_jupyter.shown import BackgroundRun, ShownResult
+
+LOOK = "I look.\n```repl\nprint(len(context))\n```"
+ANSWER = "```repl\nreply = llm_query('who?')\nFINAL(f'**{len(context)}** {reply}')\n```"
+SLEEP = "I wait.\n```repl\nanswer['content'] = 'a draft'\nimport time\ntime.sleep(60)\n```"
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    # what is long or slow is written to a file, so that a magic can name it
+    write_script(tmp_path / "two.json", [LOOK, ANSWER, LOOK, "```repl\nFINAL('again')\n```"])
+    write_script(tmp_path / "slow.json", [SLEEP])
+    return tmp_path
+
+
+def write_script(path: Path, replies: list[str]) -> None:
+    path.write_text(json.dumps({"replies": replies, "subcalls": ["nobody"] * len(replies)}))
+
+
+@pytest.fixture
+def shell() -> Iterator[InteractiveShell]:
+    config = Config()
+    config.HistoryManager.enabled = False
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance(config=config)
+    load(shell)
+    yield shell
+    magics(shell).close()
+    InteractiveShell.clear_instance()
+
+
+def magics(shell: InteractiveShell) -> RLMMagics:
+    found = shell.magics_manager.registry["RLMMagics"]
+    assert isinstance(found, RLMMagics)
+    return found
+
+
+def run(shell: InteractiveShell, source: str) -> tuple[str, Any]:
+    """What a cell shows, on all channels, and its error."""
+    with capture_output() as captured:
+        result = shell.run_cell(source)
+    shows = "".join(output.data.get("text/plain", "") for output in captured.outputs)
+    return captured.stdout + captured.stderr + shows, result.error_in_exec or result.error_before_exec
+
+
+def parsed(shell: InteractiveShell, line: str, cell: str | None = None) -> tuple[Any, str]:
+    return magics(shell)._parse(line, cell)
+
+
+@pytest.mark.parametrize(
+    ("line", "prompt"),
+    [
+        ("What's it?", "What's it?"),
+        ("-c book What's in 'it'   and  what isn't?", "What's in 'it'   and  what isn't?"),
+        ("-c book --max-cost 0.5 Is -m an option? --rerun is", "Is -m an option? --rerun is"),
+        ('-m "scripted/a b.json" say "hi"', 'say "hi"'),
+        ("-c book -- -5 is what?", "-5 is what?"),
+        ("-c=book 'quoted'", "'quoted'"),
+    ],
+)
+def test_a_line_prompt_comes_through_as_it_was_written(shell: InteractiveShell, line: str, prompt: str) -> None:
+    assert parsed(shell, line)[1] == prompt
+
+
+def test_options_before_the_prompt_are_read(shell: InteractiveShell) -> None:
+    options, _ = parsed(shell, "-c a -c b,c -m 'scripted/a b.json' -o out --max-iterations 3 --rerun What?")
+    assert (options.context, options.model, options.output) == (["a", "b,c"], "scripted/a b.json", "out")
+    assert (options.max_iterations, options.rerun, options.background) == (3, True, False)
+
+
+def test_a_cells_text_is_the_prompt_verbatim(shell: InteractiveShell) -> None:
+    cell = "  {not} $filled  \n\n%rlm what?\n"
+    with pytest.MonkeyPatch.context() as patch:
+        seen: list[str] = []
+        patch.setattr(RLMMagics, "_answer", lambda self, options, prompt: seen.append(prompt))
+        run(shell, f"%%rlm -m scripted/two.json\n{cell}")
+    assert seen == [cell.removesuffix("\n")]
+
+
+def test_a_question_is_not_taken_for_help(shell: InteractiveShell) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        seen: list[str] = []
+        patch.setattr(RLMMagics, "_answer", lambda self, options, prompt: seen.append(prompt))
+        run(shell, "%rlm -c book What's it?")
+    assert seen == ["What's it?"]
+
+
+def test_help_shows_options_and_an_example(shell: InteractiveShell) -> None:
+    text = shell.inspector._get_info(magics(shell).rlm, "rlm")["text/plain"]  # what `%rlm?` shows
+    assert "--max-subcalls N" in text
+    assert "%%rlm -c book -m" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("%rlm -c bok -m scripted/two.json What?", "no variable 'bok' to be the context. Did you mean book?"),
+        ("%rlm -c book.title -m scripted/two.json What?", "names of variables, not 'book.title'"),
+        ("%rlm -c nothing -m scripted/two.json What?", "'nothing' is None"),
+        ("%rlm --max-cots 3 What?", "did you mean --max-cost?"),
+        ("%rlm --max-iterations many What?", "invalid int value: 'many'"),
+        ("%rlm -m scripted/two.json --max-iterations 0 What?", "it must be more than zero"),
+        ("%rlm -m nobody/x What?", "No provider 'nobody'"),
+        ("%rlm -m openai/gpt What?", "OPENAI_API_KEY"),
+        ("%rlm -o a.b What?", "-o takes the name of a variable"),
+        ("%rlm -m scripted/two.json --termination nope What?", "nope"),
+        ("%rlm", "What is the question?"),
+        ("%%rlm -c book what?\nbody", "stands below the first line"),
+        ("%rlm_restore no-such-run", "There is no run 'no-such-run'"),
+        ("%rlm_restore", "Which run?"),
+        ("%rlm_key opnai", "No provider 'opnai' takes a key: %rlm_key openai"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(shell: InteractiveShell, line: str, says: str) -> None:
+    shell.user_ns |= {"book": "text", "nothing": None}
+    text, error = run(shell, line)
+    assert says in text
+    assert len(text.strip().splitlines()) == 1
+    assert error is not None  # the cell fails: Run All stops here
+    assert "rlm_result" not in shell.user_ns
+
+
+def test_configuration_counts_below_options_and_above_the_environment(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RLM_MODEL", "extractive")
+    ours = magics(shell)
+    options, _ = parsed(shell, "What?")
+    assert ours._rlm(options).settings.routing.root.name == "extractive/bm25"
+    run(shell, "%config RLMMagics.model = 'scripted/two.json'")
+    run(shell, "%config RLMMagics.max_iterations = 7")
+    run(shell, "%config RLMMagics.save = False")
+    settings = ours._rlm(options).settings
+    assert (settings.routing.root.name, settings.limits.max_iterations, settings.save) == ("scripted/two.json", 7, False)
+    options, _ = parsed(shell, "-m scripted/slow.json --max-iterations 8 --save here What?")
+    settings = ours._rlm(options).settings
+    assert (settings.routing.root.name, settings.limits.max_iterations, settings.save) == ("scripted/slow.json", 8, Path("here"))
+
+
+def test_in_a_terminal_iterations_are_lines_and_the_banner_comes_once(shell: InteractiveShell) -> None:
+    shell.user_ns["book"] = "The sky is blue. Grass is green."
+    text, error = run(shell, "%rlm -c book What colour is the sky?")
+    assert error is None
+    assert "it is no language model" in text
+    assert [line[:11] for line in text.splitlines() if line.startswith("iteration")] == ["iteration 1", "iteration 2", "iteration 3"]
+    assert "The sky is blue." in text
+    assert "no language model. Name one" not in run(shell, "%rlm -c book What colour is grass?")[0]
+
+
+def test_several_contexts_become_a_dict_and_the_result_is_in_its_variable(shell: InteractiveShell) -> None:
+    shell.user_ns |= {"a": "xx", "b": [1]}
+    write_script(Path("keys.json"), ["```repl\nFINAL(str(sorted(context)) + context['a'])\n```"])
+    run(shell, "%%rlm -c a,b -m scripted/keys.json -o found\nWhich?")
+    assert shell.user_ns["found"].answer == "['a', 'b']xx"
+
+
+def test_without_a_context_the_prompt_says_so(shell: InteractiveShell) -> None:
+    write_script(Path("none.json"), ["```repl\nFINAL(repr(context))\n```"] * 2)
+    run(shell, "%%rlm -m scripted/none.json\nWhat is there?")
+    result = shell.user_ns["rlm_result"]
+    assert result.answer == "''"
+    assert result.trajectory.started.context.type_name == "none"
+
+
+def test_the_same_again_is_shown_from_the_record_and_asks_nothing(shell: InteractiveShell) -> None:
+    shell.user_ns["book"] = "some text"
+    cell = "%%rlm -c book -m scripted/two.json\nWhat?"
+    run(shell, cell)
+    first = shell.user_ns["rlm_result"]
+    kernels = children()
+    text, _ = run(shell, cell)
+    again = shell.user_ns["rlm_result"]
+    assert "recorded run of 20" in text
+    assert "--rerun asks anew" in text
+    assert (again.answer, again.path) == (first.answer, first.path) == ("**9** nobody", first.path)
+    assert children() == kernels - 1  # that of the result it replaces is closed, and none is started
+    assert "rlm_runs" in os.listdir(".")
+    assert len(list(Path("rlm_runs").glob("*.ipynb"))) == 1
+    assert "--rerun" in run(shell, "rlm_result.ask('more?')")[0]
+    assert "recorded" not in run(shell, cell.replace("\n", " --rerun\n"))[0]
+    shell.user_ns["book"] = "another text"
+    assert "recorded" not in run(shell, cell)[0]
+
+
+def test_a_further_prompt_finds_the_kernel_as_it_was_left(shell: InteractiveShell) -> None:
+    write_script(Path("ask.json"), [LOOK, "```repl\nkept = 'kept'\nFINAL('one')\n```", "```repl\nFINAL(kept + history[0]['answer'])\n```"])
+    shell.user_ns["book"] = "some text"
+    run(shell, "%%rlm -c book -m scripted/ask.json\nWhat?")
+    text, error = run(shell, "again = rlm_result.ask('And?')")
+    assert error is None
+    assert "iteration 1" in text  # it shows how it goes
+    assert shell.user_ns["again"].answer == "keptone"
+    assert isinstance(shell.user_ns["again"], ShownResult)
+    shell.user_ns["again"].close()
+    text, error = run(shell, "rlm_result.ask('And?')")
+    assert len(text.strip().splitlines()) == 1
+    assert "closed" in text
+
+
+def test_a_failing_run_leaves_no_earlier_answer_behind(shell: InteractiveShell) -> None:
+    write_script(Path("short.json"), [LOOK])
+    run(shell, "%%rlm -m scripted/two.json\nWhat?")
+    assert "rlm_result" in shell.user_ns
+    text, error = run(shell, "%%rlm -m scripted/short.json\nWhat?")
+    assert "no replies are left" in text
+    assert "Traceback" not in text
+    assert error is not None
+    assert "rlm_result" not in shell.user_ns
+
+
+def test_a_variable_of_the_readers_own_is_not_unset(shell: InteractiveShell) -> None:
+    shell.user_ns["mine"] = 5
+    run(shell, "%%rlm -m nobody/x -o mine\nWhat?")
+    assert shell.user_ns["mine"] == 5
+
+
+def test_a_key_goes_into_the_environment_and_is_not_shown(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("getpass.getpass", lambda prompt: " secret ")
+    monkeypatch.setenv("OPENAI_API_KEY", "before")
+    text, error = run(shell, "%rlm_key openai")
+    assert error is None
+    assert os.environ["OPENAI_API_KEY"] == "secret"
+    assert "secret" not in text
+    monkeypatch.setattr("getpass.getpass", lambda prompt: "")
+    assert "OPENAI_API_KEY is as it was" in run(shell, "%rlm_key openai")[0]
+    assert os.environ["OPENAI_API_KEY"] == "secret"
+    assert "Name the provider" in run(shell, "%rlm_key")[0]
+
+
+def test_a_result_shows_itself_without_html_of_the_models(shell: InteractiveShell) -> None:
+    write_script(Path("evil.json"), [LOOK, "```repl\nFINAL('<script>x</script> **b**')\n```"])
+    run(shell, "%%rlm -m scripted/evil.json\nWhat?")
+    formats, _ = shell.display_formatter.format(shell.user_ns["rlm_result"])
+    assert set(formats) == {"text/plain", "text/html"}
+    assert "<script>" not in formats["text/html"]
+    assert "<strong>b</strong>" in formats["text/html"]
+    assert 'href="rlm_runs/' in formats["text/html"]
+    assert re.search(r"\n\n2 iterations · [\d,]+ tokens · [\d.]+ s · rlm_runs/", formats["text/plain"])
+
+
+def test_loading_twice_is_loading_once(shell: InteractiveShell) -> None:
+    before = len(shell.input_transformers_cleanup), len(shell.configurables)
+    load(shell)
+    assert (len(shell.input_transformers_cleanup), len(shell.configurables)) == before
+
+
+def children() -> int:
+    """The kernels of this process."""
+    found = 0
+    for process in psutil.Process().children(recursive=True):
+        try:
+            found += "rlm_jupyter.kernel.guest" in " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+    return found
+
+
+# Whole notebooks, in a kernel as people have it.
+
+
+def execute(*sources: str, **options: Any) -> list[Any]:
+    """The cells of a notebook that loads the magics and executes these."""
+    sources = ("%load_ext rlm_jupyter\nbook = 'some text'", *sources)
+    document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    client(document, **options).execute()
+    nbformat.validate(document)
+    return list(document.cells[1:])
+
+
+def client(document: Any, **options: Any) -> NotebookClient:
+    return NotebookClient(document, timeout=60, allow_errors=True, extra_arguments=["--log-level=ERROR"], **options)
+
+
+def text_of(cell: Any) -> str:
+    pieces = []
+    for output in cell.outputs:
+        pieces += [output.get("text", ""), "\n".join(output.get("traceback", []))]
+        pieces += [str(value) for mime, value in output.get("data", {}).items() if mime != "text/plain"]
+    return "\n".join(pieces)
+
+
+def test_a_notebook_file_has_the_last_state_and_the_variable_is_set() -> None:
+    asked, after, recorded, again = execute(
+        "%%rlm -c book -m scripted/two.json\nWhat?",
+        "rlm_result.answer, rlm_result.stop_reason",
+        "%%rlm -c book -m scripted/two.json\nWhat?",
+        "%%rlm -c book -m scripted/two.json --rerun\nWhat?",
+    )
+    status, trajectory, answer = asked.outputs
+    assert "Answered" in status["data"]["text/html"]
+    assert "2 iterations" in status["data"]["text/html"]
+    assert 'href="rlm_runs/' in status["data"]["text/html"]
+    assert "Iteration 2" in trajectory["data"]["text/html"]
+    assert answer["data"] == {"text/html": "<p><strong>9</strong> nobody</p>\n", "text/plain": "**9** nobody"}
+    assert after.outputs[0]["data"]["text/plain"] == "('**9** nobody', 'answered')"
+    assert "The recorded run of" in text_of(recorded)
+    assert "The recorded run of" not in text_of(again)
+
+
+def test_progress_is_seen_while_the_cell_runs() -> None:
+    updates: list[str] = []
+
+    class Watching(NotebookClient):  # type: ignore[misc]
+        def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
+            if msg["msg_type"] == "update_display_data":
+                updates.append(msg["content"]["data"]["text/html"])
+            return super().process_message(msg, cell, cell_index)
+
+    write_script(Path("watch.json"), [LOOK, "```repl\nimport time\nprint('half way')\ntime.sleep(1.5)\nFINAL('x')\n```"])
+    source = "%load_ext rlm_jupyter\n%rlm -m scripted/watch.json What is it"
+    document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    Watching(document, timeout=60).execute()
+    assert any("half way" in update and "running a cell" in update for update in updates)
+    assert any("Iteration 1" in update and "Iteration 2" not in update for update in updates)
+    assert "Answered" in document.cells[0].outputs[0]["data"]["text/html"]
+
+
+async def interrupted(*, times: int) -> tuple[list[Any], float, int]:
+    """A notebook whose second cell is interrupted while the model's code sleeps; a third looks at what is left."""
+    sources = [
+        "%load_ext rlm_jupyter\nimport psutil",
+        "%%rlm -m scripted/slow.json\nWhat?",
+        "import time\nfor _ in range(100):\n    if not hasattr(rlm_result, 'done') or rlm_result.done: break\n    time.sleep(.1)\n"
+        "time.sleep(.3)\nprint(rlm_result.answer, rlm_result.stop_reason)",
+        "[p.pid for p in psutil.Process().children(recursive=True) if 'rlm_jupyter.kernel.guest' in p.cmdline()]",
+    ]
+    document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    executing = client(document)
+    seconds = 0.0
+    async with executing.async_setup_kernel():
+        await executing.async_execute_cell(document.cells[0], 0)
+        cell = asyncio.create_task(executing.async_execute_cell(document.cells[1], 1))
+        for _ in range(200):
+            await asyncio.sleep(0.1)
+            if "running a cell" in text_of(document.cells[1]):
+                break
+        await asyncio.sleep(0.5)  # it sleeps now
+        began = time.monotonic()
+        for _ in range(times):
+            await executing.km.interrupt_kernel()
+            await asyncio.sleep(0.15)
+        await cell
+        seconds = time.monotonic() - began
+        for index in (2, 3):
+            await executing.async_execute_cell(document.cells[index], index)
+    nbformat.validate(document)
+    return list(document.cells[1:]), seconds, len(json.loads(document.cells[3].outputs[0]["data"]["text/plain"]))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_an_interrupt_stops_run_and_kernel_and_keeps_what_there_was(times: int) -> None:
+    (asked, after, _), seconds, kernels = await interrupted(times=times)
+    assert seconds < 10
+    shown = text_of(asked)
+    assert "Stopped" in shown
+    assert "Traceback" not in shown
+    assert "rlm_jupyter/" not in shown  # no frame of ours
+    [error] = [output for output in asked.outputs if output.output_type == "error"]
+    assert error.ename == "KeyboardInterrupt"
+    assert len(error.traceback) == 1
+    assert after.outputs[0].text == "a draft cancelled\n"
+    assert kernels == 0
+
+
+def test_in_the_background_a_cell_returns_at_once_and_shows_itself_until_it_is_done() -> None:
+    write_script(Path("later.json"), ["```repl\nimport time\ntime.sleep(1)\nFINAL('**later**')\n```"] * 2)
+    asked, at_once, later, stopped = execute(
+        "%%rlm --background -m scripted/later.json\nWhat?",
+        "at_once = type(rlm_result).__name__, rlm_result.done\nat_once",
+        "import time\nwaited = rlm_result.result(30).answer\ntime.sleep(.5)\nwaited, rlm_result.answer, type(rlm_result).__name__",
+        "%rlm --background -m scripted/slow.json -o slow What?\nimport time\ntime.sleep(1)\nslow.stop()\nslow.result(30).stop_reason",
+    )
+    assert at_once.outputs[0]["data"]["text/plain"] == "('BackgroundRun', False)"
+    assert later.outputs[0]["data"]["text/plain"] == "('**later**', '**later**', 'ShownResult')"
+    assert "<strong>later</strong>" in text_of(asked)
+    assert "Answered" in text_of(asked)
+    assert stopped.outputs[-1]["data"]["text/plain"] == "'cancelled'"
+
+
+def test_nbconvert_executes_and_exports_it() -> None:
+    from nbconvert import HTMLExporter
+    from nbconvert.preprocessors import ExecutePreprocessor
+
+    source = "%load_ext rlm_jupyter\n%rlm -m scripted/two.json Tell me."
+    document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    ExecutePreprocessor(timeout=60).preprocess(document, {})
+    page, _ = HTMLExporter().from_notebook_node(document)
+    assert "<strong>0</strong> nobody" in page
+    assert "Trajectory" in page
+
+
+def test_without_stdin_a_key_is_refused_in_one_line() -> None:
+    (cell,) = execute("%rlm_key anthropic")
+    assert text_of(cell).strip() == (
+        "UsageError: Nobody can be asked here: set ANTHROPIC_API_KEY in the environment instead."
+    )
+
+
+def test_kernels_go_with_the_session() -> None:
+    before = children()
+    execute("%%rlm -m scripted/two.json\nWhat?", "%%rlm -m scripted/two.json -o other\nWhat else?")
+    deadline = time.monotonic() + 10
+    while (left := children()) > before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == before
