@@ -85,11 +85,11 @@ class Ledger:
             return "cost"
         return "subcalls" if self._subcalls_refused else None
 
-    def left(self) -> list[str]:
-        """What is left of the limits that are set, in words."""
+    def left(self, *, at_start: bool = False) -> list[str]:
+        """What is left of the limits that are set, in words; of sub-calls at the start and once some were made."""
         limits = self.limits
         left = []
-        if limits.max_subcalls is not None:
+        if limits.max_subcalls is not None and (at_start or self.subcalls):
             left.append(f"{limits.max_subcalls - self.subcalls:,} sub-calls")
         if limits.max_tokens is not None:
             left.append(f"{max(limits.max_tokens - self.usage.total_tokens, 0):,} tokens")

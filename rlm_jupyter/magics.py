@@ -188,7 +188,7 @@ class RLMMagics(Magics):
         try:
             self._await(running, shown, options)
         except BaseException:
-            running.stop()  # also when an interrupt came where nobody waits for one
+            _abandon(running)  # also when an interrupt came where nobody waits for one
             raise
 
     def _await(self, running: Running, shown: progress.Progress, options: Namespace) -> None:
@@ -210,7 +210,6 @@ class RLMMagics(Magics):
         shown.end(result.path)
         self._show(ShownResult.of(result))
         if result.stop_reason == "cancelled":
-            result.close()
             # the cell fails, so that Run All stops here, as it does wherever a cell is interrupted
             raise KeyboardInterrupt(f"the run was stopped; {variable} holds what it had")
 
@@ -337,6 +336,17 @@ def _close(kept: ShownResult | BackgroundRun) -> None:
         kept.stop()
     else:
         kept.close()
+
+
+def _abandon(running: Running) -> None:
+    """Stop a run and close its kernel, without waiting for it."""
+    running.stop()
+
+    def close() -> None:
+        with contextlib.suppress(RLMError):
+            running.result().close()
+
+    threading.Thread(target=close, name="rlm_jupyter abandon", daemon=True).start()
 
 
 def _or_close(name: str, names: list[str]) -> str:

@@ -165,7 +165,7 @@ class _Restored:
         self._names.lend({"answer": {"content": "", "ready": False}, **self._saved_outputs()})
         shell.register_magics(SubcallMagics)
         shell.ast_transformers.append(self._named)
-        shell.input_transformers_cleanup += [self._questions, self._as_executed]
+        shell.input_transformers_cleanup.extend([self._questions, self._as_executed])
         shell.events.register("pre_run_cell", self._before_cell)
         shell.events.register("post_run_cell", self._after_cell)
 

@@ -139,7 +139,7 @@ class Workspace:
                 prompt,
                 self.context.info,
                 max_iterations=limits.max_iterations,
-                left=ledger.left(),
+                left=ledger.left(at_start=True),
                 history=len(self.history),
             ),
             context=self.context.info,

@@ -27,7 +27,8 @@ PROSE = {
     "latin-1": "Tous les êtres humains naissent libres et égaux en dignité et en droits. Ça va coûter très cher. ",
     "iso8859-15": "Alla människor är födda fria och lika i värde och rättigheter, från början. Åtta öar. ",
     "cp1250": "Wszyscy ludzie rodzą się wolni i równi pod względem swej godności i swych praw. Każdy człowiek. ",
-    "cp1254": "Bütün insanlar hür, haysiyet ve haklar bakımından eşit doğarlar. Akıl ve vicdana sahiptirler. ",
+    "cp1254": "Bütün insanlar hür, haysiyet ve haklar bakımından eşit doğarlar. Akıl ve vicdana sahiptirler "
+    "ve birbirlerine karşı kardeşlik zihniyeti ile hareket etmelidirler. ",
     "cp1251": "Съешь же ещё этих мягких французских булок, да выпей чаю, пока они тёплые и свежие. ",
     "shift_jis": "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。",
     "gb18030": "学而时习之，不亦说乎？有朋自远方来，不亦乐乎？人不知而不愠，不亦君子乎？",

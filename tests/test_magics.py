@@ -6,23 +6,21 @@ import asyncio
 import json
 import os
 import re
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import nbformat
 import psutil
 import pytest
-from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from nbclient import NotebookClient
 from traitlets.config import Config
 
 from rlm_jupyter.magics import RLMMagics, load
-from rlm_jupyter.shown import BackgroundRun, ShownResult
+from rlm_jupyter.shown import ShownResult
 
 LOOK = "I look.\n```repl\nprint(len(context))\n```"
 ANSWER = "```repl\nreply = llm_query('who?')\nFINAL(f'**{len(context)}** {reply}')\n```"
@@ -156,10 +154,18 @@ def test_configuration_counts_below_options_and_above_the_environment(
     run(shell, "%config RLMMagics.max_iterations = 7")
     run(shell, "%config RLMMagics.save = False")
     settings = ours._rlm(options).settings
-    assert (settings.routing.root.name, settings.limits.max_iterations, settings.save) == ("scripted/two.json", 7, False)
+    assert (settings.routing.root.name, settings.limits.max_iterations, settings.save) == (
+        "scripted/two.json",
+        7,
+        False,
+    )
     options, _ = parsed(shell, "-m scripted/slow.json --max-iterations 8 --save here What?")
     settings = ours._rlm(options).settings
-    assert (settings.routing.root.name, settings.limits.max_iterations, settings.save) == ("scripted/slow.json", 8, Path("here"))
+    assert (settings.routing.root.name, settings.limits.max_iterations, settings.save) == (
+        "scripted/slow.json",
+        8,
+        Path("here"),
+    )
 
 
 def test_in_a_terminal_iterations_are_lines_and_the_banner_comes_once(shell: InteractiveShell) -> None:
@@ -167,7 +173,11 @@ def test_in_a_terminal_iterations_are_lines_and_the_banner_comes_once(shell: Int
     text, error = run(shell, "%rlm -c book What colour is the sky?")
     assert error is None
     assert "it is no language model" in text
-    assert [line[:11] for line in text.splitlines() if line.startswith("iteration")] == ["iteration 1", "iteration 2", "iteration 3"]
+    assert [line[:11] for line in text.splitlines() if line.startswith("iteration")] == [
+        "iteration 1",
+        "iteration 2",
+        "iteration 3",
+    ]
     assert "The sky is blue." in text
     assert "no language model. Name one" not in run(shell, "%rlm -c book What colour is grass?")[0]
 
@@ -199,7 +209,6 @@ def test_the_same_again_is_shown_from_the_record_and_asks_nothing(shell: Interac
     assert "--rerun asks anew" in text
     assert (again.answer, again.path) == (first.answer, first.path) == ("**9** nobody", first.path)
     assert children() == kernels - 1  # that of the result it replaces is closed, and none is started
-    assert "rlm_runs" in os.listdir(".")
     assert len(list(Path("rlm_runs").glob("*.ipynb"))) == 1
     assert "--rerun" in run(shell, "rlm_result.ask('more?')")[0]
     assert "recorded" not in run(shell, cell.replace("\n", " --rerun\n"))[0]
@@ -208,7 +217,10 @@ def test_the_same_again_is_shown_from_the_record_and_asks_nothing(shell: Interac
 
 
 def test_a_further_prompt_finds_the_kernel_as_it_was_left(shell: InteractiveShell) -> None:
-    write_script(Path("ask.json"), [LOOK, "```repl\nkept = 'kept'\nFINAL('one')\n```", "```repl\nFINAL(kept + history[0]['answer'])\n```"])
+    write_script(
+        Path("ask.json"),
+        [LOOK, "```repl\nkept = 'kept'\nFINAL('one')\n```", "```repl\nFINAL(kept + history[0]['answer'])\n```"],
+    )
     shell.user_ns["book"] = "some text"
     run(shell, "%%rlm -c book -m scripted/ask.json\nWhat?")
     text, error = run(shell, "again = rlm_result.ask('And?')")
@@ -257,6 +269,7 @@ def test_a_key_goes_into_the_environment_and_is_not_shown(
 def test_a_result_shows_itself_without_html_of_the_models(shell: InteractiveShell) -> None:
     write_script(Path("evil.json"), [LOOK, "```repl\nFINAL('<script>x</script> **b**')\n```"])
     run(shell, "%%rlm -m scripted/evil.json\nWhat?")
+    assert shell.display_formatter is not None
     formats, _ = shell.display_formatter.format(shell.user_ns["rlm_result"])
     assert set(formats) == {"text/plain", "text/html"}
     assert "<script>" not in formats["text/html"]
@@ -327,13 +340,15 @@ def test_a_notebook_file_has_the_last_state_and_the_variable_is_set() -> None:
 def test_progress_is_seen_while_the_cell_runs() -> None:
     updates: list[str] = []
 
-    class Watching(NotebookClient):  # type: ignore[misc]
+    class Watching(NotebookClient):
         def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
             if msg["msg_type"] == "update_display_data":
                 updates.append(msg["content"]["data"]["text/html"])
             return super().process_message(msg, cell, cell_index)
 
-    write_script(Path("watch.json"), [LOOK, "```repl\nimport time\nprint('half way')\ntime.sleep(1.5)\nFINAL('x')\n```"])
+    write_script(
+        Path("watch.json"), [LOOK, "```repl\nimport time\nprint('half way')\ntime.sleep(1.5)\nFINAL('x')\n```"]
+    )
     source = "%load_ext rlm_jupyter\n%rlm -m scripted/watch.json What is it"
     document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
     Watching(document, timeout=60).execute()
@@ -364,7 +379,7 @@ async def interrupted(*, times: int) -> tuple[list[Any], float, int]:
         await asyncio.sleep(0.5)  # it sleeps now
         began = time.monotonic()
         for _ in range(times):
-            await executing.km.interrupt_kernel()
+            await cast(Any, executing).km.interrupt_kernel()
             await asyncio.sleep(0.15)
         await cell
         seconds = time.monotonic() - began

@@ -87,9 +87,13 @@ async def test_a_saved_notebook_gives_the_same_outputs_in_a_fresh_kernel() -> No
     await NotebookClient(again, timeout=60, resources={"metadata": {"path": str(result.path.parent)}}).async_execute()
     expected = outputs(before)
     assert outputs(again) == expected
-    assert expected[1][0] == "same answered 1 same answered 2\na answered 3\n[no answer: nobody home]\n"  # it had been asked
-    assert "`context` is back (str, 200,000 characters); its 8 sub-calls are answered" in again.cells[1].outputs[0].text
-    [final] = [output for cell in again.cells for output in cell.get("outputs", []) if output.metadata.get("rlm")]
+    assert (
+        expected[1][0] == "same answered 1 same answered 2\na answered 3\n[no answer: nobody home]\n"
+    )  # it had been asked
+    assert "`context` is back (str, 200,000 characters); its 7 sub-calls are answered" in again.cells[1].outputs[0].text
+    [final] = [
+        output for cell in again.cells for output in cell.get("outputs", []) if output.get("metadata", {}).get("rlm")
+    ]
     assert final.data["text/plain"] == "the answer (with parens)"
 
 
@@ -127,7 +131,9 @@ def test_what_was_not_asked_is_refused_and_the_reader_may_use_the_names(shell: I
 
 
 async def test_a_call_is_found_by_its_place_then_by_its_prompt_and_never_by_arrival() -> None:
-    result = await recorded(["a = [llm_query('same'), llm_query('same')]", "b = llm_query('same')", "llm_query_batched(['b'])", "FINAL(1)"])
+    result = await recorded(
+        ["a = [llm_query('same'), llm_query('same')]", "b = llm_query('same')", "llm_query_batched(['b'])", "FINAL(1)"]
+    )
     calls = RecordedCalls(result.trajectory)
     calls.begin((2, 0))
     assert calls.call("llm", ["same"], None) == ["same answered 3"]

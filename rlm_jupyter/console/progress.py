@@ -173,10 +173,9 @@ class Progress:
             self.say(
                 f"{reply.iteration:>3} drawn again: {terminal.one_line(reply.rejected, self._width - 18)}", "yellow"
             )
-        elif prose:
-            self.say(f"{reply.iteration:>3} {terminal.one_line(prose, self._width - 4)}")
         else:
-            self.say(f"{reply.iteration:>3} (no words)", "dim")
+            words = "the last call: " * reply.forced + (prose or "(no words)")
+            self.say(f"{reply.iteration:>3} {terminal.one_line(words, self._width - 4)}", "" if prose else "dim")
 
     def _tell_cell(self, cell: CellFinished) -> None:
         marks = _MARKS if self._unicode else _ASCII_MARKS

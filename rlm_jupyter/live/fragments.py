@@ -24,7 +24,7 @@ _BORDER = "var(--jp-border-color2, var(--vscode-panel-border, rgba(128, 128, 128
 _MONO = "var(--jp-code-font-family, var(--vscode-editor-font-family, monospace))"
 _STYLE = f"""
 .rlm {{ font-family: var(--jp-content-font-family, inherit); font-size: var(--jp-ui-font-size1, 13px);
-  line-height: 1.5; max-width: 62em; }}
+  line-height: 1.5; }}
 .rlm .rlm-faded, .rlm summary {{ color: {_FADED}; }}
 .rlm-head {{ display: flex; flex-wrap: wrap; gap: 0 .75em; align-items: baseline; padding: 2px 0;
   font-variant-numeric: tabular-nums; }}
@@ -36,7 +36,10 @@ _STYLE = f"""
 .rlm .rlm-iteration.rlm-now {{ border-left-color: var(--jp-brand-color1, #1976d2); }}
 .rlm summary {{ cursor: pointer; display: list-item; padding: 1px 0; }}
 .rlm summary b {{ font-weight: 600; color: var(--jp-content-font-color1, inherit); }}
-.rlm .rlm-prose {{ margin: 2px 0 4px; white-space: pre-wrap; overflow-wrap: anywhere; }}
+.rlm .rlm-prose {{ margin: 2px 0 4px; max-width: 62em; overflow-wrap: anywhere; }}
+.rlm .rlm-prose > :first-child {{ margin-top: 0; }}
+.rlm .rlm-prose > :last-child {{ margin-bottom: 0; }}
+.rlm .rlm-stream {{ white-space: pre-wrap; }}
 .rlm pre.rlm-code, .rlm pre.rlm-output {{ font-family: {_MONO};
   font-size: var(--jp-code-font-size, 13px); line-height: var(--jp-code-line-height, 1.3077); margin: 4px 0;
   padding: 5px 8px; white-space: pre-wrap; overflow-wrap: anywhere; overflow: auto; max-height: 22em; }}
@@ -45,7 +48,8 @@ _STYLE = f"""
 .rlm pre.rlm-output {{ background: none; padding-top: 0; max-height: 14em;
   color: var(--jp-content-font-color1, inherit); }}
 .rlm pre.rlm-failed {{ background: var(--jp-rendermime-error-background, rgba(211, 47, 47, .12)); padding-top: 5px; }}
-.rlm .rlm-note {{ margin: 4px 0; padding-left: .6em; border-left: 2px solid var(--jp-warn-color1, #f57c00);
+.rlm .rlm-note {{ margin: 4px 0; max-width: 62em; padding-left: .6em;
+  border-left: 2px solid var(--jp-warn-color1, #f57c00);
   color: {_FADED}; white-space: pre-wrap; }}
 .rlm [class^="hl-k"], .rlm .hl-ow {{ color: var(--jp-mirror-editor-keyword-color, inherit); font-weight: 600; }}
 .rlm [class^="hl-s"] {{ color: var(--jp-mirror-editor-string-color, inherit); }}
@@ -91,8 +95,13 @@ def folded(title: str, body: str) -> str:
 
 
 def prose(text: str) -> str:
-    """A model's prose, as it stands."""
-    return f'<p class="rlm-prose">{html.escape(text)}</p>' if text.strip() else ""
+    """A model's prose, its Markdown drawn."""
+    return f'<div class="rlm-prose">{answer(text)}</div>' if text.strip() else ""
+
+
+def stream(text: str) -> str:
+    """A reply that is still arriving, as it stands."""
+    return f'<div class="rlm-prose rlm-stream">{html.escape(text)}</div>' if text.strip() else ""
 
 
 def note(text: str) -> str:
@@ -133,7 +142,8 @@ def link(path: Path) -> str:
         shown = path.relative_to(Path.cwd())
     except ValueError:
         return f'<span class="rlm-faded">{html.escape(str(path))}</span>'
-    return f'<a href="{html.escape(quote(shown.as_posix()))}" target="_blank">{html.escape(shown.as_posix())}</a>'
+    address, name = html.escape(quote(shown.as_posix())), html.escape(shown.stem)
+    return f'<a href="{address}" title="{html.escape(str(shown))}" target="_blank">{name}</a>'
 
 
 @cache

@@ -123,7 +123,7 @@ class _SeenIteration:
     def _draw(self) -> str:
         if self.segments is None and self.stream:
             hidden = self.streamed - len(self.stream)
-            return fragments.prose(("… " if hidden else "") + self.stream)
+            return fragments.stream(("… " if hidden else "") + self.stream)
         pieces: list[str] = []
         cells = iter(self.cells)
         for segment in self.segments or ():

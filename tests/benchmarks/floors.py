@@ -127,8 +127,9 @@ class _BareEcho:
     """A private socket, used by one thread."""
 
     def __init__(self, url: str) -> None:
-        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
-        self._socket.linger = 0
+        # Any: its options and flags are typed as whole numbers, bytes or enumerations by turns
+        self._socket: Any = zmq.Context.instance().socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.connect(url)
 
     def ask(self, message: bytes) -> None:

@@ -12,13 +12,15 @@ from typing import Any
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.events import Event, RunEnded
 from rlm_jupyter.models.scripted import ScriptedModel
-from rlm_jupyter.types import Message, Reply
+from rlm_jupyter.types import Message, Reply, Usage
 from tests.benchmarks.scripts import ANSWER, LENGTH, reply
 from tests.benchmarks.worker import resident, seconds_of_python, serve, text_of
 
 MOST_ITERATIONS = 2_000
 _WINDOW = 8_000_000
 """Tokens: a prompt of 10 MB fits, and nothing of a long run is left out of the conversation."""
+
+_USAGE = Usage(input_tokens=1_000, output_tokens=100)
 
 
 class ClockedModel(ScriptedModel):
@@ -30,7 +32,8 @@ class ClockedModel(ScriptedModel):
 
     def play(self, cells: Sequence[str], latency: float = 0.0) -> None:
         """Send these cells, and then the answer."""
-        self._replies = iter([reply(cell) for cell in [*cells, ANSWER]])
+        # with their usage, so that the model does not count the tokens of all that it is sent
+        self._replies = iter([Reply(reply(cell), self.name, _USAGE) for cell in [*cells, ANSWER]])
         self.latency = latency
         self.asked.clear()
 

@@ -68,7 +68,7 @@ def test_completed_iterations_are_published_only_when_there_is_a_new_one() -> No
         shown(event)
     time.sleep(2.2)
     second = page.display_pub.outputs[1]["transient"]["display_id"]
-    ticks = [output for output in page.shown(update=True)]
+    ticks = page.shown(update=True)
     assert len(ticks) >= 2  # the clock goes on
     assert all(output["transient"]["display_id"] != second for output in ticks)
     shown.end()

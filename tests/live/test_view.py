@@ -27,7 +27,18 @@ EVIL = "<img src=x onerror=alert(1)>"
 
 
 def started() -> RunStarted:
-    return RunStarted("id", "why?", "s", "o", ContextInfo("str", "9 characters"), "scripted/a", "", 0, {"max_iterations": 30}, "2025-01-01T00:00:00+00:00")
+    return RunStarted(
+        "id",
+        "why?",
+        "s",
+        "o",
+        ContextInfo("str", "9 characters"),
+        "scripted/a",
+        "",
+        0,
+        {"max_iterations": 30},
+        "2025-01-01T00:00:00+00:00",
+    )
 
 
 def reply(index: int, text: str, rejected: str = "") -> ReplyReceived:
@@ -116,14 +127,27 @@ def test_nothing_that_was_said_becomes_html() -> None:
     drawn = view.status()
     view.apply(reply(1, f"{EVIL}\n```repl\n{EVIL}\n```"))
     view.apply(CellStarted(1, 0, EVIL))
-    view.apply(OutputChanged(1, 0, (stdout(EVIL), {"output_type": "display_data", "data": {"text/html": EVIL, "text/plain": EVIL}, "metadata": {}})))
+    view.apply(
+        OutputChanged(
+            1,
+            0,
+            (
+                stdout(EVIL),
+                {"output_type": "display_data", "data": {"text/html": EVIL, "text/plain": EVIL}, "metadata": {}},
+            ),
+        )
+    )
     view.apply(NoticeGiven(1, EVIL))
     drawn += view.status()
     view.apply(finished(1, EVIL, EVIL))
     view.apply(OutputsShown(1, "shown"))
     drawn += view.iterations()
     view.apply(ended())
-    drawn += view.iterations() + fragments.answer(EVIL) + fragments.answer(f"[x](javascript:alert(1)) ![{EVIL}](http://host/?secret)")
+    drawn += (
+        view.iterations()
+        + fragments.answer(EVIL)
+        + fragments.answer(f"[x](javascript:alert(1)) ![{EVIL}](http://host/?secret)")
+    )
     assert "<img" not in drawn
     assert 'href="javascript' not in drawn
     assert drawn.count("onerror") >= 8  # it is there, as text

@@ -1,0 +1,520 @@
+"""The command line as people use it: real processes, real kernels, real signals, a real terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import psutil
+import pytest
+
+from rlm_jupyter.console import progress, terminal
+from rlm_jupyter.journal import Journal
+from rlm_jupyter.store import RunFiles
+from rlm_jupyter.types import Usage
+from tests.loopback import Loopback
+from tests.sample_run import ended, sample, started
+
+FINAL = "I count.\n\n```repl\n# count the letters\nFINAL(len(context))\n```"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name in ("NO_COLOR", "FORCE_COLOR", "JPY_PARENT_PID", "COLUMNS", "PYTHONIOENCODING"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def script(*replies: str, name: str = "s.json", **more: Any) -> str:
+    Path(name).write_text(json.dumps({"replies": replies, **more}))
+    return f"scripted/{name}"
+
+
+def start(*args: str, **options: Any) -> subprocess.Popen[bytes]:
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    return cast(
+        "subprocess.Popen[bytes]", subprocess.Popen([sys.executable, "-m", "rlm_jupyter.cli", *args], **options)
+    )
+
+
+class Done:
+    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes | None = None) -> None:
+        out, err = process.communicate(stdin, timeout=60)
+        self.out, self.err, self.code = (out or b"").decode(), (err or b"").decode(), process.returncode
+        assert "Traceback" not in self.err, self.err
+
+
+def cli(*args: str, stdin: bytes | None = None, **options: Any) -> Done:
+    return Done(start(*args, **({"stdin": subprocess.PIPE} if stdin is not None else {}), **options), stdin)
+
+
+def kernels(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """The kernels that a command has started; waits for one whose cell runs."""
+    for _ in range(400):
+        started = [p for p in psutil.Process(process.pid).children() if "rlm_jupyter.kernel.guest" in p.cmdline()]
+        if started and Path("running").exists():
+            return started
+        time.sleep(0.05)
+    raise AssertionError("no kernel came up")
+
+
+def gone(started: list[psutil.Process]) -> bool:
+    return not psutil.wait_procs(started, timeout=5)[1]
+
+
+# --- run ------------------------------------------------------------------------------------------------------
+
+
+def test_the_answer_alone_is_on_stdout() -> None:
+    Path("a.txt").write_text("Größe")
+    done = cli("run", "How long is it?", "--context", "a.txt", "-m", script(FINAL))
+    assert (done.out, done.code) == ("5\n", 0)
+    lines = done.err.splitlines()
+    assert lines[0] == "scripted/s.json · str, 5 characters"
+    assert lines[1] == "  1 I count."
+    assert re.fullmatch(r"    ✓ count the letters  \d\.\d s", lines[2])
+    assert re.fullmatch(r"1 iteration · [\d,]+ tokens · \d\.\d s", lines[3])
+    assert lines[4].startswith("Notebook: rlm_runs/")
+    assert Path(lines[4].removeprefix("Notebook: ")).is_file()
+    assert "\x1b" not in done.err
+
+
+def test_json_is_one_object() -> None:
+    cell = '```repl\nFINAL({"n": llm_query("?"), "word": "größe"})\n```'
+    done = cli("run", "?", "-m", script(cell, subcalls=["four"]), "--json", "--quiet", "--save", "r.ipynb")
+    assert done.code == 0
+    assert done.err == ""
+    facts = json.loads(done.out)
+    assert facts["value"] == {"n": "four", "word": "größe"}
+    assert facts["stop_reason"] == "answered"
+    assert facts["usage"]["input_tokens"] > 0
+    assert facts["cost"] == 0
+    assert facts["iterations"] == 1
+    assert facts["seconds"] > 0
+    assert facts["notebook"] == str(Path("r.ipynb").absolute())
+    assert Path("r.ipynb").is_file()
+    assert "größe" in facts["answer"]
+    assert done.out.count("\n") == 1
+
+
+def test_json_holds_what_json_has_no_word_for() -> None:
+    done = cli("run", "?", "-m", script("```repl\nFINAL([float('nan'), '\\ud800'])\n```"), "--json", "--no-save")
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    facts = json.loads(done.out, parse_constant=refuse)
+    assert "nan" in facts["answer"].lower()
+    assert facts["notebook"] is None
+    assert not Path("rlm_runs").exists()
+
+
+def test_standard_input_several_files_and_a_folder() -> None:
+    Path("d").mkdir()
+    for name in ("a.txt", "b.txt"):
+        Path("d", name).write_text(name)
+    model = script("```repl\nFINAL(context)\n```")
+    done = cli("run", "?", "-m", model, "-q", "--no-save", "--json", "-c", "d", "-c", "-", stdin="größe".encode())
+    assert json.loads(done.out)["value"] == {"d/a.txt": "a.txt", "d/b.txt": "b.txt", "-": "größe"}
+    done = cli("run", "?", "-m", script(FINAL), "-q", "--no-save", "-c", "-", stdin=b"abc")
+    assert (done.out, done.err, done.code) == ("3\n", "", 0)
+
+
+def test_a_run_without_an_answer_says_why_and_what_to_raise() -> None:
+    model = script("```repl\nx = 1\n```", "```repl\nx = 2\n```", "")
+    done = cli("run", "?", "-m", model, "--max-iterations", "2", "--no-save")
+    assert (done.out, done.code) == ("", 1)
+    assert "No answer: the limit of iterations was reached (--max-iterations raises it)." in done.err
+
+
+def test_a_limit_with_a_draft_is_an_answer() -> None:
+    model = script("```repl\nanswer['content'] = 'a draft'\n```", "```repl\nx = 1\n```")
+    done = cli("run", "?", "-m", model, "--max-iterations", "1", "--no-save")
+    assert (done.out, done.code) == ("a draft\n", 0)
+    assert "This is the best answer so far: the limit of iterations was reached" in done.err
+
+
+def test_a_run_that_fails_says_so_in_one_line_and_keeps_its_record() -> None:
+    model = script("```repl\nx = 1\n```")
+    done = cli("run", "?", "-m", model, "--json")
+    assert done.code == 1
+    *_, failure, notebook = done.err.splitlines()
+    assert failure == "No answer: scripted/s.json: no replies are left in the script at request 2."
+    assert Path(notebook.removeprefix("Notebook: ")).is_file()
+    facts = json.loads(done.out)
+    assert (facts["answer"], facts["stop_reason"]) == (None, "failed")
+    assert facts["notebook"] == str(Path(notebook.removeprefix("Notebook: ")).absolute())
+
+
+def test_the_model_is_named_by_option_then_environment_and_never_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("a.txt").write_text("The sky is blue. Grass is green.")
+    done = cli("run", "What colour is the sky?", "-c", "a.txt", "--no-save")
+    assert done.err.startswith("No model is named, so the embedded `extractive` answers: it is no language model")
+    assert "RLM_MODEL" in done.err
+    assert "The sky is blue." in done.out
+    monkeypatch.setenv("RLM_MODEL", script("```repl\nFINAL('by environment')\n```"))
+    done = cli("run", "?", "--no-save", "-q")
+    assert (done.out, done.err) == ("by environment\n", "")
+    done = cli("run", "?", "--no-save", "-q", "-m", script("```repl\nFINAL('by option')\n```", name="o.json"))
+    assert done.out == "by option\n"
+
+
+def test_a_served_model_and_a_sub_model_at_one_address() -> None:
+    with Loopback(['```repl\nFINAL(llm_query("piece"))\n```', "of the sub-model"]) as server:
+        models = ("-m", "vllm/root", "--sub-model", "vllm/sub", "--base-url", server.openai_url)
+        done = cli("run", "?", *models, "--no-save", "-q")
+        assert (done.out, done.err, done.code) == ("of the sub-model\n", "", 0)
+        assert [request.body["model"] for request in server.requests] == ["root", "sub"]
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["run"], "jupyter rlm: The question is missing: it comes first."),
+        (["run", " "], "jupyter rlm: The question is missing: it comes first."),
+        (
+            ["run", "-c", "a.txt", "What is it?"],
+            "jupyter rlm: The question is missing: it comes first, before --context: jupyter rlm run 'What is it?' "
+            "--context …",
+        ),
+        (["run", "?", "-c", "gone.txt", "-m", "extractive"], "jupyter rlm: gone.txt: there is no such file."),
+        (["run", "?", "-m", "openai/x"], "jupyter rlm: .*OPENAI_API_KEY.*"),
+        (["run", "?", "-m", "nobody/x"], "jupyter rlm: .*nobody.*"),
+        (["run", "?", "--base-url", "http://127.0.0.1:1"], "jupyter rlm: --base-url needs a model: .*"),
+        (["run", "?", "-m", "extractive", "--termination", "x"], "jupyter rlm: Unknown termination policy 'x'.*"),
+        (["run", "?", "--max-iterations", "0"], r"jupyter rlm: Limits\(max_iterations=0\): it must be more than zero."),
+        (["run", "?", "--max-cost", "much"], "jupyter rlm run: .*invalid float value: 'much'.*"),
+        (["run", "?", "--save", "a.txt/x", "-m", "extractive"], "jupyter rlm: A run can't be saved in .*"),
+        (["walk"], "jupyter rlm: .*invalid choice: 'walk'.*"),
+        ([], "jupyter rlm: A command is missing: .*"),
+    ],
+)
+def test_a_mistake_is_one_line_and_code_2(args: list[str], line: str) -> None:
+    Path("a.txt").write_text("text")
+    done = cli(*args)
+    assert (done.out, done.code) == ("", 2)
+    assert done.err.count("\n") == 1
+    assert re.fullmatch(line.replace("?'", r"\?'"), done.err.strip())
+    assert not Path("rlm_runs").exists()
+
+
+# --- interrupts -----------------------------------------------------------------------------------------------
+
+SLEEP = "```repl\nimport pathlib, time\nanswer['content'] = 'a draft'\npathlib.Path('running').touch()\n{}\n```"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_stops_run_and_kernel_and_prints_the_best_answer(number: int) -> None:
+    process = start("run", "?", "-m", script(SLEEP.format("time.sleep(60)")))
+    started = kernels(process)
+    process.send_signal(number)
+    interrupted = time.monotonic()
+    done = Done(process)
+    assert time.monotonic() - interrupted < 10
+    assert (done.out, done.code) == ("a draft\n", 130)
+    assert gone(started)
+    notebook = Path(done.err.splitlines()[-1].removeprefix("Notebook: "))
+    assert "This is the best answer so far: the run was stopped." in done.err
+    assert RunFiles(notebook).exists()
+    assert '"cancelled"' in RunFiles(notebook).journal.read_text()
+
+
+def test_a_second_interrupt_leaves_at_once_without_a_traceback() -> None:
+    deaf = "while True:\n    try:\n        time.sleep(60)\n    except BaseException:\n        pass"
+    process = start("run", "?", "-m", script(SLEEP.format(deaf)))
+    started = kernels(process)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    interrupted = time.monotonic()
+    done = Done(process)
+    assert time.monotonic() - interrupted < 5
+    assert (done.out, done.code) == ("", 130)
+    assert "No answer: interrupted" in done.err
+    assert gone(started)
+    assert '"cancelled"' in next(Path("rlm_runs").glob("*.rlm/journal.jsonl")).read_text()
+
+
+def test_an_interrupt_before_the_run_is_one_line() -> None:
+    reading, writing = os.pipe()
+    process = start("run", "?", "-m", script(FINAL), "-c", "-", stdin=reading)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    done = Done(process)
+    os.close(reading)
+    os.close(writing)
+    assert (done.out, done.err, done.code) == ("", "Interrupted.\n", 130)
+
+
+# --- pipes and terminals --------------------------------------------------------------------------------------
+
+
+def test_a_closed_pipe_is_no_traceback() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = cli("run", "?", "-m", script("```repl\nFINAL('x' * 100_000)\n```"), "--no-save", stdout=writing)
+    os.close(writing)
+    assert done.code == 1
+    assert "BrokenPipe" not in done.err
+    # progress that nobody reads does not stop the run
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = cli("run", "?", "-m", script("```repl\nFINAL('still there')\n```"), "--json", "-q", stderr=writing)
+    os.close(writing)
+    assert json.loads(done.out)["answer"] == "still there"
+
+
+def test_a_full_disk_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = cli("run", "?", "-m", script(FINAL, "```repl\nFINAL(1)\n```"), "--no-save", "-q", stdout=full)
+    assert (done.err, done.code) == ("jupyter rlm: No space left on device\n", 1)
+
+
+def test_no_standard_streams_at_all() -> None:
+    model = script("```repl\nFINAL(1)\n```")
+    command = f"{sys.executable} -m rlm_jupyter.cli run ? -m {model} --save r.ipynb <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command], timeout=60).returncode == 0
+    assert "RunEnded" in Path("r.rlm/journal.jsonl").read_text()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_utf8(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    process = start("run", "?", "-m", script("```repl\nFINAL('größe 日本 \\ud800')\n```"), "--no-save")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert out.decode(encoding).encode("ascii", "backslashreplace") == b"gr\\xf6\\xdfe \\u65e5\\u672c \\ud800\n"
+    assert b"    + FINAL(" in err
+
+
+def on_terminal(*args: str, width: int = 100, act: Callable[[int], None] = lambda _: None) -> tuple[str, int]:
+    """Everything that a terminal is sent, and the exit code."""
+    import pty
+    import struct
+    from fcntl import ioctl
+    from termios import TIOCSWINSZ
+
+    ours, theirs = pty.openpty()
+    ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 30, width, 0, 0))
+    process = start(*args, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    act(ours)
+    sent = b""
+    while True:
+        try:
+            piece = os.read(ours, 65_536)
+        except OSError:
+            break
+        if not piece:
+            break
+        sent += piece
+    os.close(ours)
+    return sent.decode(), process.wait(60)
+
+
+def test_on_a_terminal_it_is_live_and_leaves_no_trace() -> None:
+    cells = [
+        "Wait.\n\n```repl\nimport time\n# sleep a little\ntime.sleep(1)\n```",
+        "```repl\nFINAL('\\x1b[2Jred')\n```",
+    ]
+    sent, code = on_terminal("run", "?", "-m", script(*cells), "--no-save", width=60)
+    assert code == 0
+    assert "iteration 1 of 30 · sleep a little" in sent
+    assert "\x1b[?25l" in sent, "the cursor is hidden while it is drawn"
+    assert sent.rindex("\x1b[?25h") > sent.rindex("\x1b[?25l"), "and shown again"
+    # what a model writes does not steer the terminal
+    assert "\\x1b[2Jred" in sent
+    assert "\x1b[2J" not in sent
+    last = sent[sent.rindex("\x1b[?25h") :]
+    assert "iteration 1 of 30" not in last
+
+
+def test_in_a_notebook_s_shell_there_are_lines_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JPY_PARENT_PID", "1")
+    sent, code = on_terminal("run", "?", "-m", script("```repl\nFINAL(1)\n```"), "--no-save")
+    assert code == 0
+    assert "    ✓ FINAL(1)" in sent
+    assert "\x1b" not in sent
+
+
+def test_progress_survives_a_stderr_that_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        encoding = "utf-8"
+
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+        def isatty(self) -> bool:
+            return False
+
+    with progress.Progress() as told:
+        monkeypatch.setattr(sys, "stderr", Broken())
+        for record in sample():
+            told.on_event(record)
+    assert told.ended is not None
+    assert told.run_id is not None
+
+
+# --- demo, list, show, clean, help ----------------------------------------------------------------------------
+
+
+def test_demo_is_right_within_seconds_and_never_asks_a_named_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLM_MODEL", "nobody/x")
+    began = time.monotonic()
+    done = cli("demo")
+    assert time.monotonic() - began < 20
+    assert done.code == 0
+    assert "Question: When are default parameter values evaluated?" in done.out
+    assert "evaluated from left to right when the function definition is executed" in done.out
+    assert "no language model" in done.out
+    assert Path(done.out.splitlines()[-1].removeprefix("Notebook: ")).is_file()
+
+
+@pytest.fixture
+def kept(here: Path) -> Iterator[list[RunFiles]]:
+    """Three runs: one that ended long ago, one that was broken off, one that goes on."""
+    old = (datetime.now(UTC) - timedelta(days=40)).isoformat(timespec="seconds")
+    runs, journals = [], []
+    for name, until in (("ended", None), ("broken", 4), ("open", 2)):
+        files = RunFiles.create("q", here / "rlm_runs" / name)
+        journals.append(Journal.open(files.journal, files.objects))
+        for record in [started(started=old), *sample()[1:until]]:
+            journals[-1].append(record)
+        runs.append(files)
+    for journal in journals[:2]:
+        journal.close()
+    yield runs
+    journals[2].close()
+
+
+def test_list_tells_what_became_of_each_run(kept: list[RunFiles]) -> None:
+    done = cli("list")
+    rows = [line.split("\t") for line in done.out.splitlines()]
+    assert {row[0]: row[2] for row in rows} == {"ended": "answered", "broken": "broken off", "open": "going on"}
+    assert done.code == 0
+    shown, _ = on_terminal("list", "rlm_runs", width=70)
+    assert re.search(r"ended .*answered", shown)
+    assert all(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) <= 70 for line in shown.splitlines())
+    empty = cli("list", "nowhere")
+    assert (empty.out, empty.err, empty.code) == ("", "No runs in nowhere.\n", 0)
+
+
+def test_show_reads_a_run_and_exports_it(kept: list[RunFiles]) -> None:
+    done = cli("show", "ended")
+    assert ended().answer in done.out.splitlines()
+    assert "[1] " in done.out
+    assert "sub-call" in done.out
+    assert "\x1b" not in done.out
+    assert "broken off" in cli("show", "rlm_runs/broken.rlm").out
+    exported = cli("show", "ended", "--jsonl", "run.jsonl", "--html", "run.html")
+    assert exported.err == "Written: run.jsonl\nWritten: run.html\n"
+    assert json.loads(Path("run.jsonl").read_text().splitlines()[0])["type"] == "metadata"
+    assert "<html" in Path("run.html").read_text()
+    missing = cli("show", "nothing")
+    assert missing.code == 1
+    assert missing.err.startswith("jupyter rlm: There is no run 'nothing'")
+    assert missing.err.count("\n") == 1
+
+
+def test_clean_deletes_only_runs_that_ended(kept: list[RunFiles]) -> None:
+    done, broken, going_on = kept
+    Path("rlm_runs/mine.ipynb").write_text("{}")
+    done.notebook.write_text("a notebook that is no run any more")
+    refused = cli("clean")
+    assert refused.code == 2
+    assert refused.err.endswith("jupyter rlm: Nobody can be asked here: add --yes to delete.\n")
+    assert "Nothing to delete" in cli("clean", "--older-than", "41", "--yes").err
+    assert done.folder.is_dir()
+
+    def say(word: bytes) -> Callable[[int], None]:
+        def type_it(terminal: int) -> None:
+            time.sleep(1)
+            os.write(terminal, word + b"\n")
+
+        return type_it
+
+    declined, code = on_terminal("clean", act=say(b"n"))
+    assert code == 1
+    assert "Delete 1 run (" in declined
+    assert "Nothing was deleted." in declined
+    assert done.folder.is_dir()
+    _, code = on_terminal("clean", "--older-than", "39", act=say(b"y"))
+    assert code == 0
+    assert not done.folder.exists()
+    assert done.notebook.exists(), "it was somebody's own"
+    assert broken.journal.is_file()
+    assert going_on.journal.is_file()
+    assert Path("rlm_runs/mine.ipynb").is_file()
+
+
+def test_clean_takes_the_notebook_with_it() -> None:
+    assert cli("run", "?", "-m", script("```repl\nFINAL(1)\n```"), "-q").code == 0
+    assert len(list(Path("rlm_runs").iterdir())) == 2
+    done = cli("clean", "-y")
+    assert done.code == 0
+    assert "Deleted 1 run (" in done.err
+    assert list(Path("rlm_runs").iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["run", "demo", "list", "show", "clean"])
+def test_every_command_explains_itself(command: str) -> None:
+    done = cli(command, "--help")
+    assert done.code == 0
+    assert "examples:" in done.out
+    assert "exit codes:" in done.out
+
+
+def test_help_and_version_load_nothing_heavy() -> None:
+    code = (
+        "import sys; from rlm_jupyter import cli\n"
+        "for args in (['--help'], ['run', '--help'], ['--version']):\n"
+        "    try: cli.main(args)\n"
+        "    except SystemExit as end: assert not end.code\n"
+        "heavy = {'openai', 'anthropic', 'IPython', 'jupyter_client', 'zmq', 'nbformat', 'rich', 'pandas', 'asyncio'}\n"
+        "sys.exit(','.join(heavy & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert re.search(r"^rlm_jupyter \d+\.\d+", done.stdout, re.MULTILINE)
+
+
+def test_jupyter_finds_the_command() -> None:
+    jupyter = Path(sys.executable).parent / "jupyter"
+    path = f"{jupyter.parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [jupyter, "rlm", "--version"], capture_output=True, text=True, timeout=60, env=os.environ | {"PATH": path}
+    )
+    assert done.stdout.startswith("rlm_jupyter ")
+
+
+# --- words ----------------------------------------------------------------------------------------------------
+
+
+def test_words_for_people() -> None:
+    assert terminal.printable("a\tb\n\x1b[31mred\x07\x9b1mx\r\nGröße\u202f5") == (
+        "a\tb\n\\x1b[31mred\\x07\\x9b1mx\nGröße\u202f5"
+    )
+    assert terminal.one_line("  two\n lines ") == "two lines"
+    assert terminal.one_line("x" * 11, 10) == "x" * 9 + "…"
+    assert terminal.one_line("\n" * 1000 + "x", 10) == "…"
+    assert [terminal.duration(s) for s in (0.04, 9.94, 10, 59.6, 200)] == [
+        "0.0 s",
+        "9.9 s",
+        "10 s",
+        "1 min 00 s",
+        "3 min 20 s",
+    ]
+    assert terminal.spent(Usage(1, 0), None) == "1 token"
+    assert terminal.spent(Usage(1000, 234), 0.01) == "1,234 tokens · $0.0100"
