@@ -34,14 +34,16 @@ async def test_an_empty_reply_is_asked_for_again_with_more_room_and_billed() -> 
 
 async def test_a_reply_that_stays_empty_is_named() -> None:
     model = sub(*[empty(90)] * 12)
-    with pytest.raises(ModelError, match="nothing that can be seen .* 90 of them thinking"):
+    with pytest.raises(ModelError, match=r"nothing that can be seen .* 90 of them thinking"):
         await ask(model, USER, Ledger(Limits()), max_output_tokens=100)
     assert len(model.requests) < 12
 
 
 async def test_a_prompt_over_the_window_is_refused_with_the_numbers_before_the_call() -> None:
     model = ScriptedModel([], window=1000)
-    with pytest.raises(ContextWindowError, match=r"40,000 characters .* reads 1,000 tokens .* at most 2,\d00 characters"):
+    with pytest.raises(
+        ContextWindowError, match=r"40,000 characters .* reads 1,000 tokens .* at most 2,\d00 characters"
+    ):
         await ask(model, [Message("user", "x" * 40_000)], Ledger(Limits()), max_output_tokens=100)
     assert not model.requests
 
@@ -54,7 +56,9 @@ async def test_the_deadline_stops_a_reply() -> None:
 
 async def test_what_broke_off_is_billed_by_estimate() -> None:
     class Breaks(ScriptedModel):
-        async def complete(self, messages: Sequence[Message], *, max_output_tokens: int, on_text: object = None) -> Reply:
+        async def complete(
+            self, messages: Sequence[Message], *, max_output_tokens: int, on_text: object = None
+        ) -> Reply:
             assert callable(on_text)
             on_text("twelve chars")
             raise ModelError("broke off")

@@ -105,7 +105,8 @@ def test_utf16_without_a_mark_is_seen(text: str, encoding: str) -> None:
 @pytest.mark.parametrize("encoding", PROSE)
 def test_older_encodings_are_told_apart(encoding: str, notes: Notes) -> None:
     # far behind a head of plain ASCII, where a look at the beginning would see nothing
-    text = "0123456789\n" * 50_000 + PROSE[encoding] * 20
+    filler = "0123456789\n" * 500
+    text = filler * 100 + f"{PROSE[encoding] * 3}\n{filler}" * 10
     assert load(put("a.txt", text.encode(encoding)), note=notes) == text
     assert [note[: note.index("as ")] for note in notes] == ["a.txt: not UTF-8: read "]
 
@@ -282,7 +283,7 @@ def test_what_git_ignores_is_left_out(here: Path, monkeypatch: pytest.MonkeyPatc
     Path(".git").mkdir()
     put(".gitignore", "*.log\n/build/\n")
     put("src/.gitignore", "!keep.log\ngenerated\n")
-    for path in ("a.txt", "a.log", "build/x.txt", "src/build/y.txt", "src/keep.log", "src/generated/z.txt"):
+    for path in ("a.txt", "a.log", "build/x.txt", "src/build/y.txt", "src/b.log", "src/keep.log", "src/generated/z"):
         put(path, "text")
     assert list(load(".", note=notes)) == ["a.txt", "src/keep.log", "src/build/y.txt"]  # type: ignore[call-overload]
     # the rules above a folder hold inside of it too

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,9 @@ def script(*replies: Any) -> Any:
     left = list(replies)
 
     def reply(messages: Any) -> Any:
-        if len(messages) == 1 or (len(messages) == 2 and messages[0]["role"] == "system" and "repl" not in str(messages)):
+        if len(messages) == 1 or (
+            len(messages) == 2 and messages[0]["role"] == "system" and "repl" not in str(messages)
+        ):
             content = messages[-1]["content"]
             text = content if isinstance(content, str) else content[0]["text"]
             return text.upper()
@@ -53,9 +56,11 @@ async def test_a_run_with_sub_calls_and_its_bill(wire: str) -> None:
     assert result.cost
     assert len(result.trajectory.subcalls) == 2
     roots = [r.messages for r in server.requests if len(r.messages) > 1 or "repl" in str(r.messages)]
-    for before, after in zip(roots, roots[1:], strict=False):
+    for before, after in itertools.pairwise(roots):
         assert after[-1]["role"] == "user"
-        assert [m["content"] for m in after[: len(before) - 1]] == [m["content"] for m in before[:-1]] or wire == "anthropic"
+        assert [m["content"] for m in after[: len(before) - 1]] == [
+            m["content"] for m in before[:-1]
+        ] or wire == "anthropic"
 
 
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])

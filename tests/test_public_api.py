@@ -23,7 +23,9 @@ def test_every_public_name_is_there() -> None:
 @pytest.mark.parametrize("module", ["rlm_jupyter", "rlm_jupyter.models", "rlm_jupyter.cli"])
 def test_importing_brings_in_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print(*sys.modules)"
-    loaded = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
     assert not loaded & HEAVY
 
 

@@ -31,7 +31,9 @@ def block(*lines: str) -> str:
     return "I run this.\n```repl\n" + "\n".join(lines) + "\n```"
 
 
-async def run(replies: Script, context: object = "some text", sub: Callable[[str], str] | None = None, **options: Any) -> Result:
+async def run(
+    replies: Script, context: object = "some text", sub: Callable[[str], str] | None = None, **options: Any
+) -> Result:
     model = ScriptedModel(replies, sub=sub)
     limits = options.pop("limits", None) or Limits(max_iterations=6)
     return await RLM(model, limits=limits, **options).acompletion("What is it?", context)
@@ -53,7 +55,11 @@ ENDINGS: list[tuple[str, Script, str | None]] = [
     ("python block", ["```python\nFINAL(6*7)\n```"], "42"),
     ("final of a name", [block("x = 'value'"), block("FINAL(x)")], "value"),
     ("an undefined name", [block("FINAL(nothing_here)"), block("FINAL(len(context))")], "9"),
-    ("text with parentheses", [block("print(1)"), "```repl\nFINAL(the answer (with parens))\n```"], "the answer (with parens)"),
+    (
+        "text with parentheses",
+        [block("print(1)"), "```repl\nFINAL(the answer (with parens))\n```"],
+        "the answer (with parens)",
+    ),
     ("final_var bare", [block("x = 'v'", "FINAL_VAR(x)")], "v"),
     ("final_var quoted", [block("x = 'v'"), block('FINAL_VAR("x")')], "v"),
     ("final_var missing", [block("FINAL_VAR('gone')"), block("FINAL(len(context))")], "9"),
@@ -64,7 +70,11 @@ ENDINGS: list[tuple[str, Script, str | None]] = [
     ("prose final_var missing", [block("x = 'v'"), "FINAL_VAR(y)", "FINAL_VAR(x)"], "v"),
     ("final_var after a block", ["```repl\nx = 'v'\n```\nFINAL_VAR(x)"], "v"),
     ("literal after a block", [block("print(1)") + "\nFINAL(guess)", "FINAL(sure)"], "sure"),
-    ("literal after a block, again", [block("print(1)") + "\nFINAL(same)", block("print(2)") + "\nFINAL(same)"], "same"),
+    (
+        "literal after a block, again",
+        [block("print(1)") + "\nFINAL(same)", block("print(2)") + "\nFINAL(same)"],
+        "same",
+    ),
     ("mid-sentence", ["I will call FINAL(x) later.", block("FINAL(len(context))")], "9"),
     ("bold", ["**FINAL(42)** it is", block("FINAL(len(context))")], "9"),
     ("nothing", ["hm", block("FINAL(len(context))")], "9"),
@@ -73,12 +83,20 @@ ENDINGS: list[tuple[str, Script, str | None]] = [
     ("answer update", [block('answer.update(content="done", ready=True)')], "done"),
     ("answer merge", [block('answer |= {"content": "done", "ready": True}')], "done"),
     ("answer bound anew", [block('answer = {"content": "done", "ready": True}')], "done"),
-    ("answer not ready", [block('answer["content"] = "x"; answer["ready"] = "False"'), block("FINAL(len(context))")], "9"),
+    (
+        "answer not ready",
+        [block('answer["content"] = "x"; answer["ready"] = "False"'), block("FINAL(len(context))")],
+        "9",
+    ),
     ("submit", [block("SUBMIT(answer=context[:1])")], "s"),
     ("before an error", [block("FINAL('stands')", "1/0")], "stands"),
     ("blind, said again", [block("FINAL('1234')"), block("FINAL('1234')")], "1234"),
     ("blind prose, said again", ["FINAL(1234)", "FINAL(1234)"], "1234"),
-    ("a made-up output", ["```repl\nprint(len(context))\n```\n**Output:**\n```\n100\n```\nFINAL(100)", block("FINAL(len(context))")], "9"),
+    (
+        "a made-up output",
+        ["```repl\nprint(len(context))\n```\n**Output:**\n```\n100\n```\nFINAL(100)", block("FINAL(len(context))")],
+        "9",
+    ),
 ]
 
 
@@ -310,7 +328,7 @@ def test_bad_input_is_refused_before_anything_starts(prompt: Any, context: objec
 
 def test_a_dollar_limit_needs_a_price() -> None:
     class Unpriced(ScriptedModel):
-        def cost(self, usage: object) -> None:  # type: ignore[override]
+        def cost(self, usage: object) -> None:
             return None
 
     with pytest.raises(ConfigurationError, match="price of"):
