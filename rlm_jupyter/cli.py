@@ -60,6 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RLMError as error:
         code = MISUSED if isinstance(error, ConfigurationError) else FAILED
         _complain(f"jupyter rlm: {terminal.one_line(str(error), 2_000)}")
+    except SystemExit as end:
+        code = int(end.code or 0)  # of --help, --version, and what the parser refuses
     except KeyboardInterrupt:
         # a third one would only bring a traceback out of the last clearing up
         signal.signal(signal.SIGINT, signal.SIG_IGN)

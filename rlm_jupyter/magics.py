@@ -7,7 +7,6 @@ import contextlib
 import difflib
 import getpass
 import os
-import re
 import threading
 from argparse import REMAINDER, Namespace
 from typing import Any, cast
@@ -24,6 +23,7 @@ from rlm_jupyter.kernel.guest.magics import keep_questions
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.live import fragments, progress
 from rlm_jupyter.models import PROVIDERS
+from rlm_jupyter.options import or_close, split
 from rlm_jupyter.result import result_of
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.running import Running
@@ -39,8 +39,6 @@ _BANNER = (
     "language model. Name one with -m provider/model, %config RLMMagics.model = 'provider/model', or RLM_MODEL in the "
     "environment."
 )
-_WORD = re.compile(r"\"[^\"]*\"(?=\s|$)|'[^']*'(?=\s|$)|\S+")
-"""A word of a magic's line; quotes count only around the whole of it, so that an apostrophe is one."""
 
 
 @magics_class
@@ -122,7 +120,7 @@ class RLMMagics(Magics):
         keyed = {name: preset for name, preset in PROVIDERS.items() if preset.key_variables}
         if named not in keyed:
             what = f"No provider {named!r} takes a key" if named else "Name the provider"
-            raise UsageError(f"{what}: %rlm_key {_or_close(named, list(keyed))}")
+            raise UsageError(f"{what}: %rlm_key {or_close(named, list(keyed))}")
         variable = keyed[named].key_variables[0]
         try:
             key = getpass.getpass(f"{variable}: ").strip()  # looked up now: ipykernel puts its own in place
@@ -157,15 +155,7 @@ class RLMMagics(Magics):
 
     def _parse(self, line: str, cell: str | None) -> tuple[Namespace, str]:
         """The options, and the prompt exactly as it was written."""
-        words = list(_WORD.finditer(line))
-        values = [word[0][1:-1] if word[0][0] in "\"'" and word[0][-1] == word[0][0] else word[0] for word in words]
-        parser = cast(Any, self.rlm).parser
-        try:
-            options = parser.parse_args(values)
-        except UsageError as error:
-            raise UsageError(f"{error}{_close_option(str(error), parser)}. %rlm? shows the options.") from None
-        rest = line[words[-len(options.prompt)].start() :].strip() if options.prompt else ""
-        rest = rest.removeprefix("-- ")
+        options, rest = split(cast(Any, self.rlm).parser, line)
         if cell is None:
             if not rest:
                 raise UsageError("What is the question? %rlm [options] question; %rlm? shows the options.")
@@ -324,11 +314,7 @@ def load(shell: Any) -> None:
     if RLMMagics.__name__ in shell.magics_manager.registry:
         return
     shell.register_magics(RLMMagics(shell))
-    questions = keep_questions("rlm")
-    # the text of a cell magic is nobody's to change
-    shell.input_transformers_cleanup.append(
-        lambda lines: lines if lines and lines[0].startswith("%%") else questions(lines)
-    )
+    shell.input_transformers_cleanup.append(keep_questions("rlm"))
 
 
 def _close(kept: ShownResult | BackgroundRun) -> None:
@@ -347,16 +333,3 @@ def _abandon(running: Running) -> None:
             running.result().close()
 
     threading.Thread(target=close, name="rlm_jupyter abandon", daemon=True).start()
-
-
-def _or_close(name: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1)
-    return close[0] if close else ", ".join(names)
-
-
-def _close_option(error: str, parser: Any) -> str:
-    """` (did you mean --max-cost?)` for an option that does not exist."""
-    options = [option for action in parser._actions for option in action.option_strings]
-    wrong = re.search(r"--[\w-]+", error.partition("unrecognized arguments:")[2])
-    close = difflib.get_close_matches(wrong[0], options, n=1) if wrong else []
-    return f" (did you mean {close[0]}?)" if close else ""

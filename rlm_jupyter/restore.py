@@ -11,13 +11,13 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from rlm_jupyter import context as contexts
 from rlm_jupyter import outputs, store
 from rlm_jupyter.errors import RecordError
 from rlm_jupyter.events import SubcallSettled
-from rlm_jupyter.kernel.guest.calls import Answers, Calls, SubcallError, SubcallFailure, functions
+from rlm_jupyter.kernel.guest.calls import Answers, SubcallError, SubcallFailure, functions
 from rlm_jupyter.kernel.guest.finals import Finals, NamedFinals
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.names import Names
@@ -157,7 +157,7 @@ class _Restored:
         """Put everything in place."""
         shell, finals = self._shell, self._finals.functions()
         self._names.keep(
-            functions(cast(Calls, self._calls))
+            functions(self._calls)
             | finals
             | {"SHOW_VARS": self._names.show, "SubcallError": SubcallError, "SubcallFailure": SubcallFailure}
             | {"context": context, "context_0": context}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,14 +78,22 @@ class Result:
         if self._kept is not None:
             self._kept.close()
 
-    def _repr_markdown_(self) -> str:
-        cost = "" if self.cost is None or not self.cost else f" · ${self.cost:.4f}"
-        tokens = f"{self.usage.total_tokens:,} tokens"
-        place = f" · {self.path}" if self.path else ""
-        ended = "" if self.stop_reason == "answered" else f" · ended by {self.stop_reason}"
+    def _repr_html_(self) -> str:
+        # a model wrote the answer: it is shown as text, never as a part of the page
+        answer, facts = html.escape(str(self)), html.escape(self._facts())
+        return f'<div style="white-space: pre-wrap">{answer}</div><small>{facts}</small>'
+
+    def _facts(self) -> str:
         iterations = len(self.trajectory.iterations)
-        facts = f"{iterations} iterations · {tokens}{cost} · {self.seconds:.1f} s{ended}{place}"
-        return f"{self}\n\n<small>{facts}</small>"
+        facts = [f"{iterations} iteration{'' if iterations == 1 else 's'}", f"{self.usage.total_tokens:,} tokens"]
+        if self.cost:
+            facts.append(f"${self.cost:.4f}")
+        facts.append(f"{self.seconds:.1f} s")
+        if self.stop_reason != "answered":
+            facts.append(f"ended by {self.stop_reason}")
+        if self.path is not None:
+            facts.append(self.path.name)
+        return " · ".join(facts)
 
 
 def result_of(trajectory: Trajectory, path: Path | None = None, kept: Kept | None = None) -> Result:

@@ -233,13 +233,6 @@ class Trajectory:
             return "<Trajectory: nothing recorded yet>"
         return f"<Trajectory {self.run_id}: {self._facts()}>"
 
-    def _repr_markdown_(self) -> str:
-        if not self._records:
-            return "*Nothing recorded yet.*"
-        quoted = "\n".join(f"> {line}" for line in _head(self.started.prompt).splitlines())
-        answer = f"\n\n{_head(self.answer)}" if self.answer is not None else ""
-        return f"{quoted}{answer}\n\n*{self._facts()}*"
-
     def _repr_html_(self) -> str:
         if not self._records:
             return "<p><em>Nothing recorded yet.</em></p>"

@@ -31,7 +31,7 @@ FINAL = "I count.\n\n```repl\n# count the letters\nFINAL(len(context))\n```"
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TERM", "xterm-256color")
-    for name in ("NO_COLOR", "FORCE_COLOR", "JPY_PARENT_PID", "COLUMNS", "PYTHONIOENCODING"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "JPY_PARENT_PID", "COLUMNS", "PYTHONIOENCODING", "PYTHONUNBUFFERED"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
@@ -43,6 +43,8 @@ def script(*replies: str, name: str = "s.json", **more: Any) -> str:
 
 def start(*args: str, **options: Any) -> subprocess.Popen[bytes]:
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    # without it a child gets what readline has put into the environment behind Python's back: LINES, COLUMNS
+    options["env"] = dict(os.environ)
     return cast(
         "subprocess.Popen[bytes]", subprocess.Popen([sys.executable, "-m", "rlm_jupyter.cli", *args], **options)
     )
@@ -108,14 +110,11 @@ def test_json_is_one_object() -> None:
     assert done.out.count("\n") == 1
 
 
-def test_json_holds_what_json_has_no_word_for() -> None:
-    done = cli("run", "?", "-m", script("```repl\nFINAL([float('nan'), '\\ud800'])\n```"), "--json", "--no-save")
-
-    def refuse(name: str) -> None:
-        raise AssertionError(name)
-
-    facts = json.loads(done.out, parse_constant=refuse)
-    assert "nan" in facts["answer"].lower()
+def test_json_holds_every_character_whatever_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    model = script("```repl\nFINAL('größe 😀 \\ud800')\n```")
+    facts = json.loads(cli("run", "?", "-m", model, "--json", "--no-save").out)
+    assert facts["answer"] == "größe 😀 \ud800"
     assert facts["notebook"] is None
     assert not Path("rlm_runs").exists()
 
@@ -271,6 +270,14 @@ def test_a_closed_pipe_is_no_traceback(size: int) -> None:
     assert (done.err, done.code) == ("", 1)
 
 
+def test_help_into_a_closed_pipe_is_no_traceback() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = cli("run", "--help", stdout=writing)
+    os.close(writing)
+    assert (done.err, done.code) == ("", 0)
+
+
 def test_progress_that_nobody_reads_does_not_stop_the_run() -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -407,8 +414,12 @@ def test_list_tells_what_became_of_each_run(kept: list[RunFiles]) -> None:
     assert {row[0]: row[2] for row in rows} == {"ended": "answered", "broken": "broken off", "open": "going on"}
     assert done.code == 0
     shown, _ = on_terminal("list", "rlm_runs", width=70)
-    assert re.search(r"ended .*answered", shown)
-    assert all(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) <= 70 for line in shown.splitlines())
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in shown.splitlines()]
+    assert "ended   answered    Who wrote it?  Ada wrote it." in lines
+    narrow, _ = on_terminal("list", "rlm_runs", width=40)
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in narrow.splitlines()]
+    assert len(lines) == 4
+    assert any(re.fullmatch(r"ended   answered    Who.*…  Ada.*…", line) for line in lines), lines
     empty = cli("list", "nowhere")
     assert (empty.out, empty.err, empty.code) == ("", "No runs in nowhere.\n", 0)
 
@@ -482,8 +493,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
     code = (
         "import sys; from rlm_jupyter import cli\n"
         "for args in (['--help'], ['run', '--help'], ['--version']):\n"
-        "    try: cli.main(args)\n"
-        "    except SystemExit as end: assert not end.code\n"
+        "    assert cli.main(args) == 0\n"
         "heavy = {'openai', 'anthropic', 'IPython', 'jupyter_client', 'zmq', 'nbformat', 'rich', 'pandas', 'asyncio'}\n"
         "sys.exit(','.join(heavy & set(sys.modules)) or 0)"
     )

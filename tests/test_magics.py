@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -249,6 +250,10 @@ def test_a_variable_of_the_readers_own_is_not_unset(shell: InteractiveShell) -> 
     shell.user_ns["mine"] = 5
     run(shell, "%%rlm -m nobody/x -o mine\nWhat?")
     assert shell.user_ns["mine"] == 5
+    run(shell, "%%rlm -m scripted/two.json -o mine\nWhat?\n")
+    shell.user_ns["mine"] = 6
+    run(shell, "%%rlm -m nobody/x -o mine\nWhat?")
+    assert shell.user_ns["mine"] == 6
 
 
 def test_a_key_goes_into_the_environment_and_is_not_shown(
@@ -438,10 +443,14 @@ def test_without_stdin_a_key_is_refused_in_one_line() -> None:
     )
 
 
-def test_kernels_go_with_the_session() -> None:
-    before = children()
-    execute("%%rlm -m scripted/two.json\nWhat?", "%%rlm -m scripted/two.json -o other\nWhat else?")
-    deadline = time.monotonic() + 10
-    while (left := children()) > before and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert left == before
+def test_kernels_and_their_files_go_with_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp" if Path("/tmp").is_dir() else None) as folder:  # sockets want it short
+        monkeypatch.setenv("TMPDIR", folder)
+        before = children()
+        (seen, *_) = execute("%rlm -m scripted/two.json What?\nimport os\nos.listdir(os.environ['TMPDIR'])")
+        assert "rlm-" in seen.outputs[-1]["data"]["text/plain"]
+        deadline = time.monotonic() + 10
+        while (children() > before or list(Path(folder).glob("rlm-*"))) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert children() == before
+        assert not list(Path(folder).glob("rlm-*"))

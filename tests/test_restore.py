@@ -130,6 +130,13 @@ def test_what_was_not_asked_is_refused_and_the_reader_may_use_the_names(shell: I
     assert run_cell(shell, "print(len(context))")[0] == "200000\n"
 
 
+def test_cells_may_be_executed_in_any_order_and_again(shell: InteractiveShell) -> None:
+    one, two = "print(llm_query('same'))  # one", "print(llm_query('same'))  # two"
+    result = asyncio.run(recorded([one, two, "FINAL(1)"]))
+    run_cell(shell, f"%rlm_restore {result.trajectory.run_id}")
+    assert [run_cell(shell, source)[0][-2] for source in (two, one, one, two)] == ["2", "1", "1", "2"]
+
+
 async def test_a_call_is_found_by_its_place_then_by_its_prompt_and_never_by_arrival() -> None:
     result = await recorded(
         ["a = [llm_query('same'), llm_query('same')]", "b = llm_query('same')", "llm_query_batched(['b'])", "FINAL(1)"]

@@ -184,7 +184,6 @@ def test_it_shows_itself() -> None:
     assert facts in trajectory._repr_html_()
     assert "&lt;b&gt;Ada" in trajectory._repr_html_()
     assert "<b>" not in trajectory._repr_html_()
-    assert trajectory._repr_markdown_() == f"> Who wrote it?\n\n<b>Ada</b>\n\n*{facts}*"
     assert "not ended, 0 iterations" in repr(Trajectory([started()]))
     assert "nothing recorded" in repr(Trajectory()) + Trajectory()._repr_html_()
     assert len(Trajectory([started(), ended(answer="x" * 10_000_000)])._repr_html_()) < 4_000

@@ -213,11 +213,7 @@ def _print_json(ended: RunEnded, iterations: int, notebook: Path | None) -> None
         "iterations": iterations,
         "notebook": None if notebook is None else str(notebook),
     }
-    try:
-        text = json.dumps(facts, allow_nan=False)  # in ASCII: a lone surrogate has no other form
-    except ValueError:
-        text = json.dumps(facts | {"value": ended.answer}, allow_nan=False)
-    terminal.write(text)
+    terminal.write(json.dumps(facts))  # in ASCII: a lone surrogate has no other form
 
 
 def _notebook(progress: Progress, save: Path | bool) -> Path | None:

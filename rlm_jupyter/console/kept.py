@@ -28,7 +28,7 @@ _PROMPT_CHARS = 60
 
 
 def list_runs(args: Namespace) -> int:
-    """`jupyter rlm list`: a table on a terminal, lines with tabs in a pipe; returns the exit code."""
+    """`jupyter rlm list`: a table on a terminal, lines with tabs (and the time) in a pipe; returns the exit code."""
     runs = store.list_runs(args.folder)
     if not runs:
         terminal.say(f"No runs in {_folder(args)}.")
@@ -49,13 +49,11 @@ def list_runs(args: Namespace) -> int:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("run", "started", "ended", "prompt", "answer", box=None, pad_edge=False)
-    for column in table.columns:
-        column.no_wrap, column.overflow = True, "ellipsis"
-    for column, share in zip(table.columns, (3, 0, 0, 3, 4), strict=True):
-        column.ratio = share or None
-    for row in rows:
-        table.add_row(*map(Text, row))
+    table = Table("run", "ended", "prompt", "answer", box=None, pad_edge=False)
+    # names stay whole, because `show` is given them; of the rest there is as much as the width allows
+    table.columns[0].no_wrap = table.columns[1].no_wrap = True
+    for name, _, state, *rest in rows:
+        table.add_row(name, state, *(Text(text, no_wrap=True, overflow="ellipsis") for text in rest))
     terminal.console().print(table)
     return ANSWERED
 

@@ -148,7 +148,7 @@ class Progress:
             case CellFinished():
                 self._tell_cell(event)
             case NoticeGiven():
-                self.say(f"    {terminal.one_line(event.text, self._width - 4)}", "yellow")
+                self.say(f"    to the model: {terminal.one_line(event.text, self._width - 18)}", "yellow")
             case OutputsShown():
                 self._begin(event.iteration + 1)
             case RunEnded():

@@ -27,6 +27,8 @@ _NAMES = """
 PASSED_ON = frozenset(_NAMES.split())
 """What a kernel gets of the host's environment, with `LC_*`: an allow-list, so that no key is ever in it."""
 
+_KILL_POLLS = 1_000
+"""How often it is looked, a millisecond apart, whether a killed process is gone."""
 _MOST_PATH = 90
 """Bytes of a directory for ipc sockets: their paths end at 104 (macOS) or 108 (Linux)."""
 
@@ -154,7 +156,10 @@ class KernelProcess:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.killpg(provisioner.pgid, signal.SIGKILL)
                     # jupyter_client looks every 0.1 s whether it is gone; it is in a few ms
-                    await asyncio.to_thread(provisioner.process.wait)
+                    for _ in range(_KILL_POLLS):
+                        if provisioner.process.poll() is not None:
+                            break
+                        await asyncio.sleep(0.001)
                 await self._km.shutdown_kernel(now=True)
         finally:
             shutil.rmtree(self._home, ignore_errors=True)

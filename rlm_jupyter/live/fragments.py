@@ -118,9 +118,9 @@ def output(text: str, *, failed: bool = False) -> str:
 @lru_cache(maxsize=256)
 def code(source: str) -> str:
     """Python, lightly highlighted."""
-    from pygments import highlight  # type: ignore[import-untyped]
-    from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
-    from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import PythonLexer
 
     # a bare `pre`: Lab trims and styles nothing inside it
     marked: str = highlight(source, PythonLexer(ensurenl=False, stripnl=False), _formatter(HtmlFormatter))

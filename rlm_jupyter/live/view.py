@@ -9,10 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from rlm_jupyter import outputs
 from rlm_jupyter.events import (
     CellFinished,
     CellStarted,
@@ -29,19 +27,14 @@ from rlm_jupyter.events import (
     SubcallStarted,
 )
 from rlm_jupyter.live import fragments
-from rlm_jupyter.parsing import Segment, parse
-from rlm_jupyter.types import CellStatus, Output, Usage
+from rlm_jupyter.live.seen import SeenIteration, count
+from rlm_jupyter.parsing import parse
+from rlm_jupyter.types import Usage
 
 SHOWN_LIVE = 8
 """Iterations that are drawn while the run goes on."""
 SHOWN_AFTER = 30
 """Iterations that are drawn when it is over; all are in the run's notebook."""
-_CODE_CHARS = 3_000
-_OUTPUT_CHARS = 2_000
-_PROSE_CHARS = 2_000
-_STREAM_CHARS = 2_000
-_RENDERED_CHARS = 200_000
-"""Of outputs that are still growing: beyond it only the size is said, since each look reads all of it."""
 _ENDED: dict[str, str] = {
     "answered": "Answered",
     "terminated": "Ended by its termination policy",
@@ -59,84 +52,6 @@ _ENDED: dict[str, str] = {
 }
 
 
-@dataclass(slots=True)
-class _SeenCell:
-    source: str
-    outputs: tuple[Output, ...] = ()
-    status: CellStatus | None = None
-    """`None` while it runs."""
-    _drawn: str = ""
-
-    def html(self) -> str:
-        """Source and outputs; kept once the cell has ended."""
-        if self.status is None:
-            return self._draw()
-        self._drawn = self._drawn or self._draw()
-        return self._drawn
-
-    def _draw(self) -> str:
-        if self.status == "skipped":
-            return fragments.code(_cut(self.source, _CODE_CHARS)) + fragments.note("Not executed.")
-        said = outputs.cut(self._text(), _OUTPUT_CHARS, variable=None).text
-        drawn = fragments.code(_cut(self.source, _CODE_CHARS)) + fragments.output(said, failed=self.status == "error")
-        notes = {"interrupted": "Interrupted.", "died": "The kernel died here."}
-        return drawn + (fragments.note(notes[self.status]) if self.status in notes else "")
-
-    def _text(self) -> str:
-        size = sum(len(str(output.get("text", ""))) for output in self.outputs)
-        if self.status is None and size > _RENDERED_CHARS:
-            return f"[{size:,} characters so far]"
-        # the traceback of an interrupt says nothing that the note below does not
-        shown = [o for o in self.outputs if self.status != "interrupted" or o["output_type"] != "error"]
-        return outputs.render(shown)
-
-
-@dataclass(slots=True)
-class _SeenIteration:
-    index: int
-    stream: str = ""
-    """The end of the reply that is arriving."""
-    streamed: int = 0
-    segments: tuple[Segment, ...] | None = None
-    """Of the reply, when it is there."""
-    cells: list[_SeenCell] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-    subcalls: int = 0
-    began: float = field(default_factory=time.monotonic)
-    seconds: float | None = None
-    """Of the reply and the cells, as recorded."""
-    _drawn: str | None = None
-
-    def facts(self) -> list[str]:
-        facts = [_count(len(self.cells), "cell")] if self.cells else []
-        facts += [_count(self.subcalls, "sub-call")] if self.subcalls else []
-        return facts + ([f"{self.seconds:.1f} s"] if self.seconds is not None else [])
-
-    def html(self, *, done: bool) -> str:
-        """The body; kept once the iteration is done."""
-        if not done:
-            return self._draw()
-        if self._drawn is None:
-            self._drawn = self._draw()
-        return self._drawn
-
-    def _draw(self) -> str:
-        if self.segments is None and self.stream:
-            hidden = self.streamed - len(self.stream)
-            return fragments.stream(("… " if hidden else "") + self.stream)
-        pieces: list[str] = []
-        cells = iter(self.cells)
-        for segment in self.segments or ():
-            if segment.kind == "prose":
-                pieces.append(fragments.prose(_cut(segment.text.strip(), _PROSE_CHARS)))
-            else:
-                cell = next(cells, None)
-                waiting = fragments.code(_cut(segment.source, _CODE_CHARS))
-                pieces.append(cell.html() if cell is not None else waiting)
-        pieces += [cell.html() for cell in cells]  # those that were made of a FINAL in prose
-        return "".join(pieces) + "".join(map(fragments.note, self.notices))
-
-
 class View:
     """What there is to see. Fed from the run's thread, drawn in another.
 
@@ -152,9 +67,9 @@ class View:
         self._started: RunStarted | None = None
         self._ended: RunEnded | None = None
         self._failed = False
-        self._done: deque[_SeenIteration] = deque(maxlen=SHOWN_AFTER)
+        self._done: deque[SeenIteration] = deque(maxlen=SHOWN_AFTER)
         self._count = 0
-        self._now: _SeenIteration | None = None
+        self._now: SeenIteration | None = None
         self._usage = Usage()
         self._cost: float | None = 0.0
         self._asked = 0
@@ -191,7 +106,8 @@ class View:
             if not self._done:
                 return self._title
             last = self._done[-1]
-            return ", ".join([f"iteration {last.index}{self._of()}", *last.facts(), *self._spent()])
+            so_far = f"so far {', '.join(self._spent()) or 'nothing spent'}"
+            return f"iteration {last.index}{self._of()}: {', '.join(last.facts())} ({so_far})"
 
     def status(self, path: Path | None = None) -> str:
         """The headline, and the iteration under way."""
@@ -227,20 +143,19 @@ class View:
             return
         if self._now is None or event.iteration > self._now.index:
             self._close()
-            self._now = _SeenIteration(event.iteration)
+            self._now = SeenIteration(event.iteration)
         now = self._now
         match event:
             case ReplyStreamed(text=text):
-                now.streamed += len(text)
-                now.stream = (now.stream + text)[-_STREAM_CHARS:]
+                now.arrive(text)
             case ReplyReceived():
                 self._reply(now, event)
             case CellStarted(block=place, source=source):
-                _cell(now, place, source)
+                now.cell(place, source)
             case OutputChanged(block=place, outputs=changed):
-                _cell(now, place).outputs = changed
+                now.cell(place).outputs = changed
             case CellFinished(block=place):
-                cell = _cell(now, place, event.source)
+                cell = now.cell(place, event.source)
                 cell.outputs, cell.status = event.outputs, event.status
                 now.seconds = (now.seconds or 0.0) + event.seconds
                 self._in_flight = 0  # what was cancelled with the cell never settles
@@ -257,7 +172,7 @@ class View:
             case OutputsShown():
                 self._close()
 
-    def _reply(self, now: _SeenIteration, event: ReplyReceived) -> None:
+    def _reply(self, now: SeenIteration, event: ReplyReceived) -> None:
         self._spend(event.usage, event.cost)
         now.seconds = (now.seconds or 0.0) + event.seconds
         now.stream, now.streamed = "", 0
@@ -286,7 +201,7 @@ class View:
 
     def _words(self) -> tuple[str, list[str]]:
         if self._ended is not None:
-            iterations = [_count(self._count, "iteration")]
+            iterations = [count(self._count, "iteration")]
             return _ENDED[self._ended.stop_reason], iterations + self._spent() + [f"{self._ended.seconds:.1f} s"]
         seconds = [f"{time.monotonic() - self._began:.0f} s"]
         if self._failed:
@@ -302,16 +217,16 @@ class View:
         if now is None:
             return []
         if now.cells and now.cells[-1].status is None:
-            waiting = [f"{_count(self._in_flight, 'sub-call')} in flight"] if self._in_flight else []
+            waiting = [f"{count(self._in_flight, 'sub-call')} in flight"] if self._in_flight else []
             return ["running a cell", *waiting]
         return now.facts() if now.segments is not None else ["writing"]
 
     def _spent(self) -> list[str]:
         spent = []
         if self._settled:
-            spent.append(_count(self._settled, "sub-call"))
+            spent.append(count(self._settled, "sub-call"))
         if self._usage.total_tokens:
-            spent.append(_count(self._usage.total_tokens, "token"))
+            spent.append(count(self._usage.total_tokens, "token"))
         if self._cost:
             spent.append(f"${self._cost:.4f}")
         return spent
@@ -323,23 +238,8 @@ class View:
     def _model(self) -> list[str]:
         return [self._started.model] if self._started is not None else []
 
-    def _iteration(self, seen: _SeenIteration, *, is_open: bool) -> str:
+    def _iteration(self, seen: SeenIteration, *, is_open: bool) -> str:
         return fragments.iteration(f"Iteration {seen.index}", seen.facts(), seen.html(done=True), is_open=is_open)
 
     def _rest(self, number: int) -> str:
-        return fragments.note(f"{_count(number, 'earlier iteration')}: in the run's notebook") if number > 0 else ""
-
-
-def _cell(now: _SeenIteration, place: int, source: str = "") -> _SeenCell:
-    """The n-th cell; events may begin with any of its kinds."""
-    while len(now.cells) <= place:
-        now.cells.append(_SeenCell(source))
-    return now.cells[place]
-
-
-def _cut(text: str, limit: int) -> str:
-    return outputs.cut(text, limit, variable=None).text
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number:,} {unit}{'' if number == 1 else 's'}"
+        return fragments.note(f"{count(number, 'earlier iteration')}: in the run's notebook") if number > 0 else ""

@@ -117,10 +117,11 @@ class Reference:
         return {"seconds": seconds, "texts": texts, "whole": sum(seconds)}
 
     def close(self) -> float:
-        """End what is open."""
+        """End what is open, if anything is."""
         began = time.perf_counter()
-        self._handler.stop()
-        self._repl.cleanup()
+        if self._repl is not None:
+            self._handler.stop()
+            self._repl.cleanup()
         return time.perf_counter() - began
 
     def run(self, cells: list[str], nbytes: int = 1_000) -> dict[str, Any]:
@@ -167,7 +168,7 @@ def main() -> None:
     """Serve, in the mode that the command line names."""
     reference = Reference(sys.argv[1])
     names = ("open", "cells", "close", "run", "imports")
-    serve({name: getattr(reference, name) for name in names})
+    serve({name: getattr(reference, name) for name in names}, reference.close)
 
 
 if __name__ == "__main__":

@@ -100,13 +100,15 @@ class Worker:
         return self._errors.read().decode(errors="replace")[-2000:].strip() or "it ended without a word"
 
 
-def serve(actions: Mapping[str, Callable[..., Any]]) -> None:
+def serve(actions: Mapping[str, Callable[..., Any]], at_end: Callable[[], object] = lambda: None) -> None:
     """Do what comes in on standard input, until it ends.
 
     Parameters
     ----------
     actions
         By name; each gets its options by keyword and returns what JSON can hold.
+    at_end
+        Puts away what is still open: a thread left over would keep the process from ending.
     """
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers:
         # what the code under measurement prints is not an answer
@@ -119,6 +121,7 @@ def serve(actions: Mapping[str, Callable[..., Any]]) -> None:
                 done = {"error": traceback.format_exc()}
             answers.write(json.dumps(done) + "\n")
             answers.flush()
+    at_end()
 
 
 def text_of(nbytes: int) -> str:

@@ -80,4 +80,4 @@ def test_a_terminal_gets_a_line_for_each_iteration(capsys: pytest.CaptureFixture
         shown(event)
     shown.end()
     lines = capsys.readouterr().out.splitlines()
-    assert [line[:18] for line in lines] == ["iteration 1 of 30,", "iteration 2 of 30,", "Answered · 2 itera"]
+    assert [line[:18] for line in lines] == ["iteration 1 of 30:", "iteration 2 of 30:", "Answered · 2 itera"]

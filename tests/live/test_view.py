@@ -92,7 +92,7 @@ def test_a_run_is_followed_from_its_kernel_to_its_answer() -> None:
     assert view.completed == 1
     assert "all of it" not in view.status()
     assert "all of it" in view.iterations()
-    assert "iteration 1 of 30, 1 cell, 1 sub-call, 0.8 s, 1 sub-call, 120 tokens, $0.0300" in view.summary
+    assert view.summary == "iteration 1 of 30: 1 cell, 1 sub-call, 0.8 s (so far 1 sub-call, 120 tokens, $0.0300)"
     view.apply(ended())
     assert view.text() == "Answered · 1 iteration · 1 sub-call · 120 tokens · $0.0300 · 3.2 s"
     assert "<summary>Trajectory</summary>" in view.iterations()

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from rlm_jupyter.kernel.guest.codec import WireMessage, to_bytes, to_text
 from rlm_jupyter.kernel.guest.wire import Wire
@@ -168,7 +168,19 @@ class Calls:
             self._wire.send("rlm_abandon", {"id": call_id})
 
 
-def functions(calls: Calls) -> dict[str, Any]:
+class MakesCalls(Protocol):
+    """Answers calls: by asking the host, or from a record."""
+
+    def call(self, kind: str, prompts: Sequence[str], model: str | None) -> Answers:
+        """Ask and wait."""
+        ...
+
+    async def acall(self, kind: str, prompts: Sequence[str], model: str | None) -> Answers:
+        """Ask and await."""
+        ...
+
+
+def functions(calls: MakesCalls) -> dict[str, Any]:
     """The sub-call functions that the model sees, by name."""
 
     def one(answers: Answers) -> str:

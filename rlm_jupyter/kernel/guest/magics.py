@@ -44,7 +44,8 @@ def keep_questions(*names: str) -> Callable[[list[str]], list[str]]:
     asked = re.compile(rf"(\s*)%({'|'.join(names)})\s+(\S.*\?)\s*$")
 
     def transform(lines: list[str]) -> list[str]:
-        if not any(asked.match(line) for line in lines):
+        # the text of a cell magic is nobody's to change
+        if lines[:1] and lines[0].startswith("%%"):
             return lines
         return [
             f"{found[1]}get_ipython().run_line_magic({found[2]!r}, {found[3]!r})\n" if found else line

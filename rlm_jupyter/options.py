@@ -1,0 +1,56 @@
+"""`split`: the options at the beginning of a magic's line, and the text after them as it was written."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+
+from IPython.core.error import UsageError
+
+_WORD = re.compile(r"\"[^\"]*\"(?=\s|$)|'[^']*'(?=\s|$)|\S+")
+"""A word of the line; quotes count only around the whole of it, so that an apostrophe is one."""
+
+
+def split(parser: ArgumentParser, line: str) -> tuple[Namespace, str]:
+    """Read the options, and leave the rest alone.
+
+    Parameters
+    ----------
+    parser
+        Of a magic whose last argument is `prompt`, with `nargs=argparse.REMAINDER`: options end where it begins.
+    line
+        After the magic's name. ` -- ` ends the options too.
+
+    Raises
+    ------
+    UsageError
+        An option is unknown, or has no value, or the wrong one.
+    """
+    words = list(_WORD.finditer(line))
+    try:
+        options = parser.parse_args([_unquoted(word[0]) for word in words])
+    except UsageError as error:
+        hint = _close_option(str(error), parser)
+        raise UsageError(f"{error}{hint}. %{parser.prog}? shows the options.") from None
+    rest = line[words[-len(options.prompt)].start() :].strip() if options.prompt else ""
+    return options, rest.removeprefix("-- ")
+
+
+def or_close(name: str, names: Sequence[str]) -> str:
+    """The one of `names` that was probably meant, else all of them."""
+    close = difflib.get_close_matches(name, names, n=1)
+    return close[0] if close else ", ".join(names)
+
+
+def _unquoted(word: str) -> str:
+    return word[1:-1] if len(word) > 1 and word[0] in "\"'" and word[-1] == word[0] else word
+
+
+def _close_option(error: str, parser: ArgumentParser) -> str:
+    """` (did you mean --max-cost?)` for an option that does not exist."""
+    wrong = re.search(r"--[\w-]+", error.partition("unrecognized arguments:")[2])
+    known = re.findall(r"--[\w-]+", parser.format_usage())
+    close = difflib.get_close_matches(wrong[0], known, n=1) if wrong else []
+    return f" (did you mean {close[0]}?)" if close else ""
