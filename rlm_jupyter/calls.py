@@ -33,6 +33,7 @@ async def ask(
     ledger: Ledger,
     *,
     max_output_tokens: int,
+    input_tokens: int | None = None,
     most_input_tokens: int | None = None,
     on_text: Callable[[str], None] | None = None,
 ) -> Answered:
@@ -44,6 +45,9 @@ async def ask(
         The conversation; ends with a user message.
     max_output_tokens
         The reply's cap; less where the window leaves less.
+    input_tokens
+        `estimate_tokens_of(messages)`, where the caller knows it: to count a long conversation anew for every
+        iteration would make a run quadratic.
     most_input_tokens
         A bound of the input that is tighter than one token a byte, where the caller knows one.
     on_text
@@ -59,10 +63,10 @@ async def ask(
         The provider failed for good, or replied with nothing that can be seen.
     """
     started = time.monotonic()
-    cap = _check_window(model, messages, max_output_tokens)
-    most = most_tokens(messages)
-    if most_input_tokens is not None:
-        most = min(most, most_input_tokens)
+    if input_tokens is None:
+        input_tokens = estimate_tokens_of(messages)
+    cap = _check_window(model, messages, input_tokens, max_output_tokens)
+    most = most_tokens(messages) if most_input_tokens is None else most_input_tokens
     usage, cost = Usage(), 0.0
     known = True
     while True:
@@ -85,9 +89,8 @@ def estimate_tokens_of(messages: Sequence[Message]) -> int:
     return sum(estimate_tokens(message.content) for message in messages)
 
 
-def _check_window(model: Model, messages: Sequence[Message], max_output_tokens: int) -> int:
-    """The cap that fits beside the input."""
-    tokens = estimate_tokens_of(messages)
+def _check_window(model: Model, messages: Sequence[Message], tokens: int, max_output_tokens: int) -> int:
+    """The cap that fits beside the input, which has about `tokens`."""
     cap = min(max_output_tokens, max(model.window // 4, 1))
     if tokens + cap > model.window:
         chars = sum(len(message.content) for message in messages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import io
 import pickle
@@ -16,6 +17,7 @@ from rlm_jupyter.objects import digest
 from rlm_jupyter.types import ContextInfo, PackedContext
 
 _INSTEAD = "Pass a str, bytes, a list, a dict or a DataFrame of plain data"
+_LARGE = 1_000_000
 _MOST_KEYS = 20
 _MOST_COLUMNS = 50
 _MOST_NAME_CHARS = 80
@@ -50,7 +52,7 @@ def pack(context: object) -> PackedContext:
         return PackedContext("none")
     if isinstance(context, str):
         # the plain class's methods: a subclass may mean something else by them
-        kind, buffers = "str", (str.encode(context, "utf-8", "surrogatepass"),)
+        kind, buffers = "str", (_utf8(context),)
         name, size, details = "str", *_str_info(context)
     elif isinstance(context, bytes | bytearray | memoryview):
         # a copy only of what could change, or has gaps
@@ -103,7 +105,9 @@ class Context:
 
     def packed(self) -> PackedContext:
         """The context as bytes; encoded again when they were released."""
-        return pack(self._value) if self._packed is None else self._packed
+        if self._packed is None and isinstance(self._value, str):
+            return PackedContext("str", (_utf8(self._value),), self.info)
+        return self._packed or pack(self._value)
 
     def release(self) -> None:
         """Let go of the bytes of a text: half a gigabyte need not lie there twice while a run goes on.
@@ -112,6 +116,17 @@ class Context:
         """
         if isinstance(self._value, str):
             self._packed = None
+
+
+def _utf8(text: str) -> bytes | memoryview:
+    """The text as UTF-8. A large ASCII text is not copied: CPython holds it in just these bytes."""
+    if len(text) < _LARGE or not str.isascii(text) or sys.implementation.name != "cpython":
+        return str.encode(text, "utf-8", "surrogatepass")
+    find = ctypes.pythonapi.PyUnicode_AsUTF8AndSize
+    find.argtypes, find.restype = [ctypes.py_object, ctypes.c_void_p], ctypes.c_void_p
+    held: Any = (ctypes.c_char * len(text)).from_address(find(text, None))
+    held.text = text  # as long as somebody looks at the bytes, the text stays
+    return memoryview(held).cast("B").toreadonly()
 
 
 class _Pickler(pickle.Pickler):

@@ -28,6 +28,8 @@ from rlm_jupyter.types import Output
 
 LARGE = 1_000_000
 """Characters of an output, or of a text in a record, above which it is kept apart."""
+_NUMBERS = frozenset({int, float, bool, type(None)})
+_SCALARS = _NUMBERS | {str}
 _HEAD_CHARS = 2_000
 """Of an output that is kept apart: what is shown in its place."""
 _CLASSES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(events.Record)}
@@ -59,7 +61,7 @@ def encode(record: Record, objects: Objects | None = None) -> dict[str, Any]:
                 data["stored"] = stored
         else:
             for name, value in data.items():
-                if _chars(value) > LARGE:
+                if type(value) not in _NUMBERS and _chars(value) > LARGE:
                     content = dump({"value": value})
                     data[name] = {"$stored": objects.put(content), "nbytes": len(content)}
     return data
@@ -183,6 +185,8 @@ def _to_json(data: Mapping[str, Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
+    if type(value) in _SCALARS:
+        return value
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     return list(value) if isinstance(value, tuple) else value

@@ -67,15 +67,20 @@ class Journal:
         file.truncate(size)
         return cls(file, path, objects or Objects.of_run(path.parent), size)
 
-    def append(self, record: Record) -> None:
+    def append(self, record: Record, data: dict[str, Any] | None = None) -> None:
         """Write one record.
+
+        Parameters
+        ----------
+        data
+            What `encode` made of it, where that is known.
 
         Raises
         ------
         RecordError
             The disk refuses; the journal is as it was.
         """
-        data = encode(record, self._objects)
+        data = encode(record, self._objects) if data is None else data
         if isinstance(record, RunStarted):
             data = {"schema": SCHEMA} | data
         line = dump(data) + b"\n"

@@ -66,7 +66,7 @@ class Layout:
         self._ended: RunEnded | None = None
         self._records: list[bytes] = []
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record, data: dict[str, Any] | None = None) -> None:
         """Take in the next record; costs what the record is long, whatever came before.
 
         Raises
@@ -76,7 +76,7 @@ class Layout:
         """
         if self._started is None and not isinstance(record, RunStarted):
             raise RecordError(f"A run begins with RunStarted, not with {type(record).__name__}.")
-        data = {"at": self._at} | encode(record, self._objects)
+        data = {"at": self._at} | (encode(record, self._objects) if data is None else data)
         self._ended = None
         match record:
             case RunStarted():

@@ -115,22 +115,13 @@ def _policy_ends(run: Run, outcome: Outcome) -> Ending | None:
 
 async def _salvage(run: Run, stop: StopReason, message: str = "") -> Ending:
     """The best answer there is: a draft, an unconfirmed FINAL, one forced final call, or none."""
-    answer = await draft(run)
+    answer = run.draft
     if answer is None and run.unconfirmed is not None:
         text = run.unconfirmed
         answer = Value(text, text, is_json=True)
     if answer is None and stop not in {"cancelled", "seconds"} and run.trajectory.iterations:
         answer = await _forced(run)
     return Ending(stop, answer, message)
-
-
-async def draft(run: Run) -> Value | None:
-    """What stands in `answer["content"]`."""
-    try:
-        inspection = await run.kernel.inspect()
-        return await run.value("answer") if inspection.draft else None
-    except KernelError:
-        return None
 
 
 async def _forced(run: Run) -> Value | None:
@@ -156,7 +147,8 @@ async def _read_forced(run: Run, answered: Answered) -> Value | None:
                 return _text(str(call.args[0].value))
         declared = declared or parsing.declared_in_prose(block)
     if declared is None:
-        return _text(reply.prose)
+        # a reply that still wants to run code has not answered
+        return None if reply.blocks or reply.unclosed else _text(reply.prose)
     name = declared.content.strip("\"'")
     if declared.kind == "FINAL_VAR" or name in {variable.name for variable in run.variables}:
         try:

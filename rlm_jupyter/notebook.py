@@ -66,15 +66,20 @@ class NotebookWriter:
         self._drawn = 0
         self._written = 0
 
-    def update(self, record: Record) -> None:
+    def update(self, record: Record, data: dict[str, Any] | None = None) -> None:
         """Take in the next record; costs what the record is long, whatever came before.
+
+        Parameters
+        ----------
+        data
+            What `encode` made of it, where that is known.
 
         Raises
         ------
         RecordError
             The first record is not `RunStarted`, or an object can't be written.
         """
-        self._layout.add(record)
+        self._layout.add(record, data)
         self._dirty = True
 
     def write(self) -> None:

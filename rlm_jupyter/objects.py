@@ -62,13 +62,15 @@ class Objects:
         """Where the object is, for people: `NAME.rlm/objects/SHA256`."""
         return f"{self.folder.parent.name}/{self.folder.name}/{sha256}"
 
-    def put(self, content: Buffer | Iterable[Buffer]) -> str:
+    def put(self, content: Buffer | Iterable[Buffer], sha256: str = "") -> str:
         """Keep `content`, and say how it is found again.
 
         Parameters
         ----------
         content
             Bytes, or several buffers that are kept one after the other, never joined in memory.
+        sha256
+            Of the content, where it is known.
 
         Returns
         -------
@@ -81,7 +83,7 @@ class Objects:
             The folder or the disk refuses.
         """
         buffers = [content] if isinstance(content, bytes | memoryview) else list(content)
-        sha256 = digest(buffers)
+        sha256 = sha256 or digest(buffers)
         path = self.path(sha256)
         try:
             # the size too: a power cut can leave a name without its bytes
@@ -121,7 +123,7 @@ class Objects:
         """
         if packed.kind == "none":
             return
-        sha256 = self.put(packed.buffers)
+        sha256 = self.put(packed.buffers, packed.info.sha256)
         if packed.kind == "pickle":
             lengths = [memoryview(buffer).nbytes for buffer in packed.buffers]
             try:

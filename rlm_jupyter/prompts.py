@@ -67,7 +67,7 @@ _PROBES = {
     "bytes": "print(type(context), len(context))\nprint(context[:200])",
     "list": "print(type(context), len(context))\nprint(context[:3])",
     "tuple": "print(type(context), len(context))\nprint(context[:3])",
-    "dict": "print(type(context), len(context))\nfor key in list(context)[:5]:\n    print(key, repr(context[key])[:99])",
+    "dict": "print(type(context), len(context))\nfor key in list(context)[:5]:\n    print(key, str(context[key])[:99])",
     "DataFrame": "print(context.shape, context.dtypes)\nprint(context.head())",
     "none": "import math\nprint(math.factorial(20))",
 }

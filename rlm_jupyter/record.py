@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from rlm_jupyter.encoding import encode
 from rlm_jupyter.errors import RecordError
 from rlm_jupyter.events import Record
 from rlm_jupyter.journal import Journal
@@ -42,8 +43,10 @@ class Recorder:
     def add(self, record: Record) -> None:
         """Keep a record: at once in the journal, within a second or so in the notebook."""
         self._begun = True
-        self._journal.append(record)
-        self._notebook.update(record)
+        # once for both: an output of 5 MB takes as long to encode as to print
+        data = encode(record, self.files.objects)
+        self._journal.append(record, data)
+        self._notebook.update(record, data)
         self._notebook.maybe_write()
 
     async def close(self) -> None:

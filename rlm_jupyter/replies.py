@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlm_jupyter import parsing, prompts
-from rlm_jupyter.errors import KernelError
 from rlm_jupyter.run import Run
 from rlm_jupyter.types import CellRun, Inspection, Value
 
@@ -98,10 +97,9 @@ async def _cell(run: Run, source: str) -> tuple[Value | None, bool]:
         if not inspection.draft:
             run.notice('answer["ready"] is True, but answer["content"] is empty: put the answer there.')
             return None, ok
-        try:
-            return await run.value("answer"), ok
-        except KernelError as error:
-            run.notice(f'answer["content"]: {error}')
+        if run.draft is not None:
+            return run.draft, ok
+        run.notice('answer["content"] can\'t be turned into text: put the answer itself there.')
     return None, ok
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from rlm_jupyter import outputs, prompts
 from rlm_jupyter.calls import Answered, ask
-from rlm_jupyter.errors import KernelDiedError, LimitReached
+from rlm_jupyter.errors import KernelDiedError, KernelError, LimitReached
 from rlm_jupyter.events import (
     CellFinished,
     CellStarted,
@@ -64,6 +64,8 @@ class Run:
     """The cap of the next reply."""
     ready_declared: bool = False
     """A cell has set `answer["ready"]` by a literal."""
+    draft: Value | None = None
+    """What stood in `answer["content"]` after the last cell: kept here, where no dying kernel takes it along."""
     unconfirmed: str | None = None
     """The content of a FINAL in prose that did not count yet."""
     blind_refused: bool = False
@@ -112,6 +114,7 @@ class Run:
             conversation,
             self.ledger,
             max_output_tokens=self.room,
+            input_tokens=self._conversation.tokens(self.trajectory),
             most_input_tokens=self._most_input(conversation),
             on_text=lambda text: self.emit(ReplyStreamed(self.iteration, text)),
         )
@@ -177,6 +180,8 @@ class Run:
             )
         try:
             inspection = await self.kernel.inspect()
+            if inspection.draft:
+                self.draft = await self._read_draft()
         except KernelDiedError:
             await self._revive("The kernel died while it executed this cell")
             return cell, Inspection()
@@ -224,6 +229,23 @@ class Run:
             pieces.append(f"{skipped} more block{'s were' if skipped > 1 else ' was'} not executed.")
         pieces.append(prompts.status(self.iteration, self.limits.max_iterations, self.ledger.left()))
         self.record(OutputsShown(self.iteration, "\n\n".join(pieces)))
+
+    async def latest_draft(self) -> Value | None:
+        """The draft as it is now, also in a cell that was stopped; else the one after the last cell."""
+        try:
+            if (await self.kernel.inspect()).draft:
+                return await self._read_draft() or self.draft
+        except KernelDiedError:
+            pass
+        return self.draft
+
+    async def _read_draft(self) -> Value | None:
+        try:
+            return await self.kernel.get("answer")
+        except KernelDiedError:
+            raise
+        except KernelError:
+            return None  # it can't become text
 
     async def _revive(self, what: str) -> None:
         """Start the kernel again, and tell the model exactly what is gone."""

@@ -23,7 +23,7 @@ from rlm_jupyter.events import Event, RunEnded, RunStarted
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.ledger import Ledger
 from rlm_jupyter.limits import Limits
-from rlm_jupyter.loop import Ending, draft, solve
+from rlm_jupyter.loop import Ending, solve
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import TerminationPolicy
 from rlm_jupyter.record import Recorder, recording
@@ -229,7 +229,7 @@ async def _until_stopped(run: Run, stop: asyncio.Event | None) -> Ending:
             return solving.result()
         solving.cancel()
         await asyncio.wait([solving])
-        return Ending("cancelled", await draft(run))
+        return Ending("cancelled", await run.latest_draft())
     finally:
         for task in (solving, stopping):
             task.cancel()

@@ -209,6 +209,17 @@ async def test_a_draft_is_the_answer_where_a_limit_ends_the_run() -> None:
     assert (result.answer, result.stop_reason) == ("draft", "iterations")
 
 
+async def test_a_draft_outlives_the_kernel() -> None:
+    deaf = "import time\nwhile True:\n    try: time.sleep(5)\n    except BaseException: pass"
+    result = await run([block("answer['content'] = 'draft'"), block(deaf)], limits=Limits(max_seconds=2.5))
+    assert (result.answer, result.stop_reason) == ("draft", "seconds")
+
+
+async def test_a_forced_reply_that_still_wants_to_run_code_is_no_answer() -> None:
+    result = await run([block("print(1)"), block("print(2)")], limits=Limits(max_iterations=1))
+    assert (result.answer, result.stop_reason) == (None, "iterations")
+
+
 async def test_an_answer_counts_before_the_limit() -> None:
     result = await run([block("print(1)"), block("FINAL('last')")], limits=Limits(max_iterations=2))
     assert (result.answer, result.stop_reason) == ("last", "answered")

@@ -172,6 +172,7 @@ class Connection:
         for future in self._requests.values():
             if not future.done():
                 future.set_exception(KernelDiedError(reason))
+                future.exception()  # whoever waited may be gone: that is no error of its own
 
     def _on_control(self, message: WireMessage) -> None:
         if message.type == "rlm_done":

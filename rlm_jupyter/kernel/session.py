@@ -301,3 +301,4 @@ class Kernel:
     def _fail_cell(self, reason: str) -> None:
         if self._cell is not None and not self._cell.idle.done():
             self._cell.idle.set_exception(KernelDiedError(reason))
+            self._cell.idle.exception()  # whoever waited may be gone: that is no error of its own
