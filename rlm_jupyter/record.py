@@ -34,9 +34,10 @@ class Recorder:
     def __init__(self, files: RunFiles, context: PacksContext) -> None:
         self.files = files
         self.run_id = files.new_id()
-        self._journal = Journal.open(files.journal, files.objects)
+        self._objects = files.objects
+        self._journal = Journal.open(files.journal, self._objects)
         packed = context.packed()
-        self._notebook = NotebookWriter(files.notebook, objects=files.objects, context=packed)
+        self._notebook = NotebookWriter(files.notebook, objects=self._objects, context=packed)
         self._begun = False
         self._storing = asyncio.create_task(files.store_context(packed))
 
@@ -44,7 +45,7 @@ class Recorder:
         """Keep a record: at once in the journal, within a second or so in the notebook."""
         self._begun = True
         # once for both: an output of 5 MB takes as long to encode as to print
-        data = encode(record, self.files.objects)
+        data = encode(record, self._objects)
         self._journal.append(record, data)
         self._notebook.update(record, data)
         self._notebook.maybe_write()

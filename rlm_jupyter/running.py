@@ -65,18 +65,23 @@ class BackgroundWorkspace:
         self._keep = keep
         self._stack = AsyncExitStack()
         self._workspace: Workspace | None = None
+        self._turn = asyncio.Lock()
         self.closed = False
 
     async def answer(self, prompt: str, on_event: OnEvent | None, stop: asyncio.Event) -> Result:
         """Answer one prompt; on the background loop."""
+        is_kept = self._workspace is not None
         try:
-            async with recording(prompt, self._context, self._settings.save) as recorder:
+            # one kernel answers one prompt at a time; another waits for its turn
+            async with self._turn, recording(prompt, self._context, self._settings.save) as recorder:
                 if self._workspace is None:
                     opening = open_workspace(self._settings, self._context)
                     self._workspace = await self._stack.enter_async_context(opening)
                 trajectory = await self._workspace.answer(prompt, recorder=recorder, emit=on_event, stop=stop)
         except BaseException:
-            await self._close()
+            # a provider that fails a further prompt must not take the kept variables along
+            if not is_kept:
+                await self._close()
             raise
         if not self._keep:
             await self._close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +326,18 @@ def test_a_second_prompt_goes_to_the_same_kernel() -> None:
     result.close()
     with pytest.raises(ConfigurationError, match="closed"):
         result.ask("Third?")
+
+
+def test_a_kept_kernel_outlives_a_failing_prompt_and_answers_one_at_a_time() -> None:
+    slow = block("import time; time.sleep(0.5); FINAL(len(context) + found)")
+    model = ScriptedModel([block("found = 7; FINAL(found)"), ModelError("busy"), slow, slow])
+    result = RLM(model).completion("First?", "text", keep_kernel=True)
+    with pytest.raises(ModelError, match="busy"):
+        result.ask("Second?")
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(result.ask, ["Third?", "Fourth?"]))
+    assert [answer.value for answer in answers] == [11, 11]
+    result.close()
 
 
 @pytest.mark.parametrize(

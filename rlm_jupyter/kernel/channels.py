@@ -51,7 +51,8 @@ class Channel:
     def send(self, frames: Sequence[Frame]) -> None:
         """Send one message; never blocks. Large buffers are not copied."""
         send(self._socket, frames)
-        self._loop.call_soon(self._drain)
+        if is_readable(self._socket):
+            self._loop.call_soon(self._drain)
 
     def close(self) -> None:
         """Close the socket; what is unsent is dropped. A second time does nothing."""

@@ -97,9 +97,10 @@ class ScriptedModel:
         said = scripted(messages) if callable(scripted) else scripted
         reply = said if isinstance(said, Reply) else Reply(said, self.name, _estimate(messages, said))
         if on_text is not None:
-            for piece in _pieces(reply.text):
+            for place, piece in enumerate(_pieces(reply.text)):
+                if place:
+                    await asyncio.sleep(0)
                 on_text(piece)
-                await asyncio.sleep(0)
         return reply
 
     def _next(self, messages: Sequence[Message]) -> Scripted:
