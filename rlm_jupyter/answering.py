@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from rlm_jupyter.calls import ask
 from rlm_jupyter.errors import LimitReached, RLMError
@@ -86,7 +87,7 @@ class Answering:
         first, run.subcall_ordinal = run.subcall_ordinal, run.subcall_ordinal + len(call.prompts)
         asked = [self._one(run, call, first + i, prompt, model) for i, prompt in enumerate(call.prompts)]
         # a task for a single prompt would be two more turns of the loop: a tenth of what a call costs
-        settled = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
+        settled = [await asked[0]] if len(asked) == 1 else await _all(asked)
         return [SubcallFailure(item.text) if item.failed else item.text for item in settled]
 
     async def _one(self, run: Run, call: Subcall, ordinal: int, prompt: str, model: Model) -> _Settled:
@@ -133,3 +134,14 @@ class Answering:
         child = await self._start_child(run, prompt)
         text = child.text if child.text is not None else f"the child run ended without an answer ({child.stop_reason})"
         return _Settled(text, child.text is None, "", child.usage, child.cost, child.run_id)
+
+
+async def _all(asked: list[Coroutine[Any, Any, _Settled]]) -> list[_Settled]:
+    """All of them; where one breaks, the others are stopped and seen gone, not left running unpaid-for."""
+    tasks = [asyncio.ensure_future(one) for one in asked]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

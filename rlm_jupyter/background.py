@@ -11,15 +11,28 @@ import concurrent.futures
 import contextlib
 import os
 import threading
+import weakref
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+
+from rlm_jupyter.errors import ConfigurationError
 
 T = TypeVar("T")
 
 _EXIT_SECONDS = 3.0
 """How long runs may take to put things away when the interpreter exits."""
 
+
+class Closes(Protocol):
+    """Something that is closed on the background loop."""
+
+    async def aclose(self) -> None:
+        """Close it; twice does no harm."""
+        ...
+
+
 _lock = threading.Lock()
+_open: weakref.WeakSet[Closes] = weakref.WeakSet()
 _started: tuple[int, asyncio.AbstractEventLoop] | None = None
 
 
@@ -41,16 +54,25 @@ def submit(coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
     return asyncio.run_coroutine_threadsafe(coroutine, loop())
 
 
-def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in the background and wait for it; an interrupt cancels it and waits until it is gone."""
-    future = submit(coroutine)
-    try:
-        return future.result()
-    except KeyboardInterrupt:
-        future.cancel()
-        with contextlib.suppress(concurrent.futures.CancelledError, concurrent.futures.TimeoutError):
-            submit(asyncio.sleep(0)).result(_EXIT_SECONDS)
-        raise
+def refuse_inside() -> None:
+    """Refuse to wait for the background loop in the background loop itself.
+
+    Raises
+    ------
+    ConfigurationError
+        This is an `on_event` callback, or another that runs on our thread.
+    """
+    with contextlib.suppress(RuntimeError):
+        if _started is not None and asyncio.get_running_loop() is _started[1]:
+            raise ConfigurationError(
+                "A run can't be started, asked or closed inside on_event: it would wait for itself. "
+                "Do it after the run, or await rlm.acompletion(...)."
+            )
+
+
+def close_at_exit(closes: Closes) -> None:
+    """Close this when the interpreter exits, if it is still there."""
+    _open.add(closes)
 
 
 def shut_down() -> None:
@@ -59,6 +81,7 @@ def shut_down() -> None:
         return
 
     async def cancel_all() -> None:
+        await asyncio.gather(*(closes.aclose() for closes in _open), return_exceptions=True)
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()

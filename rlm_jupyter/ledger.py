@@ -51,6 +51,7 @@ class Ledger:
         self._began = clock()
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._kernels: dict[int, asyncio.Semaphore] = {}
+        self._queue = asyncio.Lock()
         self._changed = asyncio.Event()
         self._reserved_tokens = 0
         self._reserved_cost = 0.0
@@ -141,7 +142,7 @@ class Ledger:
             self._reserved_cost -= price
             self.usage += entry.usage
             self.cost = None if self.cost is None or entry.cost is None else self.cost + entry.cost
-            self._announce()
+            self._changed.set()
 
     @asynccontextmanager
     async def kernel(self, depth: int) -> AsyncIterator[None]:
@@ -156,10 +157,13 @@ class Ledger:
             yield
 
     async def _reserve(self, tokens: int, cost: float) -> None:
-        while not self._fits(tokens, cost):
-            await self._changed.wait()
-        self._reserved_tokens += tokens
-        self._reserved_cost += cost
+        # first come, first served: only the head of the queue looks again when something is settled
+        async with self._queue:
+            while not self._fits(tokens, cost):
+                self._changed.clear()
+                await self._changed.wait()
+            self._reserved_tokens += tokens
+            self._reserved_cost += cost
 
     def _fits(self, tokens: int, cost: float) -> bool:
         """Whether there is room now; raises where there never will be."""
@@ -183,8 +187,3 @@ class Ledger:
             if cost > money - self._reserved_cost:
                 return False
         return True
-
-    def _announce(self) -> None:
-        """Let every request that waits for room look again."""
-        self._changed.set()
-        self._changed = asyncio.Event()

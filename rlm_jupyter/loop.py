@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import contextlib
 from dataclasses import dataclass
 
 from rlm_jupyter import parsing, prompts
@@ -43,7 +43,7 @@ async def solve(run: Run) -> Ending:
         await run.show()
         if outcome.answer is not None:
             return Ending("answered", outcome.answer)
-        if (ended := _policy_ends(run, outcome)) is not None:
+        if (ended := await _policy_ends(run, outcome)) is not None:
             return ended
         run.errors = run.errors + 1 if outcome.failed else 0
     return await _salvage(run, stop)
@@ -92,7 +92,7 @@ def _limit_reached(run: Run) -> StopReason | None:
     return "iterations" if run.iteration >= run.limits.max_iterations else None
 
 
-def _policy_ends(run: Run, outcome: Outcome) -> Ending | None:
+async def _policy_ends(run: Run, outcome: Outcome) -> Ending | None:
     """Ask the termination policy; its own words are never the answer."""
     iteration = run.trajectory.iterations[-1]
     result = ActionResult(
@@ -103,14 +103,26 @@ def _policy_ends(run: Run, outcome: Outcome) -> Ending | None:
     )
     context = PolicyContext(
         task=run.trajectory.started.prompt,
-        step=run.iteration,
+        step=run.iteration - 1,
         max_steps=run.limits.max_iterations,
-        variables={variable.name: variable for variable in run.variables},
+        variables=await _named_values(run, iteration.shown),
     )
     ends, answer = run.policy.should_terminate(result, context)
     if not ends:
         return None
     return Ending("terminated", None if answer is None else Value(answer, answer, is_json=True))
+
+
+async def _named_values(run: Run, shown: str) -> dict[str, str]:
+    """The variables that a policy may look up: those that printed text names together with FINAL_VAR."""
+    if "FINAL_VAR" not in shown:
+        return {}
+    values = {}
+    for variable in run.variables:
+        if variable.name in shown:
+            with contextlib.suppress(KernelError):
+                values[variable.name] = (await run.value(variable.name)).text
+    return values
 
 
 async def _salvage(run: Run, stop: StopReason, message: str = "") -> Ending:
@@ -141,10 +153,8 @@ async def _read_forced(run: Run, answered: Answered) -> Value | None:
     reply = parsing.parse(answered.reply.text)
     declared = parsing.declared_in_prose(reply.prose)
     for block in reply.blocks:
-        if parsing.only_constant_final(block):
-            call = ast.parse(block.strip(), mode="eval").body
-            if isinstance(call, ast.Call) and isinstance(call.args[0], ast.Constant):
-                return _text(str(call.args[0].value))
+        if (text := parsing.constant_final(block)) is not None:
+            return _text(text)
         declared = declared or parsing.declared_in_prose(block)
     if declared is None:
         # a reply that still wants to run code has not answered

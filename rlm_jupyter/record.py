@@ -60,9 +60,15 @@ class Recorder:
         finally:
             self._journal.close()
             if self._begun:
-                await self._notebook.close()
+                await self._write_last()
             else:
                 shutil.rmtree(self.files.folder, ignore_errors=True)
+
+    async def _write_last(self) -> None:
+        try:
+            await self._notebook.close()
+        except RecordError as error:
+            log.warning("The notebook is behind its run, the journal has all of it: %s", error)
 
 
 @asynccontextmanager

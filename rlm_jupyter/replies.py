@@ -89,11 +89,11 @@ async def _cell(run: Run, source: str) -> tuple[Value | None, bool]:
     """Execute one block; the answer, if it gave one, and whether it succeeded."""
     cell, inspection = await run.execute(source, parsing.mend_block(source))
     ok = cell.status == "ok"
-    run.ready_declared = run.ready_declared or parsing.declares_ready(source)
+    run.ready_declared = inspection.draft_ready and (run.ready_declared or parsing.declares_ready(source))
     _tell(run, source, cell, inspection)
     if inspection.answer == "recorded":
         return await run.value(), ok
-    if inspection.draft_ready and run.ready_declared:
+    if run.ready_declared:
         if not inspection.draft:
             run.notice('answer["ready"] is True, but answer["content"] is empty: put the answer there.')
             return None, ok

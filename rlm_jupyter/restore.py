@@ -144,7 +144,9 @@ class _Restored:
         self._trajectory = trajectory
         self._calls = RecordedCalls(trajectory)
         self._names = Names(shell)
-        self._finals = Finals(shell.user_ns, lambda _: True, lambda: [name for name, _, _ in self._names.variables()])
+        self._finals = Finals(
+            shell.user_ns, lambda _: True, str, lambda: [name for name, _, _ in self._names.variables()]
+        )
         self._cells: dict[str, list[tuple[_Place, Cell]]] = defaultdict(list)
         self._executed: dict[str, int] = defaultdict(int)
         self._named = NamedFinals()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
@@ -59,7 +60,8 @@ class RLM:
         kernel_name: str | None = None,
         cwd: str | Path | None = None,
     ) -> None:
-        limits = limits or Limits()
+        limits = Limits() if limits is None else limits
+        _check_types(limits, save, cwd)
         routing = Routing(model, sub_model)
         _check_prices(routing, limits)
         policy, name = _policy(termination)
@@ -114,7 +116,8 @@ class RLM:
         ModelError, KernelError
             The host failed; the record on disk is complete up to there.
         """
-        return self.start(prompt, context, root_prompt=root_prompt, on_event=on_event, keep_kernel=keep_kernel).wait()
+        running = self.start(prompt, context, root_prompt=root_prompt, on_event=on_event, keep_kernel=keep_kernel)
+        return running.wait(close=True)
 
     async def acompletion(
         self,
@@ -179,6 +182,15 @@ def _asked(prompt: str, context: object, root_prompt: str | None) -> tuple[str, 
     return prompt, Context(context)
 
 
+def _check_types(limits: object, save: object, cwd: object) -> None:
+    if not isinstance(limits, Limits):
+        raise ConfigurationError(f"limits is a Limits(...), not {type(limits).__name__}.")
+    if not isinstance(save, bool | str | Path):
+        raise ConfigurationError(f"save is a path, True or False, not {type(save).__name__}.")
+    if cwd is not None and not (isinstance(cwd, str | Path) and Path(cwd).is_dir()):
+        raise ConfigurationError(f"The kernel's working directory {cwd} does not exist.")
+
+
 def _check_prices(routing: Routing, limits: Limits) -> None:
     """A limit in dollars needs prices, before the run."""
     if limits.max_cost is None:
@@ -191,7 +203,7 @@ def _check_prices(routing: Routing, limits: Limits) -> None:
 
 
 def _policy(termination: str | TerminationPolicy | None) -> tuple[Callable[[], TerminationPolicy], str]:
-    """What makes a policy for each run, and its name. A policy object is one for all runs, reset for each."""
+    """What makes a policy for each run, and its name. Each run gets a copy of a policy object."""
     if termination is None or isinstance(termination, str):
         name = termination or "declared"
         PolicyRegistry.get_termination(name)
@@ -199,8 +211,9 @@ def _policy(termination: str | TerminationPolicy | None) -> tuple[Callable[[], T
     if not isinstance(termination, TerminationPolicy):
         raise ConfigurationError("termination is a registered name or a TerminationPolicy.")
 
-    def reset() -> TerminationPolicy:
-        termination.reset()
-        return termination
+    def fresh() -> TerminationPolicy:
+        policy = copy.deepcopy(termination)  # children run beside their parent
+        policy.reset()
+        return policy
 
-    return reset, termination.name
+    return fresh, termination.name

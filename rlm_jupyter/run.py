@@ -5,13 +5,16 @@ The algorithm is `loop.solve`; here are the verbs that it is written in.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rlm_jupyter import outputs, prompts
 from rlm_jupyter.calls import Answered, ask
-from rlm_jupyter.errors import KernelDiedError, KernelError, LimitReached
+from rlm_jupyter.errors import ContextWindowError, KernelDiedError, KernelError, LimitReached, RecordError
 from rlm_jupyter.events import (
     CellFinished,
     CellStarted,
@@ -24,6 +27,7 @@ from rlm_jupyter.events import (
     ReplyReceived,
     ReplyStreamed,
 )
+from rlm_jupyter.kernel.guest.codec import DRAFT
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.ledger import Ledger
 from rlm_jupyter.limits import Limits
@@ -34,8 +38,12 @@ from rlm_jupyter.tokens import most_tokens
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import CellRun, Inspection, Message, Output, Value, Variable
 
+log = logging.getLogger(__name__)
+
 MOST_RESTARTS = 3
 """How often a kernel that died is started again in one run."""
+_STOP_SECONDS = 5.0
+"""How long a run that is being stopped looks for a draft."""
 INTERRUPT_MARGIN = 0.5
 """Seconds before the deadline at which a running cell is interrupted, so that the run can still end in time."""
 _ROOM_GROWTH = 2
@@ -72,6 +80,8 @@ class Run:
     """A blind answer has been asked about."""
     subcall_ordinal: int = 0
     variables: tuple[Variable, ...] = ()
+    history: list[dict[str, str | None]] = field(default_factory=list)
+    """Earlier prompts and answers in this kernel."""
     began: float = field(default_factory=time.monotonic)
     _conversation: prompts.Conversation = field(default_factory=prompts.Conversation)
     _last_read: tuple[int, int] | None = None
@@ -93,7 +103,12 @@ class Run:
         """Enter a fact into the trajectory and tell it."""
         self.trajectory.apply(record)
         if self.recorder is not None:
-            self.recorder.add(record)
+            try:
+                self.recorder.add(record)
+            except RecordError as error:
+                # the answer is worth more than its record
+                log.warning("The run goes on without being saved: %s", error)
+                self.recorder = None
         self.emit(record)
 
     def notice(self, text: str) -> None:
@@ -108,8 +123,23 @@ class Run:
         LimitReached
             A limit of the tree, or the window (`context_window`), leaves no room.
         """
-        conversation = self._fit_window()
-        answered = await ask(
+        while True:
+            conversation = self._fit_window()
+            try:
+                answered = await self._ask(conversation)
+            except ContextWindowError as overflow:
+                # the provider counts more tokens than we thought
+                if not self._elide():
+                    raise LimitReached(str(overflow), stop_reason="context_window") from overflow
+                continue
+            usage = answered.reply.usage
+            self._last_read = (len(conversation), usage.input_tokens + usage.output_tokens)
+            cut_off = answered.reply.finish == "length"
+            self.room = self.room * _ROOM_GROWTH if cut_off else self.limits.max_output_tokens
+            return answered
+
+    async def _ask(self, conversation: list[Message]) -> Answered:
+        return await ask(
             self.model,
             conversation,
             self.ledger,
@@ -118,11 +148,6 @@ class Run:
             most_input_tokens=self._most_input(conversation),
             on_text=lambda text: self.emit(ReplyStreamed(self.iteration, text)),
         )
-        usage = answered.reply.usage
-        self._last_read = (len(conversation), usage.input_tokens + usage.output_tokens)
-        cut_off = answered.reply.finish == "length"
-        self.room = self.room * _ROOM_GROWTH if cut_off else self.limits.max_output_tokens
-        return answered
 
     def received(self, answered: Answered, *, read: int | None, rejected: str = "", forced: bool = False) -> None:
         """Enter a reply into the record, before anything in it is executed."""
@@ -182,6 +207,8 @@ class Run:
             inspection = await self.kernel.inspect()
             if inspection.draft:
                 self.draft = await self._read_draft()
+            elif not self.restarts:
+                self.draft = None  # taken back
         except KernelDiedError:
             await self._revive("The kernel died while it executed this cell")
             return cell, Inspection()
@@ -213,14 +240,18 @@ class Run:
         """Enter what the model is shown of this iteration: its outputs, cut to the limit, and what is left."""
         iteration = self.trajectory.iterations[-1]
         executed = [cell for cell in iteration.cells if cell.status != "skipped"]
+        taken = {variable.name for variable in self.variables}
         pieces = []
         budget = self.limits.output_chars
         for place, cell in enumerate(executed):
             text = outputs.render(cell.outputs)
             name = f"output_{cell.execution_count}" if cell.execution_count else None
+            if name in taken:
+                name = f"_{name}"
             shown = outputs.cut(text, max(budget // (len(executed) - place), 200), variable=name)
             if shown.cut and name is not None and self.kernel.is_alive:
-                await self.kernel.put(name, text)
+                with contextlib.suppress(KernelDiedError):  # the next cell revives it
+                    await self.kernel.put(name, text)
             budget -= len(shown.text)
             label = f"Outputs of block {place + 1}:\n" if len(executed) > 1 else "Outputs:\n"
             pieces.append(label + (shown.text or "(none)"))
@@ -232,16 +263,18 @@ class Run:
 
     async def latest_draft(self) -> Value | None:
         """The draft as it is now, also in a cell that was stopped; else the one after the last cell."""
-        try:
-            if (await self.kernel.inspect()).draft:
-                return await self._read_draft() or self.draft
-        except KernelDiedError:
-            pass
+        with contextlib.suppress(KernelError, TimeoutError):
+            async with asyncio.timeout(_STOP_SECONDS):
+                inspection = await self.kernel.inspect()
+                if inspection.answer == "recorded":
+                    return await self.value()
+                if inspection.draft:
+                    return await self._read_draft() or self.draft
         return self.draft
 
     async def _read_draft(self) -> Value | None:
         try:
-            return await self.kernel.get("answer")
+            return await self.kernel.get(DRAFT)
         except KernelDiedError:
             raise
         except KernelError:
@@ -255,25 +288,38 @@ class Run:
             raise KernelDiedError(f"the kernel died {self.restarts} times")
         await self.kernel.restart()
         await self.kernel.begin()
+        if self.history:
+            await self.kernel.put("history", self.history)
         self.notice(
             f"{what} and was started again. `context` and the functions are back; your variables are gone: {gone}."
         )
         self.variables = ()
 
     def _fit_window(self) -> list[Message]:
-        """The conversation, with the oldest outputs left out where the window needs it."""
+        """The conversation, with the oldest outputs left out where the window needs it.
+
+        Then a quarter of the window is freed at once: every elision costs the provider's cache.
+        """
         room = self.model.window - min(self.room, self.model.window // 4)
         conversation = self._conversation
-        while conversation.tokens(self.trajectory) > room:
-            through = self.trajectory.elided_through + 1
-            if through >= self.iteration - 1:
+        if conversation.tokens(self.trajectory) > room:
+            while conversation.tokens(self.trajectory) > room * 3 // 4 and self._elide():
+                pass
+            if conversation.tokens(self.trajectory) > room:
                 raise LimitReached(
                     f"the conversation no longer fits the {self.model.window:,} tokens that {self.model.name} reads",
                     stop_reason="context_window",
                 )
-            self.record(OutputsElided(through))
-            self._last_read = None
         return conversation.messages(self.trajectory)
+
+    def _elide(self) -> bool:
+        """Leave out the outputs of one more iteration; the last one's stay."""
+        through = self.trajectory.elided_through + 1
+        if through >= self.iteration - 1:
+            return False
+        self.record(OutputsElided(through))
+        self._last_read = None
+        return True
 
     def _most_input(self, conversation: list[Message]) -> int | None:
         """A bound of the input from what the last request counted, plus a token a byte for what is new."""

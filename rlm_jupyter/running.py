@@ -19,6 +19,7 @@ class Running:
 
     def __init__(self, workspace: BackgroundWorkspace, prompt: str, on_event: OnEvent | None) -> None:
         check_prompt(prompt)
+        background.refuse_inside()
         self._stop = asyncio.Event()
         self._future = background.submit(workspace.answer(prompt, on_event, self._stop))
 
@@ -46,13 +47,21 @@ class Running:
         except concurrent.futures.CancelledError:
             raise RLMError("the run was cancelled") from None
 
-    def wait(self) -> Result:
-        """Wait for the result; an interrupt stops the run, waits until it is gone, and goes on upwards."""
+    def wait(self, *, close: bool = False) -> Result:
+        """Wait for the result; an interrupt stops the run, waits until it is gone, and goes on upwards.
+
+        Parameters
+        ----------
+        close
+            On an interrupt, end a kept kernel too: nobody gets a handle on it.
+        """
         try:
             return self.result()
         except KeyboardInterrupt:
             self.stop()
-            self.result()
+            result = self.result()
+            if close:
+                result.close()
             raise
 
 
@@ -66,6 +75,7 @@ class BackgroundWorkspace:
         self._stack = AsyncExitStack()
         self._workspace: Workspace | None = None
         self._turn = asyncio.Lock()
+        self._stops: set[asyncio.Event] = set()
         self.closed = False
 
     async def answer(self, prompt: str, on_event: OnEvent | None, stop: asyncio.Event) -> Result:
@@ -73,18 +83,24 @@ class BackgroundWorkspace:
         is_kept = self._workspace is not None
         try:
             # one kernel answers one prompt at a time; another waits for its turn
+            self._stops.add(stop)
             async with self._turn, recording(prompt, self._context, self._settings.save) as recorder:
+                if self.closed:
+                    raise ConfigurationError("The kernel of this run is closed.")
                 if self._workspace is None:
                     opening = open_workspace(self._settings, self._context)
                     self._workspace = await self._stack.enter_async_context(opening)
+                    background.close_at_exit(self)
                 trajectory = await self._workspace.answer(prompt, recorder=recorder, emit=on_event, stop=stop)
         except BaseException:
+            self._stops.discard(stop)
             # a provider that fails a further prompt must not take the kept variables along
             if not is_kept:
-                await self._close()
+                await self.aclose()
             raise
+        self._stops.discard(stop)
         if not self._keep:
-            await self._close()
+            await self.aclose()
         return result_of(trajectory, recorder.files.notebook if recorder else None, self if self._keep else None)
 
     def ask(self, prompt: str, on_event: OnEvent | None = None) -> Result:
@@ -93,12 +109,17 @@ class BackgroundWorkspace:
 
     def close(self) -> None:
         """End the kernel, from any thread."""
+        background.refuse_inside()
         if not self.closed:
-            background.submit(self._close()).result()
+            background.submit(self.aclose()).result()
 
-    async def _close(self) -> None:
+    async def aclose(self) -> None:
+        """End what is going on, and the kernel; on the background loop."""
         self.closed = True
-        await self._stack.aclose()
+        for stop in self._stops:
+            stop.set()
+        async with self._turn:
+            await self._stack.aclose()
 
 
 def check_prompt(prompt: object) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import hashlib
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -31,6 +32,8 @@ from rlm_jupyter.run import Run
 from rlm_jupyter.tokens import fitting_chars
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import PackedContext
+
+log = logging.getLogger(__name__)
 
 CHILD_PROMPT = "Your task stands at the beginning of `context`, and so does what it is about. Do it."
 """What a child run is asked: the text that `rlm_query` was given is its context."""
@@ -99,10 +102,13 @@ class Workspace:
             ledger=ledger,
             kernel=self.kernel,
             policy=settings.policy(),
-            emit=emit or (lambda _: None),
+            emit=_guarded(emit),
             recorder=recorder,
+            history=self.history,
         )
         self.answering.run = run
+        if not self.kernel.is_alive:
+            await self.kernel.restart()
         await self.kernel.begin()
         if self.history:
             await self.kernel.put("history", self.history)
@@ -118,6 +124,8 @@ class Workspace:
             raise
         finally:
             self.answering.run = None
+            # nothing may settle, and be billed, after the last record
+            await self.kernel.drop_calls()
             run.record(_ended(run, ending))
         self.history.append({"prompt": prompt, "answer": trajectory.answer})
         return trajectory
@@ -169,8 +177,6 @@ async def open_workspace(
         await stack.enter_async_context(settings.routing.lease())
         recursive = depth + 1 < settings.limits.max_depth
         answering = Answering(settings.routing, depth, _child_of(settings, depth) if recursive else None)
-        if depth and ledger is not None:
-            await stack.enter_async_context(ledger.kernel(depth))
         kernel = await Kernel.start(answering.answer, kernel_name=settings.kernel_name, cwd=settings.cwd)
         stack.push_async_callback(kernel.close)
         await kernel.set_context(context)
@@ -199,6 +205,7 @@ def _child_of(settings: Settings, depth: int) -> Callable[[Run, str], Any]:
         context = Context(text)
         save = parent.recorder is not None
         async with (
+            parent.ledger.kernel(depth + 1),
             recording(CHILD_PROMPT, context, save, parent.recorder) as recorder,
             open_workspace(settings, context, depth=depth + 1, ledger=parent.ledger) as workspace,
         ):
@@ -221,6 +228,8 @@ async def _until_stopped(run: Run, stop: asyncio.Event | None) -> Ending:
     """Solve the run, or end it with what it has as soon as `stop` is set."""
     if stop is None:
         return await solve(run)
+    if stop.is_set():
+        return Ending("cancelled")
     solving = asyncio.create_task(solve(run))
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -236,6 +245,20 @@ async def _until_stopped(run: Run, stop: asyncio.Event | None) -> Ending:
         await asyncio.gather(solving, stopping, return_exceptions=True)
 
 
+def _guarded(emit: Callable[[Event], None] | None) -> Callable[[Event], None]:
+    """What tells the events: a watcher that fails must cost nobody the run."""
+    if emit is None:
+        return lambda _: None
+
+    def tell(event: Event) -> None:
+        try:
+            emit(event)
+        except Exception:
+            log.exception("on_event failed")
+
+    return tell
+
+
 def _ended(run: Run, ending: Ending) -> RunEnded:
     answer = ending.answer
     return RunEnded(
@@ -245,7 +268,7 @@ def _ended(run: Run, ending: Ending) -> RunEnded:
         is_json=answer.is_json if answer else False,
         iteration=run.iteration,
         seconds=time.monotonic() - run.began,
-        usage=run.trajectory.usage,
-        cost=run.trajectory.cost,
+        usage=run.ledger.usage if run.trajectory.started.depth == 0 else run.trajectory.usage,
+        cost=run.ledger.cost if run.trajectory.started.depth == 0 else run.trajectory.cost,
         message=ending.message,
     )

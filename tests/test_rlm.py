@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 from rlm_jupyter import RLM, Limits, Result
-from rlm_jupyter.errors import ConfigurationError, ContextError, ModelError
+from rlm_jupyter.errors import ConfigurationError, ContextError, ContextWindowError, ModelError
 from rlm_jupyter.events import CellFinished, ReplyStreamed, RunEnded, RunStarted
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.trajectory import Trajectory
@@ -219,6 +219,102 @@ async def test_a_draft_outlives_the_kernel() -> None:
 async def test_a_forced_reply_that_still_wants_to_run_code_is_no_answer() -> None:
     result = await run([block("print(1)"), block("print(2)")], limits=Limits(max_iterations=1))
     assert (result.answer, result.stop_reason) == (None, "iterations")
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        (block('SUBMIT(answer="42")'), "42"),
+        (block("FINAL()"), None),
+        (block('%%time\nFINAL("42")'), "42"),
+        ("FINAL_VAR(answer)", "Paris"),
+    ],
+)
+async def test_a_forced_reply_is_read_whatever_it_is(reply: str, answer: str | None) -> None:
+    result = await run([block("print(1); answer = 'Paris'"), reply], limits=Limits(max_iterations=1))
+    assert (result.answer, result.stop_reason) == (answer, "iterations")
+
+
+async def test_a_rebound_answer_is_found_by_name() -> None:
+    result = await run([block("answer = 'Paris'"), "FINAL(answer)"])
+    assert result.answer == "Paris"
+
+
+async def test_a_draft_that_never_becomes_text_ends_no_run_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlm_jupyter.kernel.session.LOOK_SECONDS", 1.0)
+    slow = "import time\nclass A:\n    def __str__(self): time.sleep(1e6)\nanswer['content'] = A()"
+    result = await run([block(slow), block("FINAL(len(context))")])
+    assert result.answer == "9"
+    assert "died" in told(result, 0)
+
+
+async def test_the_bill_counts_what_was_stopped() -> None:
+    class Slow(ScriptedModel):
+        async def complete(self, messages: Any, **options: Any) -> Any:
+            if len(messages) == 1:
+                await asyncio.sleep(30)
+            return await super().complete(messages, **options)
+
+    model = Slow([block("llm_query('x' * 4000)")])
+    result = await RLM(model, limits=Limits(max_seconds=2)).acompletion("What?", "text")
+    assert result.stop_reason == "seconds"
+    assert result.usage.input_tokens > result.trajectory.usage.input_tokens + 900
+
+
+async def test_a_sub_call_that_outlives_its_cell_fails_instead_of_waiting() -> None:
+    class Slow(ScriptedModel):
+        async def complete(self, messages: Any, **options: Any) -> Any:
+            if len(messages) == 1:
+                await asyncio.sleep(30)
+            return await super().complete(messages, **options)
+
+    start = "from concurrent.futures import ThreadPoolExecutor\nf = ThreadPoolExecutor(1).submit(llm_query, 'x')\nimport time; time.sleep(0.3)"
+    look = "try:\n    f.result()\nexcept SubcallError as error:\n    FINAL(str(error))"
+    result = await RLM(Slow([block(start), block(look)])).acompletion("What?", "text")
+    assert result.answer == "its cell had ended before it was answered"
+
+
+async def test_a_watcher_that_fails_costs_nobody_the_run() -> None:
+    model = ScriptedModel([block("FINAL(len(context))")])
+
+    def watch(event: object) -> None:
+        raise ZeroDivisionError
+
+    assert (await RLM(model).acompletion("How long?", "abc", on_event=watch)).answer == "3"
+
+
+def test_a_run_inside_on_event_is_refused_instead_of_waiting_for_itself() -> None:
+    said: list[str] = []
+
+    def watch(event: object) -> None:
+        try:
+            RLM(ScriptedModel([])).completion("inner", "x")
+        except ConfigurationError as error:
+            said.append(str(error))
+
+    RLM(ScriptedModel([block("FINAL(len(context))")])).completion("How long?", "abc", on_event=watch)
+    assert "inside on_event" in said[0]
+
+
+async def test_an_overflow_that_the_provider_reports_makes_room() -> None:
+    replies = [
+        block("print(1)"),
+        block("print(2)"),
+        block("print(3)"),
+        ContextWindowError("too long"),
+        block("FINAL(len(context))"),
+    ]
+    result = await run(replies)
+    assert result.answer == "9"
+    assert result.trajectory.elided_through == 1
+
+
+async def test_a_variable_of_the_models_is_not_overwritten_by_a_cut_output() -> None:
+    result = await run(
+        [block("output_2 = 'mine'"), block("print('x' * 50_000)"), block("FINAL([output_2, len(_output_2)])")],
+        limits=Limits(output_chars=1000),
+    )
+    assert result.value == ["mine", 50_000]
 
 
 async def test_an_answer_counts_before_the_limit() -> None:

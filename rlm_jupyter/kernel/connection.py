@@ -120,8 +120,20 @@ class Connection:
         }
         self._shell.send(self._codec.encode("execute_request", content, msg_id=msg_id))
 
-    async def request(self, msg_type: str, content: dict[str, Any], buffers: Sequence[Frame] = ()) -> WireMessage:
+    async def request(
+        self,
+        msg_type: str,
+        content: dict[str, Any],
+        buffers: Sequence[Frame] = (),
+        seconds: float | None = None,
+    ) -> WireMessage:
         """Ask the guest something on control, also while a cell runs.
+
+        Parameters
+        ----------
+        seconds
+            How long it may take; then the kernel is ended. For what may run code of the model's, such as the
+            `__str__` of a draft.
 
         Raises
         ------
@@ -135,7 +147,14 @@ class Connection:
         future = self._requests[msg_id] = asyncio.get_running_loop().create_future()
         try:
             self._control.send(self._codec.encode(msg_type, content, msg_id=msg_id, buffers=buffers))
-            done: WireMessage = await future
+            try:
+                async with asyncio.timeout(seconds):
+                    done: WireMessage = await future
+            except TimeoutError:
+                self.check()
+                await self.process.kill()
+                self.died(None)
+                raise KernelDiedError(f"the kernel did not answer within {seconds:.0f} s and was ended") from None
         finally:
             del self._requests[msg_id]
         if "error" in done.content:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import signal
+import string
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from traitlets import Instance
 
 from rlm_jupyter.errors import ConfigurationError, KernelStartError
 
+_GUEST = "rlm_jupyter.kernel.guest"
 _NAMES = """
     PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR TEMP TMP TERM PYTHONPATH VIRTUAL_ENV CONDA_PREFIX
     LD_LIBRARY_PATH DYLD_LIBRARY_PATH OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS SYSTEMROOT SYSTEMDRIVE
@@ -81,6 +83,7 @@ class KernelProcess:
             The process could not be started.
         """
         home = _private_directory()
+        km: AsyncKernelManager | None = None
         try:
             argv, env = _command(kernel_name, home)
             where = _directory(cwd)
@@ -95,6 +98,9 @@ class KernelProcess:
             except OSError as error:
                 raise KernelStartError(f"The kernel could not be started: {error}.") from error
         except BaseException:
+            if km is not None and km.has_kernel:
+                # start_kernel sleeps after it has started the process: whoever is cancelled there has one
+                await asyncio.shield(cls(km, home).kill())
             shutil.rmtree(home, ignore_errors=True)
             raise
         return cls(km, home)
@@ -198,7 +204,7 @@ def _command(kernel_name: str | None, home: Path) -> tuple[list[str], dict[str, 
     """The command line that starts the guest, and its environment."""
     env = {name: value for name, value in os.environ.items() if name.upper() in PASSED_ON or name.startswith("LC_")}
     env |= {"IPYTHONDIR": str(home / "ipython"), "PYTHONHASHSEED": "0"}
-    python = sys.executable
+    argv = [sys.executable, "-m", _GUEST, "-f", "{connection_file}"]
     if kernel_name is not None:
         try:
             spec = KernelSpecManager().get_kernel_spec(kernel_name)
@@ -207,19 +213,13 @@ def _command(kernel_name: str | None, home: Path) -> tuple[list[str], dict[str, 
             raise ConfigurationError(f"There is no kernelspec {kernel_name!r}. Installed: {known}.") from None
         if spec.language.lower() != "python":
             raise ConfigurationError(f"The kernelspec {kernel_name!r} is {spec.language}; the kernel must be Python.")
-        python = spec.argv[0].format(prefix=sys.prefix) if spec.argv[0] not in {"python", "python3"} else python
-        env |= spec.env
+        if not {"ipykernel_launcher", "ipykernel"} & set(spec.argv):
+            raise ConfigurationError(f"The kernelspec {kernel_name!r} does not start ipykernel.")
+        argv = [_GUEST if word in {"ipykernel_launcher", "ipykernel"} else word for word in spec.argv]
+        env |= {name: string.Template(value).safe_substitute(os.environ) for name, value in spec.env.items()}
         # that environment may not have this package: show it just our own directory
         library = home / "lib"
         library.mkdir()
         (library / "rlm_jupyter").symlink_to(Path(__file__).parents[1], target_is_directory=True)
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(library), env.get("PYTHONPATH")]))
-    argv = [
-        python,
-        "-m",
-        "rlm_jupyter.kernel.guest",
-        "-f",
-        "{connection_file}",
-        "--HistoryManager.enabled=False",
-    ]
-    return argv, env
+    return [*argv, "--HistoryManager.enabled=False"], env

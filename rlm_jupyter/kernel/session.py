@@ -37,6 +37,8 @@ REPLY_SECONDS = 0.2
 """How long `execute_reply` may come after `idle`; ipykernel loses it when an interrupt races with the end."""
 INTERRUPT_SECONDS = 3.0
 """How long interrupted code may take to end before its kernel is killed."""
+LOOK_SECONDS = 10.0
+"""How long the kernel may take to describe itself, or to turn a variable into text."""
 _SHOW_SECONDS = 0.05
 """How often people are shown a running cell's outputs, however many come."""
 
@@ -140,16 +142,19 @@ class Kernel:
         KernelError
             There is no such variable, or it can't become text.
         """
-        done = await self._connection.request("rlm_get", {"name": name})
+        done = await self._connection.request("rlm_get", {"name": name}, seconds=None if name is None else LOOK_SECONDS)
         text = to_text(done.buffers[0])
         if done.content["type_name"] == "str":
             return Value(text, text, is_json=True)
-        data = json.loads(bytes(done.buffers[1])) if len(done.buffers) > 1 else None
-        return Value(text, data, is_json=len(done.buffers) > 1, type_name=done.content["type_name"])
+        try:
+            data, is_json = (json.loads(bytes(done.buffers[1])), True) if len(done.buffers) > 1 else (None, False)
+        except ValueError:
+            data, is_json = None, False
+        return Value(text, data, is_json=is_json, type_name=done.content["type_name"])
 
     async def inspect(self) -> Inspection:
         """What the kernel says of itself, and forgets the notices it hands over."""
-        content = (await self._connection.request("rlm_inspect", {})).content
+        content = (await self._connection.request("rlm_inspect", {}, seconds=LOOK_SECONDS)).content
         return Inspection(
             answer=content["answer"],
             problem=content["problem"],
@@ -206,6 +211,10 @@ class Kernel:
             self._cell = None
         status: CellStatus = "interrupted" if cell.interrupted else "error" if cell.outputs.failed else "ok"
         return self._run(cell, status, started)
+
+    async def drop_calls(self) -> None:
+        """Give up the sub-calls that are open; whoever waits for them is told."""
+        await self._subcalls.cancel()
 
     async def interrupt(self) -> None:
         """Interrupt the running cell, if there is one; `execute` then returns."""

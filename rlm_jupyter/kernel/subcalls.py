@@ -103,9 +103,15 @@ class Subcalls:
         answers: list[str | SubcallFailure]
         try:
             answers = await self._answer(call)
+        except asyncio.CancelledError:
+            self._reply(call, [SubcallFailure("its cell had ended before it was answered")] * len(call.prompts))
+            raise
         except Exception as error:  # the cell is told; a fault of ours must not leave it waiting
             log.exception("a sub-call failed on the host")
             answers = [SubcallFailure(f"{type(error).__name__}: {error}")] * len(call.prompts)
+        self._reply(call, answers)
+
+    def _reply(self, call: Subcall, answers: list[str | SubcallFailure]) -> None:
         self._send(
             "rlm_reply",
             {"id": call.id, "failed": [isinstance(answer, SubcallFailure) for answer in answers]},

@@ -19,13 +19,14 @@ from rlm_jupyter.parsing.finals import (
     unquoted,
 )
 from rlm_jupyter.parsing.replies import ParsedReply, Segment, parse
-from rlm_jupyter.parsing.sources import declares_ready, only_constant_final
+from rlm_jupyter.parsing.sources import constant_final, declares_ready, only_constant_final
 
 __all__ = [
     "Declaration",
     "Environment",
     "ParsedReply",
     "Segment",
+    "constant_final",
     "declarations",
     "declared_in_prose",
     "declares_ready",

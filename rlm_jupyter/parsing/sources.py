@@ -83,6 +83,17 @@ def only_constant_final(source: str) -> bool:
     return finals > 0
 
 
+def constant_final(source: str) -> str | None:
+    """The text of the first FINAL or SUBMIT of a literal in such a cell; `None` when there is none."""
+    module = tree(source) if only_constant_final(source) else None
+    for statement in module.body if module is not None else ():
+        if isinstance(statement, ast.Expr) and isinstance(call := statement.value, ast.Call):
+            arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+            if len(arguments) == 1:
+                return str(ast.literal_eval(arguments[0]))
+    return None
+
+
 def _python(source: str) -> ast.Module | None:
     if not source.isascii():
         # Python refuses lone surrogates; inside a string, which is where they occur, any character will do

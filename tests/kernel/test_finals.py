@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlm_jupyter import context as contexts
+from rlm_jupyter.kernel.guest.codec import DRAFT
 from rlm_jupyter.kernel.session import Kernel
 
 
@@ -31,6 +32,7 @@ from rlm_jupyter.kernel.session import Kernel
         ("import asyncio\nawait asyncio.sleep(0)\nFINAL('async')", "async"),
         ("%%time\nFINAL('timed')", "timed"),
         ("%time FINAL('time line')", "time line"),
+        ("%%capture\nFINAL('captured')", "captured"),
         ("import pandas as pd\npd.Series(['series']).apply(FINAL)", "series"),
         ("FINAL({'a': [1]})", "{'a': [1]}"),
         ("r = 'value'\nFINAL_VAR('r')", "value"),
@@ -77,6 +79,9 @@ async def test_plain_data_comes_as_data_too(kernel: Kernel) -> None:
         "exec(context)",
         "eval(compile(context, 'document.txt', 'exec'))",
         "get_ipython().run_cell(context)",
+        "get_ipython().run_line_magic('time', context)",
+        "import builtins\nbuiltins.FINAL = FINAL\nfrom concurrent.futures import ThreadPoolExecutor\n"
+        "with ThreadPoolExecutor(1) as pool: list(pool.map(exec, [context]))",
         "'''\nFINAL(1)\n'''\n# FINAL(2)\nprint(\"FINAL(3)\")\nif False: FINAL(4)",
         "f'FINAL({1})'",
         "globals()['__doc__'] = 'FINAL(1)'",
@@ -140,10 +145,30 @@ async def test_the_answer_dict_is_reported(kernel: Kernel) -> None:
     assert (await kernel.inspect()).draft_ready
     await kernel.execute("answer['ready'] = 'False'")
     assert not (await kernel.inspect()).draft_ready
-    assert (await kernel.get("answer")).text == "a draft"
+    assert (await kernel.get(DRAFT)).text == "a draft"
 
 
 async def test_a_new_prompt_forgets_the_old_answer(kernel: Kernel) -> None:
     await kernel.execute("FINAL(1)")
     await kernel.begin()
     assert (await kernel.inspect()).answer == "none"
+
+
+async def test_a_draft_of_any_kind_is_seen_without_comparing_it(kernel: Kernel) -> None:
+    await kernel.begin()
+    await kernel.execute("import pandas as pd\nanswer['content'] = pd.DataFrame({'a': [1]})")
+    assert (await kernel.inspect()).draft
+    assert "a" in (await kernel.get(DRAFT)).text
+
+
+async def test_a_rebound_answer_is_a_variable_of_the_models(kernel: Kernel) -> None:
+    await kernel.begin()
+    assert "answer" not in {v.name for v in (await kernel.inspect()).variables}
+    await kernel.execute("answer = 'Paris'")
+    assert "answer" in {v.name for v in (await kernel.inspect()).variables}
+    assert (await kernel.get("answer")).text == "Paris"
+
+
+async def test_a_number_too_long_to_read_back_is_still_an_answer(kernel: Kernel) -> None:
+    await kernel.execute("import sys\nsys.set_int_max_str_digits(0)\nFINAL(2 ** 20_000)")
+    assert len((await kernel.get()).text) == 6021

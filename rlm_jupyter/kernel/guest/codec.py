@@ -19,6 +19,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 DELIMITER = b"<IDS|MSG>"
+DRAFT = "answer[content]"
+"""Asks `rlm_get` for the draft; no variable is called so."""
 Frame = bytes | memoryview
 
 

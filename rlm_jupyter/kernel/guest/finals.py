@@ -9,6 +9,7 @@ aliases, loops and threads count, and a document that is executed as a string do
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -18,7 +19,9 @@ from rlm_jupyter.kernel.guest import values
 
 _MISSING: Any = object()
 _TIMED = ("<timed exec>", "<timed eval>")
-"""What `%time` and `%%time` name the source that they were given: part of the cell."""
+"""What `%time` and `%%time` name the source that they were given."""
+_TIMES = re.compile(r"^\s*%%?time\b", re.MULTILINE)
+"""A cell with such a line: then that source is part of the cell, and no document handed to the magic."""
 
 
 class Finals:
@@ -30,15 +33,22 @@ class Finals:
         The kernel's `user_ns`.
     is_cell
         Whether a code object's file name is a cell that the host sent.
+    source
+        That of the running cell.
     names
         The model's own variables, for error texts.
     """
 
     def __init__(
-        self, namespace: dict[str, Any], is_cell: Callable[[str], bool], names: Callable[[], list[str]]
+        self,
+        namespace: dict[str, Any],
+        is_cell: Callable[[str], bool],
+        source: Callable[[], str],
+        names: Callable[[], list[str]],
     ) -> None:
         self._namespace = namespace
         self._is_cell = is_cell
+        self._source = source
         self._names = names
         self.answer: values.Text | None = None
         self.problem = ""
@@ -104,7 +114,7 @@ class Finals:
         outermost = frame
         while frame is not None:
             name = frame.f_code.co_filename
-            if self._is_cell(name) or name in _TIMED:
+            if self._is_cell(name) or (name in _TIMED and _TIMES.search(self._source())):
                 return True
             if not _is_library(frame):
                 return False
@@ -115,6 +125,8 @@ class Finals:
 
 def _is_library(frame: FrameType) -> bool:
     """Whether a frame runs a loaded module's own code: a text that was executed has other globals."""
+    if frame.f_code.co_filename.startswith("<") and not frame.f_code.co_filename.startswith("<frozen "):
+        return False  # a text, executed by a library
     name = frame.f_globals.get("__name__")
     module = sys.modules.get(name) if isinstance(name, str) and name != "__main__" else None
     return module is not None and getattr(module, "__dict__", None) is frame.f_globals

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlm_jupyter.kernel.guest import values
 from rlm_jupyter.kernel.guest.calls import Calls, SubcallError, SubcallFailure, functions
-from rlm_jupyter.kernel.guest.codec import WireMessage, to_bytes
+from rlm_jupyter.kernel.guest.codec import DRAFT, WireMessage, to_bytes
 from rlm_jupyter.kernel.guest.finals import Finals, NamedFinals
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.names import Names
@@ -36,6 +36,7 @@ class Guest:
         self._finals = Finals(
             self._shell.user_ns,
             self._cells.__contains__,
+            self._source,
             lambda: [name for name, _, _ in self._names.variables()],
         )
         self.wire = Wire(kernel, self._receive)
@@ -62,12 +63,18 @@ class Guest:
 
         def get_code_name(raw_code: str, code: str, number: int) -> str:
             name: str = named(raw_code, code, number)
-            content = self._kernel.get_parent("shell").get("content", {})
-            if threading.current_thread() is threading.main_thread() and raw_code == content.get("code"):
+            source = self._source()
+            # %%capture and its kin run the rest of the cell as a cell of its own
+            is_rest = source.startswith("%%") and source.rstrip().endswith(raw_code.rstrip())
+            if threading.current_thread() is threading.main_thread() and (raw_code == source or is_rest):
                 self._cells.add(name)
             return name
 
         compiler.get_code_name = get_code_name
+
+    def _source(self) -> str:
+        """That of the execute request being served, or of the last one."""
+        return str(self._kernel.get_parent("shell").get("content", {}).get("code", ""))
 
     def running_cell(self) -> str:
         """The id of the execute request being served, or of the last one."""
@@ -131,7 +138,7 @@ class Guest:
             "answer": "recorded" if finals.answer else "refused" if finals.problem else "none",
             "problem": finals.problem,
             "draft_ready": type(draft) is dict and draft.get("ready") is True,
-            "draft": content not in (None, ""),
+            "draft": content is not None and not (type(content) is str and not content),
             "restored": self._restored.copy(),
             "notices": finals.notices.copy(),
             "variables": self._names.variables(),
@@ -146,7 +153,7 @@ class Guest:
             if self._finals.answer is None:
                 raise LookupError("no answer is recorded")
             text = self._finals.answer
-        elif name == "answer":
+        elif name == DRAFT:
             text = values.as_text(self._shell.user_ns["answer"]["content"])
         elif name in self._shell.user_ns:
             text = values.as_text(self._shell.user_ns[name])

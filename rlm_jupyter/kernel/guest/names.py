@@ -31,7 +31,7 @@ class Names:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._kept: dict[str, Any] = {}
-        self._lent: set[str] = set()
+        self._lent: dict[str, Any] = {}
 
     def keep(self, names: dict[str, Any]) -> None:
         """Set names that are restored before every cell."""
@@ -57,11 +57,12 @@ class Names:
         return [
             (name, values.type_name(value), values.size(value))
             for name, value in dict(self._shell.user_ns).items()
-            if not name.startswith("_")
+            if isinstance(name, str)
+            and not name.startswith("_")
             and name not in self._kept
-            and name not in self._lent
+            and (name not in self._lent or self._lent[name] is not value)
             and (name not in hidden or hidden[name] is not value)
-            and not isinstance(value, _NOT_VARIABLES)
+            and not issubclass(type(value), _NOT_VARIABLES)
         ]
 
     def show(self) -> Listing:
