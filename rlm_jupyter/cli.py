@@ -23,7 +23,7 @@ exit codes:
 _EXAMPLES = """\
 examples:
   jupyter rlm demo
-  jupyter rlm run "Which tickets lost data?" --context tickets.csv -m anthropic/claude-sonnet-4-5
+  jupyter rlm run "Which tickets lost data?" --context tickets.csv -m anthropic/claude-sonnet-5
   jupyter rlm run "What is the licence of each part?" --context . --max-cost 0.50
   jupyter rlm list
 

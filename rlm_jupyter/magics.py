@@ -98,7 +98,7 @@ class RLMMagics(Magics):
         The model looks at the variables named with -c by code in a kernel of its own. The answer is shown,
         and the result is in a variable: rlm_result.ask("…") puts a further question to the same kernel.
 
-          %%rlm -c book -m anthropic/claude-sonnet-4-5 --max-cost 0.50
+          %%rlm -c book -m anthropic/claude-sonnet-5 --max-cost 0.50
           Which characters lie to Alice, and where?
         """
         options, prompt = self._parse(line, cell)

@@ -67,7 +67,7 @@ _PRESETS = (
         url_variables=("ANTHROPIC_BASE_URL",),
         key_variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
         prices="anthropic",
-        example="anthropic/claude-sonnet-4-5",
+        example="anthropic/claude-sonnet-5",
     ),
     Preset(
         provider="llamacpp",
