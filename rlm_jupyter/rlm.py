@@ -39,7 +39,8 @@ class RLM:
         Where the run's notebook goes: a path, `True` for `rlm_runs/` in the working directory, `False` for
         nowhere.
     kernel_name
-        A kernelspec whose Python runs the model's code. Default: the interpreter that runs this.
+        A kernelspec whose Python runs the model's code, looked up when a run starts. Default: the interpreter
+        that runs this.
     cwd
         The kernel's working directory. Default: the caller's.
 
