@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rlm_jupyter.errors import ContextWindowError, LimitReached, ModelError
 from rlm_jupyter.ledger import Entry, Ledger
@@ -36,6 +37,7 @@ async def ask(
     input_tokens: int | None = None,
     most_input_tokens: int | None = None,
     on_text: Callable[[str], None] | None = None,
+    logprobs: bool = False,
 ) -> Answered:
     """One visible reply of `model`.
 
@@ -52,6 +54,8 @@ async def ask(
         A bound of the input that is tighter than one token a byte, where the caller knows one.
     on_text
         Called with each piece of the reply as it arrives.
+    logprobs
+        Ask for `token_confidence` as well.
 
     Raises
     ------
@@ -72,7 +76,7 @@ async def ask(
     while True:
         reserved = Usage(input_tokens=most, output_tokens=cap)
         async with ledger.request(tokens=reserved.total_tokens, cost=model.cost(reserved)) as entry:
-            reply = await _complete(model, messages, ledger, entry, cap, on_text)
+            reply = await _complete(model, messages, ledger, entry, cap, on_text, logprobs)
         usage += entry.usage
         known = known and entry.cost is not None
         cost += entry.cost or 0.0
@@ -110,6 +114,7 @@ async def _complete(
     entry: Entry,
     cap: int,
     on_text: Callable[[str], None] | None,
+    logprobs: bool,
 ) -> Reply:
     """One request, settled whatever becomes of it."""
     written = 0
@@ -123,7 +128,8 @@ async def _complete(
     deadline = asyncio.timeout(ledger.seconds_left)
     try:
         async with deadline:
-            reply = await model.complete(messages, max_output_tokens=cap, on_text=count)
+            extra: dict[str, Any] = {"logprobs": True} if logprobs and getattr(model, "tells_logprobs", False) else {}
+            reply = await model.complete(messages, max_output_tokens=cap, on_text=count, **extra)
     except BaseException as error:
         # what broke off, or was stopped, is billed all the same, and nobody says how much
         if written or isinstance(error, asyncio.CancelledError | TimeoutError):

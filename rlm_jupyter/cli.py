@@ -200,7 +200,13 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--base-url", metavar="URL", help="where the model is served (and a sub-model of the same provider)"
     )
-    run.add_argument("--termination", metavar="NAME", help="termination policy (default: declared)")
+    run.add_argument(
+        "--termination",
+        metavar="POLICY",
+        help="when the run ends: a policy's name, package.module:Class, or JSON with name and config "
+        "(default: declared)",
+    )
+    run.add_argument("--reward", metavar="POLICY", help="how iterations are rated, named likewise (default: default)")
     limits = run.add_argument_group("limits, for the run and all its sub-calls")
     limits.add_argument("--max-iterations", type=int, metavar="N", help="replies of the model (default: 30)")
     limits.add_argument("--max-seconds", type=float, metavar="N", help="wall time")

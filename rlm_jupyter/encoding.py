@@ -34,6 +34,7 @@ _HEAD_CHARS = 2_000
 """Of an output that is kept apart: what is shown in its place."""
 _CLASSES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(events.Record)}
 _HINTS: dict[type[Any], dict[str, Any]] = {}
+_OURS = frozenset({"$stored", "$value"})
 _SURROGATE = re.compile(r"[\ud800-\udfff]|\\u(?=005c|d[89a-f][0-9a-f]{2})")
 _ESCAPE = re.compile(r"\\u(005c|d[89a-f][0-9a-f]{2})")
 
@@ -53,7 +54,9 @@ def encode(record: Record, objects: Objects | None = None) -> dict[str, Any]:
     """
     data: dict[str, Any] = {"record": type(record).__name__}
     for field in fields(record):
-        data[field.name] = _plain(getattr(record, field.name))
+        value = _plain(getattr(record, field.name))
+        # data that looks like a reference of ours is not one
+        data[field.name] = {"$value": value} if isinstance(value, dict) and _OURS & value.keys() else value
     if objects is not None:
         if isinstance(record, CellFinished):
             data["outputs"], stored = set_apart(record.outputs, objects)
@@ -91,7 +94,9 @@ def decode(data: Mapping[str, Any], objects: Objects | None = None, *, version: 
         raise RecordError(f"unknown record {name!r}{_written_by(version)}")
     values = {key: value for key, value in data.items() if key not in {"record", "stored"}}
     for key, value in values.items():
-        if isinstance(value, dict) and "$stored" in value:
+        if isinstance(value, dict) and "$value" in value:
+            values[key] = value["$value"]
+        elif isinstance(value, dict) and "$stored" in value:
             if objects is None:
                 raise RecordError(f"{key!r} of {name} is in an object, {value['$stored']}, which is not here.")
             values[key] = load(objects.get(value["$stored"]))["value"]

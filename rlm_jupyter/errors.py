@@ -13,6 +13,7 @@ says what to do.
     ├── KernelError                       the kernel can't be used
     │   ├── KernelStartError
     │   └── KernelDiedError
+    ├── PolicyError                       a policy of the user's failed
     ├── LimitReached                      a limit of the run refuses a request (becomes a `stop_reason`)
     └── RecordError                       a saved run can't be read or written
 """
@@ -66,6 +67,10 @@ class KernelStartError(KernelError):
 
 class KernelDiedError(KernelError):
     """The kernel's process ended by itself."""
+
+
+class PolicyError(RLMError):
+    """A termination or reward policy failed, or gave what is no verdict or reward. Ends the run, its answer kept."""
 
 
 class LimitReached(RLMError):

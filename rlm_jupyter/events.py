@@ -123,6 +123,19 @@ class OutputsShown:
 
 
 @dataclass(frozen=True, slots=True)
+class IterationRated:
+    """The reward policy rated an iteration."""
+
+    iteration: int
+    reward: float
+    components: dict[str, float]
+    """What the reward is the sum of, by name."""
+    explanation: str = ""
+    confidence: float | None = None
+    """What the model stated, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class OutputsElided:
     """To fit the window, the outputs of iterations up to `through` are no longer shown to the model."""
 
@@ -185,7 +198,15 @@ class SubcallStarted:
 
 
 Record = (
-    RunStarted | ReplyReceived | SubcallSettled | CellFinished | NoticeGiven | OutputsShown | OutputsElided | RunEnded
+    RunStarted
+    | ReplyReceived
+    | SubcallSettled
+    | CellFinished
+    | NoticeGiven
+    | OutputsShown
+    | IterationRated
+    | OutputsElided
+    | RunEnded
 )
 Glimpse = ReplyStreamed | CellStarted | OutputChanged | SubcallStarted
 Event = Record | Glimpse

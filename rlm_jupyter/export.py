@@ -35,13 +35,22 @@ def to_html(path: str | Path) -> str:
         nbconvert is not installed, or there is no run's notebook.
     """
     try:
+        import nbformat
         from nbconvert import HTMLExporter
     except ImportError:
         raise ConfigurationError("A page in HTML needs nbconvert: pip install nbconvert.") from None
     if not is_run(path):
         raise ConfigurationError(f"{path} is not the notebook of a run.")
     # what a model wrote, perhaps because a document told it to, must not run in the reader's browser
-    page, _ = HTMLExporter(sanitize_html=True).from_filename(str(path))  # type: ignore[no-untyped-call]
+    content = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    for cell in content.cells:
+        for output in cell.get("outputs", ()):
+            # nbconvert writes these as they are, whatever sanitize_html says
+            output.get("data", {}).pop("text/vnd.mermaid", None)
+            if "data" in output:
+                output.metadata = {}
+    exporter = HTMLExporter(sanitize_html=True)  # type: ignore[no-untyped-call]
+    page, _ = exporter.from_notebook_node(content, {"metadata": {"name": Path(path).stem}})
     return str(page)
 
 

@@ -13,6 +13,7 @@ from rlm_jupyter.encoding import dump, encode
 from rlm_jupyter.errors import RecordError
 from rlm_jupyter.events import (
     CellFinished,
+    IterationRated,
     NoticeGiven,
     OutputsElided,
     OutputsShown,
@@ -90,7 +91,7 @@ class Layout:
             case NoticeGiven():
                 quoted = "\n".join(f"> {line}" for line in record.text.splitlines())
                 self._add("notice", record.iteration, quoted).add(dump(data))
-            case OutputsShown() | OutputsElided():
+            case OutputsShown() | IterationRated() | OutputsElided():
                 self._cells[-1].add(dump(data))
             case RunEnded():
                 self._ended = record

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 
 from rlm_jupyter import parsing, prompts
 from rlm_jupyter.calls import Answered
-from rlm_jupyter.errors import KernelDiedError, KernelError, LimitReached, ModelError
-from rlm_jupyter.policies import ActionResult, PolicyContext
-from rlm_jupyter.replies import Outcome, carry_out
+from rlm_jupyter.errors import KernelDiedError, KernelError, LimitReached, ModelError, PolicyError
+from rlm_jupyter.replies import carry_out
 from rlm_jupyter.run import INTERRUPT_MARGIN, Run
 from rlm_jupyter.types import StopReason, Value
+from rlm_jupyter.verdicts import judge
 
 MOST_REPEATS = 3
 """Replies drawn in a row that repeat the one before them; then the run ends."""
@@ -41,10 +40,14 @@ async def solve(run: Run) -> Ending:
         except KernelDiedError as death:
             return await _salvage(run, "kernel_died", str(death))
         await run.show()
-        if outcome.answer is not None:
-            return Ending("answered", outcome.answer)
-        if (ended := await _policy_ends(run, outcome)) is not None:
-            return ended
+        try:
+            verdict = await judge(run, outcome)
+        except PolicyError as fault:
+            return Ending("failed", outcome.answer or run.best, str(fault))
+        if verdict.answer is not None:
+            return Ending("answered" if outcome.answer else "terminated", verdict.answer)
+        if verdict.ends:
+            return await _salvage(run, "terminated", verdict.message)
         run.errors = run.errors + 1 if outcome.failed else 0
     return await _salvage(run, stop)
 
@@ -92,45 +95,9 @@ def _limit_reached(run: Run) -> StopReason | None:
     return "iterations" if run.iteration >= run.limits.max_iterations else None
 
 
-async def _policy_ends(run: Run, outcome: Outcome) -> Ending | None:
-    """Ask the termination policy; its own words are never the answer."""
-    iteration = run.trajectory.iterations[-1]
-    result = ActionResult(
-        action_type="code" if iteration.cells else "reason",
-        success=not outcome.failed,
-        output=iteration.shown,
-        tokens_used=iteration.reply.usage.total_tokens,
-    )
-    context = PolicyContext(
-        task=run.trajectory.started.prompt,
-        step=run.iteration - 1,
-        max_steps=run.limits.max_iterations,
-        variables=await _named_values(run, iteration.shown),
-    )
-    ends, answer = run.policy.should_terminate(result, context)
-    if not ends:
-        return None
-    return Ending("terminated", None if answer is None else Value(answer, answer, is_json=True))
-
-
-async def _named_values(run: Run, shown: str) -> dict[str, str]:
-    """The variables that a policy may look up: those that printed text names together with FINAL_VAR."""
-    if "FINAL_VAR" not in shown:
-        return {}
-    values = {}
-    for variable in run.variables:
-        if variable.name in shown:
-            with contextlib.suppress(KernelError):
-                values[variable.name] = (await run.value(variable.name)).text
-    return values
-
-
 async def _salvage(run: Run, stop: StopReason, message: str = "") -> Ending:
-    """The best answer there is: a draft, an unconfirmed FINAL, one forced final call, or none."""
-    answer = run.draft
-    if answer is None and run.unconfirmed is not None:
-        text = run.unconfirmed
-        answer = Value(text, text, is_json=True)
+    """The best answer there is: sent back by a policy, a draft, an unconfirmed FINAL, one forced call, or none."""
+    answer = run.best
     if answer is None and stop not in {"cancelled", "seconds"} and run.trajectory.iterations:
         answer = await _forced(run)
     return Ending(stop, answer, message)
@@ -151,21 +118,22 @@ async def _forced(run: Run) -> Value | None:
 async def _read_forced(run: Run, answered: Answered) -> Value | None:
     """The answer in a forced reply: a FINAL in it, a variable it names, else its prose; never its code."""
     reply = parsing.parse(answered.reply.text)
+    names = {variable.name for variable in run.variables}
     declared = parsing.declared_in_prose(reply.prose)
-    for block in reply.blocks:
-        if (text := parsing.constant_final(block)) is not None:
+    if declared is None and not reply.blocks:
+        # a block that was cut off has not answered
+        return None if reply.unclosed else _text(reply.prose)
+    cells = reply.blocks if declared is None else (parsing.literal_cell(declared, names),)
+    for cell in (parsing.mend_block(block) or block for block in cells):
+        if (text := parsing.constant_final(cell)) is not None:
             return _text(text)
-        declared = declared or parsing.declared_in_prose(block)
-    if declared is None:
-        # a reply that still wants to run code has not answered
-        return None if reply.blocks or reply.unclosed else _text(reply.prose)
-    name = declared.content.strip("\"'")
-    if declared.kind == "FINAL_VAR" or name in {variable.name for variable in run.variables}:
-        try:
-            return await run.value(name)
-        except KernelError:
-            return None
-    return _text(declared.content)
+    name = parsing.named_final(cells[0]) if len(cells) == 1 else None
+    if name not in names:
+        return None
+    try:
+        return await run.value(name)
+    except KernelError:
+        return None
 
 
 def _text(text: str) -> Value | None:

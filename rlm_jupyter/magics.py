@@ -14,7 +14,7 @@ from typing import Any, cast
 from IPython.core.error import StdinNotImplementedError, UsageError
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
-from traitlets import Bool, Float, Integer, Unicode, Union
+from traitlets import Bool, Dict, Float, Integer, Unicode, Union
 
 from rlm_jupyter import context as contexts
 from rlm_jupyter import restore, store
@@ -24,6 +24,7 @@ from rlm_jupyter.limits import Limits
 from rlm_jupyter.live import fragments, progress
 from rlm_jupyter.models import PROVIDERS
 from rlm_jupyter.options import or_close, split
+from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.result import result_of
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.running import Running
@@ -47,7 +48,15 @@ class RLMMagics(Magics):
 
     model = Unicode(None, allow_none=True, help="`provider/model` that drives runs.").tag(config=True)
     sub_model = Unicode(None, allow_none=True, help="Answers sub-calls. Default: the model.").tag(config=True)
-    termination = Unicode(None, allow_none=True, help="A registered termination policy.").tag(config=True)
+    termination = Union(
+        [Unicode(), Dict()],
+        default_value=None,
+        allow_none=True,
+        help="A termination policy: its name, or name and config.",
+    ).tag(config=True)
+    reward = Union(
+        [Unicode(), Dict()], default_value=None, allow_none=True, help="A reward policy: its name, or name and config."
+    ).tag(config=True)
     save = Union(
         [Bool(), Unicode()],
         default_value=True,
@@ -87,7 +96,8 @@ class RLMMagics(Magics):
     @argument("--max-subcalls", type=int, metavar="N", help="Prompts answered for cells.")
     @argument("--max-depth", type=int, metavar="N", help="At which rlm_query becomes a plain call.")
     @argument("--save", metavar="PATH", help="Where the run's notebook goes. Default: the folder rlm_runs.")
-    @argument("--termination", metavar="NAME", help="A registered termination policy.")
+    @argument("--termination", metavar="POLICY", help="A termination policy: its name, or a variable that holds one.")
+    @argument("--reward", metavar="POLICY", help="A reward policy: its name, or a variable: a policy or a function.")
     @argument("--rerun", action="store_true", help="Ask anew, though the same was asked before.")
     @argument("--background", action="store_true", help="Return at once; the result's variable is set in the end.")
     @argument("prompt", nargs=REMAINDER, help="With %%rlm: the question. With %%%%rlm it stands in the cell.")
@@ -232,9 +242,16 @@ class RLMMagics(Magics):
             model,
             sub_model=options.sub_model or self.sub_model,
             limits=Limits(**{name: value for name, value in limits.items() if value is not None}),
-            termination=options.termination or self.termination,
+            termination=self._policy(options.termination, TerminationPolicy) or self.termination,
+            reward=self._policy(options.reward, RewardPolicy) or self.reward,
             save=options.save or self.save,
         )
+
+    def _policy(self, named: str | None, kind: type) -> Any:
+        """What an option means: a policy, or a function that rates, in a variable of that name; else the name."""
+        value = cast(Any, self.shell).user_ns.get(named) if named else None
+        is_rating = kind is RewardPolicy and callable(value) and not isinstance(value, type)
+        return value if isinstance(value, kind) or is_rating else named
 
     def _model(self) -> str | None:
         return self.model or os.environ.get("RLM_MODEL") or None

@@ -12,13 +12,17 @@ from typing import Any
 
 from rlm_jupyter.types import Output
 
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])")
+_ANSI = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[PX^_][^\x1b\n]*(?:\x1b\\)?|[ -/]*[0-~])"
+)
 """Control sequences of ECMA-48, of a terminal's title, links and pictures."""
 _ERASE_LINE = re.compile(r"\x1b\[[012]?K")
 _CURSOR = re.compile(r"[\r\x08]|\x1b\[[012]?K|[^\r\x08\x1b]+")
 _PLACEHOLDER = re.compile(r"<IPython\.(?:core|lib)\.display\.\w+ object>")
 """What `text/plain` says of an object that only shows itself otherwise."""
 _READABLE = ("text/markdown", "text/latex", "application/json", "application/javascript")
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_LONE = re.compile(r"<(?=[^<>]*(?:<|\Z))|<(?=!\[)")
 _HTML_CHARS = 1_000_000
 """Longer HTML is for the eyes only: a page of that size is a plot, not a text."""
 _FRAME = re.compile(r"^[^\S\n]*(?:Cell In ?\[|File [^\n]+?(?::|line )\d+)[^\n]*", re.MULTILINE)
@@ -225,7 +229,8 @@ class _Stripped(html.parser.HTMLParser):
     def text_of(cls, page: str) -> str:
         """`page` without its tags."""
         parser = cls()
-        parser.feed(page)
+        # what is no comment and no tag with an end would be searched for its end again and again
+        parser.feed(_LONE.sub("&lt;", _COMMENT.sub("", page)))
         parser.close()
         lines = (" ".join(line.split()).removesuffix(" |") for line in "".join(parser._parts).split("\n"))
         return "\n".join(line for line in lines if line)

@@ -94,6 +94,14 @@ UNSEEN = (
     "You wrote FINAL in the same reply as code, before you saw what the code printed, so it does not count yet. "
     "Look at the outputs above; if they confirm it, send FINAL again in a block of its own."
 )
+NOT_READY = (
+    'answer["ready"] is True, but no cell of yours says so plainly, so it does not count: write '
+    'answer["ready"] = True in the cell itself, or end with FINAL.'
+)
+SENT_BACK = (
+    "Your answer is kept, but it does not end the work yet: the termination policy {policy} did not accept it. Check "
+    "it once more or improve it, and give it again with FINAL; FINAL(answer, confidence=0.9) says how sure you are."
+)
 FORCED = (
     "No more code can be executed. Give your best answer now, from what you have seen: only the answer itself, as "
     "plain text, without code."

@@ -41,6 +41,7 @@ async def _blocks(run: Run, reply: parsing.ParsedReply) -> Outcome:
     if _is_blind(run, all(parsing.only_constant_final(block) for block in reply.blocks)):
         for block in reply.blocks:
             run.finished(block, None, CellRun("skipped"))
+            run.unconfirmed = run.unconfirmed or parsing.constant_final(block)
         return Outcome(failed=True)
     blocks = list(reply.blocks)
     while blocks:
@@ -52,14 +53,20 @@ async def _blocks(run: Run, reply: parsing.ParsedReply) -> Outcome:
             return Outcome(failed=not ok, answer=answer)
     declared = parsing.declared_in_prose(reply.prose_after)
     if declared is None:
-        return Outcome(failed=False)
-    if declared.kind == "FINAL_VAR":
-        answer, ok = await _cell(run, parsing.literal_cell(declared))
+        declared = parsing.declared_in_prose(reply.prose)
+        if declared is None or declared.kind == "FINAL_VAR":
+            return Outcome(failed=False)
+    names = {variable.name for variable in run.variables}
+    content = parsing.unquoted(declared.content)
+    if (
+        declared.kind == "FINAL_VAR"
+        or declared.content in names
+        or run.unconfirmed == content
+        or run.iteration >= run.limits.max_iterations
+    ):
+        answer, ok = await _cell(run, parsing.literal_cell(declared, names))
         return Outcome(failed=not ok, answer=answer)
-    if run.unconfirmed == declared.content or run.iteration >= run.limits.max_iterations:
-        answer, ok = await _cell(run, parsing.literal_cell(declared))
-        return Outcome(failed=not ok, answer=answer)
-    run.unconfirmed = declared.content
+    run.unconfirmed = content
     run.notice(prompts.UNSEEN)
     return Outcome(failed=False)
 
@@ -69,7 +76,7 @@ async def _declaration(run: Run, declared: parsing.Declaration) -> Outcome:
     names = {variable.name for variable in run.variables}
     literal = declared.kind == "FINAL" and declared.content not in names
     if literal and _is_blind(run, answers_only=True):
-        run.unconfirmed = declared.content
+        run.unconfirmed = parsing.unquoted(declared.content)
         return Outcome(failed=True)
     source = parsing.literal_cell(declared, names)
     answer, ok = await _cell(run, source)
@@ -93,6 +100,9 @@ async def _cell(run: Run, source: str) -> tuple[Value | None, bool]:
     _tell(run, source, cell, inspection)
     if inspection.answer == "recorded":
         return await run.value(), ok
+    if inspection.draft_ready and not run.ready_declared and not run.ready_asked:
+        run.ready_asked = True
+        run.notice(prompts.NOT_READY)
     if run.ready_declared:
         if not inspection.draft:
             run.notice('answer["ready"] is True, but answer["content"] is empty: put the answer there.')

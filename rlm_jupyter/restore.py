@@ -144,8 +144,15 @@ class _Restored:
         self._trajectory = trajectory
         self._calls = RecordedCalls(trajectory)
         self._names = Names(shell)
+        self._own: set[str] = set()
+        self._source = ""
+        self._depth = 0
+        self._code_name = shell.compile.get_code_name
         self._finals = Finals(
-            shell.user_ns, lambda _: True, str, lambda: [name for name, _, _ in self._names.variables()]
+            shell.user_ns,
+            self._own.__contains__,
+            lambda: self._source,
+            lambda: [name for name, _, _ in self._names.variables()],
         )
         self._cells: dict[str, list[tuple[_Place, Cell]]] = defaultdict(list)
         self._executed: dict[str, int] = defaultdict(int)
@@ -167,6 +174,7 @@ class _Restored:
         self._names.lend({"answer": {"content": "", "ready": False}, **self._saved_outputs()})
         shell.register_magics(SubcallMagics)
         shell.ast_transformers.append(self._named)
+        shell.compile.get_code_name = self._note_code
         shell.input_transformers_cleanup.extend([self._questions, self._as_executed])
         shell.events.register("pre_run_cell", self._before_cell)
         shell.events.register("post_run_cell", self._after_cell)
@@ -175,12 +183,25 @@ class _Restored:
         """Take back what acts on cells; the names stay."""
         shell = self._shell
         shell.ast_transformers.remove(self._named)
+        shell.compile.get_code_name = self._code_name
         shell.input_transformers_cleanup.remove(self._questions)
         shell.input_transformers_cleanup.remove(self._as_executed)
         shell.events.unregister("pre_run_cell", self._before_cell)
         shell.events.unregister("post_run_cell", self._after_cell)
 
+    def _note_code(self, raw_code: str, code: str, number: int) -> str:
+        """Note the file name of what the reader executes: a document that a cell executes is no cell."""
+        name: str = self._code_name(raw_code, code, number)
+        is_rest = self._source.startswith("%%") and self._source.rstrip().endswith(raw_code.rstrip())
+        if raw_code == self._source or is_rest:
+            self._own.add(name)
+        return name
+
     def _before_cell(self, info: Any) -> None:
+        self._depth += 1
+        if self._depth > 1:
+            return
+        self._source = info.raw_cell or ""
         source = (info.raw_cell or "").strip()
         recorded = self._cells.get(source)
         self._finals.reset()
@@ -193,7 +214,8 @@ class _Restored:
         self._names.restore()  # as the run did; a reader's own cells may use the names as they like
 
     def _after_cell(self, result: Any) -> None:
-        if (answer := self._finals.answer) is not None:
+        self._depth = max(self._depth - 1, 0)  # the cell that restores the run had begun before
+        if self._depth == 0 and (answer := self._finals.answer) is not None:
             self._shell.display_pub.publish(
                 {"text/html": fragments.answer(answer.text), "text/plain": answer.text},
                 metadata={"rlm": {"role": "answer"}},

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import copy
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.context import Context
 from rlm_jupyter.errors import ConfigurationError
@@ -13,12 +13,15 @@ from rlm_jupyter.events import Event
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.models import Model
 from rlm_jupyter.models.routing import Routing
-from rlm_jupyter.policies import PolicyRegistry, TerminationPolicy
+from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, Shared, TerminationPolicy
 from rlm_jupyter.record import recording
 from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.running import BackgroundWorkspace, Running, check_prompt
 from rlm_jupyter.types import Usage
 from rlm_jupyter.workspace import Settings, open_workspace
+
+if TYPE_CHECKING:
+    from rlm_jupyter.policies.reward import RewardFunction
 
 
 class RLM:
@@ -34,7 +37,11 @@ class RLM:
     limits
         What the whole tree of runs may use. Default: `Limits()`.
     termination
-        A termination policy, or a registered name. Default: `declared`, where a run ends by FINAL alone.
+        A termination policy, its name (registered, or `package.module:Class`), or `{"name": …, "config": {…}}`.
+        Default: `declared`, where a run ends by FINAL alone.
+    reward
+        How each iteration is rated: a reward policy, its name, `{"name": …, "config": {…}}`, or a function
+        `(action, result, context) -> float`. Default: the registry's, `default`. It steers nothing by itself.
     save
         Where the run's notebook goes: a path, `True` for `rlm_runs/` in the working directory, `False` for
         nowhere.
@@ -56,7 +63,8 @@ class RLM:
         *,
         sub_model: str | Model | Sequence[str | Model] | None = None,
         limits: Limits | None = None,
-        termination: str | TerminationPolicy | None = None,
+        termination: str | Mapping[str, Any] | TerminationPolicy | None = None,
+        reward: str | Mapping[str, Any] | RewardPolicy | RewardFunction | None = None,
         save: str | Path | bool = True,
         kernel_name: str | None = None,
         cwd: str | Path | None = None,
@@ -65,12 +73,11 @@ class RLM:
         _check_types(limits, save, cwd)
         routing = Routing(model, sub_model)
         _check_prices(routing, limits)
-        policy, name = _policy(termination)
         self._settings = Settings(
             routing=routing,
             limits=limits,
-            policy=policy,
-            policy_name=name,
+            termination=Shared(PolicyRegistry.termination_from(termination, "declared")),
+            reward=Shared(PolicyRegistry.reward_from(reward)),
             save=save if isinstance(save, bool) else Path(save),
             kernel_name=kernel_name,
             cwd=None if cwd is None else Path(cwd),
@@ -201,20 +208,3 @@ def _check_prices(routing: Routing, limits: Limits) -> None:
             raise ConfigurationError(
                 f"max_cost is set, but the price of {model.name} is not known: set max_tokens instead."
             )
-
-
-def _policy(termination: str | TerminationPolicy | None) -> tuple[Callable[[], TerminationPolicy], str]:
-    """What makes a policy for each run, and its name. Each run gets a copy of a policy object."""
-    if termination is None or isinstance(termination, str):
-        name = termination or "declared"
-        PolicyRegistry.get_termination(name)
-        return lambda: PolicyRegistry.get_termination(name), name
-    if not isinstance(termination, TerminationPolicy):
-        raise ConfigurationError("termination is a registered name or a TerminationPolicy.")
-
-    def fresh() -> TerminationPolicy:
-        policy = copy.deepcopy(termination)  # children run beside their parent
-        policy.reset()
-        return policy
-
-    return fresh, termination.name

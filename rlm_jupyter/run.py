@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from rlm_jupyter import outputs, prompts
 from rlm_jupyter.calls import Answered, ask
@@ -32,7 +33,7 @@ from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.ledger import Ledger
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.models import Model
-from rlm_jupyter.policies import TerminationPolicy
+from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.record import Recorder
 from rlm_jupyter.tokens import most_tokens
 from rlm_jupyter.trajectory import Trajectory
@@ -60,6 +61,7 @@ class Run:
     ledger: Ledger
     kernel: Kernel
     policy: TerminationPolicy
+    reward: RewardPolicy
     emit: Callable[[Event], None]
     recorder: Recorder | None = None
     """Keeps the record on disk, and those of children with it."""
@@ -72,12 +74,25 @@ class Run:
     """The cap of the next reply."""
     ready_declared: bool = False
     """A cell has set `answer["ready"]` by a literal."""
+    ready_asked: bool = False
+    """The model was told that `ready` counts only where a cell says it."""
     draft: Value | None = None
     """What stood in `answer["content"]` after the last cell: kept here, where no dying kernel takes it along."""
+    kept: Value | None = None
+    """An answer that a policy sent back: the best there is, until another is declared."""
     unconfirmed: str | None = None
     """The content of a FINAL in prose that did not count yet."""
     blind_refused: bool = False
     """A blind answer has been asked about."""
+    confidence: float | None = None
+    """What the model stated last, from 0 to 1."""
+    token_confidence: float | None = None
+    """What the last reply's tokens say, where that is asked for and told."""
+    rendered: str = ""
+    """The outputs of the last iteration, whole, as text."""
+    total_reward: float = 0.0
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    """A line for each iteration that was rated: what policies are given as `history`."""
     subcall_ordinal: int = 0
     variables: tuple[Variable, ...] = ()
     history: list[dict[str, str | None]] = field(default_factory=list)
@@ -93,6 +108,14 @@ class Run:
     def has_context(self) -> bool:
         """Whether there is something in `context`."""
         return self.trajectory.started.context.type_name != "none"
+
+    @property
+    def best(self) -> Value | None:
+        """The best answer so far that needs no further call: sent back, a draft, or a FINAL not counted yet."""
+        if (answer := self.kept or self.draft) is not None:
+            return answer
+        text = self.unconfirmed
+        return None if text is None else Value(text, text, is_json=True)
 
     @property
     def nothing_has_run(self) -> bool:
@@ -133,6 +156,7 @@ class Run:
                     raise LimitReached(str(overflow), stop_reason="context_window") from overflow
                 continue
             usage = answered.reply.usage
+            self.token_confidence = answered.reply.token_confidence
             self._last_read = (len(conversation), usage.input_tokens + usage.output_tokens)
             cut_off = answered.reply.finish == "length"
             self.room = self.room * _ROOM_GROWTH if cut_off else self.limits.max_output_tokens
@@ -146,6 +170,7 @@ class Run:
             max_output_tokens=self.room,
             input_tokens=self._conversation.tokens(self.trajectory),
             most_input_tokens=self._most_input(conversation),
+            logprobs=self.policy.wants_logprobs,
             on_text=lambda text: self.emit(ReplyStreamed(self.iteration, text)),
         )
 
@@ -210,9 +235,12 @@ class Run:
             elif not self.restarts:
                 self.draft = None  # taken back
         except KernelDiedError:
+            if self.kernel.recorded is not None:
+                # the answer was fetched while FINAL was called: nobody needs this kernel any more
+                return cell, Inspection(answer="recorded")
             await self._revive("The kernel died while it executed this cell")
             return cell, Inspection()
-        self.variables = inspection.variables
+        self.variables, self.confidence = inspection.variables, inspection.confidence
         return cell, inspection
 
     def finished(self, source: str, executed: str | None, cell: CellRun) -> None:
@@ -236,15 +264,22 @@ class Run:
         """The recorded answer, or a variable, whole."""
         return await self.kernel.get(name)
 
+    async def send_back(self, answer: Value) -> None:
+        """Keep a declared answer that does not end the run; the next FINAL counts again."""
+        self.kept, self.ready_declared = answer, False
+        if self.kernel.is_alive:
+            await self.kernel.reopen()
+
     async def show(self) -> None:
         """Enter what the model is shown of this iteration: its outputs, cut to the limit, and what is left."""
         iteration = self.trajectory.iterations[-1]
         executed = [cell for cell in iteration.cells if cell.status != "skipped"]
         taken = {variable.name for variable in self.variables}
-        pieces = []
+        pieces, whole = [], []
         budget = self.limits.output_chars
         for place, cell in enumerate(executed):
             text = outputs.render(cell.outputs)
+            whole.append(text)
             name = f"output_{cell.execution_count}" if cell.execution_count else None
             if name in taken:
                 name = f"_{name}"
@@ -258,19 +293,22 @@ class Run:
         skipped = len(iteration.cells) - len(executed)
         if skipped:
             pieces.append(f"{skipped} more block{'s were' if skipped > 1 else ' was'} not executed.")
+        self.rendered = "\n".join(whole)
         pieces.append(prompts.status(self.iteration, self.limits.max_iterations, self.ledger.left()))
         self.record(OutputsShown(self.iteration, "\n\n".join(pieces)))
 
-    async def latest_draft(self) -> Value | None:
-        """The draft as it is now, also in a cell that was stopped; else the one after the last cell."""
+    async def latest_best(self) -> Value | None:
+        """The best answer as it is now, also in a cell that was stopped: an answer just recorded goes first."""
+        if self.kernel.recorded is not None and not self.kept:
+            return self.kernel.recorded
         with contextlib.suppress(KernelError, TimeoutError):
             async with asyncio.timeout(_STOP_SECONDS):
                 inspection = await self.kernel.inspect()
                 if inspection.answer == "recorded":
                     return await self.value()
                 if inspection.draft:
-                    return await self._read_draft() or self.draft
-        return self.draft
+                    self.draft = await self._read_draft() or self.draft
+        return self.best
 
     async def _read_draft(self) -> Value | None:
         try:

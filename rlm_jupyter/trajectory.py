@@ -12,6 +12,7 @@ from rlm_jupyter import journal, notebook
 from rlm_jupyter.errors import ConfigurationError, RecordError
 from rlm_jupyter.events import (
     CellFinished,
+    IterationRated,
     NoticeGiven,
     OutputsElided,
     OutputsShown,
@@ -60,6 +61,8 @@ class Iteration:
     """The outputs as the model was shown them; empty until then."""
     subcalls: tuple[SubcallSettled, ...]
     """Of all cells, in the order in which they settled."""
+    rated: IterationRated | None
+    """How the reward policy rated it; `None` until then."""
     records: tuple[Record, ...]
     """All of this iteration, in order: rejected and forced replies too."""
 
@@ -241,7 +244,9 @@ class Trajectory:
         prompt = f"<div style='{pre}; color: var(--jp-ui-font-color2)'>{html.escape(_head(self.started.prompt))}</div>"
         return f"<div>{prompt}{answer}<small>{html.escape(self._facts())}</small></div>"
 
-    def _enter(self, record: ReplyReceived | SubcallSettled | CellFinished | NoticeGiven | OutputsShown) -> None:
+    def _enter(
+        self, record: ReplyReceived | SubcallSettled | CellFinished | NoticeGiven | OutputsShown | IterationRated
+    ) -> None:
         index = record.iteration
         self._by_iteration.setdefault(index, []).append(record)
         self._views.pop(index, None)
@@ -270,6 +275,7 @@ class Trajectory:
 
 def _view(index: int, records: list[Record]) -> Iteration:
     reply: ReplyReceived | None = None
+    rated: IterationRated | None = None
     finished: list[CellFinished] = []
     subcalls: dict[int, list[SubcallSettled]] = {}
     settled: list[SubcallSettled] = []
@@ -287,6 +293,8 @@ def _view(index: int, records: list[Record]) -> Iteration:
             notices.append(record.text)
         elif isinstance(record, OutputsShown):
             shown.append(record.text)
+        elif isinstance(record, IterationRated):
+            rated = record
     if reply is None:
         raise AssertionError("an iteration counts from its reply on")
     cells = tuple(
@@ -302,7 +310,7 @@ def _view(index: int, records: list[Record]) -> Iteration:
         )
         for cell in finished
     )
-    return Iteration(index, reply, cells, tuple(notices), "\n\n".join(shown), tuple(settled), tuple(records))
+    return Iteration(index, reply, cells, tuple(notices), "\n\n".join(shown), tuple(settled), rated, tuple(records))
 
 
 def _head(text: str) -> str:

@@ -80,6 +80,8 @@ class Reply:
     """The model that answered, as the provider names it."""
     usage: Usage = Usage()
     finish: FinishReason = "stop"
+    token_confidence: float | None = None
+    """The geometric mean of the tokens' probabilities, from 0 to 1, where it was asked for and is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,8 @@ class Inspection:
     notices: tuple[str, ...] = ()
     """What else the model should be told, such as a second FINAL that did not count."""
     variables: tuple[Variable, ...] = ()
+    confidence: float | None = None
+    """From 0 to 1: what the answer was given with, `FINAL(x, confidence=0.9)`, else the variable `confidence`."""
 
 
 @dataclass(frozen=True, slots=True)

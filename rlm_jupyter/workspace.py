@@ -26,12 +26,13 @@ from rlm_jupyter.ledger import Ledger
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.loop import Ending, solve
 from rlm_jupyter.models.routing import Routing
-from rlm_jupyter.policies import TerminationPolicy
+from rlm_jupyter.policies import RewardPolicy, Shared, TerminationPolicy
 from rlm_jupyter.record import Recorder, recording
 from rlm_jupyter.run import Run
 from rlm_jupyter.tokens import fitting_chars
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import PackedContext
+from rlm_jupyter.verdicts import begin, end
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +46,8 @@ class Settings:
 
     routing: Routing
     limits: Limits
-    policy: Callable[[], TerminationPolicy]
-    policy_name: str = "declared"
+    termination: Shared[TerminationPolicy]
+    reward: Shared[RewardPolicy]
     save: Path | bool = True
     """Where the notebook goes: a path, the default place, or nowhere."""
     kernel_name: str | None = None
@@ -92,27 +93,33 @@ class Workspace:
         RLMError
             The host failed (a provider, the kernel); the record is complete up to there.
         """
-        settings, depth = self.settings, self.depth
-        ledger = ledger or Ledger(settings.limits)
-        trajectory = Trajectory()
-        run = Run(
-            trajectory=trajectory,
-            model=settings.routing.model_for(depth),
-            limits=settings.limits,
-            ledger=ledger,
-            kernel=self.kernel,
-            policy=settings.policy(),
-            emit=_guarded(emit),
-            recorder=recorder,
-            history=self.history,
-        )
+        settings = self.settings
+        with settings.termination.lend() as policy, settings.reward.lend() as reward:
+            run = Run(
+                trajectory=Trajectory(),
+                model=settings.routing.model_for(self.depth),
+                limits=settings.limits,
+                ledger=ledger or Ledger(settings.limits),
+                kernel=self.kernel,
+                policy=policy,
+                reward=reward,
+                emit=_guarded(emit),
+                recorder=recorder,
+                history=self.history,
+            )
+            begin(run, prompt)
+            await self._solve(run, prompt, stop, parent)
+        self.history.append({"prompt": prompt, "answer": run.trajectory.answer})
+        return run.trajectory
+
+    async def _solve(self, run: Run, prompt: str, stop: asyncio.Event | None, parent: str | None) -> None:
         self.answering.run = run
         if not self.kernel.is_alive:
             await self.kernel.restart()
         await self.kernel.begin()
         if self.history:
             await self.kernel.put("history", self.history)
-        run.record(self._started(prompt, ledger, recorder, parent))
+        run.record(self._started(prompt, run.ledger, run.recorder, parent))
         ending = Ending("failed")
         try:
             ending = await _until_stopped(run, stop)
@@ -127,8 +134,7 @@ class Workspace:
             # nothing may settle, and be billed, after the last record
             await self.kernel.drop_calls()
             run.record(_ended(run, ending))
-        self.history.append({"prompt": prompt, "answer": trajectory.answer})
-        return trajectory
+            end(run)
 
     def _started(self, prompt: str, ledger: Ledger, recorder: Recorder | None, parent: str | None) -> RunStarted:
         settings, limits = self.settings, self.settings.limits
@@ -192,7 +198,7 @@ def request_digest(settings: Settings, prompt: str, context: Context | PackedCon
         "kind": context.kind,
         "models": [model.name for model in settings.routing.models],
         "limits": dataclasses.asdict(settings.limits),
-        "policy": settings.policy_name,
+        "policies": [settings.termination.digest, settings.reward.digest],
         "kernel": settings.kernel_name,
     }
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -238,7 +244,7 @@ async def _until_stopped(run: Run, stop: asyncio.Event | None) -> Ending:
             return solving.result()
         solving.cancel()
         await asyncio.wait([solving])
-        return Ending("cancelled", await run.latest_draft())
+        return Ending("cancelled", await run.latest_best())
     finally:
         for task in (solving, stopping):
             task.cancel()

@@ -52,7 +52,16 @@ def run(args: Namespace) -> int:
     model, sub_model = _models(args)
     from rlm_jupyter.rlm import RLM  # after what is quickly found to be wrong
 
-    rlm = RLM(model, sub_model=sub_model, limits=limits, termination=args.termination, save=_place(args))
+    # a policy of the user's own is looked for where they stand, as `python -m` does
+    sys.path.insert(0, str(Path.cwd()))
+    rlm = RLM(
+        model,
+        sub_model=sub_model,
+        limits=limits,
+        termination=args.termination,
+        reward=args.reward,
+        save=_place(args),
+    )
     return _answer(args, rlm, prompt, _context_of(args))
 
 

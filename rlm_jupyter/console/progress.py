@@ -14,6 +14,7 @@ from rlm_jupyter.events import (
     CellFinished,
     CellStarted,
     Event,
+    IterationRated,
     NoticeGiven,
     OutputsShown,
     ReplyReceived,
@@ -59,6 +60,7 @@ class Progress:
     _most_iterations: int = 0
     _doing: str = "starting a kernel"
     _written: int = 0
+    _reward: float | None = None
     """Characters of the reply that is being received."""
     _started: int = 0
     """Sub-calls of the running cell."""
@@ -149,6 +151,8 @@ class Progress:
                 self._tell_cell(event)
             case NoticeGiven():
                 self.say(f"    to the model: {terminal.one_line(event.text, self._width - 18)}", "yellow")
+            case IterationRated():
+                self._reward = event.reward
             case OutputsShown():
                 self._begin(event.iteration + 1)
             case RunEnded():
@@ -204,7 +208,8 @@ class Progress:
         return f"sub-calls: {self._settled:,} done{failed}, {self._started - self._settled:,} in flight"
 
     def _facts(self) -> str:
-        return f"{terminal.spent(self.usage, self.cost)} · {terminal.duration(time.monotonic() - self._began)}"
+        facts = [terminal.spent(self.usage, self.cost), terminal.duration(time.monotonic() - self._began)]
+        return " · ".join(facts + ([] if self._reward is None else [f"last reward {self._reward:+.2f}"]))
 
     def _now(self) -> RenderableType:
         """What goes on, for the live display."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from rlm_jupyter.types import Output
@@ -85,7 +86,7 @@ class CellOutputs:
     def _display(self, msg_type: str, content: dict[str, Any]) -> None:
         output: Output = {
             "output_type": msg_type,
-            "data": content["data"],
+            "data": _bundle(content["data"]),
             "metadata": content.get("metadata") or {},
         }
         if msg_type == "execute_result":
@@ -98,7 +99,7 @@ class CellOutputs:
     def _update(self, content: dict[str, Any]) -> bool:
         shown = self._displays.get((content.get("transient") or {}).get("display_id", ""), [])
         for output in shown:
-            output["data"] = content["data"]
+            output["data"] = _bundle(content["data"])
             output["metadata"] = content.get("metadata") or {}
         return bool(shown)
 
@@ -116,3 +117,18 @@ class CellOutputs:
         self._outputs.clear()
         self._pieces.clear()
         self._displays.clear()
+
+
+def _bundle(data: dict[str, Any]) -> dict[str, Any]:
+    """What nbformat allows: anything as JSON, text for every other kind."""
+    return {kind: value if _is_json(kind) else _as_text(value) for kind, value in data.items()}
+
+
+def _is_json(kind: str) -> bool:
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(line, str) for line in value):
+        return "".join(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -61,7 +61,8 @@ class Kernel:
 
     def __init__(self, answer_subcall: AnswerSubcall, launch: Mapping[str, Any]) -> None:
         self._launch_options = launch
-        self._subcalls = Subcalls(answer_subcall, self._tell)
+        self._subcalls = Subcalls(answer_subcall, self._tell, self.get)
+        self._recorded: Value | None = None
         self._cell: _Cell | None = None
         self._contexts: list[PacksContext] = []
         self._connection: Connection
@@ -123,9 +124,20 @@ class Kernel:
             ) from error
         self._contexts.append(context)
 
+    @property
+    def recorded(self) -> Value | None:
+        """The answer that FINAL recorded, fetched while it was called: it outlives its kernel."""
+        return self._recorded
+
     async def begin(self) -> None:
         """A new prompt begins: forget a recorded answer, set up an empty `answer`."""
+        self._recorded = None
         await self._connection.request("rlm_begin", {})
+
+    async def reopen(self) -> None:
+        """Forget a recorded answer, and nothing else: the next FINAL counts again."""
+        self._recorded = None
+        await self._connection.request("rlm_reopen", {})
 
     async def put(self, name: str, value: str | list[Any]) -> None:
         """Set a variable that the model may change."""
@@ -142,15 +154,13 @@ class Kernel:
         KernelError
             There is no such variable, or it can't become text.
         """
+        if name is None and self._recorded is not None:
+            return self._recorded
         done = await self._connection.request("rlm_get", {"name": name}, seconds=None if name is None else LOOK_SECONDS)
-        text = to_text(done.buffers[0])
-        if done.content["type_name"] == "str":
-            return Value(text, text, is_json=True)
-        try:
-            data, is_json = (json.loads(bytes(done.buffers[1])), True) if len(done.buffers) > 1 else (None, False)
-        except ValueError:
-            data, is_json = None, False
-        return Value(text, data, is_json=is_json, type_name=done.content["type_name"])
+        value = _value(done)
+        if name is None:
+            self._recorded = value
+        return value
 
     async def inspect(self) -> Inspection:
         """What the kernel says of itself, and forgets the notices it hands over."""
@@ -162,6 +172,7 @@ class Kernel:
             draft=content["draft"],
             restored=tuple(dict.fromkeys(content["restored"])),
             notices=tuple(content["notices"]),
+            confidence=content["confidence"],
             variables=tuple(Variable(*variable) for variable in content["variables"]),
         )
 
@@ -311,3 +322,14 @@ class Kernel:
         if self._cell is not None and not self._cell.idle.done():
             self._cell.idle.set_exception(KernelDiedError(reason))
             self._cell.idle.exception()  # whoever waited may be gone: that is no error of its own
+
+
+def _value(done: WireMessage) -> Value:
+    text = to_text(done.buffers[0])
+    if done.content["type_name"] == "str":
+        return Value(text, text, is_json=True)
+    try:
+        data, is_json = (json.loads(bytes(done.buffers[1])), True) if len(done.buffers) > 1 else (None, False)
+    except ValueError:
+        data, is_json = None, False
+    return Value(text, data, is_json=is_json, type_name=done.content["type_name"])

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
+from rlm_jupyter.errors import KernelError
 from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes, to_text
 from rlm_jupyter.types import AnswerSubcall, Subcall, SubcallFailure
 
@@ -27,15 +28,19 @@ class Subcalls:
         Answers one call.
     send
         Sends a message to the guest: type, content, buffers.
+    fetch_final
+        Fetches the answer that a cell has just recorded.
     """
 
     def __init__(
         self,
         answer_subcall: AnswerSubcall,
         send: Callable[[str, dict[str, Any], Sequence[Frame]], None],
+        fetch_final: Callable[[], Awaitable[object]],
     ) -> None:
         self._answer = answer_subcall
         self._send = send
+        self._fetch_final = fetch_final
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._idle: asyncio.Future[None] | None = None
         self._busy_since = 0.0
@@ -79,10 +84,9 @@ class Subcalls:
                 model=model if isinstance(model, str) else None,
                 cell=str(message.content.get("cell", "")),
             )
-            if not self._tasks:
-                self._busy_since = time.monotonic()
-            self._tasks[call_id] = task = asyncio.create_task(self._serve(call))
-            task.add_done_callback(lambda _: self._end(call_id))
+            self._begin(call_id, self._serve(call))
+        elif message.type == "rlm_final" and call_id not in self._tasks:
+            self._begin(call_id, self._keep_final(call_id))
 
     async def cancel(self) -> None:
         """Give up all open calls, and see them gone."""
@@ -90,6 +94,12 @@ class Subcalls:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, call_id: str, serving: Coroutine[Any, Any, None]) -> None:
+        if not self._tasks:
+            self._busy_since = time.monotonic()
+        self._tasks[call_id] = task = asyncio.create_task(serving)
+        task.add_done_callback(lambda _: self._end(call_id))
 
     def _end(self, call_id: str) -> None:
         del self._tasks[call_id]
@@ -110,6 +120,15 @@ class Subcalls:
             log.exception("a sub-call failed on the host")
             answers = [SubcallFailure(f"{type(error).__name__}: {error}")] * len(call.prompts)
         self._reply(call, answers)
+
+    async def _keep_final(self, call_id: str) -> None:
+        """FINAL waits for this: what the cell does after it can lose the answer no more."""
+        try:
+            await self._fetch_final()
+        except KernelError as error:
+            log.warning("A recorded answer could not be fetched yet: %s", error)
+        finally:
+            self._send("rlm_reply", {"id": call_id, "failed": []}, [])
 
     def _reply(self, call: Subcall, answers: list[str | SubcallFailure]) -> None:
         self._send(

@@ -66,6 +66,7 @@ class SeenIteration:
     subcalls: int = 0
     seconds: float | None = None
     """Of the reply and the cells, as recorded."""
+    reward: float | None = None
     _drawn: str | None = None
 
     def arrive(self, text: str) -> None:
@@ -83,7 +84,8 @@ class SeenIteration:
         """What of it can be counted, for people."""
         facts = [count(len(self.cells), "cell")] if self.cells else []
         facts += [count(self.subcalls, "sub-call")] if self.subcalls else []
-        return facts + ([f"{self.seconds:.1f} s"] if self.seconds is not None else [])
+        facts += [f"{self.seconds:.1f} s"] if self.seconds is not None else []
+        return facts + ([f"reward {self.reward:+.2f}"] if self.reward is not None else [])
 
     def html(self, *, done: bool) -> str:
         """The body; kept once the iteration is done."""

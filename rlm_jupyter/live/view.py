@@ -15,6 +15,7 @@ from rlm_jupyter.events import (
     CellFinished,
     CellStarted,
     Event,
+    IterationRated,
     NoticeGiven,
     OutputChanged,
     OutputsElided,
@@ -50,6 +51,19 @@ _ENDED: dict[str, str] = {
     "no_progress": "Stopped: the model repeats itself",
     "kernel_died": "Stopped: the kernel died",
 }
+
+_Seen = (
+    ReplyStreamed
+    | ReplyReceived
+    | CellStarted
+    | OutputChanged
+    | CellFinished
+    | SubcallStarted
+    | SubcallSettled
+    | NoticeGiven
+    | OutputsShown
+)
+"""What belongs to the iteration under way."""
 
 
 class View:
@@ -141,6 +155,17 @@ class View:
     def _enter(self, event: Event) -> None:
         if isinstance(event, RunStarted | RunEnded | OutputsElided):
             return
+        if isinstance(event, IterationRated):
+            self._rate(event)
+        else:
+            self._see(event)
+
+    def _rate(self, rated: IterationRated) -> None:
+        # it comes when the iteration's outputs were shown: that one is done
+        if self._done and self._done[-1].index == rated.iteration:
+            self._done[-1].reward = rated.reward
+
+    def _see(self, event: _Seen) -> None:
         if self._now is None or event.iteration > self._now.index:
             self._close()
             self._now = SeenIteration(event.iteration)

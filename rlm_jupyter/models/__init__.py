@@ -51,6 +51,9 @@ class Model(Protocol):
         on_text
             Given each piece of visible text as it arrives.
 
+        A model whose attribute `tells_logprobs` is true also takes `logprobs=True`, and then fills the reply's
+        `token_confidence`.
+
         Returns
         -------
         Reply

@@ -52,7 +52,7 @@ class AnthropicModel(HostedModel):
         )
 
     async def _stream(
-        self, client: anthropic.AsyncAnthropic, messages: Sequence[Message], cap: int, hear: Listener
+        self, client: anthropic.AsyncAnthropic, messages: Sequence[Message], cap: int, hear: Listener, *, logprobs: bool
     ) -> Reply | None:
         async with client.messages.stream(
             model=self.endpoint.model, max_tokens=cap, **_conversation(messages)

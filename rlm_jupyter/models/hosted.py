@@ -101,9 +101,11 @@ class HostedModel(ABC):
         *,
         max_output_tokens: int,
         on_text: Callable[[str], None] | None = None,
+        logprobs: bool = False,
     ) -> Reply:
         """Ask for a reply to `messages`, of at most `max_output_tokens`.
 
+        `logprobs` asks for `token_confidence` too, where the provider tells it.
         `on_text` gets the visible text piece by piece. An empty reply comes back as it is, with its `finish`.
 
         Raises
@@ -118,20 +120,25 @@ class HostedModel(ABC):
         wire = [Message(message.role, _sendable(message.content)) for message in messages]
         async with self._clients.lease() as client:
             try:
-                return await self._attempt(client, wire, max_output_tokens, on_text)
+                return await self._attempt(client, wire, max_output_tokens, on_text, logprobs)
             except _DroppedEarlyError:
                 # The SDKs retry no stream. Nothing was shown yet, so asking once more is safe.
-                return await self._attempt(client, wire, max_output_tokens, on_text)
+                return await self._attempt(client, wire, max_output_tokens, on_text, logprobs)
 
     async def _attempt(
-        self, client: Any, messages: Sequence[Message], cap: int, on_text: Callable[[str], None] | None
+        self,
+        client: Any,
+        messages: Sequence[Message],
+        cap: int,
+        on_text: Callable[[str], None] | None,
+        logprobs: bool,
     ) -> Reply:
         sdk = import_module(self.sdk)
         deadline = asyncio.timeout(self.patience)
         hear = Listener(deadline, self.patience, on_text)
         try:
             async with deadline:
-                reply = await self._stream(client, messages, cap, hear)
+                reply = await self._stream(client, messages, cap, hear, logprobs=logprobs)
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -163,7 +170,9 @@ class HostedModel(ABC):
         """Make the SDK's asynchronous client."""
 
     @abstractmethod
-    async def _stream(self, client: Any, messages: Sequence[Message], cap: int, hear: Listener) -> Reply | None:
+    async def _stream(
+        self, client: Any, messages: Sequence[Message], cap: int, hear: Listener, *, logprobs: bool
+    ) -> Reply | None:
         """Send one request and gather its reply; `None` when the stream ended without saying why."""
 
     async def _served_window(self, client: Any) -> int | None:

@@ -5,6 +5,7 @@ https://platform.openai.com/docs/api-reference/chat
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.models.hosted import HostedModel, Listener
@@ -27,6 +28,7 @@ class OpenAIModel(HostedModel):
     """A model behind an endpoint that speaks chat completions, always streamed."""
 
     sdk = "openai"
+    tells_logprobs = True
 
     def _client(self, retries: int) -> openai.AsyncOpenAI:
         import openai
@@ -53,9 +55,10 @@ class OpenAIModel(HostedModel):
         return client
 
     async def _stream(
-        self, client: openai.AsyncOpenAI, messages: Sequence[Message], cap: int, hear: Listener
+        self, client: openai.AsyncOpenAI, messages: Sequence[Message], cap: int, hear: Listener, *, logprobs: bool
     ) -> Reply | None:
-        fields: dict[str, Any] = {self.endpoint.preset.cap_field: cap}
+        fields: dict[str, Any] = {self.endpoint.preset.cap_field: cap} | ({"logprobs": True} if logprobs else {})
+        told: list[float] = []
         pieces: list[str] = []
         refusal: list[str] = []
         finish = usage = None
@@ -79,6 +82,7 @@ class OpenAIModel(HostedModel):
                     text = (choice.delta.content or "") if choice.delta else ""
                     refusal.append((choice.delta.refusal or "") if choice.delta else "")
                     pieces.append(text)
+                    told += [token.logprob for token in (choice.logprobs and choice.logprobs.content) or ()]
                     hear(text)
         if finish is None:
             return None
@@ -88,6 +92,7 @@ class OpenAIModel(HostedModel):
             model=model,
             usage=_usage(usage) if usage is not None else _estimate(messages, text),
             finish="refusal" if refused and not text else _FINISH.get(finish, "other"),
+            token_confidence=math.exp(min(math.fsum(told) / len(told), 0.0)) if told else None,
         )
 
     async def _served_window(self, client: openai.AsyncOpenAI) -> int | None:

@@ -2,6 +2,7 @@
 
     fences    where fenced blocks begin and end
     sources   what the source of a cell says, read as Python with IPython's additions
+    brackets  where the content of a declaration ends
     finals    FINAL and FINAL_VAR in prose and in source
     replies   a whole reply: segments, and where the model starts to play the kernel
 
@@ -19,7 +20,7 @@ from rlm_jupyter.parsing.finals import (
     unquoted,
 )
 from rlm_jupyter.parsing.replies import ParsedReply, Segment, parse
-from rlm_jupyter.parsing.sources import constant_final, declares_ready, only_constant_final
+from rlm_jupyter.parsing.sources import constant_final, declares_ready, named_final, only_constant_final
 
 __all__ = [
     "Declaration",
@@ -33,6 +34,7 @@ __all__ = [
     "find_final_answer",
     "literal_cell",
     "mend_block",
+    "named_final",
     "only_constant_final",
     "parse",
     "unquoted",

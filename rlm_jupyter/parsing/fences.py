@@ -59,7 +59,7 @@ def find_fences(text: str) -> list[Fence]:
     A block of Python ends at the first closing line with which it parses, so that a fence inside a string
     doesn't end it; if it parses with none, at the first. A block that is never closed reaches to the end.
     """
-    lines = [_line(match) for match in _FENCE.finditer(text)]
+    lines = [_line(match) for match in _FENCE.finditer(text) if match["marker"] or not _is_quote(text, match.start())]
     fences: list[Fence] = []
     index = 0
     while index < len(lines):
@@ -83,6 +83,11 @@ def find_fences(text: str) -> list[Fence]:
         fences.append(Fence(opening.start, body, body_end, min(end.end + 1, len(text)), lang, closed=True))
         index = closing + 1
     return fences
+
+
+def _is_quote(text: str, position: int) -> bool:
+    """Whether this is in a line of a block quote: a text that the model quotes opens no block."""
+    return text[text.rfind("\n", 0, position) + 1 : position].lstrip().startswith(">")
 
 
 def _line(match: re.Match[str]) -> _Line:

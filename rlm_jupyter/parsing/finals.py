@@ -7,22 +7,18 @@ start of a line, outside fenced blocks, with balanced brackets.
 from __future__ import annotations
 
 import ast
+import keyword
 import re
-from bisect import bisect_left
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.parsing import fences, sources
+from rlm_jupyter.parsing.brackets import LITERAL, Brackets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-_LOOKING = 4
-"""How often a text may be read over to look past strings for closing brackets: it must stay linear."""
-_LITERAL = re.compile(r"\s*[A-Za-z]{0,2}(\"{3}|'{3}|\"|')")
-_NEXT_LITERAL = re.compile(r"(?<!\w)[A-Za-z]{0,2}(?:\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')")
 _QUOTE_PAIRS = (("“", "”"), ("‘", "’"), ("«", "»"), ("„", "“"))
 
 
@@ -66,7 +62,7 @@ def declarations(text: str, *, case_sensitive: bool = True, in_fences: bool = Fa
         return
     blocks = iter([] if in_fences else fences.find_fences(text))
     block = next(blocks, None)
-    brackets = _Brackets(text)
+    brackets = Brackets(text)
     end = 0
     for word in [first, *words]:
         while block and block.end <= word.start(1):
@@ -128,7 +124,8 @@ def find_final_answer(text: str, environment: Environment | Callable[[str], Any]
     if declaration.kind == "FINAL":
         return declaration.content
     name = unquoted(declaration.content)
-    return _printed(environment, name) if environment is not None and name.isidentifier() else None
+    is_name = name.isidentifier() and not keyword.iskeyword(name)
+    return _printed(environment, name) if environment is not None and is_name else None
 
 
 def literal_cell(declaration: Declaration, variables: Collection[str] = ()) -> str:
@@ -150,9 +147,12 @@ def literal_cell(declaration: Declaration, variables: Collection[str] = ()) -> s
     text = unquoted(declaration.content)
     if declaration.kind == "FINAL":
         return f"FINAL_VAR({text!r})" if text == declaration.content and text in variables else f"FINAL({text!r})"
-    if not text.isidentifier() and text == declaration.content and sources.expression(text) is not None:
-        return f"FINAL_VAR({text})"
-    return f"FINAL_VAR({text!r})"
+    if not text:
+        return "FINAL_VAR()"  # the kernel says what is missing
+    if text.isidentifier() or text != declaration.content or (value := sources.expression(text)) is None:
+        return f"FINAL_VAR({text!r})"
+    text += "\n" if "#" in text else ""  # it may end with a comment
+    return f"FINAL_VAR(({text}))" if isinstance(value, ast.Tuple) else f"FINAL_VAR({text})"
 
 
 def mend_block(source: str) -> str | None:
@@ -188,7 +188,7 @@ def mend_block(source: str) -> str | None:
 def unquoted(content: str) -> str:
     """`content` without the quotes around the whole of it; a Python string literal becomes its value."""
     content = content.strip()
-    if len(content) >= 2 and content[-1] in "\"'" and _LITERAL.match(content):
+    if len(content) >= 2 and content[-1] in "\"'" and LITERAL.match(content):
         literal = sources.expression(content)
         if isinstance(literal, ast.Constant) and isinstance(literal.value, str):
             return literal.value
@@ -203,65 +203,6 @@ def unquoted(content: str) -> str:
         if len(content) >= 2 and content[0] == left and content[-1] == right and left not in inner:
             return inner if right not in re.sub(r"(?<=\w)’(?=\w)", "", inner) else content
     return content
-
-
-class _Brackets:
-    """The round brackets of a text, so that each closing one is found without reading on from the start."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._budget = _LOOKING * len(text)
-        self._positions: list[int] = []
-        self._depths: list[int] = []
-        self._falls: dict[int, list[int]] = defaultdict(list)
-        depth = 0
-        for bracket in re.finditer(r"[()]", text):
-            if bracket[0] == "(":
-                depth += 1
-            else:
-                depth -= 1
-                self._falls[depth].append(bracket.start())
-            self._positions.append(bracket.start())
-            self._depths.append(depth)
-
-    def closing(self, start: int) -> int | None:
-        """Where the bracket that was opened just before `start` is closed."""
-        literal = _LITERAL.match(self._text, start)
-        if literal:
-            quotes = literal[1]
-            ends = re.compile(rf"\\.|{quotes}", re.DOTALL).finditer(self._text, literal.end())
-            end = next((match.end() for match in ends if match[0] == quotes), None)
-            closing = self._past_literals(end) if end is not None else None
-            if closing is not None:
-                return closing
-        return self._fall(start, 1)
-
-    def _past_literals(self, position: int) -> int | None:
-        open_brackets = 1
-        while True:
-            closing = self._fall(position, open_brackets)
-            if self._budget <= 0:
-                return closing
-            limit = len(self._text) if closing is None else self._line_end(closing)
-            literal = _NEXT_LITERAL.search(self._text, position, limit)
-            self._budget -= (literal.end() if literal else limit) - position
-            if literal is None or (closing is not None and literal.start() > closing):
-                return closing
-            open_brackets += self._depth(literal.start()) - self._depth(position)
-            position = literal.end()
-
-    def _fall(self, position: int, open_brackets: int) -> int | None:
-        falls = self._falls.get(self._depth(position) - open_brackets, [])
-        index = bisect_left(falls, position)
-        return falls[index] if index < len(falls) else None
-
-    def _depth(self, position: int) -> int:
-        index = bisect_left(self._positions, position)
-        return self._depths[index - 1] if index else 0
-
-    def _line_end(self, position: int) -> int:
-        end = self._text.find("\n", position)
-        return len(self._text) if end < 0 else end
 
 
 def _with_literals(source: str, replaced: list[Declaration], texts: list[str]) -> str:

@@ -76,7 +76,7 @@ def only_constant_final(source: str) -> bool:
             continue
         if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name)):
             return False
-        arguments = [*value.args, *(keyword.value for keyword in value.keywords)]
+        arguments = _answers(value)
         if value.func.id not in {"FINAL", "SUBMIT"} or not all(map(_is_literal, arguments)):
             return False
         finals += 1
@@ -84,13 +84,45 @@ def only_constant_final(source: str) -> bool:
 
 
 def constant_final(source: str) -> str | None:
-    """The text of the first FINAL or SUBMIT of a literal in such a cell; `None` when there is none."""
-    module = tree(source) if only_constant_final(source) else None
+    """The text of a cell's first FINAL or SUBMIT, where that is a literal and no branch or function holds it."""
+    module = tree(source)
     for statement in module.body if module is not None else ():
-        if isinstance(statement, ast.Expr) and isinstance(call := statement.value, ast.Call):
-            arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-            if len(arguments) == 1:
-                return str(ast.literal_eval(arguments[0]))
+        match statement:
+            case ast.Expr(value=ast.Call(func=ast.Name(id="FINAL" | "FINAL_VAR" | "SUBMIT" as name)) as call):
+                arguments = _answers(call)
+                return _literal_text(arguments[0]) if len(arguments) == 1 and name != "FINAL_VAR" else None
+    return None
+
+
+def _answers(call: ast.Call) -> list[ast.expr]:
+    """What a FINAL is given as the answer: how sure the model is of it is no part of that."""
+    return [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg != "confidence")]
+
+
+def _literal_text(node: ast.expr) -> str | None:
+    """What the kernel would make of a literal; `None` is no answer, nor is `...`."""
+    if not _is_literal(node):
+        return None
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
+    value = ast.literal_eval(node)
+    return None if value is None or value is ... else str(value)
+
+
+def named_final(source: str) -> str | None:
+    """The variable that a cell answers with which is nothing but FINAL or FINAL_VAR of a name."""
+    module = tree(source)
+    match module:
+        case ast.Module(
+            body=[
+                ast.Expr(value=ast.Call(func=ast.Name(id="FINAL" | "FINAL_VAR" | "SUBMIT"), args=[ast.Name(id=name)]))
+            ]
+        ):
+            return name
+        case ast.Module(
+            body=[ast.Expr(value=ast.Call(func=ast.Name(id="FINAL_VAR"), args=[ast.Constant(value=str() as name)]))]
+        ):
+            return name
     return None
 
 

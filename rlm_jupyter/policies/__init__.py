@@ -9,7 +9,7 @@ A policy is a class, registered by name and looked up with its settings::
         description = "The same output twice in a row."
 
         def reset(self) -> None:
-            self.last = None
+            self.last: str | None = None
 
         def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
             again, self.last = result.output == self.last, result.output
@@ -17,7 +17,8 @@ A policy is a class, registered by name and looked up with its settings::
 
     policy = PolicyRegistry.get_termination("twice")
 
-Names and settings follow rlm-code's policies, so that a policy written for one serves the other.
+Names and settings follow rlm-code's policies, so that a policy written for one serves the other. What a policy
+returns is the run's answer, unless it is a `Reason`: a text that only says why the run ends.
 """
 
 from __future__ import annotations
@@ -28,32 +29,49 @@ if TYPE_CHECKING:
     from rlm_jupyter.policies.base import ActionResult as ActionResult
     from rlm_jupyter.policies.base import Policy as Policy
     from rlm_jupyter.policies.base import PolicyContext as PolicyContext
+    from rlm_jupyter.policies.base import Reason as Reason
     from rlm_jupyter.policies.base import RewardPolicy as RewardPolicy
     from rlm_jupyter.policies.base import RewardSignal as RewardSignal
     from rlm_jupyter.policies.base import TerminationPolicy as TerminationPolicy
+    from rlm_jupyter.policies.composite import CompositeTerminationPolicy as CompositeTerminationPolicy
+    from rlm_jupyter.policies.confidence import ConfidenceTerminationPolicy as ConfidenceTerminationPolicy
+    from rlm_jupyter.policies.finals import DeclaredTerminationPolicy as DeclaredTerminationPolicy
+    from rlm_jupyter.policies.finals import FinalPatternTerminationPolicy as FinalPatternTerminationPolicy
     from rlm_jupyter.policies.registry import PolicyRegistry as PolicyRegistry
     from rlm_jupyter.policies.reward import DefaultRewardPolicy as DefaultRewardPolicy
+    from rlm_jupyter.policies.reward import FunctionRewardPolicy as FunctionRewardPolicy
     from rlm_jupyter.policies.reward import LenientRewardPolicy as LenientRewardPolicy
     from rlm_jupyter.policies.reward import StrictRewardPolicy as StrictRewardPolicy
-    from rlm_jupyter.policies.termination import CompositeTerminationPolicy as CompositeTerminationPolicy
-    from rlm_jupyter.policies.termination import ConfidenceTerminationPolicy as ConfidenceTerminationPolicy
-    from rlm_jupyter.policies.termination import DeclaredTerminationPolicy as DeclaredTerminationPolicy
-    from rlm_jupyter.policies.termination import FinalPatternTerminationPolicy as FinalPatternTerminationPolicy
-    from rlm_jupyter.policies.termination import (
+    from rlm_jupyter.policies.reward_threshold import (
         RewardThresholdTerminationPolicy as RewardThresholdTerminationPolicy,
     )
+    from rlm_jupyter.policies.shared import Shared as Shared
 
 _HOMES = {
-    "base": ("ActionResult", "Policy", "PolicyContext", "RewardPolicy", "RewardSignal", "TerminationPolicy"),
-    "registry": ("PolicyRegistry",),
-    "reward": ("DefaultRewardPolicy", "LenientRewardPolicy", "StrictRewardPolicy"),
-    "termination": (
-        "CompositeTerminationPolicy",
-        "ConfidenceTerminationPolicy",
+    "base": (
+        "ActionResult",
+        "Policy",
+        "PolicyContext",
+        "Reason",
+        "RewardPolicy",
+        "RewardSignal",
+        "TerminationPolicy",
+    ),
+    "composite": ("CompositeTerminationPolicy",),
+    "confidence": ("ConfidenceTerminationPolicy",),
+    "finals": (
         "DeclaredTerminationPolicy",
         "FinalPatternTerminationPolicy",
-        "RewardThresholdTerminationPolicy",
     ),
+    "registry": ("PolicyRegistry",),
+    "reward": (
+        "DefaultRewardPolicy",
+        "FunctionRewardPolicy",
+        "LenientRewardPolicy",
+        "StrictRewardPolicy",
+    ),
+    "reward_threshold": ("RewardThresholdTerminationPolicy",),
+    "shared": ("Shared",),
 }
 __all__ = sorted(name for names in _HOMES.values() for name in names)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.policies.checks import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +22,11 @@ class PolicyContext:
     max_steps: int = 10
     """The run's `max_iterations`."""
     history: list[dict[str, Any]] = field(default_factory=list)
-    """What went before, oldest first."""
-    variables: dict[str, Any] = field(default_factory=dict)
-    """The kernel's variables by name, as far as a policy may read them."""
+    """What went before, oldest first; a dict for each iteration."""
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    """The kernel's variables by name. In a run they are fetched when they are looked up."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """Figures of the run; `last_reward` is the reward of the last iteration."""
+    """Figures of the run; `last_reward` is the reward of the iteration that the policy is asked about."""
     config: dict[str, Any] = field(default_factory=dict)
 
 
@@ -41,7 +43,18 @@ class ActionResult:
     duration_ms: float = 0.0
     tokens_used: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
-    """Anything else, such as a `confidence` from 0 to 1."""
+    """Anything else: a `confidence` from 0 to 1 where the model stated one, and a `token_confidence` where the
+    policy wants log-probabilities and the provider gives them."""
+
+
+class Reason(str):
+    """A text that says why a policy ends a run. It is no answer.
+
+    In a run it becomes the run's message, and the answer is looked for where a limit would look for it: a
+    recorded answer, a draft, an unconfirmed FINAL, one last reply. Otherwise it is a text like any other.
+    """
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +83,22 @@ class Policy:
     Raises
     ------
     ConfigurationError
-        A setting is unknown. A policy without defaults takes any.
+        A setting is unknown, or `config` is no dict. A policy without defaults takes any setting.
     """
 
-    name: ClassVar[str] = ""
+    name: str = ""
     """What it is registered as."""
-    description: ClassVar[str] = ""
+    description: str = ""
 
-    def __init__(self, config: dict[str, Any] | None = None) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        name = self.name or type(self).__name__
+        if config is not None and not isinstance(config, Mapping):
+            raise ConfigurationError(f"{name}: config: a dict of settings is needed, not {shown(config)}.")
         defaults = self.get_default_config()
-        unknown = sorted(set(config or {}) - set(defaults))
+        unknown = sorted(set(config or {}) - set(defaults), key=str)
         if unknown and defaults:
             raise ConfigurationError(
-                f"{self.name or type(self).__name__}: unknown setting {unknown[0]!r}. "
-                f"Known: {', '.join(sorted(defaults))}."
+                f"{name}: unknown setting {shown(unknown[0])}. Known: {', '.join(sorted(defaults))}."
             )
         self.config: dict[str, Any] = {**defaults, **(config or {})}
 
@@ -98,22 +113,48 @@ class Policy:
 
 
 class TerminationPolicy(Policy, ABC):
-    """Decides, after each iteration, whether the run ends."""
+    """Decides, after each iteration, whether the run ends.
+
+    A policy that only looks at outputs needs `should_terminate` and no more: a declared answer ends the run
+    beside it. One that counts over iterations forgets in `reset` what it counted.
+    """
+
+    judges_final: bool = False
+    """Whether the verdict on a declared answer (action type `final`) counts.
+
+    `False`: a declared answer ends the run, whatever is said of it. `True`: `(False, None)` sends it back; the
+    run keeps it as the best answer so far and goes on. Where it depends on settings, set it on the instance or
+    make it a property.
+    """
+    wants_logprobs: bool = False
+    """Whether a run is to ask for the log-probabilities of tokens, where the model's provider gives them.
+
+    `metadata["token_confidence"]` then holds exp(mean log-probability) of the reply, from 0 to 1.
+    """
 
     @abstractmethod
     def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
         """Whether to end now, and the answer if this tells it.
 
-        Called once for each iteration, in order. `(True, None)` ends the run without an answer of its own;
-        a message of the policy is never an answer.
+        Called once for each iteration, in order.
+
+        Returns
+        -------
+        tuple
+            `(False, None)`: go on. `(True, text)`: end, with this answer. `(True, Reason(text))`: end, and this
+            is why; the answer is found elsewhere, as it is with `(True, None)`.
         """
 
     def reset(self) -> None:
-        """Forget what was seen: a new run begins."""
+        """Forget what was seen: a new run begins. Nothing to forget unless a policy counts."""
 
 
 class RewardPolicy(Policy, ABC):
-    """Rates each iteration; the rating reaches termination policies as `metrics["last_reward"]`."""
+    """Rates each iteration; the rating reaches termination policies as `metrics["last_reward"]`.
+
+    Where nothing else is chosen, that is `default`: 0.1 for an attempt, 0.7 for success or -0.3 for failure, -0.1
+    for an error text, 0.5 for a final answer, all of it kept within -1 and 1.
+    """
 
     @abstractmethod
     def calculate(self, action: dict[str, Any], result: ActionResult, context: PolicyContext) -> RewardSignal:
@@ -125,6 +166,11 @@ class RewardPolicy(Policy, ABC):
             What was done: `action` (`code`, `final`) and, for code, `code`.
         result, context
             What came of it, and where the run stands.
+
+        Returns
+        -------
+        RewardSignal
+            Its `value` is a finite number: above 0 where the iteration helped, below 0 where it did harm.
         """
 
     def on_episode_start(self, context: PolicyContext) -> None:

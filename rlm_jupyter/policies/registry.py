@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.policies.base import Policy, RewardPolicy, TerminationPolicy
+from rlm_jupyter.policies.checks import shown
+from rlm_jupyter.policies.imported import imported
+
+if TYPE_CHECKING:
+    from rlm_jupyter.policies.reward import RewardFunction
 
 Kind = Literal["termination", "reward"]
 _P = TypeVar("_P", bound=Policy)
@@ -37,13 +43,14 @@ class PolicyRegistry:
         return cls._register("reward", name)
 
     @classmethod
-    def get_termination(cls, name: str | None = None, config: dict[str, Any] | None = None) -> TerminationPolicy:
+    def get_termination(cls, name: str | None = None, config: Mapping[str, Any] | None = None) -> TerminationPolicy:
         """A new termination policy.
 
         Parameters
         ----------
         name
-            As registered; `None`: the default, `final_pattern` unless it was changed.
+            As registered, or `package.module:ClassName`; `None`: the default, `final_pattern` unless it was
+            changed.
         config
             Settings that differ from the policy's own.
 
@@ -55,9 +62,39 @@ class PolicyRegistry:
         return cast("TerminationPolicy", cls._create("termination", name, config))
 
     @classmethod
-    def get_reward(cls, name: str | None = None, config: dict[str, Any] | None = None) -> RewardPolicy:
+    def get_reward(cls, name: str | None = None, config: Mapping[str, Any] | None = None) -> RewardPolicy:
         """A new reward policy, as `get_termination` gives one; the default is `default`."""
         return cast("RewardPolicy", cls._create("reward", name, config))
+
+    @classmethod
+    def termination_from(
+        cls, termination: str | TerminationPolicy | Mapping[str, Any] | None, default: str
+    ) -> TerminationPolicy:
+        """The termination policy that a user means.
+
+        Parameters
+        ----------
+        termination
+            A name, `package.module:ClassName`, `{"name": …, "config": {…}}` as a dict or as JSON text, or a
+            policy, which is given back as it is; `None`: the policy of the name `default`.
+        default
+            A name.
+
+        Raises
+        ------
+        ConfigurationError
+            It is none of these, or what it names isn't there, or its settings are wrong.
+        """
+        return cast("TerminationPolicy", cls._resolve("termination", termination, default))
+
+    @classmethod
+    def reward_from(cls, reward: str | RewardPolicy | RewardFunction | Mapping[str, Any] | None) -> RewardPolicy:
+        """The reward policy that a user means, as `termination_from` finds one; `None`: the registry's default.
+
+        A function `(action, result, context) -> float | RewardSignal` serves as well, itself or by
+        `package.module:function`.
+        """
+        return cast("RewardPolicy", cls._resolve("reward", reward, cls._defaults["reward"]))
 
     @classmethod
     def set_default_termination(cls, name: str) -> None:
@@ -105,20 +142,23 @@ class PolicyRegistry:
         ConfigurationError
             Something in it is unknown; the known ones are named.
         """
+        if not isinstance(config, Mapping):
+            raise ConfigurationError(f"A dict of kinds of policies is needed, not {shown(config)}.")
         policies: dict[str, Policy] = {}
         for kind, entry in config.items():
             if kind not in _BASES:
                 raise ConfigurationError(f"Unknown kind of policy {kind!r}. Known: {', '.join(_BASES)}.")
-            if not isinstance(entry, Mapping) or set(entry) - {"name", "config"}:
-                raise ConfigurationError(f"{kind}: a dict with `name` and `config` is needed, not {entry!r}.")
-            policies[kind] = cls._create(kind, entry.get("name"), entry.get("config"))
+            policies[kind] = cls._from_mapping(kind, entry, cls._defaults[kind])
         return policies
 
     @classmethod
     def _register(cls, kind: Kind, name: str | None) -> Callable[[type[_P]], type[_P]]:
+        if name is not None and not isinstance(name, str):
+            raise ConfigurationError(f"A name is needed: @PolicyRegistry.register_{kind}('name').")
+
         def register(policy: type[_P]) -> type[_P]:
-            if not issubclass(policy, _BASES[kind]) or inspect.isabstract(policy):
-                raise ConfigurationError(f"{policy!r} is no {_BASES[kind].__name__} with all its methods.")
+            if not _is_concrete(policy, _BASES[kind]):
+                raise ConfigurationError(f"{shown(policy)} is no {_BASES[kind].__name__} with all its methods.")
             known = cls._known(kind)
             registered = name or policy.name
             if not registered:
@@ -135,28 +175,103 @@ class PolicyRegistry:
     @classmethod
     def _known(cls, kind: Kind) -> dict[str, type[Policy]]:
         known = cls._policies[kind]
-        if "default" not in cls._policies["reward"]:
-            from rlm_jupyter.policies import reward, termination
+        if "lenient" not in cls._policies["reward"]:
+            from rlm_jupyter.policies import composite, confidence, finals, reward, reward_threshold
 
-            cls._policies["termination"].update({policy.name: policy for policy in termination.BUILT_IN})
-            cls._policies["reward"].update({policy.name: policy for policy in reward.BUILT_IN})
+            for policy in (
+                finals.DeclaredTerminationPolicy,
+                finals.FinalPatternTerminationPolicy,
+                reward_threshold.RewardThresholdTerminationPolicy,
+                confidence.ConfidenceTerminationPolicy,
+                composite.CompositeTerminationPolicy,
+            ):
+                cls._policies["termination"][policy.name] = policy
+            for rewards in (reward.DefaultRewardPolicy, reward.StrictRewardPolicy, reward.LenientRewardPolicy):
+                cls._policies["reward"][rewards.name] = rewards
         return known
 
     @classmethod
-    def _find(cls, kind: Kind, name: str) -> type[Policy]:
+    def _find(cls, kind: Kind, name: object) -> type[Policy]:
         known = cls._known(kind)
-        if name not in known:
-            raise ConfigurationError(f"Unknown {kind} policy {name!r}. Available: {', '.join(known)}.")
+        if not isinstance(name, str) or name not in known:
+            raise ConfigurationError(f"Unknown {kind} policy {shown(name)}. Available: {', '.join(known)}.")
         return known[name]
 
     @classmethod
-    def _create(cls, kind: Kind, name: str | None, config: dict[str, Any] | None) -> Policy:
-        policy = cls._find(kind, name or cls._defaults[kind])(config)
+    def _create(cls, kind: Kind, name: object, config: Mapping[str, Any] | None = None) -> Policy:
+        name = cls._defaults[kind] if name is None else name
+        if not isinstance(name, str) or ":" not in name or name in cls._known(kind):
+            return cls._checked(cls._made(cls._find(kind, name), config))
+        found = imported(name)
+        if _is_concrete(found, _BASES[kind]):
+            policy = cls._made(cast("type[Policy]", found), config)
+            policy.name = policy.name or name
+            return cls._checked(policy)
+        if kind == "reward" and callable(found) and not isinstance(found, type | Policy) and not config:
+            return cls._resolve(kind, found, "")
+        raise ConfigurationError(f"{name!r} is no {_BASES[kind].__name__} with all its methods.")
+
+    @staticmethod
+    def _made(policy: type[Policy], config: Mapping[str, Any] | None) -> Policy:
+        try:
+            made = policy(config)
+            if isinstance(made, TerminationPolicy):
+                made.reset()  # so that what a policy counts with may be set there alone
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ConfigurationError(
+                f"{policy.name or policy.__name__} can't be made with {shown(config)}: {told}"
+            ) from error
+        return made
+
+    @staticmethod
+    def _checked(policy: Policy) -> Policy:
         problems = policy.validate_config()
         if problems:
-            raise ConfigurationError(f"{policy.name}: {problems[0]}")
+            raise ConfigurationError(f"{policy.name or type(policy).__name__}: {problems[0]}")
         return policy
+
+    @classmethod
+    def _resolve(cls, kind: Kind, given: object, default: str) -> Policy:
+        if isinstance(given, str) and given.lstrip().startswith("{") and given not in cls._known(kind):
+            try:
+                given = json.loads(given)
+            except ValueError as error:
+                raise ConfigurationError(f"{kind}: {shown(given)} is no JSON: {error}.") from None
+        if given is None or isinstance(given, str):
+            return cls._create(kind, default if given is None else given)
+        if isinstance(given, _BASES[kind]):
+            return cls._checked(given)
+        if isinstance(given, Mapping):
+            return cls._from_mapping(kind, given)
+        if kind == "reward" and callable(given) and not isinstance(given, type | Policy):
+            from rlm_jupyter.policies.reward import FunctionRewardPolicy
+
+            return FunctionRewardPolicy(given)
+        function = ", a function (action, result, context) -> float" if kind == "reward" else ""
+        hint = (
+            f": make an object of it, {getattr(given, '__name__', '')}()" if _is_concrete(given, _BASES[kind]) else ""
+        )
+        raise ConfigurationError(
+            f"{kind}: pass a name ({', '.join(cls._known(kind))}), 'package.module:ClassName', a dict with `name` and "
+            f"`config`{function} or a {_BASES[kind].__name__}, not {shown(given)}{hint}."
+        )
+
+    @classmethod
+    def _from_mapping(cls, kind: Kind, entry: object, default: str | None = None) -> Policy:
+        if not isinstance(entry, Mapping) or set(entry) - {"name", "config"}:
+            raise ConfigurationError(f"{kind}: a dict with `name` and `config` is needed, not {shown(entry)}.")
+        name = default if entry.get("name") is None else entry["name"]
+        if not isinstance(name, str):
+            raise ConfigurationError(f"{kind}: a dict with the `name` of a policy is needed, not {shown(entry)}.")
+        return cls._create(kind, name, entry.get("config"))
 
     @classmethod
     def _listing(cls, kind: Kind) -> list[dict[str, str]]:
         return [{"name": name, "description": policy.description} for name, policy in cls._known(kind).items()]
+
+
+def _is_concrete(policy: object, base: type[Policy]) -> bool:
+    return isinstance(policy, type) and issubclass(policy, base) and not inspect.isabstract(policy)

@@ -1,11 +1,18 @@
-"""The built-in reward policies: sums of bonuses and penalties, kept within -1 and 1."""
+"""The built-in reward policies: sums of bonuses and penalties, kept within -1 and 1, and plain functions."""
 
 from __future__ import annotations
 
+import inspect
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, SupportsFloat, TypeAlias
 
-from rlm_jupyter.policies.base import ActionResult, Policy, PolicyContext, RewardPolicy, RewardSignal
+from rlm_jupyter.errors import ConfigurationError, PolicyError
+from rlm_jupyter.policies import checks
+from rlm_jupyter.policies.base import ActionResult, PolicyContext, RewardPolicy, RewardSignal
+
+RewardFunction: TypeAlias = Callable[[dict[str, Any], ActionResult, PolicyContext], "float | RewardSignal"]
+"""What may stand for a reward policy: `(action, result, context) -> float | RewardSignal`."""
 
 _LONG_OUTPUT = 50
 """Characters above which an output counts as progress."""
@@ -26,16 +33,17 @@ class _Sum(RewardPolicy):
         return RewardSignal(RewardSignal(value).clamped, parts, explanation)
 
     def validate_config(self) -> list[str]:
-        """Every setting is a number."""
-        return [
-            f"{name}: a number is needed, not {value!r}."
-            for name, value in self.config.items()
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value)
-        ]
+        """Every setting is a finite number."""
+        return checks.numbers(self.config, *self.config, finite=True)
 
 
 class DefaultRewardPolicy(_Sum):
-    """Success is worth much, failure costs little."""
+    """Success is worth much, failure costs little. What a run rates with, unless told otherwise.
+
+    An attempt is worth 0.1; success adds 0.7, failure takes 0.3, an error text takes 0.1 more, and a final answer
+    that succeeded adds 0.5. The sum is kept within -1 and 1: cells that ran give 0.8, a cell that failed with an
+    error -0.3, an answer 1.
+    """
 
     name = "default"
     description = "Balanced: success is worth more than a failure costs."
@@ -127,10 +135,58 @@ class LenientRewardPolicy(_Sum):
         return parts
 
 
+class FunctionRewardPolicy(RewardPolicy):
+    """A function as a reward policy, named as the function is.
+
+    Parameters
+    ----------
+    function
+        `(action, result, context)` -> a finite number or a `RewardSignal`; what `RewardPolicy.calculate` is given.
+
+    Raises
+    ------
+    ConfigurationError
+        It can't be called with three arguments, or is a coroutine function.
+    """
+
+    description = "Rates with a function."
+
+    def __init__(self, function: RewardFunction) -> None:
+        super().__init__()
+        self.name = str(getattr(function, "__name__", type(function).__name__))
+        self.function = function
+        takes = "a reward function takes (action, result, context)"
+        if inspect.iscoroutinefunction(function):
+            raise ConfigurationError(f"{self.name}: {takes} and is not async.")
+        try:
+            inspect.signature(function).bind(None, None, None)
+        except TypeError:
+            raise ConfigurationError(f"{self.name}: {takes}.") from None
+        except ValueError:
+            pass  # written in C, and says nothing of what it takes
+
+    def calculate(self, action: dict[str, Any], result: ActionResult, context: PolicyContext) -> RewardSignal:
+        """What the function returns, as a signal.
+
+        Raises
+        ------
+        PolicyError
+            It returns no finite number.
+        """
+        returned: object = self.function(action, result, context)
+        given = returned.value if isinstance(returned, RewardSignal) else returned
+        try:
+            value = float(given) if isinstance(given, SupportsFloat) else math.nan
+        except (TypeError, ValueError, OverflowError):
+            value = math.nan
+        if not math.isfinite(value):
+            raise PolicyError(
+                f"{self.name}: a reward function returns a finite number or a RewardSignal, not {checks.shown(given)}."
+            )
+        return returned if isinstance(returned, RewardSignal) else RewardSignal(value)
+
+
 def _outcome(config: dict[str, Any], result: ActionResult) -> dict[str, float]:
     if result.success:
         return {"success": config["success_bonus"]}
     return {"failure": -config["failure_penalty"]}
-
-
-BUILT_IN: tuple[type[Policy], ...] = (DefaultRewardPolicy, StrictRewardPolicy, LenientRewardPolicy)

@@ -1,7 +1,5 @@
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -18,69 +16,47 @@ from rlm_jupyter.policies import (
 )
 
 
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    PolicyRegistry.list_all()
-    policies = {kind: dict(known) for kind, known in PolicyRegistry._policies.items()}
-    defaults = dict(PolicyRegistry._defaults)
-    yield
-    PolicyRegistry._policies.update(policies)
-    PolicyRegistry._defaults.update(defaults)
+class Nameless(TerminationPolicy):
+    def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
+        return False, None
 
 
-def convergence() -> type[TerminationPolicy]:
-    class Convergence(TerminationPolicy):
-        name = "convergence"
-        description = "Stops when outputs stop changing."
-
-        @classmethod
-        def get_default_config(cls) -> dict[str, Any]:
-            return {"window_size": 3}
-
-        def __init__(self, config: dict[str, Any] | None = None) -> None:
-            super().__init__(config)
-            self.seen: list[str] = []
-
-        def validate_config(self) -> list[str]:
-            return [] if self.config["window_size"] > 1 else ["window_size must be above 1."]
-
-        def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
-            config = {**self.get_default_config(), **self.config}
-            self.seen.append(result.output)
-            window = self.seen[-config["window_size"] :]
-            converged = len(window) == config["window_size"] and len(set(window)) == 1
-            return converged, window[-1] if converged else None
-
-    return Convergence
-
-
-def test_a_policy_of_ones_own_is_found_by_name() -> None:
-    cls = PolicyRegistry.register_termination("mine")(convergence())
-    policy = PolicyRegistry.get_termination("mine", {"window_size": 2})
-    assert type(policy) is cls
-    assert PolicyRegistry.get_termination("mine") is not policy
-    same = ActionResult("code", success=True, output="a")
-    assert [policy.should_terminate(same, PolicyContext()) for _ in range(2)] == [(False, None), (True, "a")]
-    assert {"name": "mine", "description": cls.description} in PolicyRegistry.list_termination_policies()
+def named(name: str) -> type[TerminationPolicy]:
+    return type("Named", (Nameless,), {"name": name})
 
 
 def test_a_policy_is_registered_under_its_own_name_and_again_when_its_cell_runs_again() -> None:
-    PolicyRegistry.register_termination()(convergence())
-    again = PolicyRegistry.register_termination()(convergence())
-    assert type(PolicyRegistry.get_termination("convergence")) is again
+    PolicyRegistry.register_termination()(named("mine"))
+    again = PolicyRegistry.register_termination()(named("mine"))
+    assert type(PolicyRegistry.get_termination("mine")) is again
+    other = PolicyRegistry.register_termination("other")(named("mine"))
+    assert other.name == "other"
+
+
+def test_a_new_one_is_made_each_time_and_reset() -> None:
+    @PolicyRegistry.register_termination("counting")
+    class Counting(Nameless):
+        def reset(self) -> None:
+            self.seen: list[str] = []
+
+    first, second = (PolicyRegistry.get_termination("counting") for _ in range(2))
+    assert isinstance(first, Counting)
+    assert isinstance(second, Counting)
+    assert first is not second
+    assert first.seen is not second.seen
 
 
 def test_what_is_no_policy_is_not_registered() -> None:
-    class Nameless(TerminationPolicy):
-        def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
-            return False, None
-
     with pytest.raises(ConfigurationError, match="a name is needed"):
         PolicyRegistry.register_termination()(Nameless)
     with pytest.raises(ConfigurationError, match="no RewardPolicy"):
         PolicyRegistry.register_reward("x")(Nameless)
     with pytest.raises(ConfigurationError, match="no RewardPolicy"):
         PolicyRegistry.register_reward("x")(RewardPolicy)  # type: ignore[type-abstract]
+    with pytest.raises(ConfigurationError, match="no TerminationPolicy"):
+        PolicyRegistry.register_termination("x")(lambda result, context: (False, None))  # type: ignore[arg-type, type-var]
+    with pytest.raises(ConfigurationError, match=r"A name is needed: @PolicyRegistry.register_termination\('name'\)"):
+        PolicyRegistry.register_termination(Nameless)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="built-in"):
         PolicyRegistry.register_termination("declared")(Nameless)
 
@@ -94,12 +70,19 @@ def test_unknown_names_and_settings_are_told_with_the_known_ones() -> None:
         PolicyRegistry.get_termination("final_pattern", {"windw": 1})
 
 
-def test_settings_are_merged_with_the_defaults_and_checked() -> None:
-    PolicyRegistry.register_termination()(convergence())
-    assert PolicyRegistry.get_termination("convergence").config == {"window_size": 3}
-    with pytest.raises(ConfigurationError, match="convergence: window_size must be above 1"):
-        PolicyRegistry.get_termination("convergence", {"window_size": 1})
-    assert FinalPatternTerminationPolicy({"case_sensitive": True}).config["extract_answer"] is True
+def test_settings_are_merged_with_the_defaults() -> None:
+    given = {"case_sensitive": True}
+    merged = PolicyRegistry.get_termination("final_pattern", given).config
+    assert merged == FinalPatternTerminationPolicy.get_default_config() | given
+    assert given == {"case_sensitive": True}
+    for wrong in ([("case_sensitive", True)], "x", 3):
+        with pytest.raises(ConfigurationError, match="final_pattern: config: a dict of settings is needed, not"):
+            PolicyRegistry.get_termination("final_pattern", wrong)  # type: ignore[arg-type]
+
+
+def test_a_policy_without_defaults_takes_any_setting() -> None:
+    PolicyRegistry.register_termination("free")(Nameless)
+    assert PolicyRegistry.get_termination("free", {"anything": 1}).config == {"anything": 1}
 
 
 def test_defaults_can_be_changed() -> None:
@@ -121,6 +104,11 @@ def test_policies_come_from_plain_data() -> None:
     )
     assert {kind: policy.name for kind, policy in made.items()} == {"termination": "composite", "reward": "default"}
     assert PolicyRegistry.create_from_config({}) == {}
+    assert PolicyRegistry.create_from_config({"reward": {"name": None, "config": None}})["reward"].name == "default"
+    with pytest.raises(ConfigurationError, match="A dict of kinds of policies is needed, not 3"):
+        PolicyRegistry.create_from_config(3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="Unknown reward policy 'nope'"):
+        PolicyRegistry.create_from_config({"reward": {"name": "nope"}})
     with pytest.raises(ConfigurationError, match=r"'action'\. Known: termination, reward"):
         PolicyRegistry.create_from_config({"action": {"name": "greedy"}})
     with pytest.raises(ConfigurationError, match="a dict with `name` and `config`"):
@@ -136,7 +124,9 @@ def test_everything_is_listed() -> None:
         "confidence",
         "composite",
     ]
+    assert [entry["name"] for entry in listing["reward"]] == ["default", "strict", "lenient"]
     assert listing["reward"] == PolicyRegistry.list_reward_policies()
+    assert listing["termination"] == PolicyRegistry.list_termination_policies()
     assert all(entry["description"] for entries in listing.values() for entry in entries)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
+from collections.abc import Callable
 from typing import Any
 
 import zmq
 from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
+from jupyter_client.jsonutil import json_default
 from traitlets import Type
 
 from rlm_jupyter.kernel.guest.guest import Guest
@@ -21,6 +24,8 @@ class GuestKernel(IPythonKernel):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         shell: Any = self.shell
+        session: Any = self.session
+        session.pack = _surviving(session.pack)
         self.rlm_guest = Guest(self)
         self._interrupts = Interrupts(shell.user_ns, self._fail_calls)
 
@@ -46,6 +51,18 @@ class GuestKernel(IPythonKernel):
     def getpass(self, prompt: object = "", stream: object = None, **options: object) -> str:
         """Refuse a password, like `input()`."""
         return self.raw_input(prompt)
+
+
+def _surviving(pack: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """A packer that takes lone surrogates: ipykernel would lose the output, and the error, that holds one."""
+
+    def packed(content: Any) -> bytes:
+        try:
+            return pack(content)
+        except UnicodeEncodeError:
+            return json.dumps(content, default=json_default, allow_nan=False).encode()
+
+    return packed
 
 
 class GuestKernelApp(IPKernelApp):

@@ -121,6 +121,23 @@ class Calls:
             self._end(call_id, slot)
         return slot.result()
 
+    def announce(self) -> None:
+        """Tell the host that an answer is recorded, and wait until it has fetched it.
+
+        Best effort: a host that is gone, or a cell that is being stopped, must not make FINAL fail.
+        """
+        if not self._wire.attached or self._stopped[0] == self._cell():
+            return
+        call_id = str(next(self._ids))
+        slot = self._waiting[call_id] = _Slot(None)
+        try:
+            self._wire.send("rlm_final", {"id": call_id})
+            slot.lock.acquire()
+        except RuntimeError:
+            pass  # a forked child: its parent's connection is not its own
+        finally:
+            del self._waiting[call_id]
+
     def settle(self, message: WireMessage) -> None:
         """The host answered (control thread)."""
         slot = self._waiting.get(message.content["id"])

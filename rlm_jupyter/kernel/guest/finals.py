@@ -11,17 +11,17 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
 from rlm_jupyter.kernel.guest import values
 
 _MISSING: Any = object()
-_TIMED = ("<timed exec>", "<timed eval>")
-"""What `%time` and `%%time` name the source that they were given."""
-_TIMES = re.compile(r"^\s*%%?time\b", re.MULTILINE)
-"""A cell with such a line: then that source is part of the cell, and no document handed to the magic."""
+_NAMES = frozenset({"FINAL", "FINAL_VAR", "SUBMIT"})
+_EVALUATES = ("pandas.core.computation",)
+"""Packages that execute a text without compiling it: what they call, the text called."""
 
 
 class Finals:
@@ -37,6 +37,8 @@ class Finals:
         That of the running cell.
     names
         The model's own variables, for error texts.
+    announce
+        Lets the host fetch the answer; returns when it has, so that nothing after it can lose the answer.
     """
 
     def __init__(
@@ -45,38 +47,46 @@ class Finals:
         is_cell: Callable[[str], bool],
         source: Callable[[], str],
         names: Callable[[], list[str]],
+        announce: Callable[[], None] = lambda: None,
     ) -> None:
         self._namespace = namespace
         self._is_cell = is_cell
         self._source = source
         self._names = names
+        self._announce = announce
+        self._rendering = 0
+        """The thread that turns an answer into text: the value's own `__str__` may call FINAL."""
+        self.confidence: float | None = None
         self.answer: values.Text | None = None
         self.problem = ""
         self.notices: list[str] = []
+        self._made: tuple[Callable[..., None], ...] = ()
 
     def reset(self) -> None:
         """Forget the answer: a new prompt begins."""
-        self.answer, self.problem, self.notices = None, "", []
+        self.answer, self.confidence, self.problem, self.notices = None, None, "", []
 
     def functions(self) -> dict[str, Any]:
         """FINAL and its kin, by name."""
 
-        def FINAL(*values: object) -> None:  # noqa: N802
-            """End the run with this value as the answer: FINAL(value)."""
-            if len(values) != 1:
-                raise TypeError(f"FINAL takes one value, not {len(values)}: FINAL(answer)")
-            self._record(values[0], "FINAL")
+        def FINAL(*values: object, confidence: object = None, **fields: object) -> None:  # noqa: N802
+            """End the run with this value as the answer: FINAL(value), or FINAL(value, confidence=0.9)."""
+            if len(values) != 1 or fields:
+                raise TypeError(f"FINAL takes one value, not {len(values) + len(fields)} or by name: FINAL(answer)")
+            self._record(values[0], "FINAL", confidence)
 
-        def FINAL_VAR(name: object = _MISSING, *, value: object = _MISSING) -> None:  # noqa: N802
+        def FINAL_VAR(  # noqa: N802
+            name: object = _MISSING, *, value: object = _MISSING, confidence: object = None
+        ) -> None:
             """End the run with the content of this variable as the answer: FINAL_VAR(name)."""
             if value is not _MISSING:
-                self._record(value, "FINAL_VAR")
+                self._record(value, "FINAL_VAR", confidence)
             elif name is _MISSING:
                 raise TypeError("FINAL_VAR takes the name of a variable: FINAL_VAR(result)")
             elif not isinstance(name, str):
-                self._record(name, "FINAL_VAR")
+                self._record(name, "FINAL_VAR", confidence)
             elif name in self._namespace:
-                self._record(self._namespace[name], "FINAL_VAR")
+                self._record(self._namespace[name], "FINAL_VAR", confidence)
             else:
                 listing = ", ".join(self._names()) or "none yet"
                 raise NameError(f"FINAL_VAR: there is no variable {name!r}. Variables: {listing}")
@@ -91,43 +101,87 @@ class Finals:
                 raise TypeError("SUBMIT takes one value, or fields by name: SUBMIT(answer)")
             self._record(value, "SUBMIT")
 
+        self._made = (FINAL, FINAL_VAR, SUBMIT)
         return {"FINAL": FINAL, "FINAL_VAR": FINAL_VAR, "SUBMIT": SUBMIT}
 
-    def _record(self, value: object, name: str) -> None:
+    def _record(self, value: object, name: str, confidence: object = None) -> None:
         if not self._called_by_a_cell():
-            self.notices.append(
+            self._notice(
                 f"{name} was called by code that is not a cell of yours (a text that was executed): it did not count."
             )
             return
-        if self.answer is not None:
-            self.notices.append(f"{name} was called again; the first answer stands.")
+        if self.answer is not None or self._rendering == threading.get_ident():
+            self._notice(f"{name} was called again; the first answer stands.")
             return
+        self._rendering = threading.get_ident()
         try:
             self.answer = values.as_text(value)
         except TypeError as error:
             self.problem = f"{name}: {error}."
             raise TypeError(self.problem) from None
+        finally:
+            self._rendering = 0
         self.problem = ""
+        self.confidence = as_share(confidence)
+        if confidence is not None and self.confidence is None:
+            self._notice(f"{name}: confidence is a number from 0 to 1; what you gave was left out.")
+        self._announce()
+
+    def _notice(self, text: str) -> None:
+        if text not in self.notices:  # a loop calls a thousand times
+            self.notices.append(text)
 
     def _called_by_a_cell(self) -> bool:
         frame: FrameType | None = sys._getframe(3)
-        outermost = frame
+        outermost, is_direct = frame, True
         while frame is not None:
-            name = frame.f_code.co_filename
-            if self._is_cell(name) or (name in _TIMED and _TIMES.search(self._source())):
-                return True
+            if self._is_cell(frame.f_code.co_filename):
+                return is_direct or self._passes_it_on(frame)
             if not _is_library(frame):
                 return False
-            outermost, frame = frame, frame.f_back
+            is_direct, outermost, frame = False, frame, frame.f_back
         # Thread(target=FINAL, args=…): only library code stands below it
-        return outermost is not None and outermost.f_code.co_name == "_bootstrap"
+        return outermost is not None and outermost.f_code.co_name == "_bootstrap" and self._knows(self._named())
+
+    def _passes_it_on(self, frame: FrameType) -> bool:
+        """Whether a cell's frame can have handed FINAL to the library that calls it: it names it, or holds it."""
+        code = frame.f_code
+        if frame.f_locals is self._namespace:
+            return self._knows(self._named())  # each statement of a cell is compiled by itself
+        held = [frame.f_locals.get(name) for name in code.co_varnames + code.co_freevars + code.co_cellvars]
+        return self._knows(code.co_names) or any(value in self._made for value in held if callable(value))
+
+    def _named(self) -> Iterable[str]:
+        """The names in the running cell, outside of its strings."""
+        try:
+            module = ast.parse(self._source())
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            return re.findall(r"\w+", self._source())  # a magic is in it
+        return {node.id for node in ast.walk(module) if isinstance(node, ast.Name)}
+
+    def _knows(self, names: Iterable[str]) -> bool:
+        return any(self._namespace.get(name) is function for name in names for function in self._made)
+
+
+def as_share(value: object) -> float | None:
+    """A number from 0 to 1 as a float; `None` for anything else. Runs none of the model's code."""
+    # numpy's float64 is a float; a subclass of the model's own could run its code
+    share = float.__float__(value) if isinstance(value, float) else float(value) if type(value) is int else None
+    return share if share is not None and 0 <= share <= 1 else None
 
 
 def _is_library(frame: FrameType) -> bool:
-    """Whether a frame runs a loaded module's own code: a text that was executed has other globals."""
+    """Whether a frame runs a loaded module's own code: a text that was executed has other globals.
+
+    A library is given FINAL and calls it by another name; a script or module that says FINAL is a document.
+    """
     if frame.f_code.co_filename.startswith("<") and not frame.f_code.co_filename.startswith("<frozen "):
         return False  # a text, executed by a library
+    if not _NAMES.isdisjoint(frame.f_code.co_names):
+        return False
     name = frame.f_globals.get("__name__")
+    if isinstance(name, str) and name.startswith(_EVALUATES):
+        return False
     module = sys.modules.get(name) if isinstance(name, str) and name != "__main__" else None
     return module is not None and getattr(module, "__dict__", None) is frame.f_globals
 
@@ -145,10 +199,10 @@ class NamedFinals(ast.NodeTransformer):
             isinstance(node.func, ast.Name)
             and node.func.id == "FINAL_VAR"
             and len(node.args) == 1
-            and not node.keywords
+            and all(keyword.arg == "confidence" for keyword in node.keywords)
         ):
             argument = node.args[0]
             if not isinstance(argument, ast.Constant | ast.Starred):
                 keyword = ast.copy_location(ast.keyword(arg="value", value=argument), argument)
-                return ast.copy_location(ast.Call(func=node.func, args=[], keywords=[keyword]), node)
+                return ast.copy_location(ast.Call(func=node.func, args=[], keywords=[keyword, *node.keywords]), node)
         return node

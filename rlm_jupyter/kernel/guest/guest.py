@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import threading
 from typing import Any
 
 from rlm_jupyter.kernel.guest import values
 from rlm_jupyter.kernel.guest.calls import Calls, SubcallError, SubcallFailure, functions
 from rlm_jupyter.kernel.guest.codec import DRAFT, WireMessage, to_bytes
-from rlm_jupyter.kernel.guest.finals import Finals, NamedFinals
+from rlm_jupyter.kernel.guest.finals import Finals, NamedFinals, as_share
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.names import Names
 from rlm_jupyter.kernel.guest.wire import Wire
+
+_TIMED = ("<timed exec>", "<timed eval>")
+"""What `%time` and `%%time` name the source that they were given."""
+_TIMES = re.compile(r"\A\s*%%time\b[^\n]*\n(.*)|^[^\S\n]*%time\b[^\S\n]*([^\n]*)", re.MULTILINE | re.DOTALL)
 
 
 class Guest:
@@ -29,15 +34,17 @@ class Guest:
         self._kernel = kernel
         self._shell = kernel.shell
         self._cells: set[str] = set()
+        self._is_timed = False
         self._contexts: dict[str, Any] = {}
         self._restored: list[str] = []
         self._watch_compiler()
         self._names = Names(self._shell)
         self._finals = Finals(
             self._shell.user_ns,
-            self._cells.__contains__,
+            self._is_cell,
             self._source,
             lambda: [name for name, _, _ in self._names.variables()],
+            lambda: self.calls.announce(),
         )
         self.wire = Wire(kernel, self._receive)
         self.calls = Calls(self.wire, self.running_cell, self._refusal)
@@ -70,7 +77,26 @@ class Guest:
                 self._cells.add(name)
             return name
 
+        parsed = compiler.ast_parse
+
+        def ast_parse(source: str, *args: Any, **options: Any) -> Any:
+            self._is_timed = threading.current_thread() is threading.main_thread() and self._times(source)
+            return parsed(source, *args, **options)
+
         compiler.get_code_name = get_code_name
+        compiler.ast_parse = ast_parse
+
+    def _is_cell(self, name: str) -> bool:
+        return name in self._cells or (self._is_timed and name in _TIMED)
+
+    def _times(self, source: str) -> bool:
+        """Whether `%time` or `%%time` of the running cell has this source: then it is part of the cell."""
+        return any(
+            self._shell.transform_cell(timed) == source
+            for match in _TIMES.finditer(self._source())
+            for timed in match.groups()
+            if timed
+        )
 
     def _source(self) -> str:
         """That of the execute request being served, or of the last one."""
@@ -115,10 +141,11 @@ class Guest:
             case "rlm_put":
                 self._names.lend({asked["name"]: values.load(asked["kind"], message.buffers)})
                 return {}, []
-            case "rlm_begin":
+            case "rlm_begin" | "rlm_reopen" as which:
                 self._finals.reset()
-                self._restored.clear()
-                self._names.lend({"answer": {"content": "", "ready": False}})
+                if which == "rlm_begin":
+                    self._restored.clear()
+                    self._names.lend({"answer": {"content": "", "ready": False}})
                 return {}, []
             case "rlm_inspect":
                 return self._inspect(), []
@@ -137,6 +164,9 @@ class Guest:
         report = {
             "answer": "recorded" if finals.answer else "refused" if finals.problem else "none",
             "problem": finals.problem,
+            "confidence": as_share(self._shell.user_ns.get("confidence"))
+            if finals.confidence is None
+            else finals.confidence,
             "draft_ready": type(draft) is dict and draft.get("ready") is True,
             "draft": content is not None and not (type(content) is str and not content),
             "restored": self._restored.copy(),

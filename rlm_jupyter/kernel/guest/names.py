@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import types
 from typing import Any
 
@@ -58,6 +59,8 @@ class Names:
             (name, values.type_name(value), values.size(value))
             for name, value in dict(self._shell.user_ns).items()
             if isinstance(name, str)
+            and name.isidentifier()
+            and not keyword.iskeyword(name)
             and not name.startswith("_")
             and name not in self._kept
             and (name not in self._lent or self._lent[name] is not value)

@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import inspect
 import json
 import pickle
+import re
 import sys
-from collections.abc import Sequence
+import threading
+import types
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass
-from types import ModuleType
+from functools import partial
 from typing import Any
 
+from rlm_jupyter.kernel.guest.calls import SubcallFailure
 from rlm_jupyter.kernel.guest.codec import to_text
 
 _PLAIN = (str, int, float, bool, type(None))
+_MAPPINGS = (dict, Counter, OrderedDict, defaultdict)
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_BYTES = (bytes, bytearray, memoryview)
+_NO_CONTENT = (
+    types.ModuleType,
+    type,
+    types.GeneratorType,
+    types.AsyncGeneratorType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.MethodDescriptorType,
+    types.MethodWrapperType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.EllipsisType,
+    types.NotImplementedType,
+    Awaitable,
+    partial,
+)
+"""What stands for something else, and is no answer itself; `...` is what an example leaves out."""
+_ADDRESS = re.compile(r"<[^<>]{1,200} at 0x[0-9A-Fa-f]+>")
+"""What Python calls an object that has no text of its own."""
+_LONGEST_INT = 100_000
+"""Digits. Longer ones take seconds in which nothing can interrupt the cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +53,7 @@ class Text:
 
     text: str
     json: str | None
+    """`None` for a `str` too: the text is all there is to it."""
     type_name: str
 
 
@@ -47,26 +78,24 @@ def as_text(value: object) -> Text:
         The value can't become text, or has no content of its own (`None`, a function, a generator).
     """
     name = type_name(value)
-    if isinstance(value, str):
+    if issubclass(type(value), str):  # a class may call itself a str and be none
         text = str.__str__(value)
-        return Text(text, json.dumps(text), name)
-    if value is None:
-        raise TypeError("the value is None (did a function return nothing?); pass the answer itself")
-    if (
-        inspect.isgenerator(value)
-        or inspect.isawaitable(value)
-        or inspect.isasyncgen(value)
-        or isinstance(value, ModuleType | type)
-        or inspect.isroutine(value)
-    ):
-        raise TypeError(f"a {name} is no answer; pass the value it stands for")
-    if type(value) in (int, float, bool):
-        return Text(str(value), json.dumps(value), name)
+        return Text(text, None if name == "str" else json.dumps(text), name)
+    if (problem := _no_content(value)) is not None:
+        raise TypeError(problem)
     try:
-        text = _whole(value)
-    except Exception as error:
-        raise TypeError(f"the {name} can't be turned into text: {type(error).__name__}: {error}") from error
-    return Text(text, _json(value), name)
+        with _in_full():
+            value = _unwrapped(value)
+            text, data = _whole(value), _json(value)
+    except BaseException as error:
+        # an interrupt ends the cell; anywhere but in its thread it is the value's own, and would end the kernel's
+        interrupts = isinstance(error, KeyboardInterrupt | asyncio.CancelledError)
+        if interrupts and threading.current_thread() is threading.main_thread():
+            raise
+        raise TypeError(f"the {name} can't be turned into text: {_said(error)}") from error
+    if _ADDRESS.fullmatch(text):
+        raise TypeError(_is_no_answer(name))
+    return Text(text, data, name)
 
 
 def type_name(value: object) -> str:
@@ -88,37 +117,134 @@ def size(value: object) -> str:
     return ""
 
 
+def _no_content(value: object) -> str | None:
+    """Why this can't be an answer; asks the type alone, because a class may claim to be any other."""
+    kind, name = type(value), type_name(value)
+    if value is None:
+        return "the value is None (did a function return nothing?); pass the answer itself"
+    if kind is SubcallFailure:
+        return f"the value is a sub-call that failed, {value}; ask again, or answer without it"
+    if issubclass(kind, BaseException):
+        return f"the value is an error ({name}), no answer; if its text is the answer, pass str() of it"
+    is_lazy = name == "LazyFrame" and _library(kind) == "polars"
+    if issubclass(kind, _NO_CONTENT) or is_lazy:
+        return _is_no_answer(name)
+    return None
+
+
+def _is_no_answer(name: str) -> str:
+    article = "an" if name[:1].lower() in "aeiou" else "a"
+    return f"{article} {name} is no answer; pass the value it stands for"
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return f"{type_name(error)}: {error}"
+    except Exception:  # noqa: BLE001  an error's text is the model's code too
+        return type_name(error)
+
+
+def _unwrapped(value: object) -> object:
+    """The value without a container that only says how it came to be."""
+    kind = type(value)
+    library = _library(kind)
+    # the text of a Categorical leaves out its middle, whatever the options
+    if kind in _VIEWS or (library == "pandas" and type_name(value) == "Categorical"):
+        return list(value)  # type: ignore[call-overload]
+    if kind is defaultdict:
+        return dict(value)  # type: ignore[call-overload]
+    if kind in _BYTES:
+        data = bytes(value)  # type: ignore[call-overload]
+        with contextlib.suppress(UnicodeDecodeError):
+            return data.decode()
+        return data
+    if library == "pyarrow" and hasattr(value, "to_pylist"):
+        return value.to_pylist()
+    return value
+
+
+def _library(kind: type) -> str:
+    module = type.__dict__["__module__"].__get__(kind) if kind.__class__ is type else ""
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
 def _whole(value: object) -> str:
-    """`str(value)`, with frames and arrays written out in full."""
-    kind = type_name(value)
-    pandas, polars, numpy = (sys.modules.get(name) for name in ("pandas", "polars", "numpy"))
-    if pandas is not None and isinstance(value, pandas.DataFrame | pandas.Series):
-        with pandas.option_context("display.max_colwidth", None):
-            return str(value.to_string())
-    if polars is not None and kind in {"DataFrame", "Series"} and isinstance(value, polars.DataFrame | polars.Series):
-        with polars.Config(tbl_rows=-1, tbl_cols=-1, fmt_str_lengths=1_000_000, fmt_table_cell_list_len=-1):
-            return str(value)
+    pandas = sys.modules.get("pandas")
+    series: Any = getattr(pandas, "Series", None)
+    if isinstance(series, type) and issubclass(type(value), series):
+        return str(value.to_string())  # type: ignore[attr-defined]  # without the line that names its type
+    return str(value)
+
+
+@contextlib.contextmanager
+def _in_full() -> Iterator[None]:
+    """Frames, arrays and numbers are written out in full, wherever in the value they are."""
     with contextlib.ExitStack() as stack:
-        if numpy is not None:
-            stack.enter_context(numpy.printoptions(threshold=sys.maxsize))
-        return str(value)
+        for library, options in (("pandas", _pandas), ("polars", _polars), ("numpy", _numpy)):
+            module = sys.modules.get(library)
+            if module is not None:
+                # a module of another kind by that name, or one that is half imported, has no such options
+                with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
+                    stack.enter_context(options(module))
+        limit = sys.get_int_max_str_digits()
+        if 0 < limit < _LONGEST_INT:
+            sys.set_int_max_str_digits(_LONGEST_INT)
+            stack.callback(sys.set_int_max_str_digits, limit)
+        yield
+
+
+def _pandas(pandas: Any) -> contextlib.AbstractContextManager[Any]:
+    options: list[Any] = ["display.width", None, "display.expand_frame_repr", False]
+    for name in ("max_rows", "max_columns", "max_colwidth", "max_seq_items"):
+        options += [f"display.{name}", None]
+    # all digits, unless the model asked for fewer
+    if pandas.get_option("display.precision") == 6 and pandas.get_option("display.float_format") is None:
+        options += ["display.float_format", str]
+    context: contextlib.AbstractContextManager[Any] = pandas.option_context(*options)
+    return context
+
+
+def _polars(polars: Any) -> contextlib.AbstractContextManager[Any]:
+    context: contextlib.AbstractContextManager[Any] = polars.Config(
+        tbl_rows=-1,
+        tbl_cols=-1,
+        tbl_width_chars=-1,
+        fmt_str_lengths=sys.maxsize,
+        fmt_table_cell_list_len=-1,
+        fmt_float="full",
+    )
+    return context
+
+
+def _numpy(numpy: Any) -> contextlib.AbstractContextManager[Any]:
+    options: dict[str, Any] = {"threshold": sys.maxsize}
+    now = numpy.get_printoptions()
+    if now["precision"] == 8 and now["floatmode"] == "maxprec":
+        options["floatmode"] = "unique"
+    if now["legacy"] is False and int(numpy.__version__.partition(".")[0]) >= 2:
+        options["legacy"] = "1.25"  # {'n': 4}, not {'n': np.int64(4)}
+    context: contextlib.AbstractContextManager[Any] = numpy.printoptions(**options)
+    return context
 
 
 def _json(value: object) -> str | None:
-    """The value as JSON when it is plain data through and through, and comes back equal."""
+    """The value as JSON when it is plain data through and through, and nothing of it is lost."""
     try:
-        if not _is_plain(value):
-            return None
-        return json.dumps(value, allow_nan=False)
+        return json.dumps(_data(value), allow_nan=type(value) is float)
     except (ValueError, TypeError, RecursionError):
         return None
 
 
-def _is_plain(value: object) -> bool:
-    if type(value) in _PLAIN:
-        return True
-    if type(value) is list:
-        return all(_is_plain(item) for item in value)
-    if type(value) is dict:
-        return all(type(key) is str and _is_plain(item) for key, item in value.items())
-    return False
+def _data(value: Any) -> Any:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list:
+        return [_data(item) for item in value]
+    if kind in _MAPPINGS and all(type(key) is str for key in value):
+        return {key: _data(item) for key, item in value.items()}
+    if _library(kind) == "numpy" and hasattr(kind, "item") and hasattr(kind, "dtype"):
+        item = value.item() if value.ndim == 0 else value
+        if type(item) in _PLAIN:
+            return item
+    raise TypeError(f"a {type_name(value)} is no plain data")
