@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -93,6 +94,8 @@ class Said:
     thinking: str = ""
     counted: bool = True
     """Whether usage is told at all (OpenAI's side only)."""
+    logprobs: tuple[float, ...] = ()
+    """Of the tokens, told where they are asked for (OpenAI's side only); one for each piece, in turn."""
     delay: float = 0.0
     """Seconds between pieces."""
 
@@ -343,8 +346,9 @@ def _openai_events(said: Said | Fault, request: Request) -> Iterator[bytes]:
     model = request.body.get("model", "deployment")
     base = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 0, "model": model}
 
-    def chunk(delta: dict[str, str], finish: str | None = None) -> bytes:
-        return _sse({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+    def chunk(delta: dict[str, str], finish: str | None = None, logprob: float | None = None) -> bytes:
+        told = None if logprob is None else {"content": [{"token": "", "logprob": logprob, "top_logprobs": []}]}
+        return _sse({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": told}]})
 
     yield chunk({"role": "assistant", "content": ""})
     if isinstance(said, Fault):
@@ -355,8 +359,9 @@ def _openai_events(said: Said | Fault, request: Request) -> Iterator[bytes]:
         return
     if said.thinking:
         yield chunk({"reasoning_content": said.thinking})
-    for piece in _pieces(said.text):
-        yield chunk({"content": piece})
+    logprobs = itertools.cycle(said.logprobs if request.body.get("logprobs") and said.logprobs else (None,))
+    for piece, logprob in zip(_pieces(said.text), logprobs, strict=False):
+        yield chunk({"content": piece}, None, logprob)
     yield chunk({}, said.finish)
     if said.counted and request.body.get("stream_options", {}).get("include_usage"):
         yield _sse({**base, "choices": [], "usage": _openai_usage(said)})

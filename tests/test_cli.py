@@ -530,3 +530,21 @@ def test_words_for_people() -> None:
     ]
     assert terminal.spent(Usage(1, 0), None) == "1 token"
     assert terminal.spent(Usage(1000, 234), 0.01) == "1,234 tokens · $0.0100"
+
+
+def test_a_policy_in_a_file_of_ones_own_ends_a_run(tmp_path: Path) -> None:
+    replies = [f"```repl\nx = {n}\nprint('the same')\n```" for n in range(4)]
+    (tmp_path / "same.json").write_text(json.dumps({"replies": replies}))
+    (tmp_path / "mine.py").write_text(
+        "from rlm_jupyter.policies import TerminationPolicy\n"
+        "class SameTwice(TerminationPolicy):\n"
+        "    def reset(self):\n        self.last = None\n"
+        "    def should_terminate(self, result, context):\n"
+        "        again, self.last = result.output == self.last, result.output\n"
+        "        return again, result.output\n"
+        "def rating(action, result, context):\n    return 0.25\n"
+    )
+    policies = ("--termination", "mine:SameTwice", "--reward", "mine:rating")
+    done = cli("run", "What?", "-m", "scripted/same.json", "--json", *policies, cwd=tmp_path)
+    told = json.loads(done.out)
+    assert (told["answer"], told["stop_reason"]) == ("the same", "terminated")

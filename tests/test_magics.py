@@ -454,3 +454,33 @@ def test_kernels_and_their_files_go_with_the_session(monkeypatch: pytest.MonkeyP
             time.sleep(0.1)
         assert children() == before
         assert not list(Path(folder).glob("rlm-*"))
+
+
+SAME_TWICE = """
+from rlm_jupyter.policies import PolicyRegistry, TerminationPolicy
+
+class SameTwice(TerminationPolicy):
+    def reset(self):
+        self.last = None
+    def should_terminate(self, result, context):
+        again, self.last = result.output == self.last, result.output
+        return again, result.output
+
+same_twice = SameTwice()
+def rating(action, result, context):
+    return 0.25
+"""
+
+
+@pytest.mark.parametrize("registered", [True, False], ids=["by its name", "in a variable"])
+def test_a_policy_of_the_users_own_ends_a_run(shell: InteractiveShell, in_folder: Path, registered: bool) -> None:
+    write_script(in_folder / "same.json", [f"```repl\nx = {n}\nprint('the same')\n```" for n in range(4)])
+    name = "same_twice_registered" if registered else "same_twice"
+    register = f"\nPolicyRegistry.register_termination({name!r})(SameTwice)" if registered else ""
+    assert run(shell, SAME_TWICE + register)[1] is None
+    _, error = run(shell, f"%rlm -m scripted/same.json --termination {name} --reward rating What?")
+    assert error is None
+    result = shell.user_ns["rlm_result"]
+    assert (result.answer, result.stop_reason) == ("the same", "terminated")
+    rated = [iteration.rated for iteration in result.trajectory.iterations]
+    assert [record.reward for record in rated if record] == [0.25, 0.25]

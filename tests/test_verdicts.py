@@ -10,6 +10,7 @@ import pytest
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.events import IterationRated
+from rlm_jupyter.models import load_model
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.policies import (
     ActionResult,
@@ -23,6 +24,7 @@ from rlm_jupyter.policies import (
 from rlm_jupyter.result import Result
 from rlm_jupyter.trajectory import Trajectory
 from tests.endings.table import block
+from tests.loopback import KEY, Loopback, Said
 
 CONTEXT = "a text"
 
@@ -206,7 +208,7 @@ def test_what_is_no_verdict_is_named(verdict: Any) -> None:
         name = "odd"
 
         def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
-            return verdict  # type: ignore[no-any-return]
+            return verdict
 
     result = answered(block("print(1)"), termination=Odd())
     ended = result.trajectory.ended
@@ -258,3 +260,17 @@ def test_an_unknown_policy_is_found_before_anything_starts() -> None:
         RLM("extractive", termination="nope")
     with pytest.raises(ConfigurationError, match="Available: default"):
         RLM("extractive", reward="nope")
+
+
+def test_the_probability_of_the_tokens_counts_as_confidence_where_that_is_chosen() -> None:
+    sure, unsure = ((-0.01,), (-2.0,))
+    replies = [
+        Said(block("FINAL('doubtful')"), logprobs=unsure),
+        Said(block("FINAL('sure')"), logprobs=sure),
+    ]
+    config = {"use_token_confidence": True, "min_steps_before_termination": 0}
+    with Loopback(list(replies)) as server:
+        model = load_model("openai/test", base_url=server.openai_url, api_key=KEY)
+        rlm = RLM(model, save=False, termination={"name": "confidence", "config": config})
+        result = rlm.completion("What?")
+    assert (result.answer, result.stop_reason) == ("sure", "answered")

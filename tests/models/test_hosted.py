@@ -350,3 +350,20 @@ async def test_one_s_own_server_is_asked_for_its_window():
         model = load_model("llamacpp/anything", base_url=server.openai_url)
         async with model.lease():
             assert model.window == DEFAULT_WINDOW
+
+
+async def test_how_probable_the_tokens_were_is_told_where_it_is_asked_for():
+    said = Said("one two three four five six seven", logprobs=(-0.1,))
+    with Loopback([said, said]) as server:
+        model = connect("openai", server)
+        asked = await model.complete(TALK, max_output_tokens=64, logprobs=True)
+        plain = await model.complete(TALK, max_output_tokens=64)
+    assert asked.token_confidence == pytest.approx(0.9048, abs=1e-4)
+    assert plain.token_confidence is None
+    assert ["logprobs" in request.body for request in server.requests] == [True, False]
+
+
+async def test_a_server_that_tells_no_probabilities_leaves_the_confidence_open(wire):
+    with Loopback(["forty-two"]) as server:
+        reply = await connect(wire, server).complete(TALK, max_output_tokens=64, logprobs=True)
+    assert reply.token_confidence is None
