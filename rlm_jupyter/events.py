@@ -197,6 +197,38 @@ class SubcallStarted:
     prompt_chars: int
 
 
+@dataclass(frozen=True, slots=True)
+class CellProposed:
+    """A cell waits for a person's approval."""
+
+    iteration: int
+    block: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class CellDecided:
+    """A person has decided on the cell that waited."""
+
+    iteration: int
+    block: int
+    runs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaused:
+    """The run waits before the reply to this iteration, until a person resumes it."""
+
+    iteration: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    """The run goes on."""
+
+    iteration: int
+
+
 Record = (
     RunStarted
     | ReplyReceived
@@ -208,5 +240,7 @@ Record = (
     | OutputsElided
     | RunEnded
 )
-Glimpse = ReplyStreamed | CellStarted | OutputChanged | SubcallStarted
+Glimpse = (
+    ReplyStreamed | CellStarted | OutputChanged | SubcallStarted | CellProposed | CellDecided | RunPaused | RunResumed
+)
 Event = Record | Glimpse

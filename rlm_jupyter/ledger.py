@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from rlm_jupyter.errors import LimitReached
 from rlm_jupyter.limits import Limits
@@ -49,6 +49,7 @@ class Ledger:
         self.limits = limits
         self._clock = clock
         self._began = clock()
+        self._held_since: float | None = None
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._kernels: dict[int, asyncio.Semaphore] = {}
         self._queue = asyncio.Lock()
@@ -65,8 +66,8 @@ class Ledger:
 
     @property
     def seconds(self) -> float:
-        """Since the ledger was opened."""
-        return self._clock() - self._began
+        """Since the ledger was opened; while a person is waited for, the clock stands still."""
+        return (self._clock() if self._held_since is None else self._held_since) - self._began
 
     @property
     def seconds_left(self) -> float | None:
@@ -85,6 +86,22 @@ class Ledger:
         if limits.max_cost is not None and self.cost is not None and self.cost >= limits.max_cost:
             return "cost"
         return "subcalls" if self._subcalls_refused else None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Stop the clock: a person is asked."""
+        self._held_since = self._clock()
+        try:
+            yield
+        finally:
+            self._began += self._clock() - self._held_since
+            self._held_since = None
+
+    def limit(self, limits: Limits) -> None:
+        """Other limits from now on; whoever waits for room looks again."""
+        self.limits = limits
+        self._subcalls_refused = self._subcalls_refused and self.subcalls >= (limits.max_subcalls or self.subcalls + 1)
+        self._changed.set()
 
     def left(self, *, at_start: bool = False) -> list[str]:
         """What is left of the limits that are set, in words; of sub-calls at the start and once some were made."""

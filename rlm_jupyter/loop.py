@@ -29,7 +29,10 @@ class Ending:
 
 async def solve(run: Run) -> Ending:
     """Answer the prompt of `run`. The answer is looked at before any limit."""
-    while (stop := _limit_reached(run)) is None:
+    while True:
+        await run.checkpoint()
+        if (stop := _limit_reached(run)) is not None:
+            return await _salvage(run, stop)
         run.iteration, run.block = run.iteration + 1, 0
         try:
             reply = await _draw(run)
@@ -49,7 +52,6 @@ async def solve(run: Run) -> Ending:
         if verdict.ends:
             return await _salvage(run, "terminated", verdict.message)
         run.errors = run.errors + 1 if outcome.failed else 0
-    return await _salvage(run, stop)
 
 
 async def _draw(run: Run) -> parsing.ParsedReply:

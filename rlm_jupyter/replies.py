@@ -94,7 +94,17 @@ def _is_blind(run: Run, answers_only: bool) -> bool:
 
 async def _cell(run: Run, source: str) -> tuple[Value | None, bool]:
     """Execute one block; the answer, if it gave one, and whether it succeeded."""
-    cell, inspection = await run.execute(source, parsing.mend_block(source))
+    executed = parsing.mend_block(source)
+    decision = await run.approval(source)
+    if not decision.runs:
+        run.finished(source, None, CellRun("skipped"))
+        said = f" They say: {decision.note}" if decision.note else ""
+        run.notice(f"The person who asked did not let this cell run.{said}")
+        return None, False
+    if decision.source is not None and decision.source != source:
+        executed = source_run = decision.source
+        run.notice(f"The person who asked changed this cell before it ran. What ran:\n{source_run}")
+    cell, inspection = await run.execute(source, executed)
     ok = cell.status == "ok"
     run.ready_declared = inspection.draft_ready and (run.ready_declared or parsing.declares_ready(source))
     _tell(run, source, cell, inspection)

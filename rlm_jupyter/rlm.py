@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.context import Context
+from rlm_jupyter.control import Control
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.events import Event
 from rlm_jupyter.limits import Limits
@@ -134,21 +135,22 @@ class RLM:
         *,
         root_prompt: str | None = None,
         on_event: OnEvent | None = None,
-        stop: asyncio.Event | None = None,
+        control: Control | None = None,
     ) -> Result:
         """`completion`, to be awaited; cancelling it stops the run, its kernel and its bill.
 
         Parameters
         ----------
-        stop
-            Set it, and the run ends with the best answer so far (`stop_reason="cancelled"`).
+        control
+            Made by `Control()`; from any thread it stops the run with the best answer so far
+            (`stop_reason="cancelled"`), pauses it, approves its cells, speaks to the model, raises a limit.
         """
         prompt, held = _asked(prompt, context, root_prompt)
         async with (
             recording(prompt, held, self._settings.save) as recorder,
             open_workspace(self._settings, held) as workspace,
         ):
-            trajectory = await workspace.answer(prompt, recorder=recorder, emit=on_event, stop=stop)
+            trajectory = await workspace.answer(prompt, recorder=recorder, emit=on_event, control=control)
         return result_of(trajectory, recorder.files.notebook if recorder else None)
 
     async def stream(
@@ -174,10 +176,17 @@ class RLM:
         root_prompt: str | None = None,
         on_event: OnEvent | None = None,
         keep_kernel: bool = False,
+        approve: bool = False,
     ) -> Running:
-        """Begin a run in the background and return at once. Parameters as for `completion`."""
+        """Begin a run in the background and return at once; further parameters are those of `completion`.
+
+        Parameters
+        ----------
+        approve
+            Each cell waits for `running.control.approve()` or `refuse()`.
+        """
         prompt, held = _asked(prompt, context, root_prompt)
-        return Running(BackgroundWorkspace(self._settings, held, keep_kernel), prompt, on_event)
+        return Running(BackgroundWorkspace(self._settings, held, keep_kernel), prompt, on_event, approve=approve)
 
 
 def _asked(prompt: str, context: object, root_prompt: str | None) -> tuple[str, Context]:

@@ -15,9 +15,12 @@ from typing import Any
 
 from rlm_jupyter import outputs, prompts
 from rlm_jupyter.calls import Answered, ask
+from rlm_jupyter.control import Control, Decision
 from rlm_jupyter.errors import ContextWindowError, KernelDiedError, KernelError, LimitReached, RecordError
 from rlm_jupyter.events import (
+    CellDecided,
     CellFinished,
+    CellProposed,
     CellStarted,
     Event,
     NoticeGiven,
@@ -27,6 +30,8 @@ from rlm_jupyter.events import (
     Record,
     ReplyReceived,
     ReplyStreamed,
+    RunPaused,
+    RunResumed,
 )
 from rlm_jupyter.kernel.guest.codec import DRAFT
 from rlm_jupyter.kernel.session import Kernel
@@ -63,6 +68,8 @@ class Run:
     policy: TerminationPolicy
     reward: RewardPolicy
     emit: Callable[[Event], None]
+    control: Control = field(default_factory=Control)
+    """What people may do to it."""
     recorder: Recorder | None = None
     """Keeps the record on disk, and those of children with it."""
     iteration: int = 0
@@ -137,6 +144,32 @@ class Run:
     def notice(self, text: str) -> None:
         """Tell the model something of the run's own."""
         self.record(NoticeGiven(self.iteration, text))
+
+    async def checkpoint(self) -> None:
+        """Between two iterations: wait while paused, take what people said and the limits that they raised."""
+        control = self.control
+        if control.is_paused:
+            self.emit(RunPaused(self.iteration + 1))
+            with self.ledger.held():
+                await control.while_paused()
+            self.emit(RunResumed(self.iteration + 1))
+        limits = control.take_limits(self.limits)
+        if limits is not self.limits:
+            self.limits = limits
+            self.ledger.limit(limits)
+        if self.iteration:
+            for note in control.take_notes():
+                self.notice(f"A note from the person who asked: {note}")
+
+    async def approval(self, source: str) -> Decision:
+        """What a person decides on the next cell; at once, where nobody is to be asked."""
+        if not self.control.approving:
+            return Decision(True)
+        proposed = CellProposed(self.iteration, self.block, source)
+        with self.ledger.held():
+            decision = await self.control.decision(lambda: self.emit(proposed))
+        self.emit(CellDecided(self.iteration, self.block, decision.runs))
+        return decision
 
     async def ask(self) -> Answered:
         """Draw the root model's next reply; it is not recorded yet.

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 from rlm_jupyter import background
 from rlm_jupyter.context import Context
+from rlm_jupyter.control import Control
 from rlm_jupyter.errors import ConfigurationError, RLMError
 from rlm_jupyter.record import recording
 from rlm_jupyter.result import OnEvent, Result, result_of
@@ -17,11 +18,14 @@ from rlm_jupyter.workspace import Settings, Workspace, open_workspace
 class Running:
     """A run under way in the background; made by `RLM.start`."""
 
-    def __init__(self, workspace: BackgroundWorkspace, prompt: str, on_event: OnEvent | None) -> None:
+    def __init__(
+        self, workspace: BackgroundWorkspace, prompt: str, on_event: OnEvent | None, *, approve: bool = False
+    ) -> None:
         check_prompt(prompt)
         background.refuse_inside()
-        self._stop = asyncio.Event()
-        self._future = background.submit(workspace.answer(prompt, on_event, self._stop))
+        self.control = Control(approving=approve)
+        """Stop, pause, approval, notes and limits, from any thread."""
+        self._future = background.submit(workspace.answer(prompt, on_event, self.control))
 
     @property
     def done(self) -> bool:
@@ -30,7 +34,7 @@ class Running:
 
     def stop(self) -> None:
         """End the run with the best answer so far; `result()` then has it. Thread-safe."""
-        background.loop().call_soon_threadsafe(self._stop.set)
+        self.control.stop()
 
     def result(self, timeout: float | None = None) -> Result:
         """Wait for the result.
@@ -75,15 +79,15 @@ class BackgroundWorkspace:
         self._stack = AsyncExitStack()
         self._workspace: Workspace | None = None
         self._turn = asyncio.Lock()
-        self._stops: set[asyncio.Event] = set()
+        self._controls: set[Control] = set()
         self.closed = False
 
-    async def answer(self, prompt: str, on_event: OnEvent | None, stop: asyncio.Event) -> Result:
+    async def answer(self, prompt: str, on_event: OnEvent | None, control: Control) -> Result:
         """Answer one prompt; on the background loop."""
         is_kept = self._workspace is not None
         try:
             # one kernel answers one prompt at a time; another waits for its turn
-            self._stops.add(stop)
+            self._controls.add(control)
             async with self._turn, recording(prompt, self._context, self._settings.save) as recorder:
                 if self.closed:
                     raise ConfigurationError("The kernel of this run is closed.")
@@ -91,14 +95,14 @@ class BackgroundWorkspace:
                     opening = open_workspace(self._settings, self._context)
                     self._workspace = await self._stack.enter_async_context(opening)
                     background.close_at_exit(self)
-                trajectory = await self._workspace.answer(prompt, recorder=recorder, emit=on_event, stop=stop)
+                trajectory = await self._workspace.answer(prompt, recorder=recorder, emit=on_event, control=control)
         except BaseException:
-            self._stops.discard(stop)
+            self._controls.discard(control)
             # a provider that fails a further prompt must not take the kept variables along
             if not is_kept:
                 await self.aclose()
             raise
-        self._stops.discard(stop)
+        self._controls.discard(control)
         if not self._keep:
             await self.aclose()
         return result_of(trajectory, recorder.files.notebook if recorder else None, self if self._keep else None)
@@ -116,8 +120,8 @@ class BackgroundWorkspace:
     async def aclose(self) -> None:
         """End what is going on, and the kernel; on the background loop."""
         self.closed = True
-        for stop in self._stops:
-            stop.set()
+        for control in self._controls:
+            control.stop()
         async with self._turn:
             await self._stack.aclose()
 

@@ -19,6 +19,7 @@ from typing import Any
 from rlm_jupyter import prompts
 from rlm_jupyter.answering import Answering, ChildAnswer
 from rlm_jupyter.context import Context
+from rlm_jupyter.control import Control
 from rlm_jupyter.errors import RLMError
 from rlm_jupyter.events import Event, RunEnded, RunStarted
 from rlm_jupyter.kernel.session import Kernel
@@ -72,7 +73,7 @@ class Workspace:
         ledger: Ledger | None = None,
         recorder: Recorder | None = None,
         emit: Callable[[Event], None] | None = None,
-        stop: asyncio.Event | None = None,
+        control: Control | None = None,
         parent: str | None = None,
     ) -> Trajectory:
         """Answer one prompt.
@@ -85,8 +86,8 @@ class Workspace:
             Keeps the record on disk.
         emit
             Told every event.
-        stop
-            Set it, and the run ends with what it has.
+        control
+            What people may do to the run: stop it, pause it, approve its cells, speak to the model.
 
         Raises
         ------
@@ -106,13 +107,15 @@ class Workspace:
                 emit=_guarded(emit),
                 recorder=recorder,
                 history=self.history,
+                control=control or Control(),
             )
+            run.control.attach()
             begin(run, prompt)
-            await self._solve(run, prompt, stop, parent)
+            await self._solve(run, prompt, parent)
         self.history.append({"prompt": prompt, "answer": run.trajectory.answer})
         return run.trajectory
 
-    async def _solve(self, run: Run, prompt: str, stop: asyncio.Event | None, parent: str | None) -> None:
+    async def _solve(self, run: Run, prompt: str, parent: str | None) -> None:
         self.answering.run = run
         if not self.kernel.is_alive:
             await self.kernel.restart()
@@ -122,7 +125,7 @@ class Workspace:
         run.record(self._started(prompt, run.ledger, run.recorder, parent))
         ending = Ending("failed")
         try:
-            ending = await _until_stopped(run, stop)
+            ending = await _until_stopped(run)
         except asyncio.CancelledError:
             ending = Ending("cancelled")
             raise
@@ -230,10 +233,9 @@ def _child_of(settings: Settings, depth: int) -> Callable[[Run, str], Any]:
     return start_child
 
 
-async def _until_stopped(run: Run, stop: asyncio.Event | None) -> Ending:
-    """Solve the run, or end it with what it has as soon as `stop` is set."""
-    if stop is None:
-        return await solve(run)
+async def _until_stopped(run: Run) -> Ending:
+    """Solve the run, or end it with what it has as soon as it is stopped."""
+    stop = run.control.stopping
     if stop.is_set():
         return Ending("cancelled")
     solving = asyncio.create_task(solve(run))

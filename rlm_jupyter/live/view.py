@@ -12,7 +12,9 @@ from collections import deque
 from pathlib import Path
 
 from rlm_jupyter.events import (
+    CellDecided,
     CellFinished,
+    CellProposed,
     CellStarted,
     Event,
     IterationRated,
@@ -23,6 +25,8 @@ from rlm_jupyter.events import (
     ReplyReceived,
     ReplyStreamed,
     RunEnded,
+    RunPaused,
+    RunResumed,
     RunStarted,
     SubcallSettled,
     SubcallStarted,
@@ -83,6 +87,8 @@ class View:
         self._failed = False
         self._done: deque[SeenIteration] = deque(maxlen=SHOWN_AFTER)
         self._count = 0
+        self._person = ""
+        """What a person is waited for."""
         self._now: SeenIteration | None = None
         self._usage = Usage()
         self._cost: float | None = 0.0
@@ -155,7 +161,11 @@ class View:
     def _enter(self, event: Event) -> None:
         if isinstance(event, RunStarted | RunEnded | OutputsElided):
             return
-        if isinstance(event, IterationRated):
+        if isinstance(event, CellProposed | RunPaused):
+            self._person = "a cell waits for your approval" if isinstance(event, CellProposed) else "paused"
+        elif isinstance(event, CellDecided | RunResumed):
+            self._person = ""
+        elif isinstance(event, IterationRated):
             self._rate(event)
         else:
             self._see(event)
@@ -238,6 +248,8 @@ class View:
         return f"Iteration {index}{self._of()}", self._spent() + seconds + self._model()
 
     def _doing(self) -> list[str]:
+        if self._person:
+            return [self._person]
         now = self._now
         if now is None:
             return []

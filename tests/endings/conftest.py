@@ -12,6 +12,7 @@ import pytest
 
 from rlm_jupyter import RLM, Limits, Result, background
 from rlm_jupyter.context import Context
+from rlm_jupyter.control import Control
 from rlm_jupyter.events import Event
 from rlm_jupyter.models.scripted import Scripted, ScriptedModel, Sub
 from rlm_jupyter.result import result_of
@@ -144,13 +145,13 @@ class Stage:
         workspace.settings = settings
         workspace.history.clear()
         await self._clear(workspace)
-        stop = asyncio.Event()
+        control = Control()
 
         def watch(event: Event) -> None:
             if stop_when is not None and stop_when(event):
-                stop.set()
+                control.stop()
 
-        trajectory = await workspace.answer("What is it?", emit=watch, stop=stop)
+        trajectory = await workspace.answer("What is it?", emit=watch, control=control)
         return Played(result_of(trajectory), tuple(relay.requests), tuple(relay.caps))
 
     @staticmethod

@@ -1,0 +1,180 @@
+"""`Control`: what people may do to a run while it goes on; from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.limits import Limits
+
+ADJUSTABLE = (
+    "max_iterations",
+    "max_errors",
+    "max_subcalls",
+    "max_tokens",
+    "max_cost",
+    "max_seconds",
+    "cell_seconds",
+    "output_chars",
+)
+"""The limits that can be set anew while a run goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of a proposed cell."""
+
+    runs: bool
+    source: str | None = None
+    """What is executed in its place, where a person edited it."""
+    note: str = ""
+    """What the model is told."""
+
+
+class Control:
+    """Stop, pause, approval, notes and limits of one run.
+
+    Parameters
+    ----------
+    approving
+        Whether each cell waits for `approve` or `refuse`.
+    """
+
+    def __init__(self, *, approving: bool = False) -> None:
+        self.approving = approving
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed = asyncio.Event()
+        self.stopping = asyncio.Event()
+        """Set once `stop` was called and the run is under way."""
+        self._stopped = False
+        self._paused = False
+        self._waiting: list[Decision] | None = None
+        """Takes the decision on the cell that waits."""
+        self._notes: deque[str] = deque()
+        self._raised: dict[str, float] = {}
+
+    # what people do; any thread
+
+    def stop(self) -> None:
+        """End the run with the best answer so far."""
+        self._change(lambda: setattr(self, "_stopped", True))
+
+    def pause(self) -> None:
+        """Wait before the model's next reply, until `resume`."""
+        self._change(lambda: setattr(self, "_paused", True))
+
+    def resume(self) -> None:
+        """Go on."""
+        self._change(lambda: setattr(self, "_paused", False))
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the run waits, or will before the next reply."""
+        return self._paused
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a cell waits for `approve` or `refuse`."""
+        return self._waiting is not None
+
+    def approve(self, source: str | None = None) -> None:
+        """Execute the cell that waits; `source`, where it was edited, in its place. Nothing, when none waits."""
+        self._decide(Decision(True, source))
+
+    def refuse(self, note: str = "") -> None:
+        """Don't execute the cell that waits; the model is told so, and `note`. Nothing, when none waits."""
+        self._decide(Decision(False, note=note))
+
+    def note(self, text: str) -> None:
+        """Tell the model something; it reads it with the next outputs."""
+        if text.strip():
+            self._change(lambda: self._notes.append(text.strip()))
+
+    def raise_limit(self, name: str, value: float) -> None:
+        """Set a limit of the whole tree anew, such as `max_cost`.
+
+        Raises
+        ------
+        ConfigurationError
+            There is no such limit, or it can't be that.
+        """
+        if name not in ADJUSTABLE:
+            raise ConfigurationError(f"{name!r} can't be set while a run goes on. Can be: {', '.join(ADJUSTABLE)}.")
+        _limited(Limits(), {name: value})
+        self._change(lambda: self._raised.__setitem__(name, value))
+
+    # what the run does; its own loop
+
+    def attach(self) -> None:
+        """The run begins, on the running loop."""
+        with self._lock:
+            self._loop = asyncio.get_running_loop()
+            if self._stopped:
+                self.stopping.set()
+
+    async def while_paused(self) -> None:
+        """Until the run may go on."""
+        await self._until(lambda: not self._paused)
+
+    async def decision(self, propose: Callable[[], None]) -> Decision:
+        """What becomes of the cell that `propose` tells people of."""
+        decided: list[Decision] = []
+        # before anybody hears of it: they may be quick
+        self._waiting = decided
+        try:
+            propose()
+            await self._until(lambda: bool(decided))
+        finally:
+            self._waiting = None
+        return decided[0]
+
+    def take_notes(self) -> list[str]:
+        """The notes since the last time."""
+        with self._lock:
+            notes = list(self._notes)
+            self._notes.clear()
+        return notes
+
+    def take_limits(self, limits: Limits) -> Limits:
+        """`limits` with what was raised since the last time."""
+        with self._lock:
+            raised, self._raised = self._raised, {}
+        return _limited(limits, raised) if raised else limits
+
+    def _decide(self, decision: Decision) -> None:
+        def decide() -> None:
+            if self._waiting is not None:
+                self._waiting.append(decision)
+
+        self._change(decide)
+
+    def _change(self, change: Callable[[], None]) -> None:
+        with self._lock:
+            change()
+            loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._changed.set()
+        if self._stopped:
+            self.stopping.set()
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            self._changed.clear()
+            if not holds():
+                await self._changed.wait()
+
+
+def _limited(limits: Limits, raised: dict[str, float]) -> Limits:
+    whole = {field.name for field in dataclasses.fields(Limits) if "float" not in str(field.type)}
+    changed: dict[str, Any] = {name: int(value) if name in whole else value for name, value in raised.items()}
+    return dataclasses.replace(limits, **changed)
