@@ -35,6 +35,8 @@ _HEAD_CHARS = 2_000
 _CLASSES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(events.Record)}
 _HINTS: dict[type[Any], dict[str, Any]] = {}
 _OURS = frozenset({"$stored", "$value"})
+_ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+"""Made once: `json.dumps` with options makes an encoder for each call."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]|\\u(?=005c|d[89a-f][0-9a-f]{2})")
 _ESCAPE = re.compile(r"\\u(005c|d[89a-f][0-9a-f]{2})")
 
@@ -186,7 +188,7 @@ def put_back(
 
 
 def _to_json(data: Mapping[str, Any]) -> bytes:
-    return json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
+    return _ENCODE(data).encode()
 
 
 def _plain(value: Any) -> Any:

@@ -25,6 +25,20 @@ _LARGE = 65_536
 """Bytes above which sending a message without a copy pays."""
 
 
+_CELL = """
+import sys, time, statistics
+sys.path.insert(0, {root!r})
+from tests.benchmarks.floors import _EchoFromThreads
+echo, seconds = _EchoFromThreads({url!r}), []
+echo.ask(b"first")
+for _ in range({count}):
+    began = time.perf_counter()
+    echo.ask(b"x")
+    seconds.append(time.perf_counter() - began)
+print(statistics.median(seconds))
+"""
+
+
 class Floors:
     """What can be measured.
 
@@ -52,6 +66,18 @@ class Floors:
         """The same where any thread may ask, as it may call `llm_query`: the socket has a thread of its own."""
         return self._echo("threads", _EchoFromThreads, count, nbytes)
 
+    def echo_from_a_cell(self, count: int) -> float:
+        """The same, asked by a cell of a stock kernel, as a sub-call is: the bare private ZMQ echo of that place."""
+        url = f"{self._url}-cell"
+        host = subprocess.Popen([sys.executable, "-m", "tests.benchmarks.floors", url], cwd=ROOT)
+        try:
+            return float(
+                self._loop.run_until_complete(self._run_cell(_CELL.format(root=str(ROOT), url=url, count=count)))
+            )
+        finally:
+            host.terminate()
+            host.wait()
+
     def _echo(self, name: str, kind: type[_BareEcho], count: int, nbytes: int) -> float:
         if name not in self._echoes:
             url = f"{self._url}-{name}"
@@ -70,16 +96,25 @@ class Floors:
 
     def execute(self, count: int) -> float:
         """An `execute_request` to a stock ipykernel through `jupyter_client`, until it is idle: the median."""
-        if self._kernel is None:
-            self._kernel = self._loop.run_until_complete(_start())
-            manager, client = self._kernel
-            self._stack.callback(lambda: self._loop.run_until_complete(_stop(manager, client)))
         return median(self._loop.run_until_complete(self._execute()) for _ in range(count))
 
     async def _execute(self) -> float:
-        client = self._kernel[1]
+        if self._kernel is None:
+            await self._run_cell("")
         began = time.perf_counter()
-        request = client.execute(f"x = {next(self._numbers)}\nprint(x)")
+        shown = await self._run_cell(f"x = {next(self._numbers)}\nprint(x)")
+        seconds = time.perf_counter() - began
+        assert shown.strip()
+        return seconds
+
+    async def _run_cell(self, source: str) -> str:
+        """What a cell prints in a stock kernel, which is started by the first."""
+        if self._kernel is None:
+            self._kernel = await _start()
+            manager, client = self._kernel
+            self._stack.callback(lambda: self._loop.run_until_complete(_stop(manager, client)))
+        client = self._kernel[1]
+        request = client.execute(source)
         shown = ""
         while True:
             message = await client.get_iopub_msg()
@@ -90,8 +125,7 @@ class Floors:
             elif message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
                 break
         await client.get_shell_msg()
-        assert shown.strip()
-        return time.perf_counter() - began
+        return shown
 
     def start(self) -> float:
         """`start_new_async_kernel`."""
@@ -190,7 +224,7 @@ def main() -> None:
         asyncio.run(_echo_for_ever(sys.argv[1]))
     with tempfile.TemporaryDirectory(prefix="rlm-") as folder, contextlib.ExitStack() as stack:
         floors = Floors(folder, stack)
-        names = ("echo", "echo_from_threads", "execute", "start", "file", "imports")
+        names = ("echo", "echo_from_threads", "echo_from_a_cell", "execute", "start", "file", "imports")
         serve({name: getattr(floors, name) for name in names})
 
 

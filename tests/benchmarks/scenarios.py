@@ -95,7 +95,8 @@ def scenarios(*, quick: bool) -> list[Scenario]:
         Scenario(
             "subcall",
             {
-                "small": "llm_query, 1 character (floor: ZMQ echo from any thread)",
+                "small": "llm_query, 1 character (floor: private ZMQ echo out of a stock kernel's cell)",
+                "threads": "  (floor: ZMQ echo from any thread of a bare process)",
                 "bare": "  (floor: ZMQ echo within one thread)",
                 "500KB": "llm_query, 500 KB (floor: ZMQ echo from any thread)",
                 "10MB": "llm_query, 10 MB (floor: ZMQ echo from any thread)",
@@ -103,7 +104,8 @@ def scenarios(*, quick: bool) -> list[Scenario]:
             _subcall,
             floor=lambda worker, _: {
                 "bare": worker.do("echo", count=300, nbytes=1),
-                "small": worker.do("echo_from_threads", count=300, nbytes=1),
+                "small": worker.do("echo_from_a_cell", count=300),
+                "threads": worker.do("echo_from_threads", count=300, nbytes=1),
                 "500KB": worker.do("echo_from_threads", count=15, nbytes=MB // 2),
                 "10MB": worker.do("echo_from_threads", count=5, nbytes=10 * MB),
             },
