@@ -18,10 +18,13 @@ from traitlets import Bool, Dict, Float, Integer, Unicode, Union
 
 from rlm_jupyter import context as contexts
 from rlm_jupyter import restore, store
+from rlm_jupyter.approval import Approvals
 from rlm_jupyter.errors import ConfigurationError, RLMError
+from rlm_jupyter.events import Event
 from rlm_jupyter.kernel.guest.magics import keep_questions
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.live import fragments, progress
+from rlm_jupyter.live.kept_out import keep_out
 from rlm_jupyter.models import PROVIDERS
 from rlm_jupyter.options import or_close, split
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
@@ -99,6 +102,7 @@ class RLMMagics(Magics):
     @argument("--termination", metavar="POLICY", help="A termination policy: its name, or a variable that holds one.")
     @argument("--reward", metavar="POLICY", help="A reward policy: its name, or a variable: a policy or a function.")
     @argument("--rerun", action="store_true", help="Ask anew, though the same was asked before.")
+    @argument("--approve", action="store_true", help="Each cell waits: run it, edit it, refuse it with a note.")
     @argument("--background", action="store_true", help="Return at once; the result's variable is set in the end.")
     @argument("prompt", nargs=REMAINDER, help="With %%rlm: the question. With %%%%rlm it stands in the cell.")
     @line_cell_magic
@@ -179,19 +183,39 @@ class RLMMagics(Magics):
         configured = self._rlm(options)
         if not options.rerun and self._show_recorded(options.output, configured, prompt, context):
             return
+        if options.approve:
+            self._check_somebody_answers(options)
         shown = progress.start(self.shell, quiet=options.background)
+        approvals = Approvals(elsewhere=lambda: getattr(shown, "has_buttons", False)) if options.approve else None
+
+        def on_event(event: Event) -> None:
+            shown(event)
+            if approvals is not None:
+                approvals(event)
+
         try:
-            running = configured.start(prompt, context, on_event=shown, keep_kernel=True)
+            running = configured.start(prompt, context, on_event=on_event, keep_kernel=True, approve=options.approve)
         except BaseException:
             shown.end(failed=True)
             raise
+        shown.steer(running)
         try:
-            self._await(running, shown, options)
+            self._await(running, shown, options, approvals)
         except BaseException:
             _abandon(running)  # also when an interrupt came where nobody waits for one
             raise
 
-    def _await(self, running: Running, shown: progress.Progress, options: Namespace) -> None:
+    def _check_somebody_answers(self, options: Namespace) -> None:
+        if options.background:
+            raise UsageError("--approve asks about each cell, so the run can't go on in the background.")
+        if getattr(getattr(self.shell, "kernel", None), "_allow_stdin", True) is False:
+            raise UsageError(
+                "--approve asks about each cell, and nobody can answer here: this front end takes no input."
+            )
+
+    def _await(
+        self, running: Running, shown: progress.Progress, options: Namespace, approvals: Approvals | None
+    ) -> None:
         """Wait for the run and show what came of it, or leave it to itself."""
         variable = options.output
         if options.background:
@@ -199,7 +223,7 @@ class RLMMagics(Magics):
             self._leave(running, shown, variable)
             return
         try:
-            result = wait(running)
+            result = wait(running, approvals)
         except RLMError:
             shown.end(failed=True)
             raise
@@ -332,6 +356,7 @@ def load(shell: Any) -> None:
         return
     shell.register_magics(RLMMagics(shell))
     shell.input_transformers_cleanup.append(keep_questions("rlm"))
+    shell.input_transformers_cleanup.insert(0, keep_out(shell))
 
 
 def _close(kept: ShownResult | BackgroundRun) -> None:

@@ -6,6 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
 
+from rlm_jupyter.approval import Approvals
 from rlm_jupyter.errors import ConfigurationError, RLMError
 from rlm_jupyter.live import fragments, progress
 from rlm_jupyter.result import OnEvent, Result
@@ -50,6 +51,7 @@ class ShownResult(Result):
                 on_event(event)
 
         running = Running(self._kept, prompt, tell)
+        shown.steer(running)
         try:
             result = wait(running)
         except RLMError:
@@ -122,8 +124,13 @@ class BackgroundRun:
         return f"<run under way: {name}.stop() ends it, {name}.result() waits for it; then {name} is the result>"
 
 
-def wait(running: Running) -> Result | None:
+def wait(running: Running, approvals: Approvals | None = None) -> Result | None:
     """Wait for a run so that an interrupt ends it with what it has.
+
+    Parameters
+    ----------
+    approvals
+        Asks about the cells that wait, in this thread.
 
     Returns
     -------
@@ -136,13 +143,13 @@ def wait(running: Running) -> Result | None:
         The host failed.
     """
     interrupts = 0
-    while True:
+    while not running.done:
         try:
-            if running.done:
-                break
-            return running.result(timeout=0.1)  # never longer: on Windows an interrupt is seen between two waits
-        except TimeoutError:
-            continue
+            try:
+                return running.result(timeout=0.1)  # never longer: on Windows an interrupt is seen between two waits
+            except TimeoutError:
+                if approvals is not None:
+                    approvals.put(running.control)
         except KeyboardInterrupt:
             interrupts += 1
             running.stop()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rlm_jupyter import RLM, Limits
+from rlm_jupyter.approval import Approvals
 from rlm_jupyter.control import Control
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.events import CellDecided, CellProposed, Event, OutputsShown, RunPaused, RunResumed
@@ -149,3 +150,43 @@ def test_a_decision_counts_for_the_cell_that_waits_and_for_no_other() -> None:
     control = Control(approving=True)
     control.approve()  # nothing waits
     assert not control.is_asking
+
+
+def put(said: str, event: CellProposed | None = None, *, elsewhere: bool = False) -> tuple[list[str], Control]:
+    """What a person is shown, and the control after what they typed."""
+    shows: list[str] = []
+    asks: list[str] = []
+    control = Control(approving=True)
+    waits: list[Any] = []
+    control._waiting = waits
+
+    def ask(text: str) -> str:
+        asks.append(text)
+        return said
+
+    approvals = Approvals(ask, shows.append, lambda: elsewhere)
+    approvals(event or CellProposed(2, 0, "print(1)"))
+    approvals.put(control)
+    approvals.put(control)
+    assert len(asks) == (0 if elsewhere else 1)
+    return [f"{decision.runs} {decision.note}".strip() for decision in waits], control
+
+
+@pytest.mark.parametrize(
+    ("said", "decided"),
+    [("y", ["True"]), ("", ["True"]), ("N", ["False"]), ("a", ["True"]), ("use the index", ["False use the index"])],
+)
+def test_what_is_typed_decides(said: str, decided: list[str]) -> None:
+    decisions, control = put(said)
+    assert decisions == decided
+    assert control.approving is (said != "a")
+
+
+def test_stop_decides_nothing_else() -> None:
+    decisions, control = put("s")
+    assert decisions == []
+    assert control._stopped
+
+
+def test_nobody_is_asked_twice_where_there_are_buttons() -> None:
+    assert put("y", elsewhere=True)[0] == []

@@ -484,3 +484,23 @@ def test_a_policy_of_the_users_own_ends_a_run(shell: InteractiveShell, in_folder
     assert (result.answer, result.stop_reason) == ("the same", "terminated")
     rated = [iteration.rated for iteration in result.trajectory.iterations]
     assert [record.reward for record in rated if record] == [0.25, 0.25]
+
+
+@pytest.mark.parametrize(("typed", "answer"), [(["y", "y"], "x"), (["no thanks", "a"], "refused")])
+def test_each_cell_is_asked_about(
+    shell: InteractiveShell, in_folder: Path, monkeypatch: pytest.MonkeyPatch, typed: list[str], answer: str
+) -> None:
+    replies = ["```repl\nx = 'x'\n```", "```repl\nFINAL(globals().get('x', 'refused'))\n```"]
+    write_script(in_folder / "asked.json", replies)
+    asked: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or typed[len(asked) - 1])
+    shows, error = run(shell, "%rlm -m scripted/asked.json --approve What?")
+    assert error is None
+    assert shell.user_ns["rlm_result"].answer == answer
+    assert len(asked) == 2
+    assert "Cell 1 of iteration 1 waits:\n\nx = 'x'" in shows
+
+
+def test_approval_in_the_background_is_refused_before_anything_starts(shell: InteractiveShell) -> None:
+    shows, _ = run(shell, "%rlm -m scripted/two.json --approve --background What?")
+    assert "the run can't go on in the background" in shows
