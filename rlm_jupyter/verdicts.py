@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,8 @@ from rlm_jupyter.run import Run
 from rlm_jupyter.trajectory import Iteration
 from rlm_jupyter.types import Value
 
+_REASON_CHARS = 200
+"""Of what a policy says, in the run's message."""
 log = logging.getLogger(__name__)
 
 _PATIENCE = 30.0
@@ -140,7 +143,8 @@ async def _verdict(run: Run, outcome: Outcome, ends: bool, text: str | None) -> 
     if not ends:
         return Verdict(ends=False)
     if text is None or isinstance(text, Reason):
-        return Verdict(True, message=f"The policy {run.policy.name} ended it{f': {text}' if text else '.'}")
+        why = textwrap.shorten(text or "", _REASON_CHARS, placeholder="…")
+        return Verdict(True, message=f"The policy {run.policy.name} ended it{f': {why}' if why else '.'}")
     return Verdict(True, Value(text, text, is_json=True))
 
 

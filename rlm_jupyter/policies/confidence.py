@@ -39,7 +39,8 @@ class ConfidenceTerminationPolicy(TerminationPolicy):
     confidence_key
         Where `result.metadata` holds the confidence. A numeric text counts; `None` means that none is stated.
     use_token_confidence
-        Where none is stated, take `metadata["token_confidence"]`, how probable the tokens of the reply were.
+        Where a declared answer states none, take `metadata["token_confidence"]`, how probable the tokens of its reply
+        were. How sure a model is of a piece of code says nothing of an answer, so there it doesn't count.
     fallback_to_final_pattern
         Whether `final_pattern` is asked where confidence decides nothing.
     final_pattern
@@ -86,17 +87,17 @@ class ConfidenceTerminationPolicy(TerminationPolicy):
         if context.step < self.config["min_steps_before_termination"]:
             return False, None
         final = result.action_type == "final"
-        confidence = self._confidence(result.metadata)
+        confidence = self._confidence(result.metadata, final=final)
         if confidence is not None and confidence >= self.config["confidence_threshold"]:
             return accepted(result) if final else (True, Reason(result.output) if result.output else None)
         if not self.config["fallback_to_final_pattern"] or (final and confidence is not None):
             return False, None
         return self._finals.should_terminate(result, context)
 
-    def _confidence(self, metadata: Mapping[str, Any]) -> float | None:
+    def _confidence(self, metadata: Mapping[str, Any], *, final: bool) -> float | None:
         key = self.config["confidence_key"]
         given = metadata.get(key)
-        if given is None and self.config["use_token_confidence"]:
+        if given is None and final and self.config["use_token_confidence"]:
             key, given = TOKEN_CONFIDENCE, metadata.get(TOKEN_CONFIDENCE)
         confidence = checks.number(given)
         if confidence is None and given is not None:

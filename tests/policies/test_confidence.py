@@ -104,19 +104,20 @@ def test_log_probabilities_count_where_they_are_asked_for() -> None:
     without, using = policy("confidence"), policy("confidence", use_token_confidence=True)
     assert (without.wants_logprobs, using.wants_logprobs) == (False, True)
     assert copy.deepcopy(using).wants_logprobs
-    sure, unsure = code("x", token_confidence=0.9), code("x", token_confidence=0.2)
-    assert [p.should_terminate(sure, at(2))[0] for p in (without, using)] == [False, True]
-    assert not using.should_terminate(unsure, at(2))[0]
+    # how sure a model is of its code says nothing of an answer
+    assert [p.should_terminate(code("x", token_confidence=0.9), at(2))[0] for p in (without, using)] == [False, False]
+    assert using.should_terminate(final(token_confidence=0.9), at(2)) == (True, "42")
     assert not using.should_terminate(final(token_confidence=0.2), at(2))[0]
     assert without.should_terminate(final(token_confidence=0.2), at(2))[0]
     # what the model states goes before it
     assert not using.should_terminate(code("x", confidence=0.2, token_confidence=0.9), at(2))[0]
     assert using.should_terminate(code("x", confidence=0.9, token_confidence=0.2), at(2))[0]
-    assert using.should_terminate(code("x", confidence=None, token_confidence=0.9), at(2))[0]
+    assert not using.should_terminate(final(confidence=0.2, token_confidence=0.9), at(2))[0]
+    assert using.should_terminate(final(confidence=None, token_confidence=0.9), at(2))[0]
     # a provider that gives none
     assert using.should_terminate(final(token_confidence=None), at(2)) == (True, "42")
     with pytest.raises(PolicyError, match=r"metadata\['token_confidence'\] is nan"):
-        using.should_terminate(code("x", token_confidence=math.nan), at(2))
+        using.should_terminate(final(token_confidence=math.nan), at(2))
 
 
 class Unprintable:
