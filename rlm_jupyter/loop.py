@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlm_jupyter import parsing, prompts
+from rlm_jupyter import parsing, prompts, root
 from rlm_jupyter.calls import Answered
 from rlm_jupyter.errors import KernelDiedError, KernelError, LimitReached, ModelError, PolicyError
 from rlm_jupyter.replies import carry_out
@@ -12,8 +12,6 @@ from rlm_jupyter.run import INTERRUPT_MARGIN, Run
 from rlm_jupyter.types import StopReason, Value
 from rlm_jupyter.verdicts import judge
 
-MOST_REPEATS = 3
-"""Replies drawn in a row that repeat the one before them; then the run ends."""
 _FORCED_TOKENS = 2_048
 """The cap of the forced final call."""
 
@@ -35,7 +33,7 @@ async def solve(run: Run) -> Ending:
             return await _salvage(run, stop)
         run.iteration, run.block = run.iteration + 1, 0
         try:
-            reply = await _draw(run)
+            reply = await root.draw(run)
             outcome = await carry_out(run, reply)
         except LimitReached as limit:
             run.iteration -= 1
@@ -52,38 +50,6 @@ async def solve(run: Run) -> Ending:
         if verdict.ends:
             return await _salvage(run, "terminated", verdict.message)
         run.errors = run.errors + 1 if outcome.failed else 0
-
-
-async def _draw(run: Run) -> parsing.ParsedReply:
-    """The next reply that is not the one before it over again."""
-    for attempt in range(MOST_REPEATS):
-        answered = await run.ask()
-        reply = parsing.parse(answered.reply.text)
-        if not _repeats(run, answered.reply.text[: reply.read]):
-            run.received(answered, read=reply.read)
-            return reply
-        run.received(answered, read=reply.read, rejected=f"repeats the reply before it ({attempt + 1})")
-    raise LimitReached(f"the model sent the same reply {MOST_REPEATS + 1} times", stop_reason="no_progress")
-
-
-def _repeats(run: Run, text: str) -> bool:
-    """Whether a reply says again what failed, or what changed nothing when it was said again."""
-    before = run.trajectory.iterations[-2:]
-    if not before or prompts.read_part(before[-1]).strip() != text.strip():
-        return False
-    last = before[-1]
-    if not last.cells:
-        # a FINAL that the model was asked to confirm is to be repeated
-        return parsing.declared_in_prose(text) is None
-    if all(cell.status == "skipped" for cell in last.cells):
-        return False
-    if any(cell.status != "ok" for cell in last.cells):
-        return True
-    return (
-        len(before) == 2
-        and prompts.read_part(before[0]) == prompts.read_part(last)
-        and [cell.outputs for cell in before[0].cells] == [cell.outputs for cell in last.cells]
-    )
 
 
 def _limit_reached(run: Run) -> StopReason | None:
@@ -110,10 +76,10 @@ async def _forced(run: Run) -> Value | None:
     run.notice(prompts.FORCED)
     run.room = min(run.room, _FORCED_TOKENS)
     try:
-        answered = await run.ask()
+        answered = await root.ask(run)
     except (LimitReached, ModelError):
         return None
-    run.received(answered, read=None, forced=True)
+    root.received(run, answered, read=None, forced=True)
     return await _read_forced(run, answered)
 
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlm_jupyter import outputs, prompts
-from rlm_jupyter.calls import Answered, ask
 from rlm_jupyter.control import Control, Decision
-from rlm_jupyter.errors import ContextWindowError, KernelDiedError, KernelError, LimitReached, RecordError
+from rlm_jupyter.errors import KernelDiedError, KernelError, RecordError
 from rlm_jupyter.events import (
     CellDecided,
     CellFinished,
@@ -25,11 +24,8 @@ from rlm_jupyter.events import (
     Event,
     NoticeGiven,
     OutputChanged,
-    OutputsElided,
     OutputsShown,
     Record,
-    ReplyReceived,
-    ReplyStreamed,
     RunPaused,
     RunResumed,
 )
@@ -40,9 +36,8 @@ from rlm_jupyter.limits import Limits
 from rlm_jupyter.models import Model
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.record import Recorder
-from rlm_jupyter.tokens import most_tokens
 from rlm_jupyter.trajectory import Trajectory
-from rlm_jupyter.types import CellRun, Inspection, Message, Output, Value, Variable
+from rlm_jupyter.types import CellRun, Inspection, Output, Value, Variable
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +47,6 @@ _STOP_SECONDS = 5.0
 """How long a run that is being stopped looks for a draft."""
 INTERRUPT_MARGIN = 0.5
 """Seconds before the deadline at which a running cell is interrupted, so that the run can still end in time."""
-_ROOM_GROWTH = 2
-"""A reply that was cut off lets the next be so many times longer."""
 
 
 @dataclass
@@ -105,8 +98,9 @@ class Run:
     history: list[dict[str, str | None]] = field(default_factory=list)
     """Earlier prompts and answers in this kernel."""
     began: float = field(default_factory=time.monotonic)
-    _conversation: prompts.Conversation = field(default_factory=prompts.Conversation)
-    _last_read: tuple[int, int] | None = None
+    conversation: prompts.Conversation = field(default_factory=prompts.Conversation)
+    last_read: tuple[int, int] | None = None
+    """Messages and tokens of the last request, its reply included, as the provider counted."""
 
     def __post_init__(self) -> None:
         self.room = self.limits.max_output_tokens
@@ -170,59 +164,6 @@ class Run:
             decision = await self.control.decision(lambda: self.emit(proposed))
         self.emit(CellDecided(self.iteration, self.block, decision.runs))
         return decision
-
-    async def ask(self) -> Answered:
-        """Draw the root model's next reply; it is not recorded yet.
-
-        Raises
-        ------
-        LimitReached
-            A limit of the tree, or the window (`context_window`), leaves no room.
-        """
-        while True:
-            conversation = self._fit_window()
-            try:
-                answered = await self._ask(conversation)
-            except ContextWindowError as overflow:
-                # the provider counts more tokens than we thought
-                if not self._elide():
-                    raise LimitReached(str(overflow), stop_reason="context_window") from overflow
-                continue
-            usage = answered.reply.usage
-            self.token_confidence = answered.reply.token_confidence
-            self._last_read = (len(conversation), usage.input_tokens + usage.output_tokens)
-            cut_off = answered.reply.finish == "length"
-            self.room = self.room * _ROOM_GROWTH if cut_off else self.limits.max_output_tokens
-            return answered
-
-    async def _ask(self, conversation: list[Message]) -> Answered:
-        return await ask(
-            self.model,
-            conversation,
-            self.ledger,
-            max_output_tokens=self.room,
-            input_tokens=self._conversation.tokens(self.trajectory),
-            most_input_tokens=self._most_input(conversation),
-            logprobs=self.policy.wants_logprobs,
-            on_text=lambda text: self.emit(ReplyStreamed(self.iteration, text)),
-        )
-
-    def received(self, answered: Answered, *, read: int | None, rejected: str = "", forced: bool = False) -> None:
-        """Enter a reply into the record, before anything in it is executed."""
-        self.record(
-            ReplyReceived(
-                iteration=self.iteration,
-                text=answered.reply.text,
-                model=answered.reply.model,
-                usage=answered.usage,
-                cost=answered.cost,
-                finish=answered.reply.finish,
-                seconds=answered.seconds,
-                read=read,
-                rejected=rejected,
-                forced=forced,
-            )
-        )
 
     async def execute(self, source: str, executed: str | None = None) -> tuple[CellRun, Inspection]:
         """Execute a block as the next cell, and inspect the kernel afterwards.
@@ -365,36 +306,3 @@ class Run:
             f"{what} and was started again. `context` and the functions are back; your variables are gone: {gone}."
         )
         self.variables = ()
-
-    def _fit_window(self) -> list[Message]:
-        """The conversation, with the oldest outputs left out where the window needs it.
-
-        Then a quarter of the window is freed at once: every elision costs the provider's cache.
-        """
-        room = self.model.window - min(self.room, self.model.window // 4)
-        conversation = self._conversation
-        if conversation.tokens(self.trajectory) > room:
-            while conversation.tokens(self.trajectory) > room * 3 // 4 and self._elide():
-                pass
-            if conversation.tokens(self.trajectory) > room:
-                raise LimitReached(
-                    f"the conversation no longer fits the {self.model.window:,} tokens that {self.model.name} reads",
-                    stop_reason="context_window",
-                )
-        return conversation.messages(self.trajectory)
-
-    def _elide(self) -> bool:
-        """Leave out the outputs of one more iteration; the last one's stay."""
-        through = self.trajectory.elided_through + 1
-        if through >= self.iteration - 1:
-            return False
-        self.record(OutputsElided(through))
-        self._last_read = None
-        return True
-
-    def _most_input(self, conversation: list[Message]) -> int | None:
-        """A bound of the input from what the last request counted, plus a token a byte for what is new."""
-        if self._last_read is None:
-            return None
-        known, tokens = self._last_read
-        return tokens + most_tokens(conversation[known:])

@@ -1,0 +1,140 @@
+"""The root model of a run: what it is sent, and the next reply that counts."""
+
+from __future__ import annotations
+
+from rlm_jupyter import calls, parsing, prompts
+from rlm_jupyter.calls import Answered
+from rlm_jupyter.errors import ContextWindowError, LimitReached
+from rlm_jupyter.events import OutputsElided, ReplyReceived, ReplyStreamed
+from rlm_jupyter.run import Run
+from rlm_jupyter.tokens import most_tokens
+from rlm_jupyter.types import Message
+
+MOST_REPEATS = 3
+"""Replies drawn in a row that repeat the one before them; then the run ends."""
+_ROOM_GROWTH = 2
+"""A reply that was cut off lets the next be so many times longer."""
+
+
+async def draw(run: Run) -> parsing.ParsedReply:
+    """The next reply that is not the one before it over again."""
+    for attempt in range(MOST_REPEATS):
+        answered = await ask(run)
+        reply = parsing.parse(answered.reply.text)
+        if not _repeats(run, answered.reply.text[: reply.read]):
+            received(run, answered, read=reply.read)
+            return reply
+        received(run, answered, read=reply.read, rejected=f"repeats the reply before it ({attempt + 1})")
+    raise LimitReached(f"the model sent the same reply {MOST_REPEATS + 1} times", stop_reason="no_progress")
+
+
+def _repeats(run: Run, text: str) -> bool:
+    """Whether a reply says again what failed, or what changed nothing when it was said again."""
+    before = run.trajectory.iterations[-2:]
+    if not before or prompts.read_part(before[-1]).strip() != text.strip():
+        return False
+    last = before[-1]
+    if not last.cells:
+        # a FINAL that the model was asked to confirm is to be repeated
+        return parsing.declared_in_prose(text) is None
+    if all(cell.status == "skipped" for cell in last.cells):
+        return False
+    if any(cell.status != "ok" for cell in last.cells):
+        return True
+    return (
+        len(before) == 2
+        and prompts.read_part(before[0]) == prompts.read_part(last)
+        and [cell.outputs for cell in before[0].cells] == [cell.outputs for cell in last.cells]
+    )
+
+
+async def ask(run: Run) -> Answered:
+    """Draw the root model's next reply; it is not recorded yet.
+
+    Raises
+    ------
+    LimitReached
+        A limit of the tree, or the window (`context_window`), leaves no room.
+    """
+    while True:
+        conversation = _fit_window(run)
+        try:
+            answered = await _ask(run, conversation)
+        except ContextWindowError as overflow:
+            # the provider counts more tokens than we thought
+            if not _elide(run):
+                raise LimitReached(str(overflow), stop_reason="context_window") from overflow
+            continue
+        usage = answered.reply.usage
+        run.token_confidence = answered.reply.token_confidence
+        run.last_read = (len(conversation), usage.input_tokens + usage.output_tokens)
+        cut_off = answered.reply.finish == "length"
+        run.room = run.room * _ROOM_GROWTH if cut_off else run.limits.max_output_tokens
+        return answered
+
+
+async def _ask(run: Run, conversation: list[Message]) -> Answered:
+    return await calls.ask(
+        run.model,
+        conversation,
+        run.ledger,
+        max_output_tokens=run.room,
+        input_tokens=run.conversation.tokens(run.trajectory),
+        most_input_tokens=_most_input(run, conversation),
+        logprobs=run.policy.wants_logprobs,
+        on_text=lambda text: run.emit(ReplyStreamed(run.iteration, text)),
+    )
+
+
+def received(run: Run, answered: Answered, *, read: int | None, rejected: str = "", forced: bool = False) -> None:
+    """Enter a reply into the record, before anything in it is executed."""
+    run.record(
+        ReplyReceived(
+            iteration=run.iteration,
+            text=answered.reply.text,
+            model=answered.reply.model,
+            usage=answered.usage,
+            cost=answered.cost,
+            finish=answered.reply.finish,
+            seconds=answered.seconds,
+            read=read,
+            rejected=rejected,
+            forced=forced,
+        )
+    )
+
+
+def _fit_window(run: Run) -> list[Message]:
+    """The conversation, with the oldest outputs left out where the window needs it.
+
+    Then a quarter of the window is freed at once: every elision costs the provider's cache.
+    """
+    room = run.model.window - min(run.room, run.model.window // 4)
+    conversation = run.conversation
+    if conversation.tokens(run.trajectory) > room:
+        while conversation.tokens(run.trajectory) > room * 3 // 4 and _elide(run):
+            pass
+        if conversation.tokens(run.trajectory) > room:
+            raise LimitReached(
+                f"the conversation no longer fits the {run.model.window:,} tokens that {run.model.name} reads",
+                stop_reason="context_window",
+            )
+    return conversation.messages(run.trajectory)
+
+
+def _elide(run: Run) -> bool:
+    """Leave out the outputs of one more iteration; the last one's stay."""
+    through = run.trajectory.elided_through + 1
+    if through >= run.iteration - 1:
+        return False
+    run.record(OutputsElided(through))
+    run.last_read = None
+    return True
+
+
+def _most_input(run: Run, conversation: list[Message]) -> int | None:
+    """A bound of the input from what the last request counted, plus a token a byte for what is new."""
+    if run.last_read is None:
+        return None
+    known, tokens = run.last_read
+    return tokens + most_tokens(conversation[known:])
