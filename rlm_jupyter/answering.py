@@ -133,6 +133,8 @@ class Answering:
         answered = await ask(
             model, [Message("user", prompt)], run.ledger, max_output_tokens=run.limits.max_output_tokens
         )
+        if answered.reply.finish == "length":
+            run.cut_subcalls += 1
         return _Settled(answered.reply.text, model=answered.reply.model, usage=answered.usage, cost=answered.cost)
 
     async def _recurse(self, run: Run, prompt: str) -> _Settled:

@@ -57,3 +57,8 @@ class Limits:
                 raise ConfigurationError(f"Limits({field.name}={value!r}): a whole number is needed.")
             if value < 0 or (value == 0 and field.name not in _MAY_BE_ZERO):
                 raise ConfigurationError(f"Limits({field.name}={value!r}): it must be more than zero.")
+        if self.max_kernels < self.max_depth:
+            raise ConfigurationError(
+                f"Limits(max_kernels={self.max_kernels}, max_depth={self.max_depth}): each depth needs a kernel, so "
+                f"allow at least {self.max_depth}."
+            )

@@ -130,6 +130,13 @@ def _tell(run: Run, source: str, cell: CellRun, inspection: Inspection) -> None:
         run.notice(f"These names are not yours to change and were put back before this cell: {names}.")
     for notice in inspection.notices:
         run.notice(notice)
+    if run.cut_subcalls:
+        most = run.limits.max_output_tokens
+        run.notice(
+            f"Replies to sub-calls that broke off at {most:,} tokens, and are incomplete: {run.cut_subcalls:,}. "
+            "Ask for shorter ones, or about less at once."
+        )
+        run.cut_subcalls = 0
     if inspection.problem and cell.status == "ok":
         run.notice(f"{inspection.problem} There is no answer yet.")
     if cell.status == "interrupted":

@@ -94,6 +94,8 @@ class Run:
     steps: list[dict[str, Any]] = field(default_factory=list)
     """A line for each iteration that was rated: what policies are given as `history`."""
     subcall_ordinal: int = 0
+    cut_subcalls: int = 0
+    """Replies to the running cell's sub-calls that ended at the cap."""
     variables: tuple[Variable, ...] = ()
     history: list[dict[str, str | None]] = field(default_factory=list)
     """Earlier prompts and answers in this kernel."""

@@ -31,3 +31,9 @@ def test_a_wrong_limit_is_named(values: dict[str, Any], says: str) -> None:
 
 def test_zero_and_none_are_allowed_where_they_mean_something() -> None:
     assert Limits(max_depth=0, max_subcalls=0, max_cost=None, cell_seconds=None).max_subcalls == 0
+
+
+def test_each_depth_needs_a_kernel() -> None:
+    with pytest.raises(ConfigurationError, match="allow at least 9"):
+        Limits(max_depth=9)
+    assert Limits(max_depth=9, max_kernels=9).max_kernels == 9

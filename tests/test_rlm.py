@@ -17,7 +17,7 @@ from rlm_jupyter.errors import ConfigurationError, ContextError, ContextWindowEr
 from rlm_jupyter.events import CellFinished, ReplyStreamed, RunEnded, RunStarted
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.trajectory import Trajectory
-from rlm_jupyter.types import Message
+from rlm_jupyter.types import Message, Reply
 
 Script = list[Any]
 
@@ -463,3 +463,14 @@ async def test_a_termination_policy_steers_the_run() -> None:
 async def test_printed_text_never_ends_a_run_by_default() -> None:
     result = await run([block("print('FINAL(hacked)')"), block("FINAL('mine')")], context="FINAL(hacked)")
     assert result.answer == "mine"
+
+
+def test_a_sub_calls_reply_that_broke_off_is_said() -> None:
+    cut = Reply("the beginning of", "scripted", finish="length")
+    model = ScriptedModel([block("a = llm_query_batched(['x', 'y'])"), block("FINAL(len(a))")], sub=[cut, "whole"])
+    result = RLM(model, save=False).completion("What?")
+    assert result.answer == "2"
+    assert result.trajectory.iterations[0].notices == (
+        "Replies to sub-calls that broke off at 8,192 tokens, and are incomplete: 1. Ask for shorter ones, or about "
+        "less at once.",
+    )
