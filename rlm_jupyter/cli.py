@@ -1,4 +1,4 @@
-"""The command line: `jupyter rlm run`, `demo`, `list`, `show`, `clean`."""
+"""The command line: `jupyter rlm run`, `demo`, `list`, `show`, `export`, `clean`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlm_jupyter.errors import ConfigurationError, RLMError
 
 _EXIT_CODES = """\
 exit codes:
-  0    answered (for list, show, clean: done)
+  0    answered (for list, show, export, clean: done)
   1    ended without an answer, or failed
   2    wrong usage or configuration; nothing was started or spent
   130  interrupted; the best answer so far is printed, if there is one
@@ -34,6 +34,15 @@ examples:
   jupyter rlm run "Where is the retry logic?" --context src 'docs/**/*.md' -m ollama/qwen3:8b
   zcat app.log.gz | jupyter rlm run "What failed first?" --context - --max-seconds 120
   jupyter rlm run "How many orders are open?" --context orders.parquet --json | jq .value
+
+"""
+
+
+_EXPORT_EXAMPLES = """\
+examples:
+  jupyter rlm export
+  jupyter rlm export 20250102-101500-who --to html
+  jupyter rlm export rlm_runs/20250102-101500-who.ipynb --output for-review.ipynb
 
 """
 
@@ -83,13 +92,15 @@ def _command(args: argparse.Namespace) -> int:
             from rlm_jupyter.console import asking
 
             return asking.run(args) if args.command == "run" else asking.demo(args)
-        case "list" | "show" | "clean":
+        case "list" | "show" | "export" | "clean":
             from rlm_jupyter.console import kept
 
-            commands = {"list": kept.list_runs, "show": kept.show, "clean": kept.clean}
+            commands = {"list": kept.list_runs, "show": kept.show, "export": kept.export, "clean": kept.clean}
             return commands[args.command](args)
         case _:
-            raise ConfigurationError("A command is missing: run, demo, list, show or clean (see jupyter rlm --help).")
+            raise ConfigurationError(
+                "A command is missing: run, demo, list, show, export or clean (see jupyter rlm --help)."
+            )
 
 
 def _complain(text: str) -> None:
@@ -173,6 +184,7 @@ def _parser() -> argparse.ArgumentParser:
             "examples:\n  jupyter rlm show\n  jupyter rlm show rlm_runs/20250102-101500-who.ipynb --html run.html\n\n",
         )
     )
+    _add_export(command("export", "write a run as one file to send, without keys and home folders", _EXPORT_EXAMPLES))
     _add_clean(
         command("clean", "delete runs that have ended", "examples:\n  jupyter rlm clean --older-than 30 --yes\n\n")
     )
@@ -230,6 +242,25 @@ def _add_show(show: argparse.ArgumentParser) -> None:
     show.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
     show.add_argument("--html", metavar="PATH", help="write it as a page instead")
     show.add_argument("--jsonl", metavar="PATH", help="write it as JSON lines for the reference visualizer instead")
+
+
+def _add_export(export: argparse.ArgumentParser) -> None:
+    export.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
+    export.add_argument(
+        "--to",
+        choices=("ipynb", "html", "jsonl"),
+        help="a notebook with all that is needed to run it again, a page, or JSON lines for the reference visualizer "
+        "(default: what --output ends in, else ipynb)",
+    )
+    export.add_argument(
+        "-o", "--output", metavar="PATH", help="the file, a folder for it, or - for standard output (default: here)"
+    )
+    export.add_argument(
+        "--redact",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="take out API keys, home folders and user names (default: yes)",
+    )
 
 
 def _add_clean(clean: argparse.ArgumentParser) -> None:

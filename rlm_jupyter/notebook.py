@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import json
 import logging
 import threading
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -220,6 +222,11 @@ def read_context(path: str | Path) -> PackedContext | None:
         return None
     if "text" in context:
         buffers: tuple[bytes, ...] = (context["text"].encode("utf-8", "surrogatepass"),)
+    elif "gzip" in context:  # of an exported run: a large one
+        try:
+            buffers = tuple(gzip.decompress(base64.b64decode(buffer)) for buffer in context["gzip"])
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            raise RecordError(f"{path}: metadata.rlm.context is damaged ({error}).") from error
     else:
         buffers = tuple(base64.b64decode(buffer) for buffer in context["base64"])
     return PackedContext(context["kind"], buffers, read_started(path).context)

@@ -84,6 +84,8 @@ class RecordedCalls:
         self._in_cell: dict[tuple[_Place, str, str | None], list[SubcallSettled]] = defaultdict(list)
         self._in_run: dict[tuple[str, str | None], list[SubcallSettled]] = defaultdict(list)
         self._by_prompt: dict[str, SubcallSettled] = {}
+        self._by_place: dict[tuple[_Place, int], SubcallSettled] = {}
+        self._ordinal = 0
         self._uses: dict[Any, int] = defaultdict(int)
         self._place: _Place | None = None
         # the order of the calls, not that of the answers
@@ -91,10 +93,11 @@ class RecordedCalls:
             self._in_cell[(call.iteration, call.block), call.prompt_sha256, call.asked_model].append(call)
             self._in_run[call.prompt_sha256, call.asked_model].append(call)
             self._by_prompt.setdefault(call.prompt_sha256, call)
+            self._by_place[(call.iteration, call.block), call.ordinal] = call
 
     def begin(self, place: _Place | None) -> None:
         """A cell begins: that of the run at `place`, or one of the reader's own."""
-        self._place = place
+        self._place, self._ordinal = place, 0
         for key in [key for key in self._uses if isinstance(key[0], tuple)]:
             del self._uses[key]
 
@@ -114,10 +117,15 @@ class RecordedCalls:
 
     def _one(self, kind: str, prompt: str, model: str | None) -> str | SubcallFailure:
         digest = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
-        found = None
+        found, ordinal = None, self._ordinal
+        self._ordinal += 1
         if self._place is not None:
             found = self._nth(self._in_cell, (self._place, digest, model))
         found = found or self._nth(self._in_run, (digest, model)) or self._by_prompt.get(digest)
+        if found is None and self._place is not None:
+            # the record was redacted, or what the cell reads differs here: the same call of the same cell
+            found = self._by_place.get((self._place, ordinal))
+            found = None if found is None or found.asked_model != model else found
         if found is None:
             head = prompt if len(prompt) <= _HEAD_CHARS else f"{prompt[:_HEAD_CHARS]}…"
             raise SubcallError(

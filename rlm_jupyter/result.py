@@ -57,6 +57,34 @@ class Result:
     def __str__(self) -> str:
         return self.answer if self.answer is not None else f"(no answer: {self.stop_reason})"
 
+    def save(self, path: str | Path) -> Path:
+        """Write the run as one notebook that holds everything, context and children too; returns its path.
+
+        Parameters
+        ----------
+        path
+            A notebook that is no run is not replaced.
+
+        Raises
+        ------
+        ConfigurationError
+            A notebook that is no run is there.
+        RecordError
+            The run's files can't be read, or the folder or the disk refuses.
+        """
+        from rlm_jupyter import atomic, export, notebook
+
+        path = Path(path)
+        path = path if path.suffix == ".ipynb" else path.with_name(f"{path.name}.ipynb")
+        if path.exists() and not notebook.is_run(path):
+            raise ConfigurationError(f"{path} is not the notebook of a run, so it is not replaced. Name another path.")
+        run = export.WholeRun(self.trajectory) if self.path is None else export.WholeRun.gather(self.path)
+        try:
+            atomic.replace(path, [export.to_notebook(run)], sync=False)
+        except OSError as error:
+            raise RecordError(f"{path} can't be written: {error.strerror or error}.") from None
+        return path
+
     def ask(self, prompt: str, *, on_event: OnEvent | None = None) -> Result:
         """Put another prompt to the same kernel: its variables are still there.
 

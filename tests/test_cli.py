@@ -481,7 +481,7 @@ def test_clean_takes_the_notebook_with_it() -> None:
     assert list(Path("rlm_runs").iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ["run", "demo", "list", "show", "clean"])
+@pytest.mark.parametrize("command", ["run", "demo", "list", "show", "export", "clean"])
 def test_every_command_explains_itself(command: str) -> None:
     done = cli(command, "--help")
     assert done.code == 0

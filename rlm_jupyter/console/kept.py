@@ -1,10 +1,9 @@
-"""`list`, `show` and `clean`: the runs that are kept in a folder."""
+"""`list`, `show`, `export` and `clean`: the runs that are kept in a folder."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-import tempfile
 from argparse import Namespace
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -62,19 +61,30 @@ def show(args: Namespace) -> int:
     """`jupyter rlm show`: a run to read, or as another file; returns the exit code."""
     from rlm_jupyter.trajectory import Trajectory
 
-    if args.run is None:
-        newest = next(iter(store.list_runs()), None)
-        if newest is None:
-            raise RecordError(f"There are no runs in {store.FOLDER}: name one.")
-        files = newest.files
-    else:
-        files = store.find(args.run)
-    trajectory = Trajectory.load(files.notebook)
+    files = _named(args.run)
     if args.html or args.jsonl:
-        _export(args, files, trajectory)
+        _write_forms(args, files)
     else:
-        _print_run(files, trajectory)
+        _print_run(files, Trajectory.load(files.notebook))
     return ANSWERED
+
+
+def export(args: Namespace) -> int:
+    """`jupyter rlm export`: a run as one file to send to somebody; returns the exit code."""
+    from rlm_jupyter.console import sending
+
+    sending.export(_named(args.run), to=args.to, output=args.output, redact=args.redact)
+    return ANSWERED
+
+
+def _named(run: str | None) -> RunFiles:
+    """The run that was named, else the newest."""
+    if run is not None:
+        return store.find(run)
+    newest = next(iter(store.list_runs()), None)
+    if newest is None:
+        raise RecordError(f"There are no runs in {store.FOLDER}: name one.")
+    return newest.files
 
 
 def clean(args: Namespace) -> int:
@@ -157,18 +167,13 @@ def _answer(run: RunSummary) -> str:
     return "" if run.ended is None or run.ended.answer is None else terminal.one_line(run.ended.answer, 80)
 
 
-def _export(args: Namespace, files: RunFiles, trajectory: Trajectory) -> None:
-    from rlm_jupyter import atomic, export
+def _write_forms(args: Namespace, files: RunFiles) -> None:
+    from rlm_jupyter import atomic
+    from rlm_jupyter.export import WholeRun, to_html, to_jsonl
 
-    pages: list[tuple[str, str]] = []
-    if args.jsonl:
-        pages.append((args.jsonl, export.to_jsonl(trajectory)))
-    if args.html:
-        with tempfile.TemporaryDirectory() as folder:
-            # the record may hold more than the notebook, when its host was killed
-            whole = files.notebook if files.notebook.is_file() else trajectory.save(Path(folder) / files.name)
-            pages.append((args.html, export.to_html(whole)))
-    for path, text in pages:
+    run = WholeRun.gather(files, context=False)
+    forms = [(args.jsonl, to_jsonl), (args.html, to_html)]
+    for path, text in [(path, form(run)) for path, form in forms if path]:
         try:
             atomic.replace(Path(path), [text.encode("utf-8", "backslashreplace")], sync=False)
         except OSError as error:

@@ -1,6 +1,7 @@
-"""A run in other forms: one HTML page, and the JSON lines of the reference implementation.
+"""A run as JSON lines: what the visualizer of the reference implementation reads.
 
-Source: the log that `rlm/logger` of https://github.com/alexzhang13/rlm writes and its visualizer reads.
+Source: the log that `rlm/logger` of https://github.com/alexzhang13/rlm writes and its visualizer reads. A
+call that was answered by a run of its own has that run under `metadata`, as there.
 """
 
 from __future__ import annotations
@@ -8,53 +9,17 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.events import SubcallSettled
-from rlm_jupyter.notebook import is_run
-
-if TYPE_CHECKING:
-    from rlm_jupyter.trajectory import Cell, Iteration, Trajectory
+from rlm_jupyter.export.whole import WholeRun
+from rlm_jupyter.trajectory import Cell, Iteration, Trajectory
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_Children = dict[str, WholeRun]
 
 
-def to_html(path: str | Path) -> str:
-    """A run's notebook as one HTML page. Scripts that the model wrote are taken out.
-
-    Parameters
-    ----------
-    path
-        The `.ipynb`.
-
-    Raises
-    ------
-    ConfigurationError
-        nbconvert is not installed, or there is no run's notebook.
-    """
-    try:
-        import nbformat
-        from nbconvert import HTMLExporter
-    except ImportError:
-        raise ConfigurationError("A page in HTML needs nbconvert: pip install nbconvert.") from None
-    if not is_run(path):
-        raise ConfigurationError(f"{path} is not the notebook of a run.")
-    # what a model wrote, perhaps because a document told it to, must not run in the reader's browser
-    content = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    for cell in content.cells:
-        for output in cell.get("outputs", ()):
-            # nbconvert writes these as they are, whatever sanitize_html says
-            output.get("data", {}).pop("text/vnd.mermaid", None)
-            if "data" in output:
-                output.metadata = {}
-    exporter = HTMLExporter(sanitize_html=True)  # type: ignore[no-untyped-call]
-    page, _ = exporter.from_notebook_node(content, {"metadata": {"name": Path(path).stem}})
-    return str(page)
-
-
-def to_jsonl(trajectory: Trajectory) -> str:
+def to_jsonl(run: WholeRun | Trajectory) -> str:
     """A run as the JSON lines that the reference implementation's visualizer reads.
 
     One line of metadata, then one for each iteration. An iteration's `prompt` holds the messages that
@@ -65,12 +30,16 @@ def to_jsonl(trajectory: Trajectory) -> str:
     RecordError
         Nothing is recorded yet.
     """
-    started, ended = trajectory.started, trajectory.ended
-    clock = datetime.fromisoformat(started.started)
+    run = run if isinstance(run, WholeRun) else WholeRun(run)
+    metadata = {"type": "metadata", "timestamp": run.trajectory.started.started} | _metadata(run.trajectory)
+    # ASCII, because a lone surrogate has no other form that every reader takes
+    return "".join(json.dumps(line) + "\n" for line in [metadata, *_iterations(run)])
+
+
+def _metadata(trajectory: Trajectory) -> dict[str, Any]:
+    started = trajectory.started
     backend, _, _ = started.model.partition("/")
-    metadata = {
-        "type": "metadata",
-        "timestamp": clock.isoformat(),
+    return {
         "root_model": started.model,
         "max_depth": started.limits.get("max_depth"),
         "max_iterations": started.limits.get("max_iterations"),
@@ -80,7 +49,13 @@ def to_jsonl(trajectory: Trajectory) -> str:
         "environment_kwargs": {},
         "other_backends": [started.sub_model] if started.sub_model else None,
     }
-    lines = [metadata]
+
+
+def _iterations(run: WholeRun) -> list[dict[str, Any]]:
+    trajectory, children = run.trajectory, {child.trajectory.run_id: child for child in run.children}
+    started, ended = trajectory.started, trajectory.ended
+    clock = datetime.fromisoformat(started.started)
+    lines: list[dict[str, Any]] = []
     messages = [_message("system", started.system), _message("user", started.opening)]
     context = f"{started.context.type_name}: {started.context.size}"
     for number, iteration in enumerate(trajectory.iterations, 1):
@@ -95,14 +70,18 @@ def to_jsonl(trajectory: Trajectory) -> str:
                 "timestamp": clock.isoformat(),
                 "prompt": messages,
                 "response": iteration.reply.text,
-                "code_blocks": [_code_block(cell, context) for cell in iteration.cells],
+                "code_blocks": [_code_block(cell, context, children) for cell in iteration.cells],
                 "final_answer": ended.answer if last and ended is not None else None,
                 "iteration_time": seconds,
             }
         )
         messages = [_message("assistant", read), _message("user", _told(iteration))]
-    # ASCII, because a lone surrogate has no other form that every reader takes
-    return "".join(json.dumps(line) + "\n" for line in lines)
+    return lines
+
+
+def _below(child: WholeRun) -> dict[str, Any]:
+    """A run within the call that it answers."""
+    return {"run_metadata": _metadata(child.trajectory), "iterations": _iterations(child)}
 
 
 def _message(role: str, content: str) -> dict[str, str]:
@@ -113,7 +92,7 @@ def _told(iteration: Iteration) -> str:
     return "\n\n".join(part for part in (iteration.shown, *iteration.notices) if part)
 
 
-def _code_block(cell: Cell, context: str) -> dict[str, Any]:
+def _code_block(cell: Cell, context: str, children: _Children) -> dict[str, Any]:
     return {
         "code": cell.source,
         "result": {
@@ -121,7 +100,7 @@ def _code_block(cell: Cell, context: str) -> dict[str, Any]:
             "stderr": "".join(_complained(output) for output in cell.outputs),
             "locals": {"context": context},
             "execution_time": cell.seconds,
-            "rlm_calls": [_call(subcall) for subcall in cell.subcalls],
+            "rlm_calls": [_call(subcall, children) for subcall in cell.subcalls],
             "final_answer": None,
         },
     }
@@ -144,7 +123,7 @@ def _text(lines: str | list[str]) -> str:
     return lines if isinstance(lines, str) else "".join(lines)
 
 
-def _call(subcall: SubcallSettled) -> dict[str, Any]:
+def _call(subcall: SubcallSettled, children: _Children) -> dict[str, Any]:
     usage: dict[str, float] = {
         "total_calls": 1,
         "total_input_tokens": subcall.usage.input_tokens,
@@ -161,6 +140,8 @@ def _call(subcall: SubcallSettled) -> dict[str, Any]:
         "prompt_tokens": subcall.usage.input_tokens,
         "completion_tokens": subcall.usage.output_tokens,
     }
+    if subcall.child in children:
+        call["metadata"] = _below(children[subcall.child])
     if subcall.failed:
         call["error"] = subcall.text
     return call
