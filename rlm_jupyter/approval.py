@@ -61,15 +61,16 @@ class Approvals:
             return
         self._show(f"Cell {proposed.block + 1} of iteration {proposed.iteration} waits:\n\n{proposed.source}\n")
         said = self._ask(_ASKED).strip()
+        cell = (proposed.iteration, proposed.block)
         match said.lower():
             case "y" | "yes" | "":
-                control.approve()
+                control.approve(cell=cell)
             case "a" | "all":
                 control.approving = False
-                control.approve()
+                control.approve(cell=cell)
             case "s" | "stop":
                 control.stop()
             case "n" | "no":
-                control.refuse()
+                control.refuse(cell=cell)
             case _:
-                control.refuse(said)
+                control.refuse(said, cell=cell)

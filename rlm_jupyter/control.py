@@ -55,10 +55,12 @@ class Control:
         """Set once `stop` was called and the run is under way."""
         self._stopped = False
         self._paused = False
+        self._proposed = (0, 0)
         self._waiting: list[Decision] | None = None
         """Takes the decision on the cell that waits."""
         self._notes: deque[str] = deque()
         self._raised: dict[str, float] = {}
+        self._on_limits: Callable[[], None] = lambda: None
 
     # what people do; any thread
 
@@ -82,15 +84,24 @@ class Control:
     @property
     def is_asking(self) -> bool:
         """Whether a cell waits for `approve` or `refuse`."""
-        return self._waiting is not None
+        return self._waiting is not None and not self._waiting
 
-    def approve(self, source: str | None = None) -> None:
-        """Execute the cell that waits; `source`, where it was edited, in its place. Nothing, when none waits."""
-        self._decide(Decision(True, source))
+    def approve(self, source: str | None = None, *, cell: tuple[int, int] | None = None) -> None:
+        """Execute the cell that waits; nothing, when none does.
 
-    def refuse(self, note: str = "") -> None:
-        """Don't execute the cell that waits; the model is told so, and `note`. Nothing, when none waits."""
-        self._decide(Decision(False, note=note))
+        Parameters
+        ----------
+        source
+            What is executed in its place, where it was edited.
+        cell
+            Iteration and block of the cell that is meant, so that a late second click runs no cell unseen;
+            `None`: whichever waits.
+        """
+        self._decide(Decision(True, source), cell)
+
+    def refuse(self, note: str = "", *, cell: tuple[int, int] | None = None) -> None:
+        """Don't execute the cell that waits; the model is told so, and `note`. `cell` as for `approve`."""
+        self._decide(Decision(False, note=note), cell)
 
     def note(self, text: str) -> None:
         """Tell the model something; it reads it with the next outputs."""
@@ -112,9 +123,10 @@ class Control:
 
     # what the run does; its own loop
 
-    def attach(self) -> None:
-        """The run begins, on the running loop."""
+    def attach(self, on_limits: Callable[[], None] = lambda: None) -> None:
+        """The run begins, on the running loop; it is told when limits were raised."""
         with self._lock:
+            self._on_limits = on_limits
             self._loop = asyncio.get_running_loop()
             if self._stopped:
                 self.stopping.set()
@@ -123,8 +135,9 @@ class Control:
         """Until the run may go on."""
         await self._until(lambda: not self._paused)
 
-    async def decision(self, propose: Callable[[], None]) -> Decision:
-        """What becomes of the cell that `propose` tells people of."""
+    async def decision(self, cell: tuple[int, int], propose: Callable[[], None]) -> Decision:
+        """What becomes of the cell (iteration and block) that `propose` tells people of."""
+        self._proposed = cell
         decided: list[Decision] = []
         # before anybody hears of it: they may be quick
         self._waiting = decided
@@ -148,9 +161,9 @@ class Control:
             raised, self._raised = self._raised, {}
         return _limited(limits, raised) if raised else limits
 
-    def _decide(self, decision: Decision) -> None:
+    def _decide(self, decision: Decision, cell: tuple[int, int] | None) -> None:
         def decide() -> None:
-            if self._waiting is not None:
+            if self._waiting is not None and not self._waiting and cell in (None, self._proposed):
                 self._waiting.append(decision)
 
         self._change(decide)
@@ -164,6 +177,8 @@ class Control:
 
     def _wake(self) -> None:
         self._changed.set()
+        if self._raised:
+            self._on_limits()
         if self._stopped:
             self.stopping.set()
 
@@ -174,7 +189,10 @@ class Control:
                 await self._changed.wait()
 
 
-def _limited(limits: Limits, raised: dict[str, float]) -> Limits:
+def _limited(limits: Limits, raised: dict[str, Any]) -> Limits:
     whole = {field.name for field in dataclasses.fields(Limits) if "float" not in str(field.type)}
-    changed: dict[str, Any] = {name: int(value) if name in whole else value for name, value in raised.items()}
+    changed: dict[str, Any] = {
+        name: int(value) if name in whole and isinstance(value, float) and value.is_integer() else value
+        for name, value in raised.items()
+    }
     return dataclasses.replace(limits, **changed)

@@ -43,8 +43,9 @@ async def solve(run: Run) -> Ending:
         await run.show()
         try:
             verdict = await judge(run, outcome)
-        except PolicyError as fault:
-            return Ending("failed", outcome.answer or run.best, str(fault))
+        except (PolicyError, LimitReached) as fault:
+            stop = fault.stop_reason if isinstance(fault, LimitReached) else "failed"
+            return Ending(stop, outcome.answer or run.best, str(fault))
         if verdict.answer is not None:
             return Ending("answered" if outcome.answer else "terminated", verdict.answer)
         if verdict.ends:

@@ -131,7 +131,13 @@ def system(type_name: str, *, output_chars: int, sub_chars: int, recursive: bool
 
 
 def opening(
-    prompt: str, context: ContextInfo, *, max_iterations: int, left: Sequence[str] = (), history: int = 0
+    prompt: str,
+    context: ContextInfo,
+    *,
+    max_iterations: int,
+    left: Sequence[str] = (),
+    history: int = 0,
+    restarted: bool = False,
 ) -> str:
     """The first user message: the prompt between tags, what `context` is, and what may be used.
 
@@ -141,6 +147,8 @@ def opening(
         What is left of the limits, such as `1,000 sub-calls`.
     history
         How many prompts were answered in this kernel before; they stand in `history`.
+    restarted
+        It died since, and was started again.
     """
     lines = [f"<prompt>\n{prompt}\n</prompt>", ""]
     if context.type_name == "none":
@@ -149,9 +157,12 @@ def opening(
         lines.append(f"`context` is a {context.type_name}: {context.size}.")
         lines += context.details
     if history:
+        variables = (
+            "it died and was started again, so its variables are gone" if restarted else "its variables are still there"
+        )
         lines.append(
-            f"This kernel has answered {history} prompt{'s' if history > 1 else ''} before: its variables are still "
-            "there, and `history` is a list of those prompts and answers."
+            f"This kernel has answered {history} prompt{'s' if history > 1 else ''} before: {variables}, "
+            "and `history` is a list of those prompts and answers."
         )
     lines += ["", f"You have {max_iterations} iterations; each of your replies is one."]
     if left:

@@ -94,7 +94,7 @@ def _is_blind(run: Run, answers_only: bool) -> bool:
 
 async def _cell(run: Run, source: str) -> tuple[Value | None, bool]:
     """Execute one block; the answer, if it gave one, and whether it succeeded."""
-    executed = parsing.mend_block(source)
+    executed, ran = parsing.mend_block(source), source
     decision = await run.approval(source)
     if not decision.runs:
         run.finished(source, None, CellRun("skipped"))
@@ -102,12 +102,12 @@ async def _cell(run: Run, source: str) -> tuple[Value | None, bool]:
         run.notice(f"The person who asked did not let this cell run.{said}")
         return None, False
     if decision.source is not None and decision.source != source:
-        executed = source_run = decision.source
-        run.notice(f"The person who asked changed this cell before it ran. What ran:\n{source_run}")
+        executed = ran = decision.source
+        run.notice(f"The person who asked changed this cell before it ran. What ran:\n{ran}")
     cell, inspection = await run.execute(source, executed)
     ok = cell.status == "ok"
-    run.ready_declared = inspection.draft_ready and (run.ready_declared or parsing.declares_ready(source))
-    _tell(run, source, cell, inspection)
+    run.ready_declared = inspection.draft_ready and (run.ready_declared or parsing.declares_ready(ran))
+    _tell(run, ran, cell, inspection)
     if inspection.answer == "recorded":
         return await run.value(), ok
     if inspection.draft_ready and not run.ready_declared and not run.ready_asked:

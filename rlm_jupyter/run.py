@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -91,6 +92,8 @@ class Run:
     rendered: str = ""
     """The outputs of the last iteration, whole, as text."""
     total_reward: float = 0.0
+    asked: list[threading.Thread] = field(default_factory=list)
+    """Threads in which policies are at work."""
     steps: list[dict[str, Any]] = field(default_factory=list)
     """A line for each iteration that was rated: what policies are given as `history`."""
     subcall_ordinal: int = 0
@@ -114,8 +117,8 @@ class Run:
 
     @property
     def best(self) -> Value | None:
-        """The best answer so far that needs no further call: sent back, a draft, or a FINAL not counted yet."""
-        if (answer := self.kept or self.draft) is not None:
+        """The best answer so far without a further call: recorded, sent back, a draft, or an unconfirmed FINAL."""
+        if (answer := self.kernel.recorded or self.kept or self.draft) is not None:
             return answer
         text = self.unconfirmed
         return None if text is None else Value(text, text, is_json=True)
@@ -149,13 +152,17 @@ class Run:
             with self.ledger.held():
                 await control.while_paused()
             self.emit(RunResumed(self.iteration + 1))
-        limits = control.take_limits(self.limits)
-        if limits is not self.limits:
-            self.limits = limits
-            self.ledger.limit(limits)
+        self.take_limits()
         if self.iteration:
             for note in control.take_notes():
                 self.notice(f"A note from the person who asked: {note}")
+
+    def take_limits(self) -> None:
+        """Take the limits that people raised, at once: a cell, or a request, may be waiting for them."""
+        limits = self.control.take_limits(self.limits)
+        if limits is not self.limits:
+            self.limits = limits
+            self.ledger.limit(limits)
 
     async def approval(self, source: str) -> Decision:
         """What a person decides on the next cell; at once, where nobody is to be asked."""
@@ -163,7 +170,7 @@ class Run:
             return Decision(True)
         proposed = CellProposed(self.iteration, self.block, source)
         with self.ledger.held():
-            decision = await self.control.decision(lambda: self.emit(proposed))
+            decision = await self.control.decision((self.iteration, self.block), lambda: self.emit(proposed))
         self.emit(CellDecided(self.iteration, self.block, decision.runs))
         return decision
 
@@ -213,7 +220,8 @@ class Run:
         except KernelDiedError:
             if self.kernel.recorded is not None:
                 # the answer was fetched while FINAL was called: nobody needs this kernel any more
-                return cell, Inspection(answer="recorded")
+                self.confidence = self.kernel.recorded_confidence
+                return cell, Inspection(answer="recorded", confidence=self.confidence)
             await self._revive("The kernel died while it executed this cell")
             return cell, Inspection()
         self.variables, self.confidence = inspection.variables, inspection.confidence
@@ -243,7 +251,7 @@ class Run:
     async def send_back(self, answer: Value) -> None:
         """Keep a declared answer that does not end the run; the next FINAL counts again."""
         self.kept, self.ready_declared = answer, False
-        if self.kernel.is_alive:
+        with contextlib.suppress(KernelDiedError):  # the next cell revives it
             await self.kernel.reopen()
 
     async def show(self) -> None:
@@ -275,7 +283,7 @@ class Run:
 
     async def latest_best(self) -> Value | None:
         """The best answer as it is now, also in a cell that was stopped: an answer just recorded goes first."""
-        if self.kernel.recorded is not None and not self.kept:
+        if self.kernel.recorded is not None:
             return self.kernel.recorded
         with contextlib.suppress(KernelError, TimeoutError):
             async with asyncio.timeout(_STOP_SECONDS):
@@ -300,6 +308,8 @@ class Run:
         self.restarts += 1
         if self.restarts > MOST_RESTARTS:
             raise KernelDiedError(f"the kernel died {self.restarts} times")
+        # a thread may have called FINAL between two cells
+        self.kept = self.kernel.recorded or self.kept
         await self.kernel.restart()
         await self.kernel.begin()
         if self.history:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import logging
 import textwrap
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from rlm_jupyter import prompts
-from rlm_jupyter.errors import KernelError, PolicyError
+from rlm_jupyter.errors import KernelError, LimitReached, PolicyError
 from rlm_jupyter.events import IterationRated
 from rlm_jupyter.policies import (
     ActionResult,
@@ -29,8 +32,10 @@ _REASON_CHARS = 200
 """Of what a policy says, in the run's message."""
 log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+
 _PATIENCE = 30.0
-"""Seconds that a policy waits for a variable."""
+"""Seconds that a policy waits for a variable, and that it may take to begin and to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +60,19 @@ class KernelVariables(Mapping[str, Any]):
         self._names = {variable.name: None for variable in run.variables}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._names:
+        # a kept kernel answers another prompt when the run is over
+        if name not in self._names or self._run.trajectory.ended is not None:
             raise KeyError(name)
+        coroutine = self._run.value(name)
         try:
-            value = asyncio.run_coroutine_threadsafe(self._run.value(name), self._loop).result(_PATIENCE)
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError as error:  # the loop is closed
+            coroutine.close()
+            raise KeyError(name) from error
+        try:
+            value = future.result(_PATIENCE)
         except (KernelError, TimeoutError) as error:
+            future.cancel()
             raise KeyError(name) from error
         return value.json if value.is_json else value.text
 
@@ -70,7 +83,7 @@ class KernelVariables(Mapping[str, Any]):
         return len(self._names)
 
 
-def begin(run: Run, prompt: str) -> None:
+async def begin(run: Run, prompt: str) -> None:
     """A run begins: its policies forget what they saw.
 
     Raises
@@ -78,18 +91,19 @@ def begin(run: Run, prompt: str) -> None:
     PolicyError
         One of them failed.
     """
+    context = PolicyContext(task=prompt, max_steps=run.limits.max_iterations)
     try:
-        run.policy.reset()
-        run.reward.on_episode_start(PolicyContext(task=prompt, max_steps=run.limits.max_iterations))
+        await _call(run, run.policy, _PATIENCE, run.policy.reset)
+        await _call(run, run.reward, _PATIENCE, run.reward.on_episode_start, context)
     except Exception as error:
         raise PolicyError(f"A policy could not be reset: {type(error).__name__}: {error}") from error
 
 
-def end(run: Run) -> None:
+async def end(run: Run) -> None:
     """A run ended: its reward policy is told. What fails now costs nobody the answer."""
     context = PolicyContext(task=run.trajectory.started.prompt, history=run.steps, metrics=_metrics(run))
     try:
-        run.reward.on_episode_end(context, run.total_reward)
+        await _call(run, run.reward, _PATIENCE, run.reward.on_episode_end, context, run.total_reward)
     except Exception:
         log.exception("on_episode_end failed")
 
@@ -103,6 +117,8 @@ async def judge(run: Run, outcome: Outcome) -> Verdict:
     ------
     PolicyError
         A policy failed, or gave what is neither verdict nor reward.
+    LimitReached
+        The time was up before a policy had decided.
     """
     iteration = run.trajectory.iterations[-1]
     result = _result(run, iteration, outcome)
@@ -114,20 +130,17 @@ async def judge(run: Run, outcome: Outcome) -> Verdict:
         variables=KernelVariables(run),
         metrics=_metrics(run),
     )
-    if isinstance(run.reward, FunctionRewardPolicy) or not _is_ours(run.reward):
-        signal = await asyncio.to_thread(_rate, run, iteration, result, context)
-    else:
-        signal = _rate(run, iteration, result, context)
+    signal = await _call(run, run.reward, run.ledger.seconds_left, _rate, run, iteration, result, context)
     context.metrics["last_reward"] = signal.value
     run.total_reward += signal.value
     context.metrics["total_reward"] = run.total_reward
     confidence = result.metadata.get("confidence")
     run.record(IterationRated(run.iteration, signal.value, signal.components, signal.explanation, confidence))
     run.steps.append(_step(run, iteration, result, signal))
-    if isinstance(run.policy, DeclaredTerminationPolicy):
+    if type(run.policy) is DeclaredTerminationPolicy:  # a class made of it may say otherwise
         return Verdict(outcome.answer is not None, outcome.answer)
     # a policy may take its time, and look variables up: not in the thread that serves them
-    ends, text = await asyncio.to_thread(_ask, run, result, context)
+    ends, text = await _aside(run, run.ledger.seconds_left, _ask, run, result, context)
     return await _verdict(run, outcome, ends, text)
 
 
@@ -202,6 +215,51 @@ def _step(run: Run, iteration: Iteration, result: ActionResult, signal: RewardSi
 
 def _code(iteration: Iteration) -> str:
     return "\n\n".join(cell.source for cell in iteration.cells)
+
+
+async def _call(run: Run, policy: object, seconds: float | None, function: Callable[..., _T], *args: Any) -> _T:
+    """Call a policy: aside, where it holds code of the user's."""
+    if isinstance(policy, FunctionRewardPolicy) or not _is_ours(policy):
+        return await _aside(run, seconds, function, *args)
+    return function(*args)
+
+
+async def _aside(run: Run, seconds: float | None, function: Callable[..., _T], *args: Any) -> _T:
+    """Call it in a thread of its own, which holds up neither the loop, nor the run's end, nor the interpreter's."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[_T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(error: BaseException | None, value: Any = None) -> None:
+        if future.done():
+            return  # nobody waits any more
+        if error is None:
+            future.set_result(value)
+        elif isinstance(error, Exception):
+            future.set_exception(error)
+        else:
+            # SystemExit would end the loop, and every run in it
+            future.set_exception(PolicyError(f"A policy failed: {type(error).__name__}: {error}"))
+
+    def work() -> None:
+        try:
+            outcome: tuple[Any, ...] = (None, context.run(function, *args))
+        except BaseException as error:  # noqa: BLE001  whatever it is, it must not be lost with the thread
+            outcome = (error,)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    thread = threading.Thread(target=work, name="rlm_policy", daemon=True)
+    run.asked[:] = [*(other for other in run.asked if other.is_alive()), thread]
+    thread.start()
+    deadline = asyncio.timeout(seconds)
+    try:
+        async with deadline:
+            return await future
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        raise LimitReached("the time was up before a policy had decided", stop_reason="seconds") from None
 
 
 def _is_ours(policy: object) -> bool:

@@ -7,8 +7,9 @@ import dataclasses
 import hashlib
 import json
 import logging
+import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from rlm_jupyter import prompts
 from rlm_jupyter.answering import Answering, ChildAnswer
 from rlm_jupyter.context import Context
 from rlm_jupyter.control import Control
-from rlm_jupyter.errors import RLMError
+from rlm_jupyter.errors import KernelDiedError, RLMError
 from rlm_jupyter.events import Event, RunEnded, RunStarted
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.ledger import Ledger
@@ -32,7 +33,7 @@ from rlm_jupyter.record import Recorder, recording
 from rlm_jupyter.run import Run
 from rlm_jupyter.tokens import fitting_chars
 from rlm_jupyter.trajectory import Trajectory
-from rlm_jupyter.types import PackedContext
+from rlm_jupyter.types import AnswerSubcall, PackedContext
 from rlm_jupyter.verdicts import begin, end
 
 log = logging.getLogger(__name__)
@@ -60,10 +61,12 @@ class Workspace:
     """A kernel, its context, and what was answered in it. Made by `open_workspace`."""
 
     settings: Settings
-    context: Context
+    context: Context | PackedContext
     depth: int
     kernel: Kernel
     answering: Answering
+    surroundings: str = ""
+    """What the model is told of a kernel that was there before it, and is not ours."""
     history: list[dict[str, str | None]] = field(default_factory=list)
 
     async def answer(
@@ -95,7 +98,8 @@ class Workspace:
             The host failed (a provider, the kernel); the record is complete up to there.
         """
         settings = self.settings
-        with settings.termination.lend() as policy, settings.reward.lend() as reward:
+        asked: list[threading.Thread] = []
+        with settings.termination.lend(asked) as policy, settings.reward.lend(asked) as reward:
             run = Run(
                 trajectory=Trajectory(),
                 model=settings.routing.model_for(self.depth),
@@ -108,21 +112,26 @@ class Workspace:
                 recorder=recorder,
                 history=self.history,
                 control=control or Control(),
+                asked=asked,
             )
-            run.control.attach()
-            begin(run, prompt)
+            run.control.attach(run.take_limits)
+            await begin(run, prompt)
             await self._solve(run, prompt, parent)
         self.history.append({"prompt": prompt, "answer": run.trajectory.answer})
         return run.trajectory
 
     async def _solve(self, run: Run, prompt: str, parent: str | None) -> None:
         self.answering.run = run
-        if not self.kernel.is_alive:
+        restarted = False
+        try:
+            await self.kernel.begin()
+        except KernelDiedError:  # before, or just now
+            restarted = True
             await self.kernel.restart()
-        await self.kernel.begin()
+            await self.kernel.begin()
         if self.history:
             await self.kernel.put("history", self.history)
-        run.record(self._started(prompt, run.ledger, run.recorder, parent))
+        run.record(self._started(prompt, run.ledger, run.recorder, parent, restarted))
         ending = Ending("failed")
         try:
             ending = await _until_stopped(run)
@@ -137,9 +146,11 @@ class Workspace:
             # nothing may settle, and be billed, after the last record
             await self.kernel.drop_calls()
             run.record(_ended(run, ending))
-            end(run)
+            await end(run)
 
-    def _started(self, prompt: str, ledger: Ledger, recorder: Recorder | None, parent: str | None) -> RunStarted:
+    def _started(
+        self, prompt: str, ledger: Ledger, recorder: Recorder | None, parent: str | None, restarted: bool
+    ) -> RunStarted:
         settings, limits = self.settings, self.settings.limits
         model = settings.routing.model_for(self.depth)
         sub_model = settings.routing.model_for(self.depth + 1)
@@ -152,12 +163,14 @@ class Workspace:
                 sub_chars=fitting_chars(sub_model.window, min(limits.max_output_tokens, sub_model.window // 4)),
                 recursive=self.depth + 1 < limits.max_depth,
             ),
-            opening=prompts.opening(
+            opening=self.surroundings
+            + prompts.opening(
                 prompt,
                 self.context.info,
                 max_iterations=limits.max_iterations,
                 left=ledger.left(at_start=True),
                 history=len(self.history),
+                restarted=restarted,
             ),
             context=self.context.info,
             model=model.name,
@@ -165,7 +178,9 @@ class Workspace:
             depth=self.depth,
             limits=dataclasses.asdict(limits),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
-            request=request_digest(settings, prompt, self.context) if not self.history else "",
+            request=""
+            if self.history
+            else request_digest(settings, prompt, self.context, lent=bool(self.surroundings)),
             parent=parent,
             version=version("rlm_jupyter"),
         )
@@ -173,9 +188,22 @@ class Workspace:
 
 @asynccontextmanager
 async def open_workspace(
-    settings: Settings, context: Context, *, depth: int = 0, ledger: Ledger | None = None
+    settings: Settings,
+    context: Context | PackedContext,
+    *,
+    depth: int = 0,
+    ledger: Ledger | None = None,
+    join: Callable[[AnswerSubcall], Awaitable[Kernel]] | None = None,
+    surroundings: str = "",
 ) -> AsyncIterator[Workspace]:
     """Start a kernel with this context in it; everything is closed on leaving.
+
+    Parameters
+    ----------
+    join
+        Joins a kernel that is there already, with the context in it, instead of starting one.
+    surroundings
+        As in `Workspace`.
 
     Raises
     ------
@@ -185,15 +213,20 @@ async def open_workspace(
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(settings.routing.lease())
         recursive = depth + 1 < settings.limits.max_depth
-        answering = Answering(settings.routing, depth, _child_of(settings, depth) if recursive else None)
-        kernel = await Kernel.start(answering.answer, kernel_name=settings.kernel_name, cwd=settings.cwd)
-        stack.push_async_callback(kernel.close)
-        await kernel.set_context(context)
-        context.release()
-        yield Workspace(settings, context, depth, kernel, answering)
+        answering = Answering(settings.routing, depth, child_of(settings, depth) if recursive else None)
+        if join is not None:
+            kernel = await join(answering.answer)
+            stack.push_async_callback(kernel.close)
+        else:
+            kernel = await Kernel.start(answering.answer, kernel_name=settings.kernel_name, cwd=settings.cwd)
+            stack.push_async_callback(kernel.close)
+            await kernel.set_context(context)
+        if isinstance(context, Context):
+            context.release()
+        yield Workspace(settings, context, depth, kernel, answering, surroundings)
 
 
-def request_digest(settings: Settings, prompt: str, context: Context | PackedContext) -> str:
+def request_digest(settings: Settings, prompt: str, context: Context | PackedContext, *, lent: bool = False) -> str:
     """What is asked, as one digest: the same prompt, context, models and options give the same."""
     asked: dict[str, Any] = {
         "prompt": prompt,
@@ -202,12 +235,12 @@ def request_digest(settings: Settings, prompt: str, context: Context | PackedCon
         "models": [model.name for model in settings.routing.models],
         "limits": dataclasses.asdict(settings.limits),
         "policies": [settings.termination.digest, settings.reward.digest],
-        "kernel": settings.kernel_name,
+        "kernel": "lent" if lent else settings.kernel_name,
     }
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
-def _child_of(settings: Settings, depth: int) -> Callable[[Run, str], Any]:
+def child_of(settings: Settings, depth: int) -> Callable[[Run, str], Any]:
     """What starts the children of a run at `depth`."""
 
     async def start_child(parent: Run, text: str) -> ChildAnswer:

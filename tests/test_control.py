@@ -159,6 +159,7 @@ def put(said: str, event: CellProposed | None = None, *, elsewhere: bool = False
     control = Control(approving=True)
     waits: list[Any] = []
     control._waiting = waits
+    control._proposed = (2, 0)
 
     def ask(text: str) -> str:
         asks.append(text)
@@ -190,3 +191,19 @@ def test_stop_decides_nothing_else() -> None:
 
 def test_nobody_is_asked_twice_where_there_are_buttons() -> None:
     assert put("y", elsewhere=True)[0] == []
+
+
+def test_a_second_click_runs_no_cell_that_nobody_has_seen() -> None:
+    """Each approval names its cell, as a button does; the late one means a cell that is decided already."""
+
+    def act(event: Event, control: Control) -> None:
+        if isinstance(event, CellProposed):
+            control.approve(cell=(1, 0))
+            time.sleep(0.3)
+            control.approve(cell=(1, 0))
+            if event.block == 1:
+                control.refuse(cell=(1, 1))
+
+    replies = [block("x = 1") + "\n" + block("x = 'unseen'"), "I stop here."]
+    result = Person(act).watch(replies, approve=True, max_iterations=1)
+    assert [cell.status for cell in result.trajectory.iterations[0].cells] == ["ok", "skipped"]

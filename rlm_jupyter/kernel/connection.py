@@ -109,7 +109,6 @@ class Connection:
 
     def execute(self, msg_id: str, source: str) -> None:
         """Send an execute request."""
-        self.check()
         content = {
             "code": source,
             "silent": False,
@@ -118,7 +117,12 @@ class Connection:
             "allow_stdin": False,
             "stop_on_error": False,
         }
-        self._shell.send(self._codec.encode("execute_request", content, msg_id=msg_id))
+        self.ask(msg_id, "execute_request", content)
+
+    def ask(self, msg_id: str, msg_type: str, content: dict[str, Any]) -> None:
+        """Send a request of the Jupyter protocol on the shell channel."""
+        self.check()
+        self._shell.send(self._codec.encode(msg_type, content, msg_id=msg_id))
 
     async def request(
         self,

@@ -19,6 +19,7 @@ from jupyter_client.manager import AsyncKernelManager
 from traitlets import Instance
 
 from rlm_jupyter.errors import ConfigurationError, KernelStartError
+from rlm_jupyter.kernel.through import see_through
 
 _GUEST = "rlm_jupyter.kernel.guest"
 _NAMES = """
@@ -100,7 +101,7 @@ class KernelProcess:
         except BaseException:
             if km is not None and km.has_kernel:
                 # start_kernel sleeps after it has started the process: whoever is cancelled there has one
-                await asyncio.shield(cls(km, home).kill())
+                await cls(km, home).kill()
             shutil.rmtree(home, ignore_errors=True)
             raise
         return cls(km, home)
@@ -154,6 +155,9 @@ class KernelProcess:
 
     async def kill(self) -> None:
         """End the process and all it started at once, and remove its private directory. Twice does no harm."""
+        await see_through(self._kill())
+
+    async def _kill(self) -> None:
         self._unwatch()
         provisioner = self._provisioner
         try:

@@ -22,6 +22,7 @@ from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes, to_text
 from rlm_jupyter.kernel.iopub import CellOutputs
 from rlm_jupyter.kernel.subcalls import Subcalls
+from rlm_jupyter.kernel.through import see_through
 from rlm_jupyter.types import (
     AnswerSubcall,
     CellRun,
@@ -41,6 +42,8 @@ LOOK_SECONDS = 10.0
 """How long the kernel may take to describe itself, or to turn a variable into text."""
 _SHOW_SECONDS = 0.05
 """How often people are shown a running cell's outputs, however many come."""
+OnMessage = Callable[[str, dict[str, Any]], None]
+"""Told type and content of each message that a running cell brings."""
 
 
 @dataclass(slots=True)
@@ -52,6 +55,7 @@ class _Cell:
     replied: asyncio.Event = field(default_factory=asyncio.Event)
     outputs: CellOutputs = field(default_factory=CellOutputs)
     on_outputs: Callable[[tuple[Output, ...]], None] | None = None
+    on_message: OnMessage | None = None
     changed: bool = False
     interrupted: bool = False
 
@@ -63,8 +67,11 @@ class Kernel:
         self._launch_options = launch
         self._subcalls = Subcalls(answer_subcall, self._tell, self.get)
         self._recorded: Value | None = None
+        self._recorded_confidence: float | None = None
+        self._resets = 0
         self._cell: _Cell | None = None
         self._contexts: list[PacksContext] = []
+        self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._connection: Connection
 
     @classmethod
@@ -102,7 +109,7 @@ class Kernel:
         return self._connection.ended is None
 
     async def set_context(self, context: PacksContext) -> None:
-        """Make the first context `context` (and `context_0`), the next `context_1`, and so on.
+        """Make it `context`; the first is `context_0` too, the next `context_1`, and so on.
 
         Raises
         ------
@@ -129,20 +136,29 @@ class Kernel:
         """The answer that FINAL recorded, fetched while it was called: it outlives its kernel."""
         return self._recorded
 
+    @property
+    def recorded_confidence(self) -> float | None:
+        """What was stated with it, from 0 to 1."""
+        return self._recorded_confidence
+
     async def begin(self) -> None:
         """A new prompt begins: forget a recorded answer, set up an empty `answer`."""
-        self._recorded = None
-        await self._connection.request("rlm_begin", {})
+        self._forget()
+        await self._connection.request("rlm_begin", {}, seconds=LOOK_SECONDS)
 
     async def reopen(self) -> None:
         """Forget a recorded answer, and nothing else: the next FINAL counts again."""
-        self._recorded = None
-        await self._connection.request("rlm_reopen", {})
+        self._forget()
+        await self._connection.request("rlm_reopen", {}, seconds=LOOK_SECONDS)
+
+    def _forget(self) -> None:
+        self._recorded, self._recorded_confidence = None, None
+        self._resets += 1
 
     async def put(self, name: str, value: str | list[Any]) -> None:
         """Set a variable that the model may change."""
         kind, data = ("str", to_bytes(value)) if isinstance(value, str) else ("pickle", pickle.dumps(value, protocol=5))
-        await self._connection.request("rlm_put", {"name": name, "kind": kind}, [data])
+        await self._connection.request("rlm_put", {"name": name, "kind": kind}, [data], LOOK_SECONDS)
 
     async def get(self, name: str | None = None) -> Value:
         """Bring a variable here whole, or the recorded answer when no name is given.
@@ -156,10 +172,11 @@ class Kernel:
         """
         if name is None and self._recorded is not None:
             return self._recorded
+        resets = self._resets
         done = await self._connection.request("rlm_get", {"name": name}, seconds=None if name is None else LOOK_SECONDS)
         value = _value(done)
-        if name is None:
-            self._recorded = value
+        if name is None and resets == self._resets:  # else it was asked for before a reset, and is over
+            self._recorded, self._recorded_confidence = value, done.content["confidence"]
         return value
 
     async def inspect(self) -> Inspection:
@@ -183,6 +200,7 @@ class Kernel:
         cell_seconds: float | None = None,
         total_seconds: float | None = None,
         on_outputs: Callable[[tuple[Output, ...]], None] | None = None,
+        on_message: OnMessage | None = None,
     ) -> CellRun:
         """Execute one cell.
 
@@ -196,6 +214,8 @@ class Kernel:
             After so much time, everything counted, the cell is interrupted.
         on_outputs
             Called with all its outputs whenever they change, and once more when this call is cancelled.
+        on_message
+            Called with each message as it comes: the cell's own on IOPub, and its `execute_reply`.
 
         Returns
         -------
@@ -204,7 +224,8 @@ class Kernel:
             Cancelling this call interrupts the cell first.
         """
         started = time.monotonic()
-        cell = _Cell(self._connection.next_id(), asyncio.get_running_loop().create_future(), on_outputs=on_outputs)
+        idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        cell = _Cell(self._connection.next_id(), idle, on_outputs=on_outputs, on_message=on_message)
         self._connection.execute(cell.id, source)
         self._cell = cell
         self._subcalls.begin_cell()
@@ -232,16 +253,55 @@ class Kernel:
         if self._cell is not None:
             await self._stop_cell(self._cell, "the cell was interrupted")
 
+    async def signal(self) -> None:
+        """Send one interrupt, and kill nothing: a person's cell may take its time, and may go on."""
+        if self._cell is not None:
+            self._tell("rlm_stop", {"cell": self._cell.id, "reason": "the cell was interrupted"})
+            await self._connection.process.interrupt()
+
+    async def ask(self, msg_type: str, content: dict[str, Any], *, seconds: float) -> dict[str, Any] | None:
+        """Put a request of the Jupyter protocol to the kernel's shell, and give the content of its reply.
+
+        Returns
+        -------
+        dict or None
+            `None`: it did not answer within `seconds`, as while a cell runs.
+
+        Raises
+        ------
+        KernelDiedError
+            There is no kernel any more.
+        """
+        msg_id = self._connection.next_id()
+        reply = self._asked[msg_id] = asyncio.get_running_loop().create_future()
+        try:
+            self._connection.ask(msg_id, msg_type, content)
+            async with asyncio.timeout(seconds):
+                return await reply
+        except TimeoutError:
+            return None
+        finally:
+            del self._asked[msg_id]
+
     async def restart(self) -> None:
         """End the process and start a new one with the same contexts; every other variable is gone."""
-        contexts, self._contexts = self._contexts, []
         await self.close()
         await self._connect()
-        for context in contexts:
-            await self.set_context(context)
+        contexts, self._contexts = self._contexts, []
+        try:
+            for context in contexts:
+                await self.set_context(context)
+        except BaseException:
+            # never one that is alive and lacks its context; the next restart brings it
+            self._contexts = contexts
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Give up what is open and end the kernel at once. A second time does nothing."""
+        await see_through(self._close())
+
+    async def _close(self) -> None:
         await self._subcalls.cancel()
         self._fail_cell("the kernel was closed")
         await self._connection.close("the kernel was closed")
@@ -298,17 +358,28 @@ class Kernel:
         self._connection.tell(msg_type, content, buffers)
 
     def _on_shell(self, message: WireMessage) -> None:
-        if self._cell is not None and message.parent_id == self._cell.id:
+        asked = self._asked.get(message.parent_id)
+        if asked is not None and not asked.done():
+            asked.set_result(message.content)
+        elif self._cell is not None and message.parent_id == self._cell.id:
             self._cell.replied.set()
+            if self._cell.on_message is not None:
+                self._cell.on_message(message.type, message.content)
 
     def _on_iopub(self, message: WireMessage) -> None:
         cell = self._cell
         if cell is None or message.parent_id != cell.id:
             return
+        if cell.on_message is not None:
+            cell.on_message(message.type, message.content)
         if message.type == "status":
             if message.content["execution_state"] == "idle" and not cell.idle.done():
                 cell.idle.set_result(None)
-        elif cell.outputs.add(message.type, message.content) and cell.on_outputs and not cell.changed:
+        else:
+            self._show_output(cell, message)
+
+    def _show_output(self, cell: _Cell, message: WireMessage) -> None:
+        if cell.outputs.add(message.type, message.content) and cell.on_outputs and not cell.changed:
             cell.changed = True
             asyncio.get_running_loop().call_later(_SHOW_SECONDS, self._show, cell)
 
@@ -322,6 +393,10 @@ class Kernel:
         if self._cell is not None and not self._cell.idle.done():
             self._cell.idle.set_exception(KernelDiedError(reason))
             self._cell.idle.exception()  # whoever waited may be gone: that is no error of its own
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(KernelDiedError(reason))
+                asked.exception()
 
 
 def _value(done: WireMessage) -> Value:

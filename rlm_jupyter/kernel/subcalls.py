@@ -42,6 +42,8 @@ class Subcalls:
         self._send = send
         self._fetch_final = fetch_final
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._unanswered: dict[str, int] = {}
+        """Prompts of the calls that wait for a reply; `FINAL` has none."""
         self._idle: asyncio.Future[None] | None = None
         self._busy_since = 0.0
         self._waited = 0.0
@@ -84,9 +86,9 @@ class Subcalls:
                 model=model if isinstance(model, str) else None,
                 cell=str(message.content.get("cell", "")),
             )
-            self._begin(call_id, self._serve(call))
+            self._begin(call_id, len(call.prompts), self._serve(call))
         elif message.type == "rlm_final" and call_id not in self._tasks:
-            self._begin(call_id, self._keep_final(call_id))
+            self._begin(call_id, 0, self._keep_final(call_id))
 
     async def cancel(self) -> None:
         """Give up all open calls, and see them gone."""
@@ -95,14 +97,18 @@ class Subcalls:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, call_id: str, serving: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, call_id: str, prompts: int, serving: Coroutine[Any, Any, None]) -> None:
         if not self._tasks:
             self._busy_since = time.monotonic()
+        self._unanswered[call_id] = prompts
         self._tasks[call_id] = task = asyncio.create_task(serving)
         task.add_done_callback(lambda _: self._end(call_id))
 
     def _end(self, call_id: str) -> None:
         del self._tasks[call_id]
+        if call_id in self._unanswered:  # given up, perhaps before it began
+            given_up = SubcallFailure("its cell had ended before it was answered")
+            self._reply(call_id, [given_up] * self._unanswered[call_id])
         if not self._tasks:
             self._waited += time.monotonic() - self._busy_since
             if self._idle is not None:
@@ -113,13 +119,10 @@ class Subcalls:
         answers: list[str | SubcallFailure]
         try:
             answers = await self._answer(call)
-        except asyncio.CancelledError:
-            self._reply(call, [SubcallFailure("its cell had ended before it was answered")] * len(call.prompts))
-            raise
         except Exception as error:  # the cell is told; a fault of ours must not leave it waiting
             log.exception("a sub-call failed on the host")
             answers = [SubcallFailure(f"{type(error).__name__}: {error}")] * len(call.prompts)
-        self._reply(call, answers)
+        self._reply(call.id, answers)
 
     async def _keep_final(self, call_id: str) -> None:
         """FINAL waits for this: what the cell does after it can lose the answer no more."""
@@ -127,12 +130,12 @@ class Subcalls:
             await self._fetch_final()
         except KernelError as error:
             log.warning("A recorded answer could not be fetched yet: %s", error)
-        finally:
-            self._send("rlm_reply", {"id": call_id, "failed": []}, [])
+        self._reply(call_id, [])
 
-    def _reply(self, call: Subcall, answers: list[str | SubcallFailure]) -> None:
+    def _reply(self, call_id: str, answers: Sequence[str | SubcallFailure]) -> None:
+        del self._unanswered[call_id]
         self._send(
             "rlm_reply",
-            {"id": call.id, "failed": [isinstance(answer, SubcallFailure) for answer in answers]},
+            {"id": call_id, "failed": [isinstance(answer, SubcallFailure) for answer in answers]},
             [to_bytes(answer.reason if isinstance(answer, SubcallFailure) else answer) for answer in answers],
         )

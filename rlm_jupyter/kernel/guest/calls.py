@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -126,15 +127,22 @@ class Calls:
 
         Best effort: a host that is gone, or a cell that is being stopped, must not make FINAL fail.
         """
-        if not self._wire.attached or self._stopped[0] == self._cell():
+        if self._wire.is_forked:
+            # no error: it would end the cell in the child only, which then goes on as a second kernel
+            sys.stderr.write(
+                "FINAL works in the kernel's own process, not in a process forked from it: bring the value there, "
+                "and call FINAL with it. This call did not count.\n"
+            )
+            sys.stderr.flush()
+            return
+        # a draft's own text may call FINAL while the host looks at it: after that the host sees that there is an answer
+        if not self._wire.attached or self._wire.is_own_thread or self._stopped[0] == self._cell():
             return
         call_id = str(next(self._ids))
         slot = self._waiting[call_id] = _Slot(None)
         try:
             self._wire.send("rlm_final", {"id": call_id})
             slot.lock.acquire()
-        except RuntimeError:
-            pass  # a forked child: its parent's connection is not its own
         finally:
             del self._waiting[call_id]
 
@@ -161,6 +169,8 @@ class Calls:
         self, kind: str, prompts: Sequence[str], model: str | None, loop: asyncio.AbstractEventLoop | None
     ) -> tuple[str, _Slot]:
         cell = self._cell()
+        if self._wire.is_own_thread:
+            raise SubcallError("the text of a value can't ask: call this in a cell")
         reason = self._refusal() or (self._stopped[1] if self._stopped[0] == cell else None)
         if not self._wire.attached:
             reason = "nobody is attached to this kernel who could answer"

@@ -54,8 +54,10 @@ class Finals:
         self._source = source
         self._names = names
         self._announce = announce
-        self._rendering = 0
-        """The thread that turns an answer into text: the value's own `__str__` may call FINAL."""
+        self._recording = threading.RLock()
+        """The first call is the first to get here, however long its value takes to become text."""
+        self._is_rendering = False
+        """An answer is turned into text: the value's own `__str__`, or a signal's handler, may call FINAL."""
         self.confidence: float | None = None
         self.answer: values.Text | None = None
         self.problem = ""
@@ -110,19 +112,22 @@ class Finals:
                 f"{name} was called by code that is not a cell of yours (a text that was executed): it did not count."
             )
             return
-        if self.answer is not None or self._rendering == threading.get_ident():
-            self._notice(f"{name} was called again; the first answer stands.")
-            return
-        self._rendering = threading.get_ident()
-        try:
-            self.answer = values.as_text(value)
-        except TypeError as error:
-            self.problem = f"{name}: {error}."
-            raise TypeError(self.problem) from None
-        finally:
-            self._rendering = 0
-        self.problem = ""
-        self.confidence = as_share(confidence)
+        with self._recording:
+            if self.answer is not None or self._is_rendering:
+                self._notice(f"{name} was called again; the first answer stands.")
+                return
+            self._is_rendering = True
+            try:
+                answer = values.as_text(value)
+            except TypeError as error:
+                self.problem = f"{name}: {error}."
+                raise TypeError(self.problem) from None
+            finally:
+                self._is_rendering = False
+            self.problem = ""
+            # before the answer: with that, it is fetched
+            self.confidence = as_share(confidence)
+            self.answer = answer
         if confidence is not None and self.confidence is None:
             self._notice(f"{name}: confidence is a number from 0 to 1; what you gave was left out.")
         self._announce()

@@ -28,9 +28,11 @@ class Guest:
     ----------
     kernel
         The `ipykernel.ipkernel.IPythonKernel` that this guest lives in.
+    names
+        Keeps our names in its namespace; whoever gives it sets `context` himself.
     """
 
-    def __init__(self, kernel: Any) -> None:
+    def __init__(self, kernel: Any, names: Names | None = None) -> None:
         self._kernel = kernel
         self._shell = kernel.shell
         self._cells: set[str] = set()
@@ -38,7 +40,7 @@ class Guest:
         self._contexts: dict[str, Any] = {}
         self._restored: list[str] = []
         self._watch_compiler()
-        self._names = Names(self._shell)
+        self._names = names or Names(self._shell)
         self._finals = Finals(
             self._shell.user_ns,
             self._is_cell,
@@ -53,10 +55,12 @@ class Guest:
             | self._finals.functions()
             | {"SHOW_VARS": self._names.show, "SubcallError": SubcallError, "SubcallFailure": SubcallFailure}
         )
-        self._names.keep({"context": ""})
-        self._shell.ast_transformers.append(NamedFinals())
+        if names is None:
+            self._names.keep({"context": ""})
+        self._named_finals, self._questions = NamedFinals(), keep_questions("llm_query")
+        self._shell.ast_transformers.append(self._named_finals)
         self._shell.register_magics(SubcallMagics)
-        self._shell.input_transformers_cleanup.append(keep_questions("llm_query"))
+        self._shell.input_transformers_cleanup.append(self._questions)
         self._shell.events.register("pre_run_cell", self._before_cell)
 
     def _watch_compiler(self) -> None:
@@ -83,6 +87,7 @@ class Guest:
             self._is_timed = threading.current_thread() is threading.main_thread() and self._times(source)
             return parsed(source, *args, **options)
 
+        self._unwatched = named, parsed
         compiler.get_code_name = get_code_name
         compiler.ast_parse = ast_parse
 
@@ -155,7 +160,7 @@ class Guest:
 
     def _set_context(self, name: str, value: Any) -> None:
         self._contexts[name] = value
-        self._names.keep({name: value} if len(self._contexts) > 1 else {name: value, "context": value})
+        self._names.keep({name: value, "context": value})
 
     def _inspect(self) -> dict[str, Any]:
         finals = self._finals
@@ -179,10 +184,11 @@ class Guest:
         return report
 
     def _get(self, name: str | None) -> tuple[dict[str, Any], list[bytes]]:
+        confidence = None
         if name is None:
             if self._finals.answer is None:
                 raise LookupError("no answer is recorded")
-            text = self._finals.answer
+            text, confidence = self._finals.answer, self._finals.confidence
         elif name == DRAFT:
             text = values.as_text(self._shell.user_ns["answer"]["content"])
         elif name in self._shell.user_ns:
@@ -192,4 +198,4 @@ class Guest:
         buffers = [to_bytes(text.text)]
         if text.json is not None and text.type_name != "str":
             buffers.append(text.json.encode())
-        return {"type_name": text.type_name}, buffers
+        return {"type_name": text.type_name, "confidence": confidence}, buffers

@@ -9,6 +9,7 @@ keeps it from stalling for 40 ms (Nagle and delayed ACK) behind a Jupyter Server
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -39,11 +40,22 @@ class Wire:
     def __init__(self, kernel: Any, receive: Receive) -> None:
         self._codec = Codec(kernel.session.key, kernel.session.session)
         self._stream = kernel.control_stream
+        self._thread = kernel.control_thread
         self._loop = kernel.control_thread.io_loop.asyncio_loop
         self._receive = receive
         self._host: list[bytes] = []
         self._outbox: deque[list[Frame]] = deque()
         self._pid = os.getpid()
+
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether this is the control thread, which must never wait for a message: nobody else takes them."""
+        return threading.get_ident() == self._thread.ident
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a process forked from the kernel: the connection is its parent's."""
+        return os.getpid() != self._pid
 
     @property
     def attached(self) -> bool:
@@ -71,7 +83,7 @@ class Wire:
         RuntimeError
             In a forked child: the connection belongs to its parent.
         """
-        if os.getpid() != self._pid:
+        if self.is_forked:
             raise RuntimeError(
                 "Sub-calls work in the kernel's own process, not in a process forked from it: "
                 "call llm_query before or after, or use threads."

@@ -1,0 +1,141 @@
+"""`%context`, `%model`, `%limits`, `%rlm_key`: what a person sets for the prompts to come."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+
+from rlm_jupyter import background, files
+from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.kernelapp import keys
+from rlm_jupyter.kernelapp.cell import Command
+from rlm_jupyter.kernelapp.configuration import Configuration
+from rlm_jupyter.kernelapp.driven import Driven
+from rlm_jupyter.kernelapp.page import Page
+from rlm_jupyter.types import ContextInfo
+
+HELP = {
+    "context": (
+        "%context PATH …\n\nRead files, folders or patterns (text, csv, json, parquet, pdf; .gz too): they become "
+        "`context`, which prompts are about. What was context before stays in context_0, context_1, …\n"
+        "Alone it says what context is.\n\nExample: %context report.txt 'docs/**/*.md'"
+    ),
+    "model": (
+        "%model PROVIDER/MODEL [--sub-model PROVIDER/MODEL]\n\nThe model that answers prompts, and the one that "
+        "answers its sub-calls.\nAlone it says which they are.\n\n"
+        "Example: %model anthropic/claude-sonnet-5 --sub-model anthropic/claude-haiku-4-5"
+    ),
+    "limits": (
+        "%limits NAME=VALUE …\n\nWhat each prompt may use: max_cost (US dollars), max_seconds, max_tokens, "
+        "max_iterations, max_subcalls, …; none lifts one.\nAlone it says what they are.\n\n"
+        "Example: %limits max_cost=0.5 max_seconds=60"
+    ),
+    "rlm_key": (
+        "%rlm_key PROVIDER\n\nEnter the provider's key so that it stands in no notebook. It stays in this kernel, "
+        "for as long as it lives; the kernel behind never has it.\n\nExample: %rlm_key anthropic"
+    ),
+}
+"""The commands by name, and what is said of them."""
+_PAIR = re.compile(r"([\w-]+)\s*=\s*([^\s,=]+)(?:[\s,]+|$)")
+
+
+class Commands:
+    """Carries them out.
+
+    Parameters
+    ----------
+    driven
+        Gets the context.
+    configuration
+        Gets models and limits.
+    ask
+        Asks a person for something secret.
+    """
+
+    def __init__(self, driven: Driven, configuration: Configuration, ask: keys.Ask) -> None:
+        self._driven = driven
+        self._configuration = configuration
+        self._ask = ask
+
+    async def run(self, command: Command, page: Page) -> None:
+        """Carry one out, and say what came of it.
+
+        Raises
+        ------
+        RLMError
+            In one line, what is wrong; then nothing was changed.
+        """
+        match command.name:
+            case "context":
+                await self._context(command.arguments, page)
+            case "model":
+                self._model(command.arguments, page)
+            case "limits":
+                self._limits(command.arguments, page)
+            case "rlm_key":
+                variable = keys.enter(command.arguments, self._ask)
+                page.say(f"{variable} is set for as long as this kernel lives.")
+
+    async def _context(self, arguments: str, page: Page) -> None:
+        paths = words(arguments)
+        if not paths:
+            page.say(described(self._driven.context))
+            return
+        if files.STDIN in paths:
+            raise ConfigurationError("-: there is no standard input here; name a file.")
+        value = await asyncio.to_thread(files.load, paths, note=page.note)
+        info = await asyncio.wrap_future(background.submit(self._driven.set_context(value, page.note)))
+        page.say(described(info))
+
+    def _model(self, arguments: str, page: Page) -> None:
+        names = words(arguments.replace("--sub-model=", "--sub-model "))
+        sub_model = None
+        if "--sub-model" in names:
+            place = names.index("--sub-model")
+            if place + 1 == len(names):
+                raise ConfigurationError("--sub-model needs a model: --sub-model PROVIDER/MODEL.")
+            sub_model = names[place + 1]
+            del names[place : place + 2]
+        if len(names) > 1 or (names and names[0].startswith("-")):
+            raise ConfigurationError(f"%model takes one model and --sub-model, not {' '.join(names)!r}.")
+        if names or sub_model:
+            self._configuration.name(names[0] if names else self._configuration.settings.routing.root, sub_model)
+        page.say(self._configuration.described())
+
+    def _limits(self, arguments: str, page: Page) -> None:
+        if not arguments:
+            page.say(self._configuration.described_limits())
+            return
+        place, changes = 0, {}
+        while found := _PAIR.match(arguments, place):
+            changes[found[1].replace("-", "_")] = found[2]
+            place = found.end()
+        if place < len(arguments):
+            raise ConfigurationError(
+                f"%limits takes NAME=VALUE, as in max_cost=0.5, not {arguments[place:].strip()!r}."
+            )
+        self._configuration.limit(changes)
+        page.say(self._configuration.described_limits())
+
+
+def words(line: str) -> list[str]:
+    """Its words; quotes keep blanks together.
+
+    Raises
+    ------
+    ConfigurationError
+        A quotation mark is open.
+    """
+    try:
+        return [word.strip("\"'") if os.name == "nt" else word for word in shlex.split(line, posix=os.name != "nt")]
+    except ValueError:
+        raise ConfigurationError(f"A quotation mark is missing in {line!r}.") from None
+
+
+def described(info: ContextInfo) -> str:
+    """What a context is, in a line."""
+    if info.type_name == "none":
+        return "There is no context yet: %context PATH … reads files into it."
+    return f"context: {info.type_name}, {info.size}"

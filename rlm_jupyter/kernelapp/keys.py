@@ -1,0 +1,40 @@
+"""`enter`: a provider's key, typed into the front end, so that it stands in no notebook and in no other kernel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from IPython.core.error import StdinNotImplementedError
+
+from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.models import PROVIDERS
+from rlm_jupyter.options import or_close
+
+Ask = Callable[[str], str]
+"""Shows a text, and returns what was typed, unseen."""
+
+
+def enter(provider: str, ask: Ask) -> str:
+    """Put a key into this process's environment, for as long as it lives; returns the variable's name.
+
+    Raises
+    ------
+    ConfigurationError
+        No such provider, or one that takes no key; nobody can be asked; nothing was entered.
+    """
+    variables = {name: preset.key_variables[0] for name, preset in PROVIDERS.items() if preset.key_variables}
+    if provider not in variables:
+        what = f"No provider {provider!r} takes a key" if provider else "Name the provider"
+        raise ConfigurationError(f"{what}: %rlm_key {or_close(provider, list(variables))}")
+    variable = variables[provider]
+    try:
+        key = ask(f"{variable}: ").strip()
+    except (StdinNotImplementedError, EOFError):
+        raise ConfigurationError(f"Nobody can be asked here: set {variable} in the environment instead.") from None
+    except KeyboardInterrupt:
+        key = ""
+    if not key:
+        raise ConfigurationError(f"Nothing was entered; {variable} is as it was.")
+    os.environ[variable] = key
+    return variable
