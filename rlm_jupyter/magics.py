@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import difflib
@@ -21,10 +22,12 @@ from rlm_jupyter import restore, store
 from rlm_jupyter.approval import Approvals
 from rlm_jupyter.errors import ConfigurationError, RLMError
 from rlm_jupyter.events import Event
+from rlm_jupyter.here import source as here_source
 from rlm_jupyter.kernel.guest.magics import keep_questions
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.live import fragments, progress
 from rlm_jupyter.live.kept_out import keep_out
+from rlm_jupyter.live.widget import Steering
 from rlm_jupyter.models import PROVIDERS
 from rlm_jupyter.options import or_close, split
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
@@ -103,6 +106,7 @@ class RLMMagics(Magics):
     @argument("--reward", metavar="POLICY", help="A reward policy: its name, or a variable: a policy or a function.")
     @argument("--rerun", action="store_true", help="Ask anew, though the same was asked before.")
     @argument("--approve", action="store_true", help="Each cell waits: run it, edit it, refuse it with a note.")
+    @argument("--here", action="store_true", help="Let the model drive this notebook's own kernel: no sandbox.")
     @argument("--background", action="store_true", help="Return at once; the result's variable is set in the end.")
     @argument("prompt", nargs=REMAINDER, help="With %%rlm: the question. With %%%%rlm it stands in the cell.")
     @line_cell_magic
@@ -118,10 +122,34 @@ class RLMMagics(Magics):
         options, prompt = self._parse(line, cell)
         if not options.output.isidentifier():
             raise UsageError(f"-o takes the name of a variable, not {options.output!r}.")
+        if options.here:
+            raise UsageError(here_source.why_not_awaited(self.shell))
         self._drop(options.output)
         try:
             self._answer(options, prompt)
         except (RLMError, KeyboardInterrupt) as error:
+            raise in_one_line(error) from None
+
+    async def rlm_here(self, line: str, cell: str | None = None) -> None:
+        """Answer with this session's own kernel: what a cell of `%%rlm --here` is turned into."""
+        from rlm_jupyter.here.answer import Asked, answer
+
+        options, prompt = self._parse(line, cell)
+        if not options.output.isidentifier():
+            raise UsageError(f"-o takes the name of a variable, not {options.output!r}.")
+        if options.background:
+            raise UsageError("--here runs in this cell: leave --background out.")
+        if options.approve:
+            self._check_somebody_answers(options)
+        self._drop(options.output)
+        try:
+            context, (model, configured) = self._context(options.context), self._configuration(options)
+            result = await answer(self.shell, Asked(prompt, context, model, configured, options.rerun, options.approve))
+            self._put(options.output, result)
+            self._show(result)
+            if result.stop_reason == "cancelled":
+                raise KeyboardInterrupt(f"the run was stopped; {options.output} holds what it had")
+        except (RLMError, KeyboardInterrupt, asyncio.CancelledError) as error:
             raise in_one_line(error) from None
 
     @line_magic
@@ -160,6 +188,13 @@ class RLMMagics(Magics):
         except RLMError as error:
             raise in_one_line(error) from None
 
+    def asks_here(self, line: str) -> bool:
+        """Whether `--here` is among the options at the beginning of a magic's line."""
+        try:
+            return bool(split(cast(Any, self.rlm).parser, line)[0].here)
+        except UsageError:
+            return False  # the magic itself says what is wrong
+
     def close(self) -> None:
         """Close every kernel that was kept for more prompts."""
         for variable in list(self._kept):
@@ -188,10 +223,13 @@ class RLMMagics(Magics):
         shown = progress.start(self.shell, quiet=options.background)
         approvals = Approvals(elsewhere=lambda: getattr(shown, "has_buttons", False)) if options.approve else None
 
+        steering = Steering() if options.background else None
+
         def on_event(event: Event) -> None:
             shown(event)
-            if approvals is not None:
-                approvals(event)
+            for further in (approvals, steering):
+                if further is not None:
+                    further(event)
 
         try:
             running = configured.start(prompt, context, on_event=on_event, keep_kernel=True, approve=options.approve)
@@ -200,7 +238,7 @@ class RLMMagics(Magics):
             raise
         shown.steer(running)
         try:
-            self._await(running, shown, options, approvals)
+            self._await(running, shown, options, approvals, steering)
         except BaseException:
             _abandon(running)  # also when an interrupt came where nobody waits for one
             raise
@@ -214,13 +252,18 @@ class RLMMagics(Magics):
             )
 
     def _await(
-        self, running: Running, shown: progress.Progress, options: Namespace, approvals: Approvals | None
+        self,
+        running: Running,
+        shown: progress.Progress,
+        options: Namespace,
+        approvals: Approvals | None,
+        steering: Steering | None,
     ) -> None:
         """Wait for the run and show what came of it, or leave it to itself."""
         variable = options.output
         if options.background:
-            print(f"In the background. {variable}.stop() ends it, {variable}.result() waits for it.")  # noqa: T201
-            self._leave(running, shown, variable)
+            print(f"In the background. {variable} shows it, {variable}.stop() ends it.")  # noqa: T201
+            self._leave(running, shown, variable, steering)
             return
         try:
             result = wait(running, approvals)
@@ -255,21 +298,24 @@ class RLMMagics(Magics):
         return {name: namespace[name] for name in names} or None
 
     def _rlm(self, options: Namespace) -> RLM:
-        """The configuration: options first, then traits, then the environment."""
+        model, configured = self._configuration(options)
+        return RLM(model, **configured)
+
+    def _configuration(self, options: Namespace) -> tuple[str, dict[str, Any]]:
+        """Model and options of `RLM`: options first, then traits, then the environment."""
         model = options.model or self._model()
         if model is None:
             model = "extractive"
             self._show_banner()
         limits = {name: getattr(options, name) for name in _LIMITS}
         limits = {name: getattr(self, name) if value is None else value for name, value in limits.items()}
-        return RLM(
-            model,
-            sub_model=options.sub_model or self.sub_model,
-            limits=Limits(**{name: value for name, value in limits.items() if value is not None}),
-            termination=self._policy(options.termination, TerminationPolicy) or self.termination,
-            reward=self._policy(options.reward, RewardPolicy) or self.reward,
-            save=options.save or self.save,
-        )
+        return model, {
+            "sub_model": options.sub_model or self.sub_model,
+            "limits": Limits(**{name: value for name, value in limits.items() if value is not None}),
+            "termination": self._policy(options.termination, TerminationPolicy) or self.termination,
+            "reward": self._policy(options.reward, RewardPolicy) or self.reward,
+            "save": options.save or self.save,
+        }
 
     def _policy(self, named: str | None, kind: type) -> Any:
         """What an option means: a policy, or a function that rates, in a variable of that name; else the name."""
@@ -301,9 +347,11 @@ class RLMMagics(Magics):
         self._show(ShownResult.of(result))
         return True
 
-    def _leave(self, running: Running, shown: progress.Progress, variable: str) -> None:
+    def _leave(
+        self, running: Running, shown: progress.Progress, variable: str, steering: Steering | None = None
+    ) -> None:
         """Let a run go on in the background, and see to its end from there."""
-        handle = BackgroundRun(running, variable)
+        handle = BackgroundRun(running, variable, steering)
         self._put(variable, handle)
 
         def finish() -> None:
@@ -311,6 +359,8 @@ class RLMMagics(Magics):
                 result = handle.result()
             except RLMError as error:
                 shown.end(title=line_of(error), failed=True)
+                if steering is not None:
+                    steering.fail()
                 return
             if self._kept.get(variable) is not handle:  # another run has taken its place
                 result.close()
@@ -354,7 +404,10 @@ def load(shell: Any) -> None:
     """Register the magics with an IPython shell; a second time does nothing."""
     if RLMMagics.__name__ in shell.magics_manager.registry:
         return
-    shell.register_magics(RLMMagics(shell))
+    magics = RLMMagics(shell)
+    shell.register_magics(magics)
+    # before questions are kept: it takes the line as it was written
+    shell.input_transformers_cleanup.append(here_source.awaited(shell, magics.asks_here))
     shell.input_transformers_cleanup.append(keep_questions("rlm"))
     shell.input_transformers_cleanup.insert(0, keep_out(shell))
 

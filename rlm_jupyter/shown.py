@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from rlm_jupyter.approval import Approvals
+from rlm_jupyter.control import Control
 from rlm_jupyter.errors import ConfigurationError, RLMError
-from rlm_jupyter.live import fragments, progress
+from rlm_jupyter.live import fragments, progress, widget
+from rlm_jupyter.live.widget import Steering
 from rlm_jupyter.result import OnEvent, Result
 from rlm_jupyter.running import BackgroundWorkspace, Running, check_prompt
 
@@ -92,9 +94,10 @@ class ShownResult(Result):
 class BackgroundRun:
     """A run under way in the background: what the variable holds until its result is there."""
 
-    def __init__(self, running: Running, variable: str) -> None:
+    def __init__(self, running: Running, variable: str, steering: Steering | None = None) -> None:
         self._running = running
         self._variable = variable
+        self._steering = steering
 
     @property
     def done(self) -> bool:
@@ -116,6 +119,21 @@ class BackgroundRun:
             The host failed.
         """
         return ShownResult.of(self._running.result(timeout))
+
+    @property
+    def control(self) -> Control:
+        """Stop, pause, notes to the model, limits."""
+        return self._running.control
+
+    def _ipython_display_(self) -> None:
+        """Buttons and bars where widgets work, else a line of text."""
+        from IPython import display as shown
+
+        display: Any = shown.display
+        if self._steering is None or self.done or not widget.works(_shell()):
+            display({"text/plain": repr(self)}, raw=True)
+        else:
+            display(self._steering.widget(self.control))
 
     def __repr__(self) -> str:
         name = self._variable

@@ -368,7 +368,7 @@ async def interrupted(*, times: int) -> tuple[list[Any], float, int]:
         "%load_ext rlm_jupyter\nimport psutil",
         "%%rlm -m scripted/slow.json\nWhat?",
         "import time\nfor _ in range(100):\n    if not hasattr(rlm_result, 'done') or rlm_result.done: break\n    time.sleep(.1)\n"
-        "time.sleep(.3)\nprint(rlm_result.answer, rlm_result.stop_reason)",
+        "time.sleep(1)\nprint(rlm_result.answer, rlm_result.stop_reason)",
         "[p.pid for p in psutil.Process().children(recursive=True) if 'rlm_jupyter.kernel.guest' in p.cmdline()]",
     ]
     document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
@@ -493,7 +493,12 @@ def test_each_cell_is_asked_about(
     replies = ["```repl\nx = 'x'\n```", "```repl\nFINAL(globals().get('x', 'refused'))\n```"]
     write_script(in_folder / "asked.json", replies)
     asked: list[str] = []
-    monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or typed[len(asked) - 1])
+
+    def answers(text: str) -> str:
+        asked.append(text)
+        return typed[len(asked) - 1]
+
+    monkeypatch.setattr("builtins.input", answers)
     shows, error = run(shell, "%rlm -m scripted/asked.json --approve What?")
     assert error is None
     assert shell.user_ns["rlm_result"].answer == answer

@@ -3,6 +3,7 @@
 A page gets two displays that are updated in place, by nothing but `display_id`, which every front end has:
 the headline with the iteration under way, at most twice a second; below it the completed iterations, only
 when one is added, so that what a reader has unfolded stays so. A terminal gets one line for each iteration.
+A page that shows the cells themselves (`comm`) gets the headline alone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Protocol
 
 from rlm_jupyter.events import Event, OutputsShown
 from rlm_jupyter.live import fragments
+from rlm_jupyter.live.comm import LiveRun, open_live
 from rlm_jupyter.live.view import View
 
 REST_SECONDS = 0.5
@@ -27,6 +29,15 @@ class Progress(Protocol):
 
     def __call__(self, event: Event) -> None:
         """Take in an event, from any thread; returns at once."""
+        ...
+
+    @property
+    def has_buttons(self) -> bool:
+        """Whether people can approve a cell where it is shown."""
+        ...
+
+    def steer(self, running: object) -> None:
+        """Let people at the page stop, pause and approve this run."""
         ...
 
     def end(self, path: Path | None = None, *, title: str = "", below: str = "", failed: bool = False) -> None:
@@ -72,6 +83,14 @@ class TerminalProgress:
         if isinstance(event, OutputsShown) and not self._quiet:
             print(self._view.summary, flush=True)  # noqa: T201
 
+    @property
+    def has_buttons(self) -> bool:
+        """No."""
+        return False
+
+    def steer(self, running: object) -> None:
+        """Nothing: a terminal interrupts."""
+
     def end(self, path: Path | None = None, *, title: str = "", below: str = "", failed: bool = False) -> None:
         """Print how it ended."""
         if failed:
@@ -89,6 +108,7 @@ class PageProgress:
         self._ids = uuid.uuid4().hex, uuid.uuid4().hex
         self._news = threading.Event()
         self._over = threading.Event()
+        self._live: LiveRun | None = open_live(shell)
         self._publish(self._ids[0], self._status(), update=False)
         self._publish(self._ids[1], "", update=False)
         self._thread = threading.Thread(target=self._keep_up, name="rlm_jupyter progress", daemon=True)
@@ -97,7 +117,19 @@ class PageProgress:
     def __call__(self, event: Event) -> None:
         """Take in an event; it is shown within half a second."""
         self._view.apply(event)
+        if self._live is not None:
+            self._live(event)
         self._news.set()
+
+    @property
+    def has_buttons(self) -> bool:
+        """Whether the page shows the cells, and is heard while they run."""
+        return self._live is not None and self._live.is_shown and self._live.is_heard
+
+    def steer(self, running: object) -> None:
+        """Let people at the page stop, pause and approve this run."""
+        if self._live is not None:
+            self._live.steer(running)
 
     def end(self, path: Path | None = None, *, title: str = "", below: str = "", failed: bool = False) -> None:
         """Show the last state, and stop."""
@@ -106,6 +138,8 @@ class PageProgress:
         self._thread.join()
         if failed:
             self._view.fail()
+        if self._live is not None:
+            self._live.end(failed=failed, message=title)
         above = fragments.note(title) if title else ""
         self._publish(self._ids[0], fragments.block(above, self._view.status(path), below), update=True)
         self._publish(self._ids[1], self._iterations(), update=True)
@@ -118,15 +152,19 @@ class PageProgress:
             if self._over.is_set():
                 return
             self._publish(self._ids[0], self._status(), update=True)
-            if self._view.completed > drawn:
+            if self._view.completed > drawn and not self._is_live:
                 drawn = self._view.completed
                 self._publish(self._ids[1], self._iterations(), update=True)
 
     def _status(self) -> str:
-        return fragments.block(self._view.status(), label="Progress of the run")
+        return fragments.block(self._view.status(brief=self._is_live), label="Progress of the run")
+
+    @property
+    def _is_live(self) -> bool:
+        return self._live is not None and self._live.is_shown
 
     def _iterations(self) -> str:
-        drawn = self._view.iterations()
+        drawn = "" if self._is_live else self._view.iterations()
         return fragments.block(drawn) if drawn else ""
 
     def _publish(self, display_id: str, html: str, *, update: bool) -> None:

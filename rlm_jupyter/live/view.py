@@ -129,11 +129,11 @@ class View:
             so_far = f"so far {', '.join(self._spent()) or 'nothing spent'}"
             return f"iteration {last.index}{self._of()}: {', '.join(last.facts())} ({so_far})"
 
-    def status(self, path: Path | None = None) -> str:
-        """The headline, and the iteration under way."""
+    def status(self, path: Path | None = None, *, brief: bool = False) -> str:
+        """The headline, and (unless it is to be `brief`) the iteration under way."""
         with self._lock:
             pieces = [self._headline(path)]
-            if self._now is not None and self._ended is None:
+            if self._now is not None and self._ended is None and not brief:
                 body = self._now.html(done=False)
                 pieces.append(
                     fragments.iteration(f"Iteration {self._now.index}", self._doing(), body, is_open=True, now=True)

@@ -1,0 +1,117 @@
+"""`Drive`: a run whose kernel is the one of the notebook that started this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from pathlib import Path
+
+from rlm_jupyter import store
+from rlm_jupyter.control import Control
+from rlm_jupyter.errors import RLMError
+from rlm_jupyter.events import Event, OutputChanged
+from rlm_jupyter.here.pipe import Began, Failed, Over, Pipe, Recorded, Request
+from rlm_jupyter.here.steering import Steered
+from rlm_jupyter.kernel.lent import LentKernel
+from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.record import recording
+from rlm_jupyter.rlm import RLM
+from rlm_jupyter.running import check_prompt
+from rlm_jupyter.types import AnswerSubcall
+from rlm_jupyter.workspace import Settings, open_workspace, request_digest
+
+_EXIT_SECONDS = 10.0
+"""How long this process may put things away once the notebook's kernel is gone."""
+_STOP_SECONDS = 0.2
+
+_MOST_SHOWN = 200_000
+"""Characters of a running cell's outputs, up to which they are shown in the progress too."""
+
+
+class Drive:
+    """Answers one request.
+
+    Parameters
+    ----------
+    request
+        What is asked.
+    pipe
+        To the notebook's kernel, which is told all that happens.
+    """
+
+    def __init__(self, request: Request, pipe: Pipe) -> None:
+        self._request = request
+        self._pipe = pipe
+        self._control = Control(approving=request.approve)
+        self._kernel: LentKernel | None = None
+
+    async def run(self) -> None:
+        """Answer it, and tell how that ended."""
+        listening = threading.Thread(target=self._listen, args=(asyncio.get_running_loop(),), daemon=True)
+        listening.start()
+        try:
+            self._pipe.send(await self._answer())
+        except RLMError as error:
+            self._pipe.send(Failed(type(error).__name__, str(error)))
+
+    async def _answer(self) -> Over | Recorded:
+        request = self._request
+        settings = RLM(request.model, **request.options).settings
+        check_prompt(request.prompt)
+        if not request.rerun and (path := self._recorded(settings)) is not None:
+            return Recorded(path)
+        async with (
+            recording(request.prompt, request.context, settings.save) as recorder,
+            open_workspace(settings, request.context, join=self._join, surroundings=request.surroundings) as workspace,
+        ):
+            path = recorder.files.notebook if recorder else None
+            self._pipe.send(Began(path))
+            await workspace.answer(request.prompt, recorder=recorder, emit=self._tell, control=self._control)
+        return Over(path)
+
+    def _recorded(self, settings: Settings) -> Path | None:
+        """The notebook of the run that was asked just this."""
+        save = settings.save
+        if save is False:
+            return None
+        folder = None if save is True else save if save.is_dir() else save.parent
+        digest = request_digest(settings, self._request.prompt, self._request.context, lent=True)
+        found = store.find_request(digest, folder)
+        return None if found is None else found.files.notebook
+
+    async def _join(self, answer_subcall: AnswerSubcall) -> Kernel:
+        self._kernel = await LentKernel.join(answer_subcall, self._request.address)
+        return self._kernel
+
+    def _tell(self, event: Event) -> None:
+        # outputs are in the notebook already, while they come: large ones need not be seen twice
+        if not isinstance(event, OutputChanged) or _size(event) < _MOST_SHOWN:
+            self._pipe.send(event)
+
+    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        while (message := self._pipe.receive()) is not None:
+            if isinstance(message, Steered):
+                message.on(self._control)
+        # the notebook's kernel has let go of us, or is gone
+        self._control.stop()
+        if not loop.is_closed() and self._kernel is not None:
+            # the run is stopped first: it must not ask for a last answer that nobody reads
+            loop.call_soon_threadsafe(loop.call_later, _STOP_SECONDS, self._kernel.gone)
+        time.sleep(_EXIT_SECONDS)
+        os._exit(1)
+
+
+def _size(event: OutputChanged) -> int:
+    return sum(len(str(output)) for output in event.outputs)
+
+
+def main() -> None:
+    """Answer the request that comes through the pipe."""
+    pipe = Pipe.standard()
+    request = pipe.receive()
+    if isinstance(request, Request):
+        os.environ.update(request.keys)
+        asyncio.run(Drive(request, pipe).run())
+    pipe.close(_EXIT_SECONDS)

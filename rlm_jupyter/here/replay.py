@@ -1,0 +1,68 @@
+"""`replay`: does again what a recorded run did to the notebook's variables: its cells, without a model."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rlm_jupyter import outputs
+from rlm_jupyter.errors import RecordError
+from rlm_jupyter.kernel.guest.lent import LentGuest
+from rlm_jupyter.restore import RecordedCalls
+from rlm_jupyter.trajectory import Trajectory
+
+_SAVED_OUTPUT = re.compile(r"\boutput_(\d+)\b")
+_ENDED = frozenset({"ok", "error"})
+"""How a cell must have ended to be executed again: others took too long, or never ran."""
+
+
+async def replay(shell: Any, trajectory: Trajectory, context: Any) -> str:
+    """Execute a run's cells once more in this kernel; sub-calls are answered from the record.
+
+    Returns
+    -------
+    str
+        What was done, for people.
+
+    Raises
+    ------
+    RecordError
+        A cell that had succeeded fails now.
+    KeyboardInterrupt
+        The user's interrupt.
+    """
+    calls = RecordedCalls(trajectory)
+    guest = LentGuest(shell.kernel, context, answers=calls)
+    stopped: list[bool] = []
+    done = 0
+    try:
+        with guest.cells.serving(lambda: stopped.append(True)):
+            guest.begin(_saved_outputs(trajectory))
+            for iteration in trajectory.iterations:
+                for cell in iteration.cells:
+                    if cell.status not in _ENDED:
+                        continue
+                    calls.begin((iteration.index, cell.block))
+                    succeeded = await guest.execute("replay", cell.executed or cell.source)
+                    done += 1
+                    if stopped:
+                        raise KeyboardInterrupt("the recorded cells were stopped; not all were executed")
+                    if cell.status == "ok" and not succeeded:
+                        raise RecordError(
+                            f"Cell {done} of the recorded run succeeded then and fails now, so the variables are not "
+                            "what it made of them. --rerun asks anew."
+                        )
+    finally:
+        guest.leave()
+    return f"its {done:,} cell{' was' if done == 1 else 's were'} executed again"
+
+
+def _saved_outputs(trajectory: Trajectory) -> dict[str, str]:
+    """The variables with whole outputs that the run's cells speak of."""
+    cells = [cell for iteration in trajectory.iterations for cell in iteration.cells]
+    spoken = {int(number) for cell in cells for number in _SAVED_OUTPUT.findall(cell.source)}
+    return {
+        f"output_{cell.execution_count}": outputs.render(cell.outputs)
+        for cell in cells
+        if cell.execution_count in spoken
+    }

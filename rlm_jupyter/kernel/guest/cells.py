@@ -1,0 +1,158 @@
+"""`LentCells`: executes a host's cells on the main thread of a kernel, inside a cell of the user's.
+
+They are ordinary cells: numbered, kept in `In` and `Out`, their outputs shown under the user's cell. For the
+host, which reads them from IOPub, each is framed by two messages of our own, `rlm_cell`.
+"""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+
+class LentCells:
+    """Executes one cell at a time, and serves SIGINT meanwhile.
+
+    Parameters
+    ----------
+    kernel
+        The `IPythonKernel`.
+    fail_calls
+        Fails the sub-calls that wait, with a reason, so that whoever waits for them can be interrupted.
+
+    Attributes
+    ----------
+    id, source
+        Of the cell that runs; empty between two.
+    """
+
+    def __init__(self, kernel: Any, fail_calls: Callable[[str], None]) -> None:
+        self._kernel = kernel
+        self._shell = kernel.shell
+        self._fail_calls = fail_calls
+        self._on_stop: Callable[[], None] = lambda: None
+        self._task: asyncio.Task[Any] | None = None
+        self._interrupted = ""
+        self.id = ""
+        self.source = ""
+
+    @contextmanager
+    def serving(self, on_stop: Callable[[], None]) -> Iterator[None]:
+        """While the user's cell serves the host: their interrupt calls `on_stop`, on the main thread.
+
+        The cells get numbers of their own, after that of the user's cell.
+        """
+        self._on_stop = on_stop
+        before = signal.signal(signal.SIGINT, self._on_sigint)
+        # IPython 9 counts a cell when it begins, 8 when it has ended
+        early = len(self._shell.history_manager.input_hist_parsed) - self._shell.execution_count
+        self._shell.execution_count += early
+        try:
+            yield
+        finally:
+            self._shell.execution_count -= early
+            signal.signal(signal.SIGINT, before)
+
+    async def run(self, cell: str, source: str) -> bool:
+        """Execute one cell, as IPython does; the result is whether it succeeded."""
+        shell = self._shell
+        self._flush()
+        self.mark(cell, "busy")
+        self.id, self.source = cell, source
+        try:
+            failed = None
+            try:
+                transformed = shell.transform_cell(source)
+            except Exception:  # noqa: BLE001  IPython shows it
+                transformed, failed = source, sys.exc_info()
+            if shell.should_run_async(source, transformed_cell=transformed, preprocessing_exc_tuple=failed):
+                result = await self._run_async(source, transformed)
+            else:
+                result = shell.run_cell(source, store_history=True)
+            return bool(result is not None and result.success)
+        finally:
+            self.id = self.source = ""
+            self._flush()
+            self.mark(cell, "idle")
+
+    def interrupt(self, cell: str) -> None:
+        """Interrupt this cell, if it still runs; from any thread."""
+        self._interrupted = cell
+        if hasattr(signal, "pthread_kill"):
+            # it also wakes a main thread that sleeps in a system call
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        else:
+            _thread.interrupt_main()
+
+    def mark(self, cell: str, state: str) -> None:
+        """Tell the host on IOPub where in its messages a cell begins and ends."""
+        kernel = self._kernel
+        outer = kernel.get_parent("shell").get("header", {})
+        kernel.session.send(
+            kernel.iopub_socket,
+            "rlm_cell",
+            {"state": state, "within": outer.get("msg_id", ""), "execution_count": self._shell.execution_count},
+            parent={"header": {"msg_id": cell, "msg_type": "rlm_execute"}},
+            ident=b"rlm_cell",
+        )
+
+    async def _run_async(self, source: str, transformed: str) -> Any:
+        shell = self._shell
+        running = shell.run_cell_async(source, store_history=True, transformed_cell=transformed)
+        self._task = task = asyncio.ensure_future(running)
+        result = None
+        try:
+            await asyncio.wait([task])
+            if not task.cancelled() and task.exception() is None:
+                result = task.result()
+        finally:
+            task.cancel()  # the user's cell itself was cancelled
+            self._task = None
+            shell.events.trigger("post_execute")
+            shell.events.trigger("post_run_cell", result)
+        return result
+
+    def _on_sigint(self, signum: int, frame: FrameType | None) -> None:
+        asked, self._interrupted = self._interrupted, ""
+        if not asked:
+            self._on_stop()
+        elif asked != self.id:
+            return  # that cell has ended meanwhile
+        self._fail_calls("the cell was interrupted")
+        if not self.id:
+            return
+        task = self._task
+        if task is None:
+            if self._in_cell(frame):
+                raise KeyboardInterrupt
+            return
+        loop = task.get_loop()
+        if self._in_cell(frame):
+            if asyncio.current_task(loop) is task:
+                raise KeyboardInterrupt
+            # KeyboardInterrupt in any other task would end the kernel's own loop
+            loop.call_soon_threadsafe(task.cancel)
+            raise asyncio.CancelledError
+        loop.call_soon_threadsafe(task.cancel)
+
+    def _in_cell(self, frame: FrameType | None) -> bool:
+        """Whether the model's code runs: what is below ours on the stack is the user's own cell."""
+        while frame is not None and frame.f_code is not LentCells.run.__code__:
+            if frame.f_globals is self._shell.user_ns:
+                return True
+            frame = frame.f_back
+        return False
+
+    @staticmethod
+    def _flush() -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(AttributeError, OSError, ValueError):
+                stream.flush()

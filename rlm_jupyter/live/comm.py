@@ -1,0 +1,229 @@
+"""`LiveRun`: a run told to JupyterLab over a comm, so that its cells appear below the cell that asked.
+
+Messages go from the kernel to the page, numbered, and nothing depends on the other direction: a busy kernel
+may not hear the page. What the page does say is `hello`, `resync`, and what people do to the run.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections import OrderedDict
+from typing import Any
+
+from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.events import Event
+from rlm_jupyter.live.cells import Cells
+
+TARGET = "rlm"
+VERSION = 1
+REST_SECONDS = 0.05
+"""Between two messages, at least: a server drops what comes faster than a thousand a second."""
+_BUSY_SECONDS = 0.15
+_MOST_KEPT = 16
+"""Runs that are over and can still be asked for all they had."""
+log = logging.getLogger(__name__)
+
+_lines: OrderedDict[str, LiveRun] = OrderedDict()
+"""By comm id, those that are open."""
+_greeted: set[str] = set()
+"""Sessions of pages that have said hello: their displays can be small from the start."""
+
+
+def open_live(shell: Any) -> LiveRun | None:
+    """Tell the page of the run that begins in the cell under way; `None` where no page could show it.
+
+    JupyterLab and Notebook name the cell in each request; a terminal, nbclient and the classic notebook don't.
+    VS Code does, but it takes a comm that it does not know for a fault.
+    """
+    get_parent = getattr(getattr(shell, "kernel", None), "get_parent", None)
+    if get_parent is None or "__vsc_ipynb_file__" in shell.user_ns:
+        return None
+    parent = get_parent()
+    cell_id = (parent.get("metadata") or {}).get("cellId")
+    if not isinstance(cell_id, str) or not cell_id:
+        return None
+    return LiveRun(shell, parent, cell_id)
+
+
+def written_by(cell_id: str) -> str | None:
+    """The source of a live cell of this session, by its id."""
+    for line in list(_lines.values()):
+        if (source := line.cells.source(cell_id)) is not None:
+            return source
+    return None
+
+
+class LiveRun:
+    """One run's line to the page.
+
+    Parameters
+    ----------
+    shell
+        Of the kernel that the page is connected to.
+    parent
+        The execute request that the run belongs to.
+    cell_id
+        The page's id of the cell.
+    """
+
+    def __init__(self, shell: Any, parent: dict[str, Any], cell_id: str) -> None:
+        import comm
+
+        self.cells = Cells(secrets.token_hex(4))
+        self.refused = False
+        """The page has closed the line: it has no extension."""
+        self.is_heard = False
+        """The page can reach this run while its cell is executed: its buttons work."""
+        self._kernel = shell.kernel
+        self._parent = parent
+        self._page = str(parent.get("header", {}).get("session", ""))
+        self._control: Any = None
+        self._seq = 0
+        self._sending = threading.Lock()
+        self._news = threading.Event()
+        self._over = threading.Event()
+        self._cell_is_over = False
+        self._cell_lock = threading.Lock()
+        comm_id = _free(cell_id)
+        opening = self._message({"parent": cell_id, "execution": parent["header"]["msg_id"]})
+        self._comm = comm.create_comm(target_name=TARGET, comm_id=comm_id, data=opening)
+        # ipykernel 7.4 hands a page's message to the shell that used the comm last, which is busy with this run;
+        # where this name means nothing, nothing is changed by it
+        self._comm._reply_subshell_for = lambda data, default: default  # type: ignore[attr-defined]
+        self._comm.on_msg(self._hear)
+        self._comm.on_close(self._refuse)
+        _keep(comm_id, self)
+        shell.events.register("post_run_cell", self._leave_cell)
+        self._shell = shell
+        self._thread = threading.Thread(target=self._keep_up, name="rlm_jupyter live cells", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the page has said that it shows the cells."""
+        return not self.refused and self._page in _greeted
+
+    def __call__(self, event: Event) -> None:
+        """Take in an event, from any thread; returns at once."""
+        self.cells.apply(event)
+        self._news.set()
+
+    def steer(self, running: object) -> None:
+        """Let people at the page do something to this run."""
+        self._control = getattr(running, "control", None)
+
+    def end(self, *, failed: bool = False, message: str = "") -> None:
+        """Tell the last of it."""
+        if failed:
+            self.cells.fail(message)
+        self._over.set()
+        self._news.set()
+        self._thread.join()
+        self._tell()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._over.set()
+        self._news.set()
+        self._comm.close()
+
+    def _keep_up(self) -> None:
+        while not self._over.wait(REST_SECONDS):
+            self._news.wait()
+            self._news.clear()
+            self._tell()
+
+    def _tell(self) -> None:
+        with self._sending:
+            if not self.refused and (items := self.cells.take()):
+                self._comm.send(self._message({"items": items}))
+
+    def _message(self, data: dict[str, Any]) -> dict[str, Any]:
+        """The next in order. `state` and `buffer_paths` are no names to use in it: nbclient takes them for widgets."""
+        message = {"v": VERSION, "run": self.cells.run, "seq": self._seq, **data}
+        self._seq += 1
+        return message
+
+    def _resync(self) -> None:
+        with self._sending:
+            self.cells.take()  # what is in the snapshot need not be told again
+            self._comm.send(self._message({"snapshot": self.cells.snapshot()}))
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        """Something came from the page; in a thread of its own, or once the cell is over."""
+        data = message.get("content", {}).get("data", {})
+        kind = data.get("type") if isinstance(data, dict) else None
+        if kind == "hello":
+            _greeted.add(self._page)
+            self.is_heard = not self._cell_is_over
+        elif kind == "resync":
+            self._resync()
+        elif self._control is not None:
+            if kind == "approve" and isinstance(edited := data.get("edited"), str):
+                self.cells.amend(edited)
+            try:
+                act(self._control, data)
+            except (ConfigurationError, TypeError, ValueError) as error:
+                log.warning("The page asked for something that can't be done: %s", error)
+        # the reply to any message ends in `idle`, and a page takes that for the whole kernel
+        timer = threading.Timer(_BUSY_SECONDS, self._say_busy)
+        timer.daemon = True
+        timer.start()
+
+    def _refuse(self, message: dict[str, Any]) -> None:
+        self.refused = True
+        _greeted.discard(self._page)
+
+    def _say_busy(self) -> None:
+        with self._cell_lock:
+            publish = getattr(self._kernel, "_publish_status", None)
+            if publish is not None and not self._cell_is_over:
+                publish("busy", "shell", parent=self._parent)
+
+    def _leave_cell(self, *_: object) -> None:
+        with self._cell_lock:
+            self._cell_is_over = True
+        self._shell.events.unregister("post_run_cell", self._leave_cell)
+
+
+def act(control: Any, data: dict[str, Any]) -> None:
+    """Do what a message of the page asks for; what is not known is passed over."""
+    match data:
+        case {"type": "stop"}:
+            control.stop()
+        case {"type": "pause"}:
+            control.pause()
+        case {"type": "resume"}:
+            control.resume()
+        case {"type": "approve"}:
+            edited = data.get("edited")
+            control.approve(edited if isinstance(edited, str) else None)
+        case {"type": "refuse"}:
+            control.refuse(str(data.get("note") or ""))
+        case {"type": "note", "text": str(text)}:
+            control.note(text)
+        case {"type": "limit", "name": str(name), "value": int() | float() as value}:
+            control.raise_limit(name, float(value))
+        case _:
+            pass
+
+
+def _free(cell_id: str) -> str:
+    """A comm id for a cell: a page that was reloaded knows it, so it is the same again once the last run is over."""
+    comm_id, number = f"{TARGET}-{cell_id}", 1
+    while (line := _lines.get(comm_id)) is not None:
+        if line._over.is_set():
+            _lines.pop(comm_id).close()
+            break
+        number += 1
+        comm_id = f"{TARGET}-{cell_id}-{number}"
+    return comm_id
+
+
+def _keep(comm_id: str, line: LiveRun) -> None:
+    _lines[comm_id] = line
+    over = [name for name, kept in _lines.items() if kept._over.is_set()]
+    for name in over[: max(len(_lines) - _MOST_KEPT, 0)]:
+        _lines.pop(name).close()

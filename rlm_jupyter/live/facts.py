@@ -1,0 +1,108 @@
+"""`RunFacts`: the numbers of a run, folded from its events, as a page shows them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from rlm_jupyter.events import (
+    CellDecided,
+    CellFinished,
+    CellProposed,
+    CellStarted,
+    Event,
+    ReplyReceived,
+    ReplyStreamed,
+    RunEnded,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    SubcallSettled,
+    SubcallStarted,
+)
+from rlm_jupyter.types import Usage
+
+Phase = Literal["starting", "writing", "running", "proposed", "paused", "ended"]
+_PROMPT_CHARS = 120
+_LIMITS = ("max_iterations", "max_cost", "max_tokens", "max_seconds", "max_subcalls", "max_depth")
+
+
+class RunFacts:
+    """What a run has used, and what it is at."""
+
+    def __init__(self) -> None:
+        self.outcome: str | None = None
+        """The stop reason, once it is over."""
+        self._phase: Phase = "starting"
+        self._started: RunStarted | None = None
+        self._iteration = 0
+        self._usage = Usage()
+        self._cost: float | None = 0.0
+        self._subcalls = 0
+        self._in_flight = 0
+        self._seconds: float | None = None
+        self._message = ""
+
+    def apply(self, event: Event) -> None:
+        """Take in an event."""
+        match event:
+            case RunStarted():
+                self._started, self._phase = event, "writing"
+            case ReplyStreamed(iteration=index):
+                self._iteration, self._phase = index, "writing"
+            case ReplyReceived(iteration=index):
+                self._iteration = index
+                self._spend(event.usage, event.cost)
+            case CellStarted():
+                self._phase = "running"
+            case CellFinished():
+                self._phase, self._in_flight = "writing", 0
+            case CellProposed():
+                self._phase = "proposed"
+            case CellDecided() | RunResumed():
+                self._phase = "writing"
+            case RunPaused():
+                self._phase = "paused"
+            case SubcallStarted():
+                self._in_flight += 1
+            case SubcallSettled():
+                self._subcalls += 1
+                self._in_flight = max(self._in_flight - 1, 0)
+                self._spend(event.usage, event.cost)
+            case RunEnded():
+                self._end(event)
+            case _:
+                pass
+
+    def fail(self, message: str) -> None:
+        """The host failed, and no last record may have come."""
+        if self.outcome is None:
+            self.outcome, self._phase, self._message = "failed", "ended", message
+
+    def told(self) -> dict[str, Any]:
+        """As the page gets them."""
+        started = self._started
+        limits = started.limits if started is not None else {}
+        return {
+            "phase": self._phase,
+            "iteration": self._iteration,
+            "input_tokens": self._usage.input_tokens,
+            "output_tokens": self._usage.output_tokens,
+            "cost": self._cost,
+            "subcalls": self._subcalls,
+            "in_flight": self._in_flight,
+            "model": started.model if started is not None else "",
+            "prompt": " ".join(started.prompt.split())[:_PROMPT_CHARS] if started is not None else "",
+            "run_id": started.run_id if started is not None else "",
+            "limits": {name: limits[name] for name in _LIMITS if limits.get(name) is not None},
+            "outcome": self.outcome,
+            "message": self._message,
+            "seconds": self._seconds,
+        }
+
+    def _spend(self, usage: Usage, cost: float | None) -> None:
+        self._usage += usage
+        self._cost = None if self._cost is None or cost is None else self._cost + cost
+
+    def _end(self, event: RunEnded) -> None:
+        self._phase, self.outcome, self._message = "ended", event.stop_reason, event.message
+        self._usage, self._cost, self._seconds, self._in_flight = event.usage, event.cost, event.seconds, 0

@@ -1,0 +1,242 @@
+"""A real JupyterLab in a folder of its own, and one of its pages in a real browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from playwright.sync_api import Browser, Locator, Page
+
+ASSETS = Path(__file__).parents[2] / "rlm_jupyter" / "labextension"
+CHROMIUM = Path("/usr/bin/chromium")
+TOKEN = "for-the-tests"
+"""Of a server on 127.0.0.1 that lives as long as a test."""
+_UP_SECONDS = 40.0
+
+
+class Lab:
+    """A server that is up."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder = folder
+        self.url = f"http://127.0.0.1:{port}"
+
+    def write(self, name: str, sources: Sequence[str]) -> Path:
+        """A notebook with these code cells."""
+        cells = [nbformat.v4.new_code_cell(source, id=f"user-{place}") for place, source in enumerate(sources)]
+        notebook = nbformat.v4.new_notebook(cells=cells)
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        path = self.folder / name
+        nbformat.write(notebook, path)
+        return path
+
+    def get(self, address: str) -> Any:
+        """What the server's API says."""
+        with urllib.request.urlopen(f"{self.url}/{address}?token={TOKEN}", timeout=10) as response:
+            return json.load(response)
+
+
+@contextmanager
+def running_lab(folder: Path, model_url: str) -> Iterator[Lab]:
+    """JupyterLab over `folder / "work"`, with no setting, kernel or extension but its own and ours."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    places = {
+        "JUPYTER_CONFIG_DIR": folder / "config",
+        "JUPYTER_DATA_DIR": folder / "data",
+        "JUPYTER_RUNTIME_DIR": folder / "runtime",
+        "IPYTHONDIR": folder / "ipython",
+        "JUPYTERLAB_SETTINGS_DIR": folder / "settings",
+        "JUPYTERLAB_WORKSPACES_DIR": folder / "workspaces",
+    }
+    work = folder / "work"
+    for place in (*places.values(), work):
+        place.mkdir(parents=True)
+    # else a question about news covers a corner of the page
+    news = folder / "settings" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+    news.parent.mkdir(parents=True)
+    news.write_text('{"fetchNews": "false", "checkForUpdates": false}')
+    extensions = folder / "data" / "labextensions"
+    extensions.mkdir()
+    (extensions / "rlm-jupyter").symlink_to(ASSETS)
+    environment = {
+        **os.environ,
+        **{name: str(place) for name, place in places.items()},
+        "OPENAI_BASE_URL": model_url,
+        "OPENAI_API_KEY": "k",
+    }
+    environment.pop("JUPYTER_TOKEN", None)
+    options = [
+        "--no-browser",
+        "--allow-root",
+        "--ServerApp.ip=127.0.0.1",
+        f"--ServerApp.port={port}",
+        f"--IdentityProvider.token={TOKEN}",
+        f"--ServerApp.root_dir={work}",
+        "--expose-app-in-browser",
+    ]
+    with (folder / "server.log").open("wb") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", *options],
+            cwd=work,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    lab = Lab(work, port)
+    try:
+        deadline = time.monotonic() + _UP_SECONDS
+        while True:
+            assert server.poll() is None, (folder / "server.log").read_text()
+            try:
+                lab.get("api/status")
+                break
+            except OSError:
+                assert time.monotonic() < deadline, (folder / "server.log").read_text()
+                time.sleep(0.2)
+        yield lab
+    finally:
+        server.terminate()
+        try:
+            server.wait(15)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait(5)
+
+
+class Window:
+    """A page of the browser with JupyterLab in it; loaded once, since that takes longer than most tests."""
+
+    def __init__(self, browser: Browser, lab: Lab, pictures: Path) -> None:
+        self.lab = lab
+        self.pictures = pictures
+        self.page: Page = browser.new_context(viewport={"width": 1200, "height": 1000}).new_page()
+        self.errors: list[str] = []
+        self.page.on("pageerror", lambda error: self.errors.append(error.stack or str(error)))
+        self.load()
+
+    def load(self) -> None:
+        """Load the page, or load it again."""
+        self.page.goto(f"{self.lab.url}/lab?token={TOKEN}&reset", wait_until="commit")
+        self.page.wait_for_function("window.jupyterapp?.commands.hasCommand('docmanager:open')", timeout=60_000)
+        self.page.evaluate("window.jupyterapp.restored.then(() => undefined)")
+
+
+class NotebookPage:
+    """A notebook that is open in a window."""
+
+    def __init__(self, window: Window, path: Path) -> None:
+        self.window, self.path = window, path
+        self.page = window.page
+
+    @property
+    def errors(self) -> list[str]:
+        # Lab looks once more at the cells of a notebook that was closed
+        return [error for error in self.window.errors if "_runOnIdleTime" not in error]
+
+    def open(self, *, busy: bool = False) -> None:
+        """Open it, and wait until the kernel is there; one that is `busy` says nothing to a new page."""
+        self.page.evaluate(
+            "path => window.jupyterapp.commands.execute('docmanager:open', {path}).then(() => undefined)",
+            self.path.name,
+        )
+        self.page.wait_for_function(
+            """([path, busy]) => { const panel = window.jupyterapp.shell.currentWidget;
+            const kernel = panel?.sessionContext?.session?.kernel;
+            return panel?.context?.path === path && panel.context.isReady
+            && (kernel?.status === 'idle' || (busy && kernel?.connectionStatus === 'connected')); }""",
+            arg=[self.path.name, busy],
+            timeout=40_000,
+        )
+
+    def run(self, cell_id: str) -> None:
+        """Execute a cell as Ctrl-Enter does."""
+        self.select(cell_id)
+        self.command("notebook:run-cell", wait=False)
+
+    def select(self, cell_id: str) -> None:
+        """Make a cell the active one."""
+        self.page.evaluate(
+            """id => { const notebook = window.jupyterapp.shell.currentWidget.content;
+            notebook.activeCellIndex = notebook.widgets.findIndex(widget => widget.model.id === id); }""",
+            cell_id,
+        )
+
+    def command(self, command: str, *, wait: bool = True) -> None:
+        """Execute a command of the page's."""
+        script = "id => { const done = window.jupyterapp.commands.execute(id); %s }"
+        self.page.evaluate(
+            script % ("return done.then(() => undefined);" if wait else "done.catch(() => {});"), command
+        )
+
+    def cells(self) -> list[dict[str, Any]]:
+        """The notebook's cells, as they are in the page now."""
+        found = self.page.evaluate(
+            """() => Array.from(window.jupyterapp.shell.currentWidget.content.model.cells, model => (
+            { ...model.toJSON(), id: model.id, trusted: model.trusted }))"""
+        )
+        return [{**cell, "source": "".join(cell["source"])} for cell in found]
+
+    def live(self, role: str | None = None) -> list[dict[str, Any]]:
+        """The live cells among them."""
+        cells = [cell for cell in self.cells() if cell["id"].startswith("rlm-") and "rlm" in cell["metadata"]]
+        return [cell for cell in cells if role is None or cell["metadata"]["rlm"]["role"] == role]
+
+    def until(self, holds: Callable[[], Any], what: str, seconds: float = 20.0) -> Any:
+        """Wait until something holds, and give it back."""
+        deadline = time.monotonic() + seconds
+        while not (found := _or_none(holds)):
+            if time.monotonic() > deadline:
+                self.picture(f"late-{what.replace(' ', '-')}")
+                raise AssertionError(f"not seen: {what}\n{json.dumps(self.cells(), indent=1)[:6000]}\n{self.errors}")
+            self.page.wait_for_timeout(50)
+        return found
+
+    def cell(self, cell_id: str) -> Locator:
+        """A cell's element: that of a live cell has its label."""
+        place = [cell["id"] for cell in self.cells()].index(cell_id)
+        return self.page.locator(f".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell[data-windowed-list-index='{place}']")
+
+    def picture(self, name: str) -> Path:
+        """A screenshot."""
+        path = self.window.pictures / f"{name}.png"
+        self.page.screenshot(path=path)
+        return path
+
+    def close(self) -> None:
+        """Close the notebook, and end its kernel."""
+        self.page.evaluate(
+            """async () => { const panel = window.jupyterapp.shell.currentWidget;
+            if (panel?.context) { await panel.sessionContext.shutdown(); await panel.context.revert(); panel.dispose(); }
+            }"""
+        )
+
+
+def texts(cell: dict[str, Any]) -> str:
+    """What a cell's outputs say in plain text."""
+    said = []
+    for output in cell["outputs"]:
+        text = output.get("text") or output.get("data", {}).get("text/plain", "")
+        said.append("".join(text))
+    return "".join(said)
+
+
+def _or_none(holds: Callable[[], Any]) -> Any:
+    """Nothing, where what is looked at is not there yet."""
+    try:
+        return holds()
+    except (IndexError, KeyError):
+        return None

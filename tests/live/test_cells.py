@@ -1,0 +1,107 @@
+"""What a page is told of a run: the recorded conversation, and what holds for any."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlm_jupyter.events import CellFinished, CellStarted, OutputChanged, ReplyStreamed, RunEnded
+from rlm_jupyter.live.arriving import arrived, arriving
+from rlm_jupyter.live.cells import Cells
+from rlm_jupyter.types import Usage
+from tests.live.recorded import FIRST, PLACE, RUN, received, record, stdout
+
+
+def test_the_recorded_conversation_is_what_is_told() -> None:
+    assert record() == json.loads(PLACE.read_text(encoding="utf-8")), "python -m tests.live.recorded, if it is meant"
+
+
+def test_no_key_is_taken_for_a_widget() -> None:
+    for message in record()["messages"]:
+        assert not {"state", "buffer_paths", "content"} & set(message)
+
+
+def told(live: Cells) -> list[dict[str, Any]]:
+    return json.loads(json.dumps(live.take()))
+
+
+def test_a_growing_output_is_told_by_what_is_new() -> None:
+    live = Cells(RUN)
+    live.apply(CellStarted(1, 0, "loop()"))
+    text = ""
+    live.take()
+    sizes = []
+    for number in range(50):
+        text += f"tick {number}\n" * 20
+        live.apply(OutputChanged(1, 0, (stdout(text),)))
+        sizes.append(len(json.dumps(told(live))))
+    assert max(sizes[1:]) < 600
+    live.apply(CellFinished(1, 0, "loop()", None, "ok", (stdout(text),), 1, 1.0))
+    done = [item for item in told(live) if item["item"] == "done"]
+    assert done[0]["cell"]["outputs"] == [stdout(text)]
+
+
+def test_a_long_stream_is_cut_and_what_was_told_of_it_stays() -> None:
+    live = Cells(RUN)
+    live.apply(CellStarted(1, 0, "loop()"))
+    live.apply(OutputChanged(1, 0, (stdout("x" * 150_000),)))
+    live.take()
+    live.apply(OutputChanged(1, 0, (stdout("x" * 250_000),)))
+    assert not [item for item in told(live) if item["item"] in {"text", "outputs"}]
+    live.apply(CellFinished(1, 0, "loop()", None, "ok", (stdout("x" * 250_000),), 1, 1.0))
+    assert len(json.dumps(told(live))) < 110_000
+
+
+def test_what_cannot_be_encoded_can_be_told() -> None:
+    live = Cells(RUN)
+    live.apply(received(1, "lone \ud800\n```repl\nprint('\ud800')\n```"))
+    live.apply(CellStarted(1, 0, "print('\ud800')"))
+    nan = {"output_type": "display_data", "data": {"application/json": {"a": float("nan")}}, "metadata": {}}
+    live.apply(CellFinished(1, 0, "print('\ud800')", None, "ok", (stdout("\ud800"), nan), 1, 0.1))
+    json.dumps(live.take(), allow_nan=False, ensure_ascii=False).encode()
+
+
+def test_a_run_that_fails_leaves_no_cell_open() -> None:
+    live = Cells(RUN)
+    live.apply(ReplyStreamed(1, "I wr"))
+    live.take()
+    live.apply(CellStarted(1, 0, "x"))
+    live.fail("ModelError: gone")
+    told(live)
+    assert {cell["status"] for cell in live.snapshot()["cells"]} <= {"ok", "skipped"}
+    assert live.snapshot()["facts"]["outcome"] == "failed"
+    assert live.snapshot()["facts"]["message"] == "ModelError: gone"
+
+
+def test_the_answer_comes_last_and_its_markup_is_harmless() -> None:
+    live = Cells(RUN)
+    live.apply(received(1, "Words."))
+    text = "<img src=x onerror=alert(1)> ![a](http://evil/?q)\n# Heading"
+    live.apply(RunEnded("answered", text, text, True, 1, 1.0, Usage(1, 1), 0.0))
+    last = live.snapshot()["cells"][-1]
+    assert last["facts"]["role"] == "answer"
+    assert "<img" not in last["source"]
+    assert "![" not in last["source"]
+    assert "**Heading**" in last["source"]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_reply_is_seen_while_it_arrives_and_stays_what_it_was(size: int) -> None:
+    live = Cells(RUN)
+    for place in range(0, len(FIRST), size):
+        live.apply(ReplyStreamed(1, FIRST[place : place + size]))
+        live.take()
+    before = [cell["id"] for cell in live.snapshot()["cells"]]
+    live.apply(received(1, FIRST))
+    assert [cell["id"] for cell in live.snapshot()["cells"]] == before
+    assert not [item for item in told(live) if item["item"] == "gone"]
+
+
+@given(st.text(alphabet="ab \n`~#replpython", max_size=200))
+def test_any_text_is_seen_as_something(text: str) -> None:
+    assert all(source.strip() for _, source in arriving(text))
+    assert all(kind in {"code", "markdown"} for kind, _ in arrived(text))
