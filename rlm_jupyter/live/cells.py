@@ -8,10 +8,9 @@ is right again with the next of them, whether or not it can ask.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from rlm_jupyter.events import (
     CellDecided,
@@ -29,49 +28,8 @@ from rlm_jupyter.events import (
 )
 from rlm_jupyter.live import asked, safe
 from rlm_jupyter.live.arriving import Part, arrived, arriving
+from rlm_jupyter.live.cell import Item, LiveCell
 from rlm_jupyter.live.facts import RunFacts
-from rlm_jupyter.types import CellStatus, Output
-
-Item = dict[str, Any]
-Role = Literal["prose", "code", "subcalls", "notice", "answer"]
-Status = CellStatus | Literal["writing", "proposed", "running"]
-
-
-@dataclass(slots=True)
-class LiveCell:
-    """One cell, and what of it was told."""
-
-    id: str
-    role: Role
-    iteration: int
-    block: int = 0
-    source: str = ""
-    made: tuple[Output, ...] = ()
-    """Outputs as they came."""
-    execution_count: int | None = None
-    status: Status = "writing"
-    facts: dict[str, Any] = field(default_factory=dict)
-    is_amended: bool = False
-    """A person has edited it."""
-    told: Item | None = None
-
-    @property
-    def is_done(self) -> bool:
-        """Nothing in it will change."""
-        return self.status not in {"writing", "proposed", "running"}
-
-    def whole(self, after: str | None) -> Item:
-        """All of it, as it may be shown."""
-        return {
-            "id": self.id,
-            "type": "code" if self.role == "code" else "markdown",
-            "after": after,
-            "source": safe.plain(self.source) if self.role in {"code", "subcalls"} else safe.prose(self.source),
-            "outputs": safe.clean(self.made, running=not self.is_done),
-            "execution_count": self.execution_count,
-            "status": self.status,
-            "facts": {"role": self.role, "iteration": self.iteration, "block": self.block, **self.facts},
-        }
 
 
 @dataclass(slots=True)
@@ -142,7 +100,7 @@ class Cells:
             items: list[Item] = [{"item": "gone", "id": cell_id} for cell_id in self._gone]
             places = {cell.id: place for place, cell in enumerate(self._order)}
             for cell in sorted(self._dirty.values(), key=lambda cell: places[cell.id]):
-                items += self._news(cell, self._order[places[cell.id] - 1].id if places[cell.id] else None)
+                items += cell.news(self._order[places[cell.id] - 1].id if places[cell.id] else None)
             self._gone, self._dirty = [], {}
             if (facts := self.facts.told()) != self._told_facts:
                 self._told_facts = facts
@@ -312,49 +270,6 @@ class Cells:
     def _id(self) -> str:
         self._made += 1
         return f"rlm-{self.run}-{self._made}"
-
-    def _news(self, cell: LiveCell, after: str | None) -> Iterator[Item]:
-        """What of a cell was not told yet."""
-        before, now = cell.told, cell.whole(after)
-        cell.told = now
-        if before is None or cell.is_done:
-            yield {"item": "done" if cell.is_done else "cell", "cell": now}
-            return
-        if now["source"] != before["source"]:
-            at = _common(before["source"], now["source"])
-            # a page counts in units of UTF-16
-            units = len(now["source"][:at].encode("utf-16-le")) // 2
-            yield {"item": "source", "id": cell.id, "at": units, "text": now["source"][at:]}
-        yield from _grown(cell.id, before["outputs"], now["outputs"])
-        if (now["status"], now["facts"]) != (before["status"], before["facts"]):
-            yield {"item": "status", "id": cell.id, "status": now["status"], "facts": now["facts"]}
-
-
-def _grown(cell_id: str, before: list[Output], now: list[Output]) -> Iterator[Item]:
-    """How a cell's outputs became others: a text that grows is told by what is new in it."""
-    same = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now)))
-    if same == len(before) == len(now):
-        return
-    if same == len(before) - 1 < len(now) and before[same]["output_type"] == "stream":
-        old, new = before[same], now[same]
-        is_longer = old.get("name") == new.get("name") and new["text"].startswith(old["text"])
-        if is_longer:
-            yield {"item": "text", "id": cell_id, "at": same, "text": new["text"][len(old["text"]) :]}
-            same += 1
-            if same == len(now):
-                return
-    yield {"item": "outputs", "id": cell_id, "from": same, "outputs": now[same:]}
-
-
-def _common(before: str, now: str) -> int:
-    """How many characters two texts begin with alike."""
-    if now.startswith(before):
-        return len(before)
-    low, high = 0, min(len(before), len(now))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if before[:middle] == now[:middle] else (low, middle - 1)
-    return low
 
 
 def _now() -> str:

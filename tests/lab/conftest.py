@@ -76,7 +76,8 @@ def lab(model: Waiting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[La
         yield lab
 
 
-@pytest.fixture(scope="session")
+# Playwright keeps its event loop running in this thread: gone with the module, it is in no async test's way
+@pytest.fixture(scope="module")
 def window(lab: Lab, pictures: Path) -> Iterator[Window]:
     flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     with sync_playwright() as playwright:
