@@ -103,30 +103,27 @@ class Answering:
             settled = _Settled(str(error), failed=True, model=model.name)
         seconds = time.monotonic() - started
 
-        def record() -> None:
-            run.record(
-                SubcallSettled(
-                    iteration=iteration,
-                    block=block,
-                    kind=kind,
-                    ordinal=ordinal,
-                    prompt_sha256=hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest(),
-                    prompt_chars=len(prompt),
-                    prompt_head=prompt[:_HEAD_CHARS],
-                    asked_model=call.model,
-                    model=settled.model,
-                    text=settled.text,
-                    failed=settled.failed,
-                    usage=settled.usage,
-                    cost=settled.cost,
-                    seconds=seconds,
-                    child=settled.child,
-                )
+        def fact() -> SubcallSettled:
+            return SubcallSettled(
+                iteration=iteration,
+                block=block,
+                kind=kind,
+                ordinal=ordinal,
+                prompt_sha256=hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest(),
+                prompt_chars=len(prompt),
+                prompt_head=prompt[:_HEAD_CHARS],
+                asked_model=call.model,
+                model=settled.model,
+                text=settled.text,
+                failed=settled.failed,
+                usage=settled.usage,
+                cost=settled.cost,
+                seconds=seconds,
+                child=settled.child,
             )
 
-        # The answer leaves in this turn of the loop, and is recorded first thing in the next: while the kernel takes
-        # it, and before anything that the kernel says then is heard.
-        asyncio.get_running_loop().call_soon(record)
+        # the answer leaves first, and is written down while the kernel takes it
+        run.record_soon(fact)
         return settled
 
     async def _plain(self, run: Run, prompt: str, model: Model) -> _Settled:

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +43,8 @@ from rlm_jupyter.types import CellRun, Inspection, Output, Value, Variable
 
 log = logging.getLogger(__name__)
 
+_SOON = 0.002
+"""Seconds after which an answered sub-call is in the record."""
 MOST_RESTARTS = 3
 """How often a kernel that died is started again in one run."""
 _STOP_SECONDS = 5.0
@@ -104,6 +107,8 @@ class Run:
     """Earlier prompts and answers in this kernel."""
     began: float = field(default_factory=time.monotonic)
     conversation: prompts.Conversation = field(default_factory=prompts.Conversation)
+    _late: deque[Callable[[], Record]] = field(default_factory=deque)
+    """Facts that are to be entered before any other."""
     last_read: tuple[int, int] | None = None
     """Messages and tokens of the last request, its reply included, as the provider counted."""
 
@@ -128,8 +133,22 @@ class Run:
         """Whether no cell of this run was executed yet."""
         return all(cell.status == "skipped" for i in self.trajectory.iterations for cell in i.cells)
 
+    def record_soon(self, make: Callable[[], Record]) -> None:
+        """Enter a fact within milliseconds, and before any other: who waits for it need not wait for the disk."""
+        if not self._late:
+            asyncio.get_running_loop().call_later(_SOON, self._catch_up)
+        self._late.append(make)
+
     def record(self, record: Record) -> None:
         """Enter a fact into the trajectory and tell it."""
+        self._catch_up()
+        self._enter(record)
+
+    def _catch_up(self) -> None:
+        while self._late:
+            self._enter(self._late.popleft()())
+
+    def _enter(self, record: Record) -> None:
         self.trajectory.apply(record)
         if self.recorder is not None:
             try:
