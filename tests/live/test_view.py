@@ -7,14 +7,19 @@ import time
 import pytest
 
 from rlm_jupyter.events import (
+    CellDecided,
     CellFinished,
+    CellProposed,
     CellStarted,
+    IterationRated,
     NoticeGiven,
     OutputChanged,
     OutputsShown,
     ReplyReceived,
     ReplyStreamed,
     RunEnded,
+    RunPaused,
+    RunResumed,
     RunStarted,
     SubcallSettled,
     SubcallStarted,
@@ -201,3 +206,26 @@ def test_an_answer_is_drawn_as_markdown() -> None:
     assert "<strong>Two</strong>" in drawn
     assert "<td>1</td>" in drawn
     assert "x &lt; 1" in drawn
+
+
+def test_how_an_iteration_was_rated_is_shown_with_it() -> None:
+    view = View()
+    view.apply(started())
+    run(view, 1, 2)
+    view.apply(IterationRated(2, -0.25, {"failure": -0.25}))
+    assert "reward -0.25" in view.iterations()
+    assert view.iterations().count("reward") == 1
+
+
+def test_what_a_person_is_waited_for_is_said_until_it_is_decided() -> None:
+    view = View()
+    view.apply(started())
+    view.apply(reply(1, "```repl\nprint(1)\n```"))
+    view.apply(CellProposed(1, 0, "print(1)"))
+    assert "a cell waits for your approval" in view.status()
+    view.apply(CellDecided(1, 0, runs=True))
+    assert "approval" not in view.status()
+    view.apply(RunPaused(2))
+    assert "paused" in view.status()
+    view.apply(RunResumed(2))
+    assert "paused" not in view.status()
