@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
 from rlm_jupyter.control import Control
-from rlm_jupyter.live.comm import act
+from rlm_jupyter.live.comm import SEEN_SECONDS, LiveRun, act
 
 LOOK = "I look.\n```repl\nprint(len(context))\n```"
 FINAL = "```repl\nFINAL('done')\n```"
@@ -228,3 +229,24 @@ def test_what_people_ask_for_is_done() -> None:
     act(control, {"type": "approve"})  # nothing waits: nothing happens
     act(control, {"type": "unheard of"})
     act(control, {})
+
+
+def test_the_second_half_of_a_double_click_runs_no_cell_unseen() -> None:
+    asked: list[str] = []
+
+    class Steered:
+        def approve(self, source: str | None) -> None:
+            asked.append("approve")
+
+        def stop(self) -> None:
+            asked.append("stop")
+
+    live = object.__new__(LiveRun)
+    live._control, live._kernel, live._cell_is_over, live._cell_lock = Steered(), None, True, threading.Lock()
+    live._proposed_at = time.monotonic()
+    for kind in ("approve", "stop"):
+        live._hear({"content": {"data": {"type": kind}}})
+    assert asked == ["stop"]
+    live._proposed_at -= SEEN_SECONDS
+    live._hear({"content": {"data": {"type": "approve"}}})
+    assert asked == ["stop", "approve"]
