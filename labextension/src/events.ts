@@ -105,8 +105,8 @@ export interface Batch {
 /** What people do to a run, and what a page needs. */
 export type Ask =
   | { type: 'hello' | 'resync' | 'stop' | 'pause' | 'resume' }
-  | { type: 'approve'; edited?: string }
-  | { type: 'refuse'; note: string }
+  | { type: 'approve'; cell: string; edited?: string }
+  | { type: 'refuse'; cell: string; note: string }
   | { type: 'note'; text: string }
   | { type: 'limit'; name: string; value: number };
 

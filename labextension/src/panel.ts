@@ -22,6 +22,8 @@ import type { Change } from './model';
 
 const RESYNC_MILLISECONDS = 1000;
 const INTERRUPT_MILLISECONDS = 1500;
+const REPEAT_MILLISECONDS = 1000;
+const REPEATS = 20;
 const OWNED = 'rlm-jupyter:runs';
 
 /** Asks somebody for a line of text; `null`: they thought better of it. */
@@ -103,15 +105,30 @@ export class LiveNotebook {
     const cell = run.proposed;
     if (cell) {
       const source = this._writer.widget(cell.id)?.model.sharedModel.getSource() ?? cell.source;
-      this.ask(run, source === cell.source ? { type: 'approve' } : { type: 'approve', edited: source });
+      const edited = source === cell.source ? {} : { edited: source };
+      this._decide(run, { type: 'approve', cell: cell.id, ...edited });
     }
   }
 
   async refuse(run: RunModel): Promise<void> {
+    const cell = run.proposed;
+    if (!cell) {
+      return;
+    }
     const note = await this._askText(this._trans.__('Refuse the cell'), this._trans.__('What the model is told'));
     if (note !== null) {
-      this.ask(run, { type: 'refuse', note });
+      this._decide(run, { type: 'refuse', cell: cell.id, note });
     }
+  }
+
+  /** Say it again until the kernel has heard it: a kernel that is busy may hear a message late. */
+  private _decide(run: RunModel, ask: Ask & { cell: string }, repeats = REPEATS): void {
+    this.ask(run, ask);
+    window.setTimeout(() => {
+      if (repeats > 0 && run.proposed?.id === ask.cell) {
+        this._decide(run, ask, repeats - 1);
+      }
+    }, REPEAT_MILLISECONDS);
   }
 
   async note(run: RunModel): Promise<void> {

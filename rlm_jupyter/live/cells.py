@@ -84,6 +84,12 @@ class Cells:
                     cell.source, cell.is_amended = source, True
                     self._mark(cell)
 
+    @property
+    def proposed(self) -> str | None:
+        """The id of the cell that waits for a person, if one does."""
+        with self._lock:
+            return next((cell.id for cell in self._order if cell.status == "proposed"), None)
+
     def source(self, cell_id: str) -> str | None:
         """What a code cell of this run says; `None`: it is none."""
         with self._lock:

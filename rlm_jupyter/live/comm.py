@@ -9,20 +9,17 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-import time
 from collections import OrderedDict
 from typing import Any
 
 from rlm_jupyter.errors import ConfigurationError
-from rlm_jupyter.events import CellProposed, Event
+from rlm_jupyter.events import Event
 from rlm_jupyter.live.cells import Cells
 
 TARGET = "rlm"
 VERSION = 1
 REST_SECONDS = 0.05
 """Between two messages, at least: a server drops what comes faster than a thousand a second."""
-SEEN_SECONDS = 0.4
-"""A click sooner than this after a cell was proposed was meant for the one before it."""
 _BUSY_SECONDS = 0.15
 _MOST_KEPT = 16
 """Runs that are over and can still be asked for all they had."""
@@ -83,7 +80,6 @@ class LiveRun:
         self._parent = parent
         self._page = str(parent.get("header", {}).get("session", ""))
         self._control: Any = None
-        self._proposed_at = 0.0
         self._seq = 0
         self._sending = threading.Lock()
         self._news = threading.Event()
@@ -111,8 +107,6 @@ class LiveRun:
 
     def __call__(self, event: Event) -> None:
         """Take in an event, from any thread; returns at once."""
-        if isinstance(event, CellProposed):
-            self._proposed_at = time.monotonic()
         self.cells.apply(event)
         self._news.set()
 
@@ -166,9 +160,9 @@ class LiveRun:
             self.is_heard = not self._cell_is_over
         elif kind == "resync":
             self._resync()
-        elif kind in {"approve", "refuse"} and time.monotonic() - self._proposed_at < SEEN_SECONDS:
-            # the second half of a double click: nobody can have read the cell that waits now
-            log.info("A decision came before the cell could be seen: it was passed over.")
+        elif kind in {"approve", "refuse"} and data.get("cell") != self.cells.proposed:
+            # said twice, or the second half of a double click: nobody has read the cell that waits now
+            log.info("A decision meant another cell than the one that waits: it was passed over.")
         elif self._control is not None:
             if kind == "approve" and isinstance(edited := data.get("edited"), str):
                 self.cells.amend(edited)

@@ -16,7 +16,9 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
 from rlm_jupyter.control import Control
-from rlm_jupyter.live.comm import SEEN_SECONDS, LiveRun, act
+from rlm_jupyter.events import CellDecided, CellProposed
+from rlm_jupyter.live.cells import Cells
+from rlm_jupyter.live.comm import LiveRun, act
 
 LOOK = "I look.\n```repl\nprint(len(context))\n```"
 FINAL = "```repl\nFINAL('done')\n```"
@@ -243,10 +245,17 @@ def test_the_second_half_of_a_double_click_runs_no_cell_unseen() -> None:
 
     live = object.__new__(LiveRun)
     live._control, live._kernel, live._cell_is_over, live._cell_lock = Steered(), None, True, threading.Lock()
-    live._proposed_at = time.monotonic()
-    for kind in ("approve", "stop"):
-        live._hear({"content": {"data": {"type": kind}}})
-    assert asked == ["stop"]
-    live._proposed_at -= SEEN_SECONDS
-    live._hear({"content": {"data": {"type": "approve"}}})
-    assert asked == ["stop", "approve"]
+    live.cells = Cells("run")
+    live.cells.apply(CellProposed(1, 0, "print(1)"))
+    first = live.cells.proposed
+
+    def click(kind: str) -> None:
+        live._hear({"content": {"data": {"type": kind, "cell": first}}})
+
+    click("approve")
+    live.cells.apply(CellDecided(1, 0, runs=True))
+    live.cells.apply(CellProposed(1, 1, "print(2)"))
+    assert live.cells.proposed not in (None, first)
+    click("approve")
+    click("stop")
+    assert asked == ["approve", "stop"]
