@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import difflib
 import getpass
 import os
 import threading
@@ -13,24 +12,22 @@ from argparse import REMAINDER, Namespace
 from typing import Any, cast
 
 from IPython.core.error import StdinNotImplementedError, UsageError
-from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
+from IPython.core.magic import line_cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
-from traitlets import Bool, Dict, Float, Integer, Unicode, Union
 
 from rlm_jupyter import context as contexts
 from rlm_jupyter import restore, store
 from rlm_jupyter.approval import Approvals
-from rlm_jupyter.errors import ConfigurationError, RLMError
+from rlm_jupyter.configured import Configured
+from rlm_jupyter.errors import RLMError
 from rlm_jupyter.events import Event
 from rlm_jupyter.here import source as here_source
 from rlm_jupyter.kernel.guest.magics import keep_questions
-from rlm_jupyter.limits import Limits
-from rlm_jupyter.live import fragments, progress
+from rlm_jupyter.live import progress
 from rlm_jupyter.live.kept_out import keep_out
 from rlm_jupyter.live.widget import Steering
 from rlm_jupyter.models import PROVIDERS
 from rlm_jupyter.options import or_close, split
-from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.result import result_of
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.running import Running
@@ -40,45 +37,15 @@ from rlm_jupyter.workspace import request_digest
 
 RESULT = "rlm_result"
 """The variable that a result lands in, when no other is named."""
-_LIMITS = ("max_iterations", "max_seconds", "max_cost", "max_tokens", "max_subcalls", "max_depth")
-_BANNER = (
-    "No model is named, so the embedded one answers: extractive/bm25 picks passages by their words; it is no "
-    "language model. Name one with -m provider/model, %config RLMMagics.model = 'provider/model', or RLM_MODEL in the "
-    "environment."
-)
 
 
 @magics_class
-class RLMMagics(Magics):
+class RLMMagics(Configured):
     """A recursive language model in this session; each option of `%rlm` can be configured here."""
-
-    model = Unicode(None, allow_none=True, help="`provider/model` that drives runs.").tag(config=True)
-    sub_model = Unicode(None, allow_none=True, help="Answers sub-calls. Default: the model.").tag(config=True)
-    termination = Union(
-        [Unicode(), Dict()],
-        default_value=None,
-        allow_none=True,
-        help="A termination policy: its name, or name and config.",
-    ).tag(config=True)
-    reward = Union(
-        [Unicode(), Dict()], default_value=None, allow_none=True, help="A reward policy: its name, or name and config."
-    ).tag(config=True)
-    save = Union(
-        [Bool(), Unicode()],
-        default_value=True,
-        help="Where notebooks go: a path, True for rlm_runs/, False for nowhere.",
-    ).tag(config=True)
-    max_iterations = Integer(None, allow_none=True, help="Replies of the model.").tag(config=True)
-    max_seconds = Float(None, allow_none=True, help="Wall time.").tag(config=True)
-    max_cost = Float(None, allow_none=True, help="US dollars.").tag(config=True)
-    max_tokens = Integer(None, allow_none=True, help="Input and output tokens.").tag(config=True)
-    max_subcalls = Integer(None, allow_none=True, help="Prompts answered for cells.").tag(config=True)
-    max_depth = Integer(None, allow_none=True, help="At which `rlm_query` becomes a plain call.").tag(config=True)
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self._kept: dict[str, ShownResult | BackgroundRun] = {}
-        self._banner_shown = False
         atexit.register(self.close)
 
     # the help of `%rlm?` is made of this docstring and the arguments
@@ -143,7 +110,7 @@ class RLMMagics(Magics):
             self._check_somebody_answers(options)
         self._drop(options.output)
         try:
-            context, (model, configured) = self._context(options.context), self._configuration(options)
+            context, (model, configured) = self.context(options.context), self.configuration(options)
             result = await answer(self.shell, Asked(prompt, context, model, configured, options.rerun, options.approve))
             self._put(options.output, result)
             self._show(result)
@@ -214,8 +181,8 @@ class RLMMagics(Magics):
         return options, cell.removesuffix("\n")
 
     def _answer(self, options: Namespace, prompt: str) -> None:
-        context = self._context(options.context)
-        configured = self._rlm(options)
+        context = self.context(options.context)
+        configured = self.configured(options)
         if not options.rerun and self._show_recorded(options.output, configured, prompt, context):
             return
         if options.approve:
@@ -279,52 +246,6 @@ class RLMMagics(Magics):
         if result.stop_reason == "cancelled":
             # the cell fails, so that Run All stops here, as it does wherever a cell is interrupted
             raise KeyboardInterrupt(f"the run was stopped; {variable} holds what it had")
-
-    def _context(self, named: list[str]) -> object:
-        """What the variables named with -c hold."""
-        namespace = cast(dict[str, Any], cast(Any, self.shell).user_ns)
-        names = [name.strip() for item in named for name in item.split(",") if name.strip()]
-        for name in names:
-            if not name.isidentifier():
-                raise ConfigurationError(f"-c takes names of variables, not {name!r}: assign it to a variable first.")
-            if name not in namespace:
-                close = difflib.get_close_matches(name, [n for n in namespace if not n.startswith("_")])
-                hint = f" Did you mean {' or '.join(close)}?" if close else ""
-                raise ConfigurationError(f"There is no variable {name!r} to be the context.{hint}")
-            if namespace[name] is None:
-                raise ConfigurationError(f"The variable {name!r} is None: there is nothing in it to read.")
-        if len(names) == 1:
-            return namespace[names[0]]
-        return {name: namespace[name] for name in names} or None
-
-    def _rlm(self, options: Namespace) -> RLM:
-        model, configured = self._configuration(options)
-        return RLM(model, **configured)
-
-    def _configuration(self, options: Namespace) -> tuple[str, dict[str, Any]]:
-        """Model and options of `RLM`: options first, then traits, then the environment."""
-        model = options.model or self._model()
-        if model is None:
-            model = "extractive"
-            self._show_banner()
-        limits = {name: getattr(options, name) for name in _LIMITS}
-        limits = {name: getattr(self, name) if value is None else value for name, value in limits.items()}
-        return model, {
-            "sub_model": options.sub_model or self.sub_model,
-            "limits": Limits(**{name: value for name, value in limits.items() if value is not None}),
-            "termination": self._policy(options.termination, TerminationPolicy) or self.termination,
-            "reward": self._policy(options.reward, RewardPolicy) or self.reward,
-            "save": options.save or self.save,
-        }
-
-    def _policy(self, named: str | None, kind: type) -> Any:
-        """What an option means: a policy, or a function that rates, in a variable of that name; else the name."""
-        value = cast(Any, self.shell).user_ns.get(named) if named else None
-        is_rating = kind is RewardPolicy and callable(value) and not isinstance(value, type)
-        return value if isinstance(value, kind) or is_rating else named
-
-    def _model(self) -> str | None:
-        return self.model or os.environ.get("RLM_MODEL") or None
 
     def _show_recorded(self, variable: str, configured: RLM, prompt: str, context: object) -> bool:
         """Show the recorded run that answered exactly this, if there is one."""
@@ -392,12 +313,6 @@ class RLMMagics(Magics):
         """The answer; the numbers stand above it."""
         publisher = cast(Any, self.shell).display_pub
         publisher.publish({"text/html": result.answer_html(), "text/plain": str(result)})
-
-    def _show_banner(self) -> None:
-        if not self._banner_shown:
-            self._banner_shown = True
-            html = fragments.block(fragments.note(_BANNER))
-            cast(Any, self.shell).display_pub.publish({"text/html": html, "text/plain": _BANNER})
 
 
 def load(shell: Any) -> None:

@@ -150,18 +150,18 @@ def test_configuration_counts_below_options_and_above_the_environment(
     monkeypatch.setenv("RLM_MODEL", "extractive")
     ours = magics(shell)
     options, _ = parsed(shell, "What?")
-    assert ours._rlm(options).settings.routing.root.name == "extractive/bm25"
+    assert ours.configured(options).settings.routing.root.name == "extractive/bm25"
     run(shell, "%config RLMMagics.model = 'scripted/two.json'")
     run(shell, "%config RLMMagics.max_iterations = 7")
     run(shell, "%config RLMMagics.save = False")
-    settings = ours._rlm(options).settings
+    settings = ours.configured(options).settings
     assert (settings.routing.root.name, settings.limits.max_iterations, settings.save) == (
         "scripted/two.json",
         7,
         False,
     )
     options, _ = parsed(shell, "-m scripted/slow.json --max-iterations 8 --save here What?")
-    settings = ours._rlm(options).settings
+    settings = ours.configured(options).settings
     assert (settings.routing.root.name, settings.limits.max_iterations, settings.save) == (
         "scripted/slow.json",
         8,

@@ -1,0 +1,111 @@
+"""`Configured`: what `%rlm` is configured with, and what its options come to."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from argparse import Namespace
+from typing import Any, cast
+
+from IPython.core.magic import Magics
+from traitlets import Bool, Dict, Float, Integer, Unicode, Union
+
+from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.limits import Limits
+from rlm_jupyter.live import fragments
+from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
+from rlm_jupyter.rlm import RLM
+
+_LIMITS = ("max_iterations", "max_seconds", "max_cost", "max_tokens", "max_subcalls", "max_depth")
+_BANNER = (
+    "No model is named, so the embedded one answers: extractive/bm25 picks passages by their words; it is no "
+    "language model. Name one with -m provider/model, %config RLMMagics.model = 'provider/model', or RLM_MODEL in the "
+    "environment."
+)
+
+
+class Configured(Magics):
+    """Magics with a configuration: options first, then these traits, then the environment."""
+
+    _banner_shown = False
+    model = Unicode(None, allow_none=True, help="`provider/model` that drives runs.").tag(config=True)
+    sub_model = Unicode(None, allow_none=True, help="Answers sub-calls. Default: the model.").tag(config=True)
+    termination = Union(
+        [Unicode(), Dict()],
+        default_value=None,
+        allow_none=True,
+        help="A termination policy: its name, or name and config.",
+    ).tag(config=True)
+    reward = Union(
+        [Unicode(), Dict()], default_value=None, allow_none=True, help="A reward policy: its name, or name and config."
+    ).tag(config=True)
+    save = Union(
+        [Bool(), Unicode()],
+        default_value=True,
+        help="Where notebooks go: a path, True for rlm_runs/, False for nowhere.",
+    ).tag(config=True)
+    max_iterations = Integer(None, allow_none=True, help="Replies of the model.").tag(config=True)
+    max_seconds = Float(None, allow_none=True, help="Wall time.").tag(config=True)
+    max_cost = Float(None, allow_none=True, help="US dollars.").tag(config=True)
+    max_tokens = Integer(None, allow_none=True, help="Input and output tokens.").tag(config=True)
+    max_subcalls = Integer(None, allow_none=True, help="Prompts answered for cells.").tag(config=True)
+    max_depth = Integer(None, allow_none=True, help="At which `rlm_query` becomes a plain call.").tag(config=True)
+
+    def context(self, named: list[str]) -> object:
+        """What the variables named with -c hold."""
+        namespace = cast(dict[str, Any], cast(Any, self.shell).user_ns)
+        names = [name.strip() for item in named for name in item.split(",") if name.strip()]
+        for name in names:
+            if not name.isidentifier():
+                raise ConfigurationError(f"-c takes names of variables, not {name!r}: assign it to a variable first.")
+            if name not in namespace:
+                close = difflib.get_close_matches(name, [n for n in namespace if not n.startswith("_")])
+                hint = f" Did you mean {' or '.join(close)}?" if close else ""
+                raise ConfigurationError(f"There is no variable {name!r} to be the context.{hint}")
+            if namespace[name] is None:
+                raise ConfigurationError(f"The variable {name!r} is None: there is nothing in it to read.")
+        if len(names) == 1:
+            return namespace[names[0]]
+        return {name: namespace[name] for name in names} or None
+
+    def configured(self, options: Namespace) -> RLM:
+        """What the options and the configuration come to.
+
+        Raises
+        ------
+        ConfigurationError
+            Something is wrong or missing.
+        """
+        model, configuration = self.configuration(options)
+        return RLM(model, **configuration)
+
+    def configuration(self, options: Namespace) -> tuple[str, dict[str, Any]]:
+        """Model and options of `RLM`: options first, then traits, then the environment."""
+        model = options.model or self._model()
+        if model is None:
+            model = "extractive"
+            self._show_banner()
+        limits = {name: getattr(options, name) for name in _LIMITS}
+        limits = {name: getattr(self, name) if value is None else value for name, value in limits.items()}
+        return model, {
+            "sub_model": options.sub_model or self.sub_model,
+            "limits": Limits(**{name: value for name, value in limits.items() if value is not None}),
+            "termination": self._policy(options.termination, TerminationPolicy) or self.termination,
+            "reward": self._policy(options.reward, RewardPolicy) or self.reward,
+            "save": options.save or self.save,
+        }
+
+    def _policy(self, named: str | None, kind: type) -> Any:
+        """What an option means: a policy, or a function that rates, in a variable of that name; else the name."""
+        value = cast(Any, self.shell).user_ns.get(named) if named else None
+        is_rating = kind is RewardPolicy and callable(value) and not isinstance(value, type)
+        return value if isinstance(value, kind) or is_rating else named
+
+    def _model(self) -> str | None:
+        return self.model or os.environ.get("RLM_MODEL") or None
+
+    def _show_banner(self) -> None:
+        if not self._banner_shown:
+            self._banner_shown = True
+            html = fragments.block(fragments.note(_BANNER))
+            cast(Any, self.shell).display_pub.publish({"text/html": html, "text/plain": _BANNER})
