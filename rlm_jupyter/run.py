@@ -43,8 +43,8 @@ from rlm_jupyter.types import CellRun, Inspection, Output, Value, Variable
 
 log = logging.getLogger(__name__)
 
-_SOON = 0.002
-"""Seconds after which an answered sub-call is in the record."""
+_SOON = 0.02
+"""Seconds after which an answered sub-call is in the record: the answers of a batch leave first, all of them."""
 MOST_RESTARTS = 3
 """How often a kernel that died is started again in one run."""
 _STOP_SECONDS = 5.0
@@ -134,7 +134,7 @@ class Run:
         return all(cell.status == "skipped" for i in self.trajectory.iterations for cell in i.cells)
 
     def record_soon(self, make: Callable[[], Record]) -> None:
-        """Enter a fact within milliseconds, and before any other: who waits for it need not wait for the disk."""
+        """Enter a fact a moment later, and before any other: who waits for it need not wait for the disk."""
         if not self._late:
             asyncio.get_running_loop().call_later(_SOON, self._catch_up)
         self._late.append(make)
