@@ -51,7 +51,9 @@ export class CellWriter {
     const ids = new Set(all.map(({ model }) => model.id).filter(id => this._mark(id) !== null));
     const shared = this._shared;
     if (shared && ids.size) {
-      // one step that can be undone
+      // one step that can be undone: changes within half a second would otherwise become one with those beside them
+      const { undoManager } = shared as { undoManager?: { stopCapturing(): void } };
+      undoManager?.stopCapturing();
       shared.transact(() => {
         for (let place = shared.cells.length - 1; place >= 0; place--) {
           if (ids.has(shared.cells[place].getId())) {
@@ -59,6 +61,7 @@ export class CellWriter {
           }
         }
       }, true);
+      undoManager?.stopCapturing();
     }
     return ids.size;
   }
