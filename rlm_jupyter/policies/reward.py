@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, SupportsFloat, TypeAlias
 
@@ -21,9 +22,9 @@ _LONG_OUTPUT = 50
 class _Sum(RewardPolicy):
     """Adds up the components that a subclass names."""
 
+    @abstractmethod
     def components(self, result: ActionResult, *, final: bool) -> dict[str, float]:
         """The parts of the reward by name."""
-        raise NotImplementedError
 
     def calculate(self, action: dict[str, Any], result: ActionResult, context: PolicyContext) -> RewardSignal:
         """The sum of what this policy gives and takes."""
