@@ -5,37 +5,13 @@ import type { Cell, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type * as nbformat from '@jupyterlab/nbformat';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 
-import { LIVE_ID } from './events';
 import type { LiveCell, Output } from './events';
+import { isEdited, markOf, TAGS } from './marks';
+import type { Mark } from './marks';
 import { digest, isDone } from './model';
 import type { Change, RunModel } from './model';
 
 const RENDER_MILLISECONDS = 200;
-const TAGS = ['rlm', 'skip-execution'];
-
-/** What stands in `metadata.rlm` of a live cell. */
-export interface Mark {
-  v: number;
-  run: string;
-  parent: string;
-  role: string;
-  iteration: number;
-  status: string;
-  /** Digest of the source as it was written. */
-  written: string;
-  [key: string]: unknown;
-}
-
-/** The mark of a live cell; `null`: it is none, or became somebody's own. */
-export function markOf(model: ICellModel): Mark | null {
-  const mark = model.getMetadata('rlm') as Partial<Mark> | undefined;
-  return LIVE_ID.test(model.id) && mark?.v === 1 && typeof mark.parent === 'string' ? (mark as Mark) : null;
-}
-
-/** Whether somebody has changed a live cell that was done. */
-export function isEdited(model: ICellModel, mark: Mark): boolean {
-  return mark.written !== digest(model.sharedModel.getSource());
-}
 
 export class CellWriter {
   constructor(private readonly _panel: NotebookPanel) {}

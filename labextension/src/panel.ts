@@ -12,19 +12,20 @@ import type { ISignal } from '@lumino/signaling';
 import { PanelLayout } from '@lumino/widgets';
 
 import { RunBar } from './bar';
-import { CellWriter, isEdited, markOf } from './cells';
-import type { Mark } from './cells';
+import { CellWriter } from './cells';
 import { Listener } from './comm';
 import type { Line } from './comm';
 import type { Ask, Batch } from './events';
+import { isEdited, markOf } from './marks';
+import type { Mark } from './marks';
 import { isDone, RunModel } from './model';
 import type { Change } from './model';
+import { own, owned } from './owned';
 
 const RESYNC_MILLISECONDS = 1000;
 const INTERRUPT_MILLISECONDS = 1500;
 const REPEAT_MILLISECONDS = 1000;
 const REPEATS = 20;
-const OWNED = 'rlm-jupyter:runs';
 
 /** Asks somebody for a line of text; `null`: they thought better of it. */
 export type AskText = (title: string, label: string) => Promise<string | null>;
@@ -396,22 +397,4 @@ export class LiveNotebook {
   private _active: Cell | null = null;
   private _told = false;
   private _due = false;
-}
-
-/** The runs that this tab of the browser has begun, by their cells: it finds them again when it is reloaded. */
-function owned(): [string, string][] {
-  try {
-    return JSON.parse(window.sessionStorage.getItem(OWNED) ?? '[]') as [string, string][];
-  } catch {
-    return [];
-  }
-}
-
-function own(cell: string, run: string): void {
-  const others = owned().filter(([other]) => other !== cell);
-  try {
-    window.sessionStorage.setItem(OWNED, JSON.stringify([...others.slice(-31), [cell, run]]));
-  } catch {
-    // without it a reload loses sight of the run, and nothing else
-  }
 }
