@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rlm_jupyter.kernel.sandbox.sandbox import Sandbox as Sandbox
     from rlm_jupyter.limits import Limits as Limits
     from rlm_jupyter.parsing import find_final_answer as find_final_answer
     from rlm_jupyter.result import Result as Result
@@ -20,9 +21,10 @@ _HOMES = {
     "Limits": "rlm_jupyter.limits",
     "RLM": "rlm_jupyter.rlm",
     "Result": "rlm_jupyter.result",
+    "Sandbox": "rlm_jupyter.kernel.sandbox.sandbox",
     "find_final_answer": "rlm_jupyter.parsing",
 }
-__all__ = ["RLM", "Limits", "Result", "find_final_answer"]
+__all__ = ["RLM", "Limits", "Result", "Sandbox", "find_final_answer"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,16 +15,17 @@ from typing import Any
 from rlm_jupyter.calls import ask
 from rlm_jupyter.errors import LimitReached, RLMError
 from rlm_jupyter.events import SubcallSettled, SubcallStarted
+from rlm_jupyter.ledger import Bill
 from rlm_jupyter.models import Model
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.run import Run
-from rlm_jupyter.types import Message, Subcall, SubcallFailure, SubcallKind, Usage
+from rlm_jupyter.types import AnswerSubcall, Message, Subcall, SubcallFailure, SubcallKind
 
 _HEAD_CHARS = 300
 """Of a prompt, in the record."""
 
 
-NOTHING = Usage()
+_STOPPED = "it was stopped before it was answered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,6 @@ class _Settled:
     text: str
     failed: bool = False
     model: str = ""
-    usage: Usage = NOTHING
-    cost: float | None = 0.0
     child: str | None = None
 
 
@@ -46,12 +45,10 @@ class ChildAnswer:
     text: str | None
     stop_reason: str
     run_id: str
-    usage: Usage
-    cost: float | None
 
 
-StartChild = Callable[[Run, str], Awaitable[ChildAnswer]]
-"""Runs a child of this run on this text."""
+StartChild = Callable[[Run, str, SubcallStarted, Bill], Awaitable[ChildAnswer]]
+"""Runs a child of this run on this text, for this sub-call of its; what it used goes on the bill, however it ends."""
 
 
 class Answering:
@@ -73,73 +70,92 @@ class Answering:
         self._start_child = start_child
         self.run: Run | None = None
         """The run whose cells ask now."""
+        self.instead: AnswerSubcall | None = None
+        """Answers while a person's cell runs: it asks no model."""
 
     async def answer(self, call: Subcall) -> list[str | SubcallFailure]:
         """Answer every prompt of a call, all at once (`AnswerSubcall`)."""
+        if self.instead is not None:
+            return await self.instead(call)
         run = self.run
         if run is None:
             return [SubcallFailure("no run is under way")] * len(call.prompts)
+        kind: SubcallKind = "rlm" if call.kind == "rlm" and self._start_child is not None else "llm"
+        answers = run.recorded_answers(call, kind, run.subcall_ordinal)
+        asking = [i for i in range(len(call.prompts)) if i not in answers]
         try:
-            run.ledger.count_subcalls(len(call.prompts))
+            run.ledger.count_subcalls(len(asking))
             model = self._routing.model_for(self._depth + 1, call.model)
         except RLMError as error:
-            return [SubcallFailure(f"{error}.")] * len(call.prompts)
+            return [answers.get(i, SubcallFailure(f"{error}.")) for i in range(len(call.prompts))]
         first, run.subcall_ordinal = run.subcall_ordinal, run.subcall_ordinal + len(call.prompts)
-        asked = [self._one(run, call, first + i, prompt, model) for i, prompt in enumerate(call.prompts)]
+        asked = [self._one(run, call, kind, first + i, call.prompts[i], model) for i in asking]
         # a task for a single prompt would be two more turns of the loop: a tenth of what a call costs
         settled = [await asked[0]] if len(asked) == 1 else await _all(asked)
-        return [SubcallFailure(item.text) if item.failed else item.text for item in settled]
+        for i, item in zip(asking, settled, strict=True):
+            answers[i] = SubcallFailure(item.text) if item.failed else item.text
+        return [answers[i] for i in range(len(call.prompts))]
 
-    async def _one(self, run: Run, call: Subcall, ordinal: int, prompt: str, model: Model) -> _Settled:
+    async def _one(
+        self, run: Run, call: Subcall, kind: SubcallKind, ordinal: int, prompt: str, model: Model
+    ) -> _Settled:
         iteration, block = run.iteration, run.block
         started = time.monotonic()
-        kind: SubcallKind = "rlm" if call.kind == "rlm" and self._start_child is not None else "llm"
-        run.emit(SubcallStarted(iteration, block, kind, ordinal, len(prompt)))
+        name = "" if kind == "rlm" else model.name
+        asked = SubcallStarted(iteration, block, kind, ordinal, len(prompt), prompt[:_HEAD_CHARS], name)
+        run.emit(asked)
+        bill = Bill()
+        settled = _Settled(_STOPPED, failed=True, model=name)
         try:
-            settled = await (self._recurse(run, prompt) if kind == "rlm" else self._plain(run, prompt, model))
+            if kind == "rlm":
+                settled = await self._recurse(run, prompt, asked, bill)
+            else:
+                settled = await self._plain(run, prompt, model, bill)
         except LimitReached as limit:
-            settled = _Settled(f"{limit}.", failed=True, model=model.name)
+            settled = _Settled(f"{limit}.", failed=True, model=name)
         except RLMError as error:
-            settled = _Settled(str(error), failed=True, model=model.name)
-        seconds = time.monotonic() - started
-
-        def fact() -> SubcallSettled:
-            return SubcallSettled(
-                iteration=iteration,
-                block=block,
-                kind=kind,
-                ordinal=ordinal,
-                prompt_sha256=hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest(),
-                prompt_chars=len(prompt),
-                prompt_head=prompt[:_HEAD_CHARS],
-                asked_model=call.model,
-                model=settled.model,
-                text=settled.text,
-                failed=settled.failed,
-                usage=settled.usage,
-                cost=settled.cost,
-                seconds=seconds,
-                child=settled.child,
-            )
-
-        # the answer leaves first, and is written down while the kernel takes it
-        run.record_soon(fact)
+            settled = _Settled(str(error), failed=True, model=name)
+        finally:
+            # also what was stopped is billed, and written down
+            run.record_soon(_fact(asked, call, prompt, settled, bill, time.monotonic() - started))
         return settled
 
-    async def _plain(self, run: Run, prompt: str, model: Model) -> _Settled:
+    async def _plain(self, run: Run, prompt: str, model: Model, bill: Bill) -> _Settled:
         answered = await ask(
-            model, [Message("user", prompt)], run.ledger, max_output_tokens=run.limits.max_output_tokens
+            model, [Message("user", prompt)], run.ledger, max_output_tokens=run.limits.max_output_tokens, bill=bill
         )
         if answered.reply.finish == "length":
             run.cut_subcalls += 1
-        return _Settled(answered.reply.text, model=answered.reply.model, usage=answered.usage, cost=answered.cost)
+        return _Settled(answered.reply.text, model=answered.reply.model)
 
-    async def _recurse(self, run: Run, prompt: str) -> _Settled:
+    async def _recurse(self, run: Run, prompt: str, asked: SubcallStarted, bill: Bill) -> _Settled:
         if self._start_child is None:
             raise RLMError("recursion is not available at this depth")
-        child = await self._start_child(run, prompt)
+        child = await self._start_child(run, prompt, asked, bill)
         text = child.text if child.text is not None else f"the child run ended without an answer ({child.stop_reason})"
-        return _Settled(text, child.text is None, "", child.usage, child.cost, child.run_id)
+        return _Settled(text, child.text is None, "", child.run_id)
+
+
+def _fact(
+    asked: SubcallStarted, call: Subcall, prompt: str, settled: _Settled, bill: Bill, seconds: float
+) -> SubcallSettled:
+    return SubcallSettled(
+        iteration=asked.iteration,
+        block=asked.block,
+        kind=asked.kind,
+        ordinal=asked.ordinal,
+        prompt_sha256=hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest(),
+        prompt_chars=asked.prompt_chars,
+        prompt_head=asked.prompt_head,
+        asked_model=call.model,
+        model=settled.model,
+        text=settled.text,
+        failed=settled.failed,
+        usage=bill.usage,
+        cost=bill.cost,
+        seconds=seconds,
+        child=settled.child,
+    )
 
 
 async def _all(asked: list[Coroutine[Any, Any, _Settled]]) -> list[_Settled]:

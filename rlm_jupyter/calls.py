@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rlm_jupyter.errors import ContextWindowError, LimitReached, ModelError
-from rlm_jupyter.ledger import Entry, Ledger
+from rlm_jupyter.errors import ContextWindowError, LimitReached, ModelError, ModelUnavailableError
+from rlm_jupyter.ledger import Bill, Ledger
 from rlm_jupyter.models import Model
 from rlm_jupyter.tokens import estimate_tokens, fitting_chars, most_tokens
 from rlm_jupyter.types import Message, Reply, Usage
 
 _MORE_ROOM = 4
 """A reply that came back empty is asked for again with so many times its cap."""
+_REST_SECONDS = 0.5
+"""Before a request that failed is sent again; twice as long each time."""
+_LONGEST_REST = 8.0
+_PATIENCE = 600.0
+"""Seconds for which a provider may refuse everything; then a refusal is a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +44,9 @@ async def ask(
     most_input_tokens: int | None = None,
     on_text: Callable[[str], None] | None = None,
     logprobs: bool = False,
+    bill: Bill | None = None,
 ) -> Answered:
-    """One visible reply of `model`.
+    """One visible reply of `model`. What a provider could not serve is asked for again, as long as that may help.
 
     Parameters
     ----------
@@ -53,9 +60,12 @@ async def ask(
     most_input_tokens
         A bound of the input that is tighter than one token a byte, where the caller knows one.
     on_text
-        Called with each piece of the reply as it arrives.
+        Called with each piece of the reply as it arrives; with none any more where it broke off and is asked for
+        again.
     logprobs
         Ask for `token_confidence` as well.
+    bill
+        Takes what was billed, also where there is no reply in the end.
 
     Raises
     ------
@@ -71,21 +81,40 @@ async def ask(
         input_tokens = estimate_tokens_of(messages)
     cap = _check_window(model, messages, input_tokens, max_output_tokens)
     most = most_tokens(messages) if most_input_tokens is None else most_input_tokens
-    usage, cost = Usage(), 0.0
-    known = True
+    bill = Bill() if bill is None else bill
+    heard = muted = False
+
+    def hear(text: str) -> None:
+        nonlocal heard
+        heard = True
+        if on_text is not None and not muted:
+            on_text(text)
+
+    failures = 0
     while True:
-        reserved = Usage(input_tokens=most, output_tokens=cap)
-        async with ledger.request(tokens=reserved.total_tokens, cost=model.cost(reserved)) as entry:
-            reply = await _complete(model, messages, ledger, entry, cap, on_text, logprobs)
-        usage += entry.usage
-        known = known and entry.cost is not None
-        cost += entry.cost or 0.0
+        request = _Request(model, messages, Usage(input_tokens=most, output_tokens=cap), hear, logprobs)
+        try:
+            reply = await _billed(request, ledger, bill)
+        except ModelUnavailableError as error:
+            if failures >= error.retries:
+                raise
+            muted = heard  # what was shown of it stays; the next attempt is seen when it is there
+            await _rest(ledger, failures, error.retry_after)
+            failures += 1
+            continue
         if reply.text.strip():
-            return Answered(reply, usage, cost if known else None, time.monotonic() - started)
+            return Answered(reply, bill.usage, bill.cost, time.monotonic() - started)
         wider = min(cap * _MORE_ROOM, max(model.window - estimate_tokens_of(messages), cap))
         if reply.finish != "length" or wider == cap:
             raise ModelError(_nothing_visible(model, reply, cap))
         cap = wider
+
+
+def most_cost(model: Model, usage: Usage) -> float | None:
+    """The most that this can cost: what is read may have to be written to the provider's cache, at another price."""
+    plain = model.cost(usage)
+    cached = model.cost(replace(usage, cache_write_tokens=usage.input_tokens))
+    return None if plain is None or cached is None else max(plain, cached)
 
 
 def estimate_tokens_of(messages: Sequence[Message]) -> int:
@@ -107,39 +136,77 @@ def _check_window(model: Model, messages: Sequence[Message], tokens: int, max_ou
     return cap
 
 
-async def _complete(
-    model: Model,
-    messages: Sequence[Message],
-    ledger: Ledger,
-    entry: Entry,
-    cap: int,
-    on_text: Callable[[str], None] | None,
-    logprobs: bool,
-) -> Reply:
-    """One request, settled whatever becomes of it."""
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One request, with the most that it can use."""
+
+    model: Model
+    messages: Sequence[Message]
+    most: Usage
+    on_text: Callable[[str], None]
+    logprobs: bool
+
+
+async def _billed(request: _Request, ledger: Ledger, bill: Bill) -> Reply:
+    """One reply, reserved and settled, whatever becomes of it."""
+    async with ledger.request(request.most, most_cost(request.model, request.most), model=request.model.name) as entry:
+        try:
+            return await _served(request, ledger, entry)
+        finally:
+            bill.settle(entry.usage, entry.cost)
+
+
+async def _served(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
+    """One reply; while the provider refuses everybody, it is waited for."""
+    pace = ledger.pace(getattr(request.model, "provider", request.model.name))
+    again = False
+    while True:
+        try:
+            async with ledger.turn(pace, again=again):
+                return await _complete(request, ledger, entry)
+        except ModelUnavailableError as error:
+            if not error.overloaded or entry.usage.total_tokens:
+                raise
+            ledger.check_rest(pace)
+            if max(pace.rest, pace.refused_for) > _PATIENCE:
+                text = f"{error} It refuses everything, and wants to be asked again in {pace.rest:.0f} s."
+                pace.fail(lambda: ModelUnavailableError(text))  # noqa: B023  it is called at once
+                raise ModelUnavailableError(text) from error
+        again = True
+
+
+async def _complete(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
+    """Send it once."""
+    model, messages, most = request.model, request.messages, request.most
     written = 0
 
     def count(text: str) -> None:
         nonlocal written
         written += estimate_tokens(text)
-        if on_text is not None:
-            on_text(text)
+        request.on_text(text)
 
-    deadline = asyncio.timeout(ledger.seconds_left)
     try:
-        async with deadline:
-            extra: dict[str, Any] = {"logprobs": True} if logprobs and getattr(model, "tells_logprobs", False) else {}
-            reply = await model.complete(messages, max_output_tokens=cap, on_text=count, **extra)
+        async with ledger.in_time():
+            extra: dict[str, Any] = (
+                {"logprobs": True} if request.logprobs and getattr(model, "tells_logprobs", False) else {}
+            )
+            reply = await model.complete(messages, max_output_tokens=most.output_tokens, on_text=count, **extra)
     except BaseException as error:
         # what broke off, or was stopped, is billed all the same, and nobody says how much
-        if written or isinstance(error, asyncio.CancelledError | TimeoutError):
-            spent = Usage(input_tokens=estimate_tokens_of(messages), output_tokens=written)
+        if written or isinstance(error, asyncio.CancelledError | LimitReached | TimeoutError):
+            read = min(estimate_tokens_of(messages), most.input_tokens)
+            spent = Usage(input_tokens=read, output_tokens=min(written, most.output_tokens))
             entry.settle(spent, model.cost(spent))
-        if isinstance(error, TimeoutError) and deadline.expired():
-            raise LimitReached("the time is up", stop_reason="seconds") from None
         raise
     entry.settle(reply.usage, model.cost(reply.usage))
     return reply
+
+
+async def _rest(ledger: Ledger, failures: int, retry_after: float | None) -> None:
+    """Wait before a request that failed is sent again, all others going on."""
+    rest = min(_REST_SECONDS * 2**failures, _LONGEST_REST) * random.uniform(0.75, 1.0)
+    async with ledger.in_time():
+        await asyncio.sleep(rest if retry_after is None else min(retry_after, _PATIENCE))
 
 
 def _nothing_visible(model: Model, reply: Reply, cap: int) -> str:

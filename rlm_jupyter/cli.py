@@ -1,4 +1,4 @@
-"""The command line: `jupyter rlm run`, `demo`, `list`, `show`, `export`, `clean`."""
+"""The command line: `jupyter rlm run`, `demo`, `resume`, `fork`, `replay`, `list`, `show`, `export`, `clean`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rlm_jupyter.errors import ConfigurationError, RLMError
 
 _EXIT_CODES = """\
 exit codes:
-  0    answered (for list, show, export, clean: done)
-  1    ended without an answer, or failed
+  0    answered (for list, show, export, clean: done; for replay: the same came out)
+  1    ended without an answer, or failed (replay: something else came out)
   2    wrong usage or configuration; nothing was started or spent
   130  interrupted; the best answer so far is printed, if there is one
 """
@@ -38,6 +38,18 @@ examples:
 """
 
 
+_RESUME_EXAMPLES = """\
+examples:
+  jupyter rlm resume
+  jupyter rlm resume rlm_runs/20250102-101500-who.ipynb --max-cost 2 --yes
+
+"""
+_FORK_EXAMPLES = """\
+examples:
+  jupyter rlm fork 20250102-101500-who --at 3 -m openai/gpt-5
+  jupyter rlm fork rlm_runs/20250102-101500-who.ipynb --edit
+
+"""
 _EXPORT_EXAMPLES = """\
 examples:
   jupyter rlm export
@@ -92,6 +104,11 @@ def _command(args: argparse.Namespace) -> int:
             from rlm_jupyter.console import asking
 
             return asking.run(args) if args.command == "run" else asking.demo(args)
+        case "resume" | "fork" | "replay":
+            from rlm_jupyter.console import again
+
+            going_on = {"resume": again.resume, "fork": again.fork, "replay": again.replay}
+            return going_on[args.command](args)
         case "list" | "show" | "export" | "clean":
             from rlm_jupyter.console import kept
 
@@ -99,7 +116,8 @@ def _command(args: argparse.Namespace) -> int:
             return commands[args.command](args)
         case _:
             raise ConfigurationError(
-                "A command is missing: run, demo, list, show, export or clean (see jupyter rlm --help)."
+                "A command is missing: run, demo, resume, fork, replay, list, show, export or clean (see jupyter rlm "
+                "--help)."
             )
 
 
@@ -175,6 +193,16 @@ def _parser() -> argparse.ArgumentParser:
         "examples:\n  jupyter rlm demo\n  jupyter rlm demo --no-save\n\n",
     )
     _add_common(demo)
+    _add_resume(command("resume", "go on with a run that was broken off, or that met a limit", _RESUME_EXAMPLES))
+    _add_fork(command("fork", "begin a new run with the first iterations of another", _FORK_EXAMPLES))
+    replay = command(
+        "replay",
+        "execute a run again without any model, and compare what comes out",
+        "examples:\n  jupyter rlm replay rlm_runs/20250102-101500-who.ipynb --yes\n\n",
+    )
+    replay.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
+    _add_again(replay)
+    replay.set_defaults(no_reexec=False)
     listing = command("list", "list the runs that are kept", "examples:\n  jupyter rlm list\n\n")
     listing.add_argument("folder", nargs="?", metavar="FOLDER", help="where they are (default: rlm_runs)")
     _add_show(
@@ -219,15 +247,71 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         "(default: declared)",
     )
     run.add_argument("--reward", metavar="POLICY", help="how iterations are rated, named likewise (default: default)")
-    limits = run.add_argument_group("limits, for the run and all its sub-calls")
+    _add_limits(run)
+    shut = run.add_argument_group("what the model's code is kept in")
+    shut.add_argument(
+        "--sandbox",
+        choices=("auto", "bwrap", "none"),
+        help="bwrap: no network, none of your files (Linux, bubblewrap); none: your rights; auto: the best there is "
+        "(default: $RLM_SANDBOX, else auto)",
+    )
+    shut.add_argument("--read", action="append", metavar="PATH", help="a folder or file that it shows, read-only")
+    shut.add_argument("--write", action="append", metavar="PATH", help="a folder or file that code may change")
+    run.add_argument("--estimate", action="store_true", help="say what it may cost, and ask nothing")
+    run.add_argument("--json", action="store_true", help="print one JSON object instead of the answer alone")
+    _add_common(run)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    limits = parser.add_argument_group("limits, for the run and all its sub-calls")
     limits.add_argument("--max-iterations", type=int, metavar="N", help="replies of the model (default: 30)")
     limits.add_argument("--max-seconds", type=float, metavar="N", help="wall time")
     limits.add_argument("--max-cost", type=float, metavar="USD", help="US dollars")
     limits.add_argument("--max-tokens", type=int, metavar="N", help="tokens, read and written")
     limits.add_argument("--max-subcalls", type=int, metavar="N", help="prompts that cells may ask (default: 1000)")
     limits.add_argument("--max-depth", type=int, metavar="N", help="depth of rlm_query (default: 1)")
-    run.add_argument("--json", action="store_true", help="print one JSON object instead of the answer alone")
-    _add_common(run)
+    limits.add_argument(
+        "--price",
+        action="append",
+        metavar="MODEL=IN,OUT[,CACHED]",
+        help="what a model costs, in US dollars for a million tokens (default: its list price)",
+    )
+
+
+def _add_resume(resume: argparse.ArgumentParser) -> None:
+    _add_going_on(resume)
+    resume.set_defaults(no_save=False, save=None)
+
+
+def _add_fork(fork: argparse.ArgumentParser) -> None:
+    fork.add_argument(
+        "--at", type=int, metavar="N", help="how many iterations the new run takes over (default: all but the last)"
+    )
+    fork.add_argument(
+        "--edit", action="store_true", help="take the cells as you edited and saved them, and go on from the first"
+    )
+    _add_going_on(fork)
+    fork.add_argument("--save", metavar="PATH", help="the new run's notebook, or a folder for it (default: rlm_runs/)")
+    fork.set_defaults(no_save=False)
+
+
+def _add_going_on(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
+    parser.add_argument("-m", "--model", metavar="NAME", help="provider/model (default: as before)")
+    parser.add_argument("--sub-model", metavar="NAME", help="provider/model for sub-calls (default: as before)")
+    parser.add_argument("--base-url", metavar="URL", help="where the model is served")
+    parser.add_argument("--termination", metavar="POLICY", help="when the run ends (default: as before)")
+    parser.add_argument("--reward", metavar="POLICY", help="how iterations are rated (default: as before)")
+    parser.add_argument("--no-reexec", action="store_true", help="do not execute its cells again: the kernel is empty")
+    _add_limits(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the answer alone")
+    _add_again(parser)
+
+
+def _add_again(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sandbox", choices=("auto", "bwrap", "none"), help="as for run (default: as before)")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask whether cells may be executed again")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

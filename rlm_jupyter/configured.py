@@ -8,9 +8,10 @@ from argparse import Namespace
 from typing import Any, cast
 
 from IPython.core.magic import Magics
-from traitlets import Bool, Dict, Float, Integer, Unicode, Union
+from traitlets import Bool, Dict, Enum, Float, Integer, List, Unicode, Union
 
 from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.live import fragments
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
@@ -44,12 +45,31 @@ class Configured(Magics):
         default_value=True,
         help="Where notebooks go: a path, True for rlm_runs/, False for nowhere.",
     ).tag(config=True)
+    sandbox = Enum(
+        ["auto", "bwrap", "none"],
+        None,
+        allow_none=True,
+        help="What the model's code is kept in: bwrap (no network, none of your files), none, auto: the best there is.",
+    ).tag(config=True)
+    read = List(Unicode(), help="Folders and files that a sandbox shows, read-only.").tag(config=True)
+    write = List(Unicode(), help="Folders and files that code in a sandbox may change.").tag(config=True)
     max_iterations = Integer(None, allow_none=True, help="Replies of the model.").tag(config=True)
     max_seconds = Float(None, allow_none=True, help="Wall time.").tag(config=True)
     max_cost = Float(None, allow_none=True, help="US dollars.").tag(config=True)
     max_tokens = Integer(None, allow_none=True, help="Input and output tokens.").tag(config=True)
     max_subcalls = Integer(None, allow_none=True, help="Prompts answered for cells.").tag(config=True)
     max_depth = Integer(None, allow_none=True, help="At which `rlm_query` becomes a plain call.").tag(config=True)
+    prices = Dict(
+        help="What models cost, in US dollars for a million tokens: {'provider/model': (input, output[, cached])}. "
+        "Default: list prices."
+    ).tag(config=True)
+
+    max_kept_kernels = Integer(
+        4, min=1, help="Kernels that are kept for further prompts; the one that was not used for longest goes first."
+    ).tag(config=True)
+    kernel_idle_seconds = Float(
+        3600.0, allow_none=True, help="After so long without use, a kept kernel is closed. None: never."
+    ).tag(config=True)
 
     def context(self, named: list[str]) -> object:
         """What the variables named with -c hold."""
@@ -93,7 +113,15 @@ class Configured(Magics):
             "termination": self._policy(options.termination, TerminationPolicy) or self.termination,
             "reward": self._policy(options.reward, RewardPolicy) or self.reward,
             "save": options.save or self.save,
+            "prices": self.prices,
+            "sandbox": self._sandbox(options),
         }
+
+    def _sandbox(self, options: Namespace) -> Sandbox:
+        if options.here:
+            return NO_SANDBOX  # it is this session's own kernel
+        kind, read, write = options.sandbox or self.sandbox, options.read or self.read, options.write or self.write
+        return Sandbox.of({"kind": kind, "read": read, "write": write})
 
     def _policy(self, named: str | None, kind: type) -> Any:
         """What an option means: a policy, or a function that rates, in a variable of that name; else the name."""

@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.errors import ConfigurationError
@@ -48,6 +49,10 @@ class Control:
 
     def __init__(self, *, approving: bool = False) -> None:
         self.approving = approving
+        self.notebook: Path | None = None
+        """Where the run is kept, once it is under way and if it is."""
+        self.unpriced = ""
+        """A model of the run whose price is not known; no limit in dollars can be kept with it."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
@@ -59,7 +64,7 @@ class Control:
         self._waiting: list[Decision] | None = None
         """Takes the decision on the cell that waits."""
         self._notes: deque[str] = deque()
-        self._raised: dict[str, float] = {}
+        self._raised: dict[str, float | None] = {}
         self._on_limits: Callable[[], None] = lambda: None
 
     # what people do; any thread
@@ -108,23 +113,30 @@ class Control:
         if text.strip():
             self._change(lambda: self._notes.append(text.strip()))
 
-    def raise_limit(self, name: str, value: float) -> None:
-        """Set a limit of the whole tree anew, such as `max_cost`.
+    def raise_limit(self, name: str, value: float | None) -> None:
+        """Set a limit of the whole tree anew, such as `max_cost`; `None`: no limit.
 
         Raises
         ------
         ConfigurationError
-            There is no such limit, or it can't be that.
+            There is no such limit, it can't be that, or a model's price is not known where it is in dollars.
         """
         if name not in ADJUSTABLE:
             raise ConfigurationError(f"{name!r} can't be set while a run goes on. Can be: {', '.join(ADJUSTABLE)}.")
         _limited(Limits(), {name: value})
+        if name == "max_cost" and value is not None and self.unpriced:
+            raise ConfigurationError(
+                f"max_cost can't be set: the price of {self.unpriced} is not known. Set max_tokens instead."
+            )
         self._change(lambda: self._raised.__setitem__(name, value))
 
     # what the run does; its own loop
 
-    def attach(self, on_limits: Callable[[], None] = lambda: None) -> None:
+    def attach(
+        self, on_limits: Callable[[], None] = lambda: None, *, notebook: Path | None = None, unpriced: str = ""
+    ) -> None:
         """The run begins, on the running loop; it is told when limits were raised."""
+        self.notebook, self.unpriced = notebook, unpriced
         with self._lock:
             self._on_limits = on_limits
             self._loop = asyncio.get_running_loop()

@@ -45,6 +45,17 @@ class ModelError(RLMError):
 class ModelUnavailableError(ModelError):
     """A provider gave no answer: it refused, timed out, was overloaded or broke off."""
 
+    def __init__(
+        self, message: str, *, overloaded: bool = False, retry_after: float | None = None, retries: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.overloaded = overloaded
+        """It refuses more for now: the same request is served later, and everybody had better ask more slowly."""
+        self.retry_after = retry_after
+        """In how many seconds the provider wants to be asked again, where it says so."""
+        self.retries = retries
+        """How often it is worth while to ask again, where it is not overloaded."""
+
 
 class ContextWindowError(ModelError):
     """A prompt does not fit into the model's window."""
@@ -63,6 +74,11 @@ class KernelError(RLMError):
 
 class KernelStartError(KernelError):
     """The kernel did not come up."""
+
+    def __init__(self, message: str, *, killed: bool = False) -> None:
+        super().__init__(message)
+        self.killed = killed
+        """A signal ended it, as where memory ran out: another try may help."""
 
 
 class KernelDiedError(KernelError):

@@ -3,11 +3,15 @@
 *Records* are lasting: each is one line of the journal, the trajectory is their fold, and a run can be
 rebuilt from them alone. *Glimpses* pass: they let people watch and are never stored. `RLM.stream` yields
 both, in order.
+
+A child (`rlm_query`) is a run with a record of its own. Whoever watches the root sees what happens in it as
+`ChildReported`: a glimpse that carries the child's own event, so that nobody takes it for one of the root's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.types import CellStatus, ContextInfo, FinishReason, Output, StopReason, SubcallKind, Usage
@@ -36,6 +40,11 @@ class RunStarted:
     """The run whose `rlm_query` this run answers."""
     version: str = ""
     """Of this package."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What else it takes to go on with the run: its policies, its kernel, its working directory."""
+    forked_from: str | None = None
+    """The run whose first iterations (`forked_at` of them) this run took over."""
+    forked_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +152,24 @@ class OutputsElided:
 
 
 @dataclass(frozen=True, slots=True)
+class RunTakenUp:
+    """The run is gone on with: it had been broken off, or had met a limit. What was recorded before stands."""
+
+    iteration: int
+    """The last one of which there is a record."""
+    model: str
+    sub_model: str
+    limits: dict[str, Any]
+    """From now on."""
+    taken_up: str
+    """ISO 8601, UTC."""
+    reexecuted: bool
+    """Whether the cells were executed again; else the kernel was empty."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The run is over. The last record."""
+    """The run is over. The last record, unless the run is taken up again."""
 
     stop_reason: StopReason
     answer: str | None
@@ -195,6 +220,10 @@ class SubcallStarted:
     kind: SubcallKind
     ordinal: int
     prompt_chars: int
+    prompt_head: str = ""
+    """The first few hundred characters."""
+    model: str = ""
+    """Who is to answer it; empty for a child, which has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +258,39 @@ class RunResumed:
     iteration: int
 
 
+@dataclass(frozen=True, slots=True)
+class CellReplayed:
+    """A recorded cell was gone over again; what it shows is as recorded."""
+
+    iteration: int
+    block: int
+    executed: bool
+    """It was executed; else its effect was replayed (a kernel restarted), or passed over (it had been interrupted)."""
+    difference: str = ""
+    """A unified diff of recorded and new outputs, where they differ in what counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildReported:
+    """Something happened in a child, or in a child's child.
+
+    Flat at every depth: `event` is never a `ChildReported` itself, and `parent` says whose child it is.
+    """
+
+    child: str
+    """The child's run id."""
+    parent: str
+    """The run id of the run whose cell asked; `iteration`, `block` and `ordinal` are in that one."""
+    depth: int
+    """Of the child: 1 for a child of the root."""
+    iteration: int
+    block: int
+    ordinal: int
+    event: Event
+    path: Path | None = None
+    """The child's notebook, where it is saved."""
+
+
 Record = (
     RunStarted
     | ReplyReceived
@@ -238,9 +300,19 @@ Record = (
     | OutputsShown
     | IterationRated
     | OutputsElided
+    | RunTakenUp
     | RunEnded
 )
 Glimpse = (
-    ReplyStreamed | CellStarted | OutputChanged | SubcallStarted | CellProposed | CellDecided | RunPaused | RunResumed
+    ReplyStreamed
+    | CellStarted
+    | OutputChanged
+    | SubcallStarted
+    | CellProposed
+    | CellDecided
+    | RunPaused
+    | RunResumed
+    | CellReplayed
+    | ChildReported
 )
 Event = Record | Glimpse

@@ -96,12 +96,21 @@ class Journal:
         self._size += len(line)
 
     def close(self) -> None:
-        """Wait until all of it is on the disk, and let go of the file. Twice is no harm."""
-        if not self._file.closed:
-            try:
-                os.fsync(self._file.fileno())
-            finally:
-                self._file.close()
+        """Wait until all of it is on the disk, and let go of the file. Twice is no harm.
+
+        Raises
+        ------
+        RecordError
+            The disk can't promise to keep it; the file is closed all the same.
+        """
+        if self._file.closed:
+            return
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise RecordError(f"{self.path} may not outlive a power cut: {error.strerror}.") from error
+        finally:
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self

@@ -21,6 +21,7 @@ from rlm_jupyter.events import (
     ReplyReceived,
     RunEnded,
     RunStarted,
+    RunTakenUp,
     SubcallSettled,
 )
 from rlm_jupyter.objects import Objects
@@ -93,6 +94,8 @@ class Layout:
                 self._add("notice", record.iteration, quoted).add(dump(data))
             case OutputsShown() | IterationRated() | OutputsElided():
                 self._cells[-1].add(dump(data))
+            case RunTakenUp():
+                self._add("notice", record.iteration, _taken_up(record)).add(dump(data))
             case RunEnded():
                 self._ended = record
                 self._records.append(dump(data))
@@ -118,6 +121,8 @@ class Layout:
         ours: dict[str, Any] = {"schema": SCHEMA}
         if started is not None:
             ours |= {"version": started.version, "run_id": started.run_id, "model": started.model}
+        if started is not None and started.forked_from is not None:
+            ours["forked_from"] = {"run_id": started.forked_from, "iteration": started.forked_at}
         if ended is not None:
             ours |= {"stop_reason": ended.stop_reason, "cost": ended.cost}
         if self._context is not None:
@@ -227,7 +232,18 @@ def _greeting(started: RunStarted) -> str:
     lines.append(
         f"- Run: `{started.run_id}`, {started.started}" + (f", started by `{started.parent}`" if started.parent else "")
     )
+    if sandbox := started.options.get("sandbox"):
+        shown = [f"`{path}`" for path in (*sandbox.get("read", ()), *sandbox.get("write", ()))]
+        lines.append(f"- Sandbox: {sandbox['kind']}" + (f", shows {', '.join(shown)}" if shown else ""))
+    if started.forked_from is not None:
+        lines.append(f"- Forked from `{started.forked_from}` after iteration {started.forked_at}")
     return f"## Prompt\n\n{_cut(started.prompt)}\n\n" + "\n".join(lines)
+
+
+def _taken_up(record: RunTakenUp) -> str:
+    models = record.model if record.sub_model == record.model else f"{record.model}, {record.sub_model}"
+    kernel = "the cells were executed again" if record.reexecuted else "in an empty kernel"
+    return f"*Taken up again {record.taken_up}: {models}; {kernel}.*"
 
 
 def _farewell(ended: RunEnded) -> str:

@@ -2,31 +2,37 @@
 
 Every request reserves the most it can use before it is sent and settles what it did use afterwards, so a
 limit is never overshot. A request waits while reservations in flight could still free its room; it is
-refused only when it would not fit alone. A slot is held around a provider's request only: a child that
-waits for its own sub-calls holds none, so nothing can deadlock.
+refused only when it would not fit alone. A turn is held around a provider's request only: a child that
+waits for its own sub-calls holds none, so nothing can deadlock. Whoever waits, for room, a turn or a
+kernel, waits no longer than the time that is left.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 
 from rlm_jupyter.errors import LimitReached
 from rlm_jupyter.limits import Limits
+from rlm_jupyter.pace import Pace
 from rlm_jupyter.types import StopReason, Usage
+
+log = logging.getLogger(__name__)
 
 _ROUNDING = 1e-9
 """US dollars that rounding may be off by."""
 
 
-class Entry:
-    """A request under way: settle it with what it used, as often as it is billed."""
+class Bill:
+    """What something used, as often as it is billed: a request, a reply with all its attempts, a sub-call."""
 
     def __init__(self) -> None:
         self.usage = Usage()
         self.cost: float | None = 0.0
+        """US dollars; `None` once a price was unknown."""
 
     def settle(self, usage: Usage, cost: float | None) -> None:
         """Book what was used."""
@@ -51,9 +57,12 @@ class Ledger:
         self._began = clock()
         self._held_since: float | None = None
         self._slots = asyncio.Semaphore(limits.concurrency)
+        self._paces: dict[str, Pace] = {}
         self._kernels: dict[int, asyncio.Semaphore] = {}
         self._queue = asyncio.Lock()
         self._changed = asyncio.Event()
+        self._timeouts: dict[asyncio.Timeout, float] = {}
+        """Of those who wait, or are at work, for no longer than the time that is left, and so many seconds more."""
         self._reserved_tokens = 0
         self._reserved_cost = 0.0
         self.usage = Usage()
@@ -63,6 +72,10 @@ class Ledger:
         self.subcalls = 0
         """Prompts accepted so far."""
         self._subcalls_refused = False
+        self.overbilled: dict[str, str] = {}
+        """What was billed beyond what a request could use, by the model's name; in one line each."""
+        self._excess: dict[str, float] = {}
+        """How many times over, so that the next requests to such a model reserve more."""
 
     @property
     def seconds(self) -> float:
@@ -73,6 +86,10 @@ class Ledger:
     def seconds_left(self) -> float | None:
         """Until the deadline; `None` without one."""
         return None if self.limits.max_seconds is None else self.limits.max_seconds - self.seconds
+
+    def has_time(self, seconds: float) -> bool:
+        """Whether more than so many seconds are left."""
+        return self.seconds_left is None or self.seconds_left > seconds
 
     @property
     def reached(self) -> StopReason | None:
@@ -87,21 +104,59 @@ class Ledger:
             return "cost"
         return "subcalls" if self._subcalls_refused else None
 
+    def carry_on(self, usage: Usage, cost: float | None, subcalls: int, seconds: float) -> None:
+        """Count what the run had used before it was broken off; its clock goes on from there, now."""
+        self.usage += usage
+        self.cost = None if self.cost is None or cost is None else self.cost + cost
+        self.subcalls += subcalls
+        self._began = self._clock() - seconds
+        self._look_again()
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Stop the clock: a person is asked."""
         self._held_since = self._clock()
+        self._look_again()
         try:
             yield
         finally:
             self._began += self._clock() - self._held_since
             self._held_since = None
+            self._look_again()
+
+    @asynccontextmanager
+    async def in_time(self, more: float = 0.0) -> AsyncIterator[None]:
+        """Break off what is inside when the time is up, or `more` seconds later; raised limits count at once.
+
+        Raises
+        ------
+        LimitReached
+            The time is up.
+        """
+        timeout = asyncio.timeout(None)
+        try:
+            async with timeout:
+                self._timeouts[timeout] = more
+                self._set(timeout, more)
+                yield
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            raise LimitReached("the time is up", stop_reason="seconds") from None
+        finally:
+            self._timeouts.pop(timeout, None)
+
+    async def expired(self, more: float = 0.0) -> None:
+        """Until the time is up, and `more` seconds; for ever where there is no such limit."""
+        with suppress(LimitReached):
+            async with self.in_time(more):
+                await asyncio.Event().wait()
 
     def limit(self, limits: Limits) -> None:
         """Other limits from now on; whoever waits for room looks again."""
         self.limits = limits
         self._subcalls_refused = self._subcalls_refused and self.subcalls >= (limits.max_subcalls or self.subcalls + 1)
-        self._changed.set()
+        self._look_again()
 
     def left(self, *, at_start: bool = False) -> list[str]:
         """What is left of the limits that are set, in words; of sub-calls at the start and once some were made."""
@@ -135,31 +190,83 @@ class Ledger:
         self.subcalls += prompts
 
     @asynccontextmanager
-    async def request(self, *, tokens: int, cost: float | None) -> AsyncIterator[Entry]:
-        """Reserve, wait for a slot, and settle on leaving.
+    async def request(self, most: Usage, cost: float | None = None, *, model: str = "") -> AsyncIterator[Bill]:
+        """Reserve the most that a request can use, and settle what it did use on leaving.
 
         Parameters
         ----------
-        tokens, cost
-            The most that the request can use; `cost` in US dollars, `None` when unknown.
+        most, cost
+            What the request can use; `cost` in US dollars, `None` when unknown.
+        model
+            Who is asked, by name: one that bills more than it was asked for is named in `overbilled`.
 
         Raises
         ------
         LimitReached
-            It would not fit, even with nothing else in flight.
+            It would not fit, even with nothing else in flight; or the time is up.
         """
-        price = cost or 0.0
-        await self._reserve(tokens, price)
-        entry = Entry()
+        excess = self._excess.get(model, 1.0)
+        tokens, price = int(most.total_tokens * excess), (cost or 0.0) * excess
+        async with self.in_time():
+            await self._reserve(tokens, price)
+        entry = Bill()
         try:
-            async with self._slots:
-                yield entry
+            yield entry
         finally:
             self._reserved_tokens -= tokens
             self._reserved_cost -= price
             self.usage += entry.usage
             self.cost = None if self.cost is None or entry.cost is None else self.cost + entry.cost
             self._changed.set()
+            self._compare(model, entry, most, cost)
+
+    def pace(self, provider: str) -> Pace:
+        """How fast a provider is asked; by its address, as it refuses everybody when it refuses one request."""
+        return self._paces.setdefault(provider, Pace(self.limits.concurrency, self._clock))
+
+    @asynccontextmanager
+    async def turn(self, pace: Pace, *, again: bool = False) -> AsyncIterator[None]:
+        """Wait until a request may be sent; held while it is in flight.
+
+        Parameters
+        ----------
+        pace
+            Of the provider.
+        again
+            It was refused before, so it goes first.
+
+        Raises
+        ------
+        LimitReached
+            The time is up, or will be before the provider wants to be asked again.
+        """
+        async with AsyncExitStack() as stack:
+            async with self.in_time():
+                self.check_rest(pace)
+                await stack.enter_async_context(pace.turn(again=again))
+                await stack.enter_async_context(self._slots)
+            yield
+
+    def check_rest(self, pace: Pace) -> None:
+        """Refuse to wait for a provider that is not to be asked again before the time is up; for all who do.
+
+        Raises
+        ------
+        LimitReached
+            There is no use in waiting.
+        """
+        rest, left = pace.rest, self.seconds_left
+        if not rest or left is None or rest < left or self._held_since is not None:
+            return
+
+        def refusal() -> LimitReached:
+            return LimitReached(
+                f"the provider wants to be asked again in {rest:.0f} s, and {max(left, 0):.0f} s are left",
+                stop_reason="seconds",
+            )
+
+        pace.fail(refusal)
+        raise refusal()
 
     @asynccontextmanager
     async def kernel(self, depth: int) -> AsyncIterator[None]:
@@ -167,11 +274,47 @@ class Ledger:
 
         A kernel is held while its own children run, so a common pool could fill up with parents that wait.
         With one pool for each depth the deepest can always go on, and so can everybody above.
+
+        Raises
+        ------
+        LimitReached
+            The time is up, and there was none.
         """
         limits = self.limits
         places = max(1, (limits.max_kernels - 1) // max(1, limits.max_depth - 1))
-        async with self._kernels.setdefault(depth, asyncio.Semaphore(places)):
+        async with AsyncExitStack() as stack:
+            async with self.in_time():
+                await stack.enter_async_context(self._kernels.setdefault(depth, asyncio.Semaphore(places)))
             yield
+
+    def _compare(self, model: str, entry: Bill, most: Usage, cost: float | None) -> None:
+        """Whether a provider kept to what it was asked for."""
+        billed = entry.usage
+        excess = billed.total_tokens / max(most.total_tokens, 1)
+        if cost and entry.cost is not None:
+            excess = max(excess, entry.cost / cost)
+        if billed.output_tokens > most.output_tokens:
+            what = f"{billed.output_tokens:,} output tokens where {most.output_tokens:,} were allowed"
+        elif excess > 1 + _ROUNDING:
+            what = f"{billed.total_tokens:,} tokens for a request that has {most.total_tokens:,} at most"
+        else:
+            return
+        self._excess[model] = max(excess, self._excess.get(model, 1.0))
+        if model not in self.overbilled:
+            log.warning("%s billed %s.", model, what)
+        self.overbilled[model] = f"{model} billed {what}"
+
+    def _look_again(self) -> None:
+        """Limits or clock have changed: whoever waits looks again."""
+        self._changed.set()
+        for timeout, more in self._timeouts.items():
+            self._set(timeout, more)
+
+    def _set(self, timeout: asyncio.Timeout, more: float) -> None:
+        left = None if self._held_since is not None else self.seconds_left
+        if not timeout.expired():
+            now = asyncio.get_running_loop().time()
+            timeout.reschedule(None if left is None else now + max(left + more, 0.0))
 
     async def _reserve(self, tokens: int, cost: float) -> None:
         # first come, first served: only the head of the queue looks again when something is settled

@@ -29,7 +29,7 @@ async def solve(run: Run) -> Ending:
     """Answer the prompt of `run`. The answer is looked at before any limit."""
     while True:
         await run.checkpoint()
-        if (stop := _limit_reached(run)) is not None:
+        if not run.is_replaying and (stop := _limit_reached(run)) is not None:
             return await _salvage(run, stop)
         run.iteration, run.block = run.iteration + 1, 0
         try:
@@ -46,9 +46,12 @@ async def solve(run: Run) -> Ending:
         except (PolicyError, LimitReached) as fault:
             stop = fault.stop_reason if isinstance(fault, LimitReached) else "failed"
             return Ending(stop, outcome.answer or run.best, str(fault))
-        if verdict.answer is not None:
+        if run.went_on():
+            if outcome.answer is not None and run.kernel.recorded is not None:
+                await run.send_back(outcome.answer)
+        elif verdict.answer is not None:
             return Ending("answered" if outcome.answer else "terminated", verdict.answer)
-        if verdict.ends:
+        elif verdict.ends:
             return await _salvage(run, "terminated", verdict.message)
         run.errors = run.errors + 1 if outcome.failed else 0
 

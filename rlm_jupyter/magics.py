@@ -14,6 +14,7 @@ from typing import Any, cast
 from IPython.core.error import StdinNotImplementedError, UsageError
 from IPython.core.magic import line_cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
+from traitlets import observe
 
 from rlm_jupyter import context as contexts
 from rlm_jupyter import restore, store
@@ -22,13 +23,15 @@ from rlm_jupyter.configured import Configured
 from rlm_jupyter.errors import RLMError
 from rlm_jupyter.events import Event
 from rlm_jupyter.here import source as here_source
+from rlm_jupyter.kept import Kept
 from rlm_jupyter.kernel.guest.magics import keep_questions
-from rlm_jupyter.live import progress
-from rlm_jupyter.live.kept_out import keep_out
+from rlm_jupyter.live import by_hand, progress
+from rlm_jupyter.live.by_hand import to_its_kernel
 from rlm_jupyter.live.widget import Steering
 from rlm_jupyter.models import PROVIDERS
 from rlm_jupyter.options import or_close, split
 from rlm_jupyter.result import result_of
+from rlm_jupyter.resuming import ResumeMagics
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.running import Running
 from rlm_jupyter.shown import BackgroundRun, ShownResult, in_one_line, line_of, wait
@@ -45,7 +48,7 @@ class RLMMagics(Configured):
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
-        self._kept: dict[str, ShownResult | BackgroundRun] = {}
+        self._kept = Kept(self.max_kept_kernels, self.kernel_idle_seconds)
         atexit.register(self.close)
 
     # the help of `%rlm?` is made of this docstring and the arguments
@@ -71,6 +74,10 @@ class RLMMagics(Configured):
     @argument("--save", metavar="PATH", help="Where the run's notebook goes. Default: the folder rlm_runs.")
     @argument("--termination", metavar="POLICY", help="A termination policy: its name, or a variable that holds one.")
     @argument("--reward", metavar="POLICY", help="A reward policy: its name, or a variable: a policy or a function.")
+    @argument("--sandbox", metavar="KIND", help="bwrap, none, or auto: the best there is.")
+    @argument("--read", action="append", metavar="PATH", help="A folder or file that the sandbox shows, read-only.")
+    @argument("--write", action="append", metavar="PATH", help="A folder or file that its code may change.")
+    @argument("--estimate", action="store_true", help="Say what it may cost, and ask nothing.")
     @argument("--rerun", action="store_true", help="Ask anew, though the same was asked before.")
     @argument("--approve", action="store_true", help="Each cell waits: run it, edit it, refuse it with a note.")
     @argument("--here", action="store_true", help="Let the model drive this notebook's own kernel: no sandbox.")
@@ -91,7 +98,8 @@ class RLMMagics(Configured):
             raise UsageError(f"-o takes the name of a variable, not {options.output!r}.")
         if options.here:
             raise UsageError(here_source.why_not_awaited(self.shell))
-        self._drop(options.output)
+        if not options.estimate:
+            self._drop(options.output)
         try:
             self._answer(options, prompt)
         except (RLMError, KeyboardInterrupt) as error:
@@ -106,17 +114,30 @@ class RLMMagics(Configured):
             raise UsageError(f"-o takes the name of a variable, not {options.output!r}.")
         if options.background:
             raise UsageError("--here runs in this cell: leave --background out.")
+        if options.sandbox or options.read or options.write:
+            raise UsageError("--here runs in this notebook's kernel, which is in no sandbox: leave that option out.")
         if options.approve:
             self._check_somebody_answers(options)
-        self._drop(options.output)
+        if not options.estimate:
+            self._drop(options.output)
         try:
             context, (model, configured) = self.context(options.context), self.configuration(options)
+            if options.estimate:
+                print(RLM(model, **configured).estimate(prompt, context))  # noqa: T201
+                return
             result = await answer(self.shell, Asked(prompt, context, model, configured, options.rerun, options.approve))
             self._put(options.output, result)
             self._show(result)
             if result.stop_reason == "cancelled":
                 raise KeyboardInterrupt(f"the run was stopped; {options.output} holds what it had")
         except (RLMError, KeyboardInterrupt, asyncio.CancelledError) as error:
+            raise in_one_line(error) from None
+
+    def by_hand(self, cell_id: str, source: str) -> None:
+        """Run a live cell in the kernel of its run: what such a cell is turned into."""
+        try:
+            by_hand.execute(self.shell, cell_id, source)
+        except (RLMError, KeyboardInterrupt) as error:
             raise in_one_line(error) from None
 
     @line_magic
@@ -155,6 +176,16 @@ class RLMMagics(Configured):
         except RLMError as error:
             raise in_one_line(error) from None
 
+    def finish(self, running: Running, shown: progress.Progress, variable: str) -> None:
+        """Wait for a run that another magic has started, and show what came of it in its place."""
+        self._drop(variable)
+        shown.steer(running)
+        try:
+            self._await(running, shown, Namespace(output=variable, background=False), None, None)
+        except BaseException:
+            _abandon(running)
+            raise
+
     def asks_here(self, line: str) -> bool:
         """Whether `--here` is among the options at the beginning of a magic's line."""
         try:
@@ -164,10 +195,13 @@ class RLMMagics(Configured):
 
     def close(self) -> None:
         """Close every kernel that was kept for more prompts."""
-        for variable in list(self._kept):
-            # while the interpreter exits, no thread can be started to see the killed process off
-            with contextlib.suppress(RuntimeError):
-                _close(self._kept.pop(variable))
+        self._kept.close()
+
+    @observe("max_kept_kernels", "kernel_idle_seconds")
+    def _limit_kernels(self, _: object) -> None:
+        if (kept := getattr(self, "_kept", None)) is not None:  # the configuration is read before there is one
+            kept.most = self.max_kept_kernels
+            kept.close_after(self.kernel_idle_seconds)
 
     def _parse(self, line: str, cell: str | None) -> tuple[Namespace, str]:
         """The options, and the prompt exactly as it was written."""
@@ -183,10 +217,15 @@ class RLMMagics(Configured):
     def _answer(self, options: Namespace, prompt: str) -> None:
         context = self.context(options.context)
         configured = self.configured(options)
+        if options.estimate:
+            print(configured.estimate(prompt, context))  # noqa: T201
+            return
         if not options.rerun and self._show_recorded(options.output, configured, prompt, context):
             return
         if options.approve:
             self._check_somebody_answers(options)
+        for line in self._kept.make_room(1):
+            print(line)  # noqa: T201
         shown = progress.start(self.shell, quiet=options.background)
         approvals = Approvals(elsewhere=lambda: getattr(shown, "has_buttons", False)) if options.approve else None
 
@@ -283,28 +322,26 @@ class RLMMagics(Configured):
                 if steering is not None:
                     steering.fail()
                 return
-            if self._kept.get(variable) is not handle:  # another run has taken its place
+            if not self._kept.has(variable, handle):  # another run has taken its place
                 result.close()
             elif cast(Any, self.shell).user_ns.get(variable) is handle:
                 self._put(variable, result)
             else:  # somebody gave the variable another meaning
-                self._kept[variable] = result
+                self._kept.put(variable, result)
+            shown.end(result.path, title=" ".join(self._kept.make_room()), below=result.answer_html())
             if result.stop_reason == "cancelled":
                 result.close()
-            shown.end(result.path, below=result.answer_html())
 
         threading.Thread(target=finish, name="rlm_jupyter background", daemon=True).start()
 
     def _put(self, variable: str, value: ShownResult | BackgroundRun) -> None:
         """Put it into its variable; a kernel lives until another result takes the place."""
-        self._kept[variable] = value
+        self._kept.put(variable, value)
         cast(Any, self.shell).push({variable: value})
 
     def _drop(self, variable: str) -> None:
         """Close what the variable held, and unset it: an answer to something else must not stand there."""
-        previous = self._kept.pop(variable, None)
-        if previous is not None:
-            _close(previous)
+        if self._kept.drop(variable):
             namespace = cast(Any, self.shell).user_ns
             if isinstance(namespace.get(variable), ShownResult | BackgroundRun):
                 del namespace[variable]
@@ -321,17 +358,11 @@ def load(shell: Any) -> None:
         return
     magics = RLMMagics(shell)
     shell.register_magics(magics)
+    shell.register_magics(ResumeMagics(shell, magics.finish))
     # before questions are kept: it takes the line as it was written
     shell.input_transformers_cleanup.append(here_source.awaited(shell, magics.asks_here))
     shell.input_transformers_cleanup.append(keep_questions("rlm"))
-    shell.input_transformers_cleanup.insert(0, keep_out(shell))
-
-
-def _close(kept: ShownResult | BackgroundRun) -> None:
-    if isinstance(kept, BackgroundRun):
-        kept.stop()
-    else:
-        kept.close()
+    shell.input_transformers_cleanup.insert(0, to_its_kernel(shell))
 
 
 def _abandon(running: Running) -> None:

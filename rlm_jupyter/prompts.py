@@ -102,6 +102,19 @@ SENT_BACK = (
     "Your answer is kept, but it does not end the work yet: the termination policy {policy} did not accept it. Check "
     "it once more or improve it, and give it again with FINAL; FINAL(answer, confidence=0.9) says how sure you are."
 )
+EMPTY_KERNEL = (
+    "The work goes on in a new kernel: `context` and the functions are there, your variables are not, because your "
+    "cells were not executed again. Make again what you need."
+)
+DIFFERS = (
+    "The work goes on in a new kernel, in which your cells were executed again. Some gave other outputs than those you "
+    "were shown, and your variables hold what came of it now:"
+)
+PASSED_OVER = (
+    "Cells that had been interrupted were not executed again, so what they had set is missing: those of iteration "
+    "{iterations}."
+)
+GOES_ON = "The work goes on: code can be executed. {status}"
 FORCED = (
     "No more code can be executed. Give your best answer now, from what you have seen: only the answer itself, as "
     "plain text, without code."

@@ -8,12 +8,14 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from rlm_jupyter.encoding import encode
-from rlm_jupyter.errors import RecordError
+from rlm_jupyter.errors import ConfigurationError, RecordError
 from rlm_jupyter.events import Record
 from rlm_jupyter.journal import Journal
 from rlm_jupyter.notebook import NotebookWriter
+from rlm_jupyter.saved import SavedRun
 from rlm_jupyter.store import RunFiles
 from rlm_jupyter.types import PacksContext
 
@@ -29,24 +31,53 @@ class Recorder:
         Where it goes.
     context
         The run's; kept with it, in the background.
+    again
+        The run, where it is gone on with: what its journal lacks is entered there first.
+
+    Raises
+    ------
+    RecordError
+        The journal can't be written, or another process writes it.
     """
 
-    def __init__(self, files: RunFiles, context: PacksContext) -> None:
+    def __init__(self, files: RunFiles, context: PacksContext, again: SavedRun | None = None) -> None:
         self.files = files
-        self.run_id = files.new_id()
+        self.run_id = files.new_id() if again is None else again.trajectory.run_id
         self._objects = files.objects
+        if again is not None and again.journaled < 0:
+            files.journal.rename(files.journal.with_suffix(".damaged"))
         self._journal = Journal.open(files.journal, self._objects)
         packed = context.packed()
         self._notebook = NotebookWriter(files.notebook, objects=self._objects, context=packed)
         self._begun = False
+        if again is not None:
+            self._take_in(again)
         self._storing = asyncio.create_task(files.store_context(packed))
 
-    def add(self, record: Record) -> None:
-        """Keep a record: at once in the journal, within a second or so in the notebook."""
+    def _take_in(self, again: SavedRun) -> None:
         self._begun = True
-        # once for both: an output of 5 MB takes as long to encode as to print
+        for place, record in enumerate(again.records):
+            if place >= again.journaled:  # the notebook alone was there, or held more
+                self._journal.append(record)
+            self._notebook.update(record)
+
+    def journal(self, record: Record) -> dict[str, Any]:
+        """Keep a record in the journal, at once; `add` is given what this returns, for all the rest."""
+        self._begun = True
         data = encode(record, self._objects)
         self._journal.append(record, data)
+        return data
+
+    def add(self, record: Record, journaled: dict[str, Any] | None = None) -> None:
+        """Keep a record: at once in the journal, within a second or so in the notebook.
+
+        Parameters
+        ----------
+        journaled
+            What `journal` returned, where it stands there already.
+        """
+        # once for both: an output of 5 MB takes as long to encode as to print
+        data = self.journal(record) if journaled is None else journaled
         self._notebook.update(record, data)
         self._notebook.maybe_write()
 
@@ -58,11 +89,17 @@ class Recorder:
             # the answer is worth more than the copy of a context that the caller has
             log.warning("The context was not kept with the run: %s", error)
         finally:
-            self._journal.close()
+            self._let_go()
             if self._begun:
                 await self._write_last()
             else:
                 shutil.rmtree(self.files.folder, ignore_errors=True)
+
+    def _let_go(self) -> None:
+        try:
+            self._journal.close()
+        except RecordError as error:
+            log.warning("The run is over, and its journal is not safe yet: %s", error)
 
     async def _write_last(self) -> None:
         try:
@@ -73,7 +110,11 @@ class Recorder:
 
 @asynccontextmanager
 async def recording(
-    prompt: str, context: PacksContext, save: Path | bool, parent: Recorder | None = None
+    prompt: str,
+    context: PacksContext,
+    save: Path | bool,
+    parent: Recorder | None = None,
+    again: SavedRun | None = None,
 ) -> AsyncIterator[Recorder | None]:
     """A recorder for a new run, closed on leaving; `None` where nothing is to be saved.
 
@@ -83,19 +124,35 @@ async def recording(
         A path, `True` for the default place, or `False`.
     parent
         The recorder of the run that starts this one: its folder is the place then.
+    again
+        A run that is gone on with: its record grows, wherever it is.
 
     Raises
     ------
     ConfigurationError
         The place can't be written to.
     """
-    if save is False:
+    recorder = None
+    if again is not None:
+        recorder = Recorder(again.files, context, again)
+    elif parent is not None and save:
+        recorder = _of_child(parent, context)
+    elif save:
+        recorder = Recorder(RunFiles.create(prompt, None if save is True else save), context)
+    if recorder is None:
         yield None
         return
-    files = parent.files.child() if parent else RunFiles.create(prompt, None if save is True else save)
-    recorder = Recorder(files, context)
     try:
         yield recorder
     finally:
         # also while the run is being cancelled: what was paid for is written
         await asyncio.shield(recorder.close())
+
+
+def _of_child(parent: Recorder, context: PacksContext) -> Recorder | None:
+    """A child's recorder; where the disk refuses, as it may by now, none: its answer is worth more than its record."""
+    try:
+        return Recorder(parent.files.child(), context)
+    except (ConfigurationError, RecordError) as error:
+        log.warning("A child run goes on without being saved: %s", error)
+        return None

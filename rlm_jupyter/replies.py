@@ -127,7 +127,7 @@ def _tell(run: Run, source: str, cell: CellRun, inspection: Inspection) -> None:
     """Pass on what the kernel wants the model to know."""
     if inspection.restored:
         names = ", ".join(inspection.restored)
-        run.notice(f"These names are not yours to change and were put back before this cell: {names}.")
+        run.notice(f"These names are not yours to change and were put back: {names}.")
     for notice in inspection.notices:
         run.notice(notice)
     if run.cut_subcalls:

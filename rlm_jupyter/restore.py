@@ -1,22 +1,19 @@
 """`restore`: makes a saved run's notebook re-runnable in anybody's kernel; nothing is asked, nothing spent.
 
-`context` and the functions are put into the session, and sub-calls are answered from the run's record. A
-call is found again by its prompt, the model it named and its place: the n-th such call of its cell, else of
-the run; else by the prompt alone. Never by the order in which answers had arrived.
+`context` and the functions are put into the session, and sub-calls are answered from the run's record, in which
+each is found again as `recorded.RecordedCalls` says.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlm_jupyter import context as contexts
-from rlm_jupyter import outputs, store
+from rlm_jupyter import outputs, recorded, store
 from rlm_jupyter.errors import RecordError
-from rlm_jupyter.events import SubcallSettled
 from rlm_jupyter.kernel.guest.calls import Answers, SubcallError, SubcallFailure, functions
 from rlm_jupyter.kernel.guest.finals import Finals, NamedFinals
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
@@ -30,8 +27,6 @@ _SAVED_OUTPUT = re.compile(r"\boutput_(\d+)\b")
 """What a run calls the whole of an output that it showed shortened."""
 _SESSION = "_rlm_restored"
 """The attribute of a shell that holds what was restored last."""
-_Place = tuple[int, int]
-"""A cell of the run: iteration and block."""
 
 
 def restore(shell: Any, run: str) -> str:
@@ -71,8 +66,8 @@ def restore(shell: Any, run: str) -> str:
     return f"{said}; {calls if count else 'it made no sub-calls'}."
 
 
-class RecordedCalls:
-    """Answers sub-calls from a run's record.
+class RecordedCalls(recorded.RecordedCalls):
+    """Answers sub-calls from a run's record, in a kernel.
 
     Parameters
     ----------
@@ -81,25 +76,7 @@ class RecordedCalls:
     """
 
     def __init__(self, trajectory: Trajectory) -> None:
-        self._in_cell: dict[tuple[_Place, str, str | None], list[SubcallSettled]] = defaultdict(list)
-        self._in_run: dict[tuple[str, str | None], list[SubcallSettled]] = defaultdict(list)
-        self._by_prompt: dict[str, SubcallSettled] = {}
-        self._by_place: dict[tuple[_Place, int], SubcallSettled] = {}
-        self._ordinal = 0
-        self._uses: dict[Any, int] = defaultdict(int)
-        self._place: _Place | None = None
-        # the order of the calls, not that of the answers
-        for call in sorted(trajectory.subcalls, key=lambda call: (call.iteration, call.block, call.ordinal)):
-            self._in_cell[(call.iteration, call.block), call.prompt_sha256, call.asked_model].append(call)
-            self._in_run[call.prompt_sha256, call.asked_model].append(call)
-            self._by_prompt.setdefault(call.prompt_sha256, call)
-            self._by_place[(call.iteration, call.block), call.ordinal] = call
-
-    def begin(self, place: _Place | None) -> None:
-        """A cell begins: that of the run at `place`, or one of the reader's own."""
-        self._place, self._ordinal = place, 0
-        for key in [key for key in self._uses if isinstance(key[0], tuple)]:
-            del self._uses[key]
+        super().__init__(trajectory.subcalls)
 
     def call(self, kind: str, prompts: Sequence[str], model: str | None) -> Answers:
         """The recorded answers, in order.
@@ -116,16 +93,7 @@ class RecordedCalls:
         return self.call(kind, prompts, model)
 
     def _one(self, kind: str, prompt: str, model: str | None) -> str | SubcallFailure:
-        digest = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
-        found, ordinal = None, self._ordinal
-        self._ordinal += 1
-        if self._place is not None:
-            found = self._nth(self._in_cell, (self._place, digest, model))
-        found = found or self._nth(self._in_run, (digest, model)) or self._by_prompt.get(digest)
-        if found is None and self._place is not None:
-            # the record was redacted, or what the cell reads differs here: the same call of the same cell
-            found = self._by_place.get((self._place, ordinal))
-            found = None if found is None or found.asked_model != model else found
+        found = self.find(kind, prompt, model)
         if found is None:
             head = prompt if len(prompt) <= _HEAD_CHARS else f"{prompt[:_HEAD_CHARS]}…"
             raise SubcallError(
@@ -133,15 +101,6 @@ class RecordedCalls:
                 "%%rlm --rerun with your prompt, or RLM('provider/model').completion(prompt, context)"
             )
         return SubcallFailure(found.text) if found.failed else found.text
-
-    def _nth(self, calls: dict[Any, list[SubcallSettled]], key: Any) -> SubcallSettled | None:
-        """The next use of `key`; beyond the last one, none."""
-        recorded = calls.get(key, [])
-        use = self._uses[key]
-        if use >= len(recorded):
-            return None
-        self._uses[key] = use + 1
-        return recorded[use]
 
 
 class _Restored:
@@ -162,7 +121,7 @@ class _Restored:
             lambda: self._source,
             lambda: [name for name, _, _ in self._names.variables()],
         )
-        self._cells: dict[str, list[tuple[_Place, Cell]]] = defaultdict(list)
+        self._cells: dict[str, list[tuple[recorded.Place, Cell]]] = defaultdict(list)
         self._executed: dict[str, int] = defaultdict(int)
         self._named = NamedFinals()
         self._questions: Callable[[list[str]], list[str]] = keep_questions("llm_query")

@@ -60,6 +60,8 @@ class Result:
     def save(self, path: str | Path) -> Path:
         """Write the run as one notebook that holds everything, context and children too; returns its path.
 
+        A run with `save=False` has kept no context: its notebook holds the record alone.
+
         Parameters
         ----------
         path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,22 +11,25 @@ from typing import TYPE_CHECKING, Any
 from rlm_jupyter.context import Context
 from rlm_jupyter.control import Control
 from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.estimate import Estimate, estimate
 from rlm_jupyter.events import Event
+from rlm_jupyter.from_record import FromRecord
+from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.models import Model
+from rlm_jupyter.models.prices import own_prices
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, Shared, TerminationPolicy
 from rlm_jupyter.record import recording
 from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.running import BackgroundWorkspace, Running, check_prompt
-from rlm_jupyter.types import Usage
 from rlm_jupyter.workspace import Settings, open_workspace
 
 if TYPE_CHECKING:
     from rlm_jupyter.policies.reward import RewardFunction
 
 
-class RLM:
+class RLM(FromRecord):
     """A recursive language model (arXiv 2512.24601): a model that drives a Jupyter kernel over a long text.
 
     Parameters
@@ -50,7 +54,15 @@ class RLM:
         A kernelspec whose Python runs the model's code, looked up when a run starts. Default: the interpreter
         that runs this.
     cwd
-        The kernel's working directory. Default: the caller's.
+        The kernel's working directory. Default: the caller's. In a sandbox, where it is shown.
+    sandbox
+        What the model's code is kept in: `bwrap` (Linux, bubblewrap: no network, none of your files), `none`, or
+        `auto`, the best there is here; `Sandbox(...)` shows folders, and bounds memory. Default:
+        `RLM_SANDBOX`, else `auto`.
+
+    prices
+        What models cost, where the price list is wrong or has none: `{"provider/model": (input, output)}` or
+        `(input, output, cached)`, in US dollars for a million tokens.
 
     Raises
     ------
@@ -69,10 +81,13 @@ class RLM:
         save: str | Path | bool = True,
         kernel_name: str | None = None,
         cwd: str | Path | None = None,
+        sandbox: str | Mapping[str, Any] | Sandbox | None = None,
+        prices: Mapping[str, Sequence[float]] | None = None,
     ) -> None:
         limits = Limits() if limits is None else limits
         _check_types(limits, save, cwd)
-        routing = Routing(model, sub_model)
+        own = own_prices(prices)
+        routing = Routing(model, sub_model, prices=own)
         _check_prices(routing, limits)
         self._settings = Settings(
             routing=routing,
@@ -82,6 +97,9 @@ class RLM:
             save=save if isinstance(save, bool) else Path(save),
             kernel_name=kernel_name,
             cwd=None if cwd is None else Path(cwd),
+            sandbox=Sandbox.of(sandbox),
+            prices=own,
+            policies={"termination": _named(termination), "reward": _named(reward)},
         )
 
     @property
@@ -93,6 +111,21 @@ class RLM:
         routing = self._settings.routing
         sub = routing.model_for(1).name
         return f"RLM({routing.root.name!r}{f', sub_model={sub!r}' if sub != routing.root.name else ''})"
+
+    def estimate(self, prompt: str, context: object = None, *, root_prompt: str | None = None) -> Estimate:
+        """What answering `prompt` may cost: the first request, and the whole run at most. Nothing is asked.
+
+        Parameters
+        ----------
+        prompt, context, root_prompt
+            As for `completion`.
+
+        Raises
+        ------
+        ConfigurationError
+            There is no prompt, or the context can't be handed to a kernel.
+        """
+        return estimate(self._settings, *_asked(prompt, context, root_prompt))
 
     def completion(
         self,
@@ -114,7 +147,7 @@ class RLM:
         root_prompt
             With it, `prompt` is the context, as in the reference implementation.
         on_event
-            Told every event, on a thread of ours.
+            Told every event, on a thread of ours; as `stream`, those of children as `ChildReported`.
         keep_kernel
             Leave the kernel running for `result.ask(...)`, until `result.close()`.
 
@@ -156,7 +189,11 @@ class RLM:
     async def stream(
         self, prompt: str, context: object = None, *, root_prompt: str | None = None
     ) -> AsyncIterator[Event]:
-        """The events of a run as they happen; the last is `RunEnded`. Closing the iterator stops the run."""
+        """The events of a run as they happen; the last is `RunEnded`. Closing the iterator stops the run.
+
+        What happens in a child (`rlm_query`), at any depth, comes in between as `ChildReported`: whose child it is,
+        which sub-call it answers, and in `event` the child's own event.
+        """
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         run = asyncio.create_task(self.acompletion(prompt, context, root_prompt=root_prompt, on_event=queue.put_nowait))
         run.add_done_callback(lambda _: queue.put_nowait(None))
@@ -189,6 +226,18 @@ class RLM:
         return Running(BackgroundWorkspace(self._settings, held, keep_kernel), prompt, on_event, approve=approve)
 
 
+def _named(policy: object) -> Any:
+    """A policy for the record: as it was named; of an object only what it is."""
+    if policy is None or isinstance(policy, str):
+        return policy
+    try:
+        if isinstance(policy, Mapping):
+            return json.loads(json.dumps(dict(policy)))
+    except (TypeError, ValueError):
+        pass  # there is an object in its configuration
+    return {"object": getattr(policy, "__qualname__", type(policy).__qualname__)}
+
+
 def _asked(prompt: str, context: object, root_prompt: str | None) -> tuple[str, Context]:
     """The question and its context, checked."""
     if root_prompt is not None:
@@ -210,10 +259,8 @@ def _check_types(limits: object, save: object, cwd: object) -> None:
 
 def _check_prices(routing: Routing, limits: Limits) -> None:
     """A limit in dollars needs prices, before the run."""
-    if limits.max_cost is None:
-        return
-    for model in routing.models:
-        if model.cost(Usage(1, 1)) is None:
-            raise ConfigurationError(
-                f"max_cost is set, but the price of {model.name} is not known: set max_tokens instead."
-            )
+    if limits.max_cost is not None and routing.unpriced:
+        raise ConfigurationError(
+            f"max_cost is set, but the price of {routing.unpriced} is not known: give it, as in prices="
+            f"{{{routing.unpriced!r}: (0.25, 2.0)}} (US dollars for a million tokens, in and out), or set max_tokens."
+        )

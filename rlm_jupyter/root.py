@@ -6,9 +6,10 @@ from rlm_jupyter import calls, parsing, prompts
 from rlm_jupyter.calls import Answered
 from rlm_jupyter.errors import ContextWindowError, LimitReached
 from rlm_jupyter.events import OutputsElided, ReplyReceived, ReplyStreamed
+from rlm_jupyter.ledger import Bill
 from rlm_jupyter.run import Run
 from rlm_jupyter.tokens import most_tokens
-from rlm_jupyter.types import Message
+from rlm_jupyter.types import FinishReason, Message
 
 MOST_REPEATS = 3
 """Replies drawn in a row that repeat the one before them; then the run ends."""
@@ -18,6 +19,9 @@ _ROOM_GROWTH = 2
 
 async def draw(run: Run) -> parsing.ParsedReply:
     """The next reply that is not the one before it over again."""
+    if (recorded := run.recorded_reply()) is not None:
+        run.room = _next_room(run, recorded.finish)
+        return parsing.parse(recorded.text)
     for attempt in range(MOST_REPEATS):
         answered = await ask(run)
         reply = parsing.parse(answered.reply.text)
@@ -68,22 +72,31 @@ async def ask(run: Run) -> Answered:
         usage = answered.reply.usage
         run.token_confidence = answered.reply.token_confidence
         run.last_read = (len(conversation), usage.input_tokens + usage.output_tokens)
-        cut_off = answered.reply.finish == "length"
-        run.room = run.room * _ROOM_GROWTH if cut_off else run.limits.max_output_tokens
+        run.room = _next_room(run, answered.reply.finish)
         return answered
 
 
+def _next_room(run: Run, finish: FinishReason) -> int:
+    return run.room * _ROOM_GROWTH if finish == "length" else run.limits.max_output_tokens
+
+
 async def _ask(run: Run, conversation: list[Message]) -> Answered:
-    return await calls.ask(
-        run.model,
-        conversation,
-        run.ledger,
-        max_output_tokens=run.room,
-        input_tokens=run.conversation.tokens(run.trajectory),
-        most_input_tokens=_most_input(run, conversation),
-        logprobs=run.policy.wants_logprobs,
-        on_text=lambda text: run.emit(ReplyStreamed(run.iteration, text)),
-    )
+    bill = Bill()
+    try:
+        return await calls.ask(
+            run.model,
+            conversation,
+            run.ledger,
+            max_output_tokens=run.room,
+            input_tokens=run.conversation.tokens(run.trajectory),
+            most_input_tokens=_most_input(run, conversation),
+            logprobs=run.policy.wants_logprobs,
+            on_text=lambda text: run.emit(ReplyStreamed(run.iteration, text)),
+            bill=bill,
+        )
+    except BaseException:
+        run.lost.settle(bill.usage, bill.cost)
+        raise
 
 
 def received(run: Run, answered: Answered, *, read: int | None, rejected: str = "", forced: bool = False) -> None:

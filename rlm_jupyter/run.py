@@ -13,11 +13,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from rlm_jupyter import outputs, prompts
 from rlm_jupyter.control import Control, Decision
-from rlm_jupyter.errors import KernelDiedError, KernelError, RecordError
+from rlm_jupyter.errors import KernelDiedError, KernelError, KernelStartError, RecordError
 from rlm_jupyter.events import (
     CellDecided,
     CellFinished,
@@ -28,20 +28,33 @@ from rlm_jupyter.events import (
     OutputChanged,
     OutputsShown,
     Record,
+    ReplyReceived,
     RunPaused,
     RunResumed,
 )
 from rlm_jupyter.kernel.guest.codec import DRAFT
 from rlm_jupyter.kernel.session import Kernel
-from rlm_jupyter.ledger import Ledger
+from rlm_jupyter.ledger import Bill, Ledger
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.models import Model
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.record import Recorder
+from rlm_jupyter.saved import SavedRun
+from rlm_jupyter.tape import Tape
 from rlm_jupyter.trajectory import Trajectory
-from rlm_jupyter.types import CellRun, Inspection, Output, Value, Variable
+from rlm_jupyter.types import (
+    CellRun,
+    Inspection,
+    Output,
+    Subcall,
+    SubcallFailure,
+    SubcallKind,
+    Value,
+    Variable,
+)
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _SOON = 0.02
 """Seconds after which an answered sub-call is in the record: the answers of a batch leave first, all of them."""
@@ -49,6 +62,10 @@ MOST_RESTARTS = 3
 """How often a kernel that died is started again in one run."""
 _STOP_SECONDS = 5.0
 """How long a run that is being stopped looks for a draft."""
+_REST_SECONDS = 0.25
+"""Before it is started a second time, and so much longer before each time after that."""
+DIED_BETWEEN = "The kernel died between two cells"
+"""How the notice begins that says so."""
 INTERRUPT_MARGIN = 0.5
 """Seconds before the deadline at which a running cell is interrupted, so that the run can still end in time."""
 
@@ -107,13 +124,45 @@ class Run:
     """Earlier prompts and answers in this kernel."""
     began: float = field(default_factory=time.monotonic)
     conversation: prompts.Conversation = field(default_factory=prompts.Conversation)
-    _late: deque[Callable[[], Record]] = field(default_factory=deque)
-    """Facts that are to be entered before any other."""
+    _late: deque[tuple[Record, dict[str, Any] | None]] = field(default_factory=deque)
+    """Facts that are to be entered before any other, as they stand in the journal."""
     last_read: tuple[int, int] | None = None
     """Messages and tokens of the last request, its reply included, as the provider counted."""
 
+    lost: Bill = field(default_factory=Bill)
+    """What was billed for replies of the root model that never came whole: no record of its own has it."""
+
+    is_replaying: bool = False
+    """It is gone over again from its record (`taped.TapedRun`)."""
+
     def __post_init__(self) -> None:
         self.room = self.limits.max_output_tokens
+
+    # a run that is taken up again answers these from its record
+
+    def begin(self) -> None:
+        """Enter how the run began, where that is recorded already."""
+
+    def recorded_reply(self) -> ReplyReceived | None:
+        """The next reply, where it was received already."""
+        return None
+
+    def recorded_answers(self, call: Subcall, kind: SubcallKind, first: int) -> dict[int, str | SubcallFailure]:
+        """By their place in the call, the prompts that were answered already; the first is the cell's `first`."""
+        return {}
+
+    def unclaimed_child(self, sha256: str) -> tuple[SavedRun, Tape] | None:
+        """A child that was begun on this text and has not answered yet, ready to be gone on with."""
+        return None
+
+    @property
+    def earlier_answer(self) -> Value | None:
+        """What it ended with before."""
+        return None
+
+    def went_on(self) -> bool:
+        """Whether it is known already that the run did not end with this iteration."""
+        return False
 
     @property
     def has_context(self) -> bool:
@@ -133,11 +182,14 @@ class Run:
         """Whether no cell of this run was executed yet."""
         return all(cell.status == "skipped" for i in self.trajectory.iterations for cell in i.cells)
 
-    def record_soon(self, make: Callable[[], Record]) -> None:
-        """Enter a fact a moment later, and before any other: who waits for it need not wait for the disk."""
+    def record_soon(self, record: Record) -> None:
+        """Enter a fact that was paid for: in the journal at once, before this process can be killed over anything.
+
+        The rest a moment later, and before any other fact: who waits for an answer need not wait for its readers.
+        """
         if not self._late:
             asyncio.get_running_loop().call_later(_SOON, self._catch_up)
-        self._late.append(make)
+        self._late.append((record, self._on_disk(lambda recorder: recorder.journal(record))))
 
     def record(self, record: Record) -> None:
         """Enter a fact into the trajectory and tell it."""
@@ -146,18 +198,24 @@ class Run:
 
     def _catch_up(self) -> None:
         while self._late:
-            self._enter(self._late.popleft()())
+            self._enter(*self._late.popleft())
 
-    def _enter(self, record: Record) -> None:
+    def _enter(self, record: Record, journaled: dict[str, Any] | None = None) -> None:
         self.trajectory.apply(record)
-        if self.recorder is not None:
-            try:
-                self.recorder.add(record)
-            except RecordError as error:
-                # the answer is worth more than its record
-                log.warning("The run goes on without being saved: %s", error)
-                self.recorder = None
+        self._on_disk(lambda recorder: recorder.add(record, journaled))
         self.emit(record)
+
+    def _on_disk(self, write: Callable[[Recorder], T]) -> T | None:
+        """Do this with the recorder, if there is one; where the disk refuses, there is none any more."""
+        if self.recorder is None:
+            return None
+        try:
+            return write(self.recorder)
+        except RecordError as error:
+            # the answer is worth more than its record
+            log.warning("The run goes on without being saved: %s", error)
+            self.recorder = None
+            return None
 
     def notice(self, text: str) -> None:
         """Tell the model something of the run's own."""
@@ -170,6 +228,8 @@ class Run:
             self.emit(RunPaused(self.iteration + 1))
             with self.ledger.held():
                 await control.while_paused()
+                async with self.kernel.aside:  # a person's cell may not be over yet
+                    pass
             self.emit(RunResumed(self.iteration + 1))
         self.take_limits()
         if self.iteration:
@@ -211,7 +271,7 @@ class Run:
             self.emit(OutputChanged(self.iteration, self.block, now))
 
         if not self.kernel.is_alive:
-            await self._revive("The kernel died between two cells")
+            await self._revive(DIED_BETWEEN)
         self.subcall_ordinal = 0
         self.emit(CellStarted(self.iteration, self.block, source))
         cell = CellRun("interrupted")
@@ -231,11 +291,7 @@ class Run:
                 cell if cell.outputs else CellRun(cell.status, latest, cell.execution_count, cell.seconds),
             )
         try:
-            inspection = await self.kernel.inspect()
-            if inspection.draft:
-                self.draft = await self._read_draft()
-            elif not self.restarts:
-                self.draft = None  # taken back
+            inspection = await self._look()
         except KernelDiedError:
             if self.kernel.recorded is not None:
                 # the answer was fetched while FINAL was called: nobody needs this kernel any more
@@ -243,8 +299,17 @@ class Run:
                 return cell, Inspection(answer="recorded", confidence=self.confidence)
             await self._revive("The kernel died while it executed this cell")
             return cell, Inspection()
-        self.variables, self.confidence = inspection.variables, inspection.confidence
         return cell, inspection
+
+    async def _look(self) -> Inspection:
+        """Inspect the kernel after a cell."""
+        inspection = await self.kernel.inspect()
+        if inspection.draft:
+            self.draft = await self._read_draft()
+        elif not self.restarts:
+            self.draft = None  # taken back
+        self.variables, self.confidence = inspection.variables, inspection.confidence
+        return inspection
 
     def finished(self, source: str, executed: str | None, cell: CellRun) -> None:
         """Enter a cell into the record."""
@@ -300,12 +365,18 @@ class Run:
         pieces.append(prompts.status(self.iteration, self.limits.max_iterations, self.ledger.left()))
         self.record(OutputsShown(self.iteration, "\n\n".join(pieces)))
 
-    async def latest_best(self) -> Value | None:
-        """The best answer as it is now, also in a cell that was stopped: an answer just recorded goes first."""
+    async def latest_best(self, seconds: float = _STOP_SECONDS) -> Value | None:
+        """The best answer as it is now, also in a cell that was stopped: an answer just recorded goes first.
+
+        Parameters
+        ----------
+        seconds
+            How long the kernel is asked for it.
+        """
         if self.kernel.recorded is not None:
             return self.kernel.recorded
         with contextlib.suppress(KernelError, TimeoutError):
-            async with asyncio.timeout(_STOP_SECONDS):
+            async with asyncio.timeout(seconds):
                 inspection = await self.kernel.inspect()
                 if inspection.answer == "recorded":
                     return await self.value()
@@ -324,16 +395,35 @@ class Run:
     async def _revive(self, what: str) -> None:
         """Start the kernel again, and tell the model exactly what is gone."""
         gone = ", ".join(variable.name for variable in self.variables) or "none"
-        self.restarts += 1
-        if self.restarts > MOST_RESTARTS:
-            raise KernelDiedError(f"the kernel died {self.restarts} times")
         # a thread may have called FINAL between two cells
         self.kept = self.kernel.recorded or self.kept
-        await self.kernel.restart()
-        await self.kernel.begin()
-        if self.history:
-            await self.kernel.put("history", self.history)
+        await self._restart()
         self.notice(
             f"{what} and was started again. `context` and the functions are back; your variables are gone: {gone}."
         )
         self.variables = ()
+
+    async def _restart(self) -> None:
+        """Start the kernel again; where it dies over that, after a rest once more.
+
+        Raises
+        ------
+        KernelDiedError
+            It has died too often.
+        """
+        while True:
+            self.restarts += 1
+            if self.restarts > MOST_RESTARTS:
+                raise KernelDiedError(f"the kernel died {self.restarts} times")
+            await asyncio.sleep(_REST_SECONDS * (self.restarts - 1))
+            try:
+                await self.kernel.restart()
+                await self.kernel.begin()
+                if self.history:
+                    await self.kernel.put("history", self.history)
+                return
+            except KernelStartError as error:
+                raise KernelDiedError(f"the kernel died, and another did not come up: {error}") from error
+            except KernelDiedError:
+                if not self.kernel.can_restart:
+                    raise

@@ -4,27 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import time
 from contextlib import AsyncExitStack
+from typing import Protocol
 
 from rlm_jupyter import background
 from rlm_jupyter.context import Context
 from rlm_jupyter.control import Control
 from rlm_jupyter.errors import ConfigurationError, RLMError
+from rlm_jupyter.events import Event, RunPaused, RunResumed
+from rlm_jupyter.kernel.cell import OnMessage
 from rlm_jupyter.record import recording
 from rlm_jupyter.result import OnEvent, Result, result_of
+from rlm_jupyter.trajectory import Trajectory
+from rlm_jupyter.types import AnswerSubcall, CellRun, Value
 from rlm_jupyter.workspace import Settings, Workspace, open_workspace
+
+_IN_USE = "the run is using its kernel: stop or pause it first"
+_STILL_RUNS = "another cell that was run by hand is not over"
+
+
+class Answers(Protocol):
+    """Where a run can be."""
+
+    async def answer(self, prompt: str, on_event: OnEvent | None, control: Control) -> Result:
+        """Answer one prompt; on the background loop."""
+        ...
 
 
 class Running:
     """A run under way in the background; made by `RLM.start`."""
 
-    def __init__(
-        self, workspace: BackgroundWorkspace, prompt: str, on_event: OnEvent | None, *, approve: bool = False
-    ) -> None:
+    def __init__(self, workspace: Answers, prompt: str, on_event: OnEvent | None, *, approve: bool = False) -> None:
         check_prompt(prompt)
         background.refuse_inside()
         self.control = Control(approving=approve)
         """Stop, pause, approval, notes and limits, from any thread."""
+        self.workspace = workspace
+        """Where it runs."""
+        if isinstance(workspace, BackgroundWorkspace):
+            workspace.expect(self.control)
         self._future = background.submit(workspace.answer(prompt, on_event, self.control))
 
     @property
@@ -80,50 +99,206 @@ class BackgroundWorkspace:
         self._workspace: Workspace | None = None
         self._turn = asyncio.Lock()
         self._controls: set[Control] = set()
+        self._is_paused = False
+        self._hand: asyncio.Task[object] | None = None
+        """A person's cell that runs."""
+        self._idle_seconds: float | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._closing: asyncio.Task[None] | None = None
         self.closed = False
+        self.why_closed = ""
+        """In a few words, where nobody asked for it: `after 60 min without use`."""
+        self.given_up = ""
+        """Why nobody is to use it any more, though it may not be closed yet."""
+        self.owner = ""
+        """The variable that holds the result, where one does."""
+        self.used = time.monotonic()
+        """When it was used last."""
+
+    @property
+    def in_use(self) -> bool:
+        """Whether something runs in it, or waits for that; from any thread."""
+        return bool(self._controls) or self._hand is not None
+
+    @property
+    def records(self) -> tuple[Trajectory, ...]:
+        """Of all prompts so far."""
+        return () if self._workspace is None else tuple(self._workspace.records)
+
+    def expect(self, control: Control) -> None:
+        """A prompt is on its way, from any thread: nobody takes the kernel for idle any more."""
+        self._controls.add(control)
 
     async def answer(self, prompt: str, on_event: OnEvent | None, control: Control) -> Result:
         """Answer one prompt; on the background loop."""
         is_kept = self._workspace is not None
+        self.expect(control)
+        control.attach()  # it is heard while it waits for its turn, too
         try:
             # one kernel answers one prompt at a time; another waits for its turn
-            self._controls.add(control)
-            async with self._turn, recording(prompt, self._context, self._settings.save) as recorder:
-                if self.closed:
-                    raise ConfigurationError("The kernel of this run is closed.")
-                if self._workspace is None:
-                    opening = open_workspace(self._settings, self._context)
-                    self._workspace = await self._stack.enter_async_context(opening)
-                    background.close_at_exit(self)
-                trajectory = await self._workspace.answer(prompt, recorder=recorder, emit=on_event, control=control)
+            if not await self._take_turn(control):
+                return self._stopped(prompt, on_event)
+            try:
+                async with recording(prompt, self._context, self._settings.save) as recorder:
+                    if self.closed:
+                        raise ConfigurationError("The kernel of this run is closed.")
+                    if self._workspace is None:
+                        opening = open_workspace(self._settings, self._context)
+                        self._workspace = await self._stack.enter_async_context(opening)
+                        background.close_at_exit(self)
+                    trajectory = await self._workspace.answer(
+                        prompt, recorder=recorder, emit=self._watching(on_event), control=control
+                    )
+            finally:
+                self._is_paused = False
+                self._turn.release()
         except BaseException:
             self._controls.discard(control)
             # a provider that fails a further prompt must not take the kept variables along
             if not is_kept:
                 await self.aclose()
             raise
-        self._controls.discard(control)
+        finally:
+            self._controls.discard(control)
+            self._rest()
         if not self._keep:
             await self.aclose()
         return result_of(trajectory, recorder.files.notebook if recorder else None, self if self._keep else None)
+
+    async def execute(
+        self, source: str, answer_subcall: AnswerSubcall, on_message: OnMessage
+    ) -> tuple[CellRun, Value | None]:
+        """Run a person's cell, between two prompts or while the run is paused; on the background loop.
+
+        Parameters and result are those of `Workspace.execute`.
+
+        Raises
+        ------
+        ConfigurationError
+            The kernel is closed, not there yet, or used by a run. Nothing was executed.
+        KernelDiedError
+            It had died.
+        """
+        workspace = self._workspace
+        self._check_open()
+        if workspace is None:
+            raise ConfigurationError(_IN_USE)
+        if self._hand is not None:
+            raise ConfigurationError(_STILL_RUNS)
+        async with workspace.kernel.aside:
+            self._check_open()
+            if self._controls and not self._is_paused:
+                raise ConfigurationError(_IN_USE)
+            self._hand = asyncio.current_task()
+            try:
+                if self._is_paused:  # that run has the turn
+                    return await workspace.execute(source, answer_subcall, on_message)
+                async with self._turn:
+                    return await workspace.execute(source, answer_subcall, on_message)
+            finally:
+                self._hand = None
+                self._rest()
+
+    async def interrupt(self) -> None:
+        """Interrupt a person's cell, if one runs; on the background loop."""
+        if self._hand is not None and self._workspace is not None:
+            await self._workspace.kernel.signal()
 
     def ask(self, prompt: str, on_event: OnEvent | None = None) -> Result:
         """Another prompt, from any thread."""
         return Running(self, prompt, on_event).wait()
 
-    def close(self) -> None:
+    def close_after(self, seconds: float | None) -> None:
+        """Close the kernel once it was not used for so long; `None`: never. From any thread."""
+        self._idle_seconds = seconds
+        background.loop().call_soon_threadsafe(self._watch_idle)
+
+    def close(self, why: str = "") -> None:
         """End the kernel, from any thread."""
         background.refuse_inside()
         if not self.closed:
-            background.submit(self.aclose()).result()
+            background.submit(self.aclose(why)).result()
 
-    async def aclose(self) -> None:
+    async def aclose(self, why: str = "") -> None:
         """End what is going on, and the kernel; on the background loop."""
-        self.closed = True
-        for control in self._controls:
+        if not self.closed:
+            self.closed, self.why_closed = True, why or self.given_up
+        for control in list(self._controls):
             control.stop()
+        if self._hand is not None:
+            self._hand.cancel()
+        self._watch_idle()
         async with self._turn:
             await self._stack.aclose()
+
+    def _check_open(self) -> None:
+        if self.closed or self.given_up:
+            why = self.why_closed or self.given_up
+            raise ConfigurationError(f"the kernel of its run is closed{f' ({why})' if why else ''}")
+
+    async def _take_turn(self, control: Control) -> bool:
+        """Wait for the turn; `False`: stopped before it came."""
+        taking = asyncio.ensure_future(self._begin_turn())
+        stopping = asyncio.ensure_future(control.stopping.wait())
+        try:
+            await asyncio.wait([taking, stopping], return_when="FIRST_COMPLETED")
+            return taking.done()
+        except asyncio.CancelledError:
+            if taking.done():
+                self._turn.release()
+            raise
+        finally:
+            for task in (taking, stopping):
+                task.cancel()
+            await asyncio.gather(taking, stopping, return_exceptions=True)
+
+    async def _begin_turn(self) -> None:
+        await self._turn.acquire()
+        if self._workspace is None:
+            return
+        try:
+            async with self._workspace.kernel.aside:  # a person's cell may have outlived the run before
+                pass
+        except asyncio.CancelledError:
+            self._turn.release()
+            raise
+
+    def _stopped(self, prompt: str, on_event: OnEvent | None) -> Result:
+        if self._workspace is None:
+            raise RLMError("the run was stopped before it began")
+        return result_of(self._workspace.stopped(prompt, on_event), None, self if self._keep else None)
+
+    def _watching(self, on_event: OnEvent | None) -> OnEvent:
+        """Tells the events, and sees whether the run waits."""
+
+        def tell(event: Event) -> None:
+            if isinstance(event, RunPaused | RunResumed):
+                self._is_paused = isinstance(event, RunPaused)
+            if on_event is not None:
+                on_event(event)
+
+        return tell
+
+    def _rest(self) -> None:
+        self.used = time.monotonic()
+        self._watch_idle()
+
+    def _watch_idle(self) -> None:
+        """Look again when it will have been idle for so long: a timer of the loop, no thread."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if self._idle_seconds is None or self.closed or self.in_use or self._workspace is None:
+            return
+        left = self._idle_seconds - (time.monotonic() - self.used)
+        if left > 0:
+            self._idle = asyncio.get_running_loop().call_later(left, self._watch_idle)
+        else:
+            self._closing = asyncio.create_task(self.aclose(f"after {_span(self._idle_seconds)} without use"))
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.3g} s"
 
 
 def check_prompt(prompt: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
@@ -39,20 +40,26 @@ class ShownResult(Result):
             raise in_one_line(error) from None
 
     def _ask(self, prompt: str, on_event: OnEvent | None) -> ShownResult:
-        if not isinstance(self._kept, BackgroundWorkspace) or self._kept.closed:
+        kernel = kernel_of(self)
+        if kernel is None:
             raise ConfigurationError(
-                "The kernel of this run is not there (the run is a recorded one, or its kernel is closed): run the "
-                "cell again with --rerun, then ask."
+                "This run is a recorded one, without a kernel: run the cell with --rerun, then ask."
+            )
+        if kernel.closed:
+            why = f" ({kernel.why_closed})" if kernel.why_closed else ""
+            raise ConfigurationError(
+                f"The kernel of this run is closed{why}: run the cell again with --rerun, then ask. The answer and the "
+                "record are still here."
             )
         check_prompt(prompt)
-        shown = progress.start(_shell())
+        shown = progress.start(_shell(), kernel_is_there=True)
 
         def tell(event: Any) -> None:
             shown(event)
             if on_event is not None:
                 on_event(event)
 
-        running = Running(self._kept, prompt, tell)
+        running = Running(kernel, prompt, tell)
         shown.steer(running)
         try:
             result = wait(running)
@@ -142,6 +149,12 @@ class BackgroundRun:
         return f"<run under way: {name}.stop() ends it, {name}.result() waits for it; then {name} is the result>"
 
 
+def kernel_of(held: ShownResult | BackgroundRun) -> BackgroundWorkspace | None:
+    """Where its kernel is, or was: `None` where none was started for it."""
+    kept = held._running.workspace if isinstance(held, BackgroundRun) else held._kept
+    return kept if isinstance(kept, BackgroundWorkspace) else None
+
+
 def wait(running: Running, approvals: Approvals | None = None) -> Result | None:
     """Wait for a run so that an interrupt ends it with what it has.
 
@@ -163,9 +176,10 @@ def wait(running: Running, approvals: Approvals | None = None) -> Result | None:
     interrupts = 0
     while not running.done:
         try:
-            try:
-                return running.result(timeout=0.1)  # never longer: on Windows an interrupt is seen between two waits
-            except TimeoutError:
+            # the loop is in here: an interrupt that another thread was woken by is seen where it goes round
+            while not running.done:
+                with contextlib.suppress(TimeoutError):
+                    return running.result(timeout=0.1)  # never longer: on Windows it is seen between two waits
                 if approvals is not None:
                     approvals.put(running.control)
         except KeyboardInterrupt:

@@ -20,6 +20,7 @@ from rlm_jupyter.events import (
     ReplyReceived,
     RunEnded,
     RunStarted,
+    RunTakenUp,
     SubcallSettled,
 )
 from rlm_jupyter.store import find
@@ -103,7 +104,7 @@ class Trajectory:
         self._ended = record if isinstance(record, RunEnded) else None
         if isinstance(record, OutputsElided):
             self._elided_through = max(self._elided_through, record.through)
-        elif not isinstance(record, RunStarted | RunEnded):
+        elif not isinstance(record, RunStarted | RunTakenUp | RunEnded):
             self._enter(record)
 
     @property
@@ -180,7 +181,9 @@ class Trajectory:
         return self._cost
 
     def save(self, path: str | Path) -> Path:
-        """Write the run as one notebook that needs no other file; returns its path.
+        """Write the record as one notebook; returns its path.
+
+        The context and the runs that it started are not in it: `Result.save` writes those along.
 
         Parameters
         ----------
@@ -276,7 +279,7 @@ class Trajectory:
 def _view(index: int, records: list[Record]) -> Iteration:
     reply: ReplyReceived | None = None
     rated: IterationRated | None = None
-    finished: list[CellFinished] = []
+    finished: dict[int, CellFinished] = {}
     subcalls: dict[int, list[SubcallSettled]] = {}
     settled: list[SubcallSettled] = []
     notices: list[str] = []
@@ -285,7 +288,8 @@ def _view(index: int, records: list[Record]) -> Iteration:
         if isinstance(record, ReplyReceived) and not record.rejected and not record.forced:
             reply = record
         elif isinstance(record, CellFinished):
-            finished.append(record)
+            # of one that was interrupted and then executed anew, the last
+            finished[record.block] = record
         elif isinstance(record, SubcallSettled):
             subcalls.setdefault(record.block, []).append(record)
             settled.append(record)
@@ -308,7 +312,7 @@ def _view(index: int, records: list[Record]) -> Iteration:
             seconds=cell.seconds,
             subcalls=tuple(subcalls.get(cell.block, ())),
         )
-        for cell in finished
+        for cell in finished.values()
     )
     return Iteration(index, reply, cells, tuple(notices), "\n\n".join(shown), tuple(settled), rated, tuple(records))
 

@@ -37,6 +37,8 @@ _T = TypeVar("_T")
 _PATIENCE = 30.0
 """Seconds that a policy waits for a variable, and that it may take to begin and to end."""
 
+_MOMENT = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -93,8 +95,8 @@ async def begin(run: Run, prompt: str) -> None:
     """
     context = PolicyContext(task=prompt, max_steps=run.limits.max_iterations)
     try:
-        await _call(run, run.policy, _PATIENCE, run.policy.reset)
-        await _call(run, run.reward, _PATIENCE, run.reward.on_episode_start, context)
+        await _call(run, run.policy, _patience(run), run.policy.reset)
+        await _call(run, run.reward, _patience(run), run.reward.on_episode_start, context)
     except Exception as error:
         raise PolicyError(f"A policy could not be reset: {type(error).__name__}: {error}") from error
 
@@ -103,9 +105,15 @@ async def end(run: Run) -> None:
     """A run ended: its reward policy is told. What fails now costs nobody the answer."""
     context = PolicyContext(task=run.trajectory.started.prompt, history=run.steps, metrics=_metrics(run))
     try:
-        await _call(run, run.reward, _PATIENCE, run.reward.on_episode_end, context, run.total_reward)
+        await _call(run, run.reward, _patience(run), run.reward.on_episode_end, context, run.total_reward)
     except Exception:
         log.exception("on_episode_end failed")
+
+
+def _patience(run: Run) -> float:
+    """How long a policy may take to begin and to end: no longer than the run has, and a moment."""
+    left = run.ledger.seconds_left
+    return _PATIENCE if left is None else min(_PATIENCE, max(left, _MOMENT))
 
 
 async def judge(run: Run, outcome: Outcome) -> Verdict:

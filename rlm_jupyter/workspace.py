@@ -3,43 +3,53 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
 import json
-import logging
+import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from rlm_jupyter import prompts
-from rlm_jupyter.answering import Answering, ChildAnswer
+from rlm_jupyter.answering import Answering, ChildAnswer, StartChild
 from rlm_jupyter.context import Context
 from rlm_jupyter.control import Control
-from rlm_jupyter.errors import KernelDiedError, RLMError
-from rlm_jupyter.events import Event, RunEnded, RunStarted
+from rlm_jupyter.errors import KernelDiedError, KernelError, RLMError
+from rlm_jupyter.events import Event, RunEnded, RunStarted, SubcallStarted
+from rlm_jupyter.kernel.cell import OnMessage
+from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.session import Kernel
-from rlm_jupyter.ledger import Ledger
+from rlm_jupyter.ledger import Bill, Ledger
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.loop import Ending, solve
+from rlm_jupyter.models.prices import Price
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import RewardPolicy, Shared, TerminationPolicy
 from rlm_jupyter.record import Recorder, recording
-from rlm_jupyter.run import Run
+from rlm_jupyter.run import INTERRUPT_MARGIN, Run
+from rlm_jupyter.tape import Tape
+from rlm_jupyter.taped import TapedRun
 from rlm_jupyter.tokens import fitting_chars
 from rlm_jupyter.trajectory import Trajectory
-from rlm_jupyter.types import AnswerSubcall, PackedContext
+from rlm_jupyter.types import AnswerSubcall, CellRun, ContextInfo, PackedContext, Usage, Value
 from rlm_jupyter.verdicts import begin, end
-
-log = logging.getLogger(__name__)
+from rlm_jupyter.watching import guarded, reporting
 
 CHILD_PROMPT = "Your task stands at the beginning of `context`, and so does what it is about. Do it."
 """What a child run is asked: the text that `rlm_query` was given is its context."""
+_OVERTIME = 0.75
+"""Seconds after its deadline at which a run that has not ended by itself is ended, wherever it is."""
+_LAST_LOOK = 0.5
+"""Seconds in which its kernel may then tell its best answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,11 @@ class Settings:
     """Where the notebook goes: a path, the default place, or nowhere."""
     kernel_name: str | None = None
     cwd: Path | None = None
+    sandbox: Sandbox = field(default_factory=Sandbox)
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """By the model's name, where they are not those of the list."""
+    policies: dict[str, Any] = field(default_factory=dict)
+    """How the policies were named, for the record."""
 
 
 @dataclass
@@ -67,7 +82,11 @@ class Workspace:
     answering: Answering
     surroundings: str = ""
     """What the model is told of a kernel that was there before it, and is not ours."""
+    sandbox: Sandbox = NO_SANDBOX
+    """That of the kernel."""
     history: list[dict[str, str | None]] = field(default_factory=list)
+    records: list[Trajectory] = field(default_factory=list)
+    """Of all prompts so far, the one that is being answered included."""
 
     async def answer(
         self,
@@ -78,6 +97,8 @@ class Workspace:
         emit: Callable[[Event], None] | None = None,
         control: Control | None = None,
         parent: str | None = None,
+        run_id: str | None = None,
+        tape: Tape | None = None,
     ) -> Trajectory:
         """Answer one prompt.
 
@@ -88,9 +109,15 @@ class Workspace:
         recorder
             Keeps the record on disk.
         emit
-            Told every event.
+            Told every event; those of children as `ChildReported`.
         control
             What people may do to the run: stop it, pause it, approve its cells, speak to the model.
+        parent
+            The run that asked, by its id.
+        run_id
+            Of a run that is not saved. Default: `unsaved`.
+        tape
+            The record of the run, where it is taken up again.
 
         Raises
         ------
@@ -100,7 +127,7 @@ class Workspace:
         settings = self.settings
         asked: list[threading.Thread] = []
         with settings.termination.lend(asked) as policy, settings.reward.lend(asked) as reward:
-            run = Run(
+            run = (Run if tape is None else partial(TapedRun, tape=tape))(
                 trajectory=Trajectory(),
                 model=settings.routing.model_for(self.depth),
                 limits=settings.limits,
@@ -108,19 +135,68 @@ class Workspace:
                 kernel=self.kernel,
                 policy=policy,
                 reward=reward,
-                emit=_guarded(emit),
+                emit=guarded(emit),
                 recorder=recorder,
                 history=self.history,
                 control=control or Control(),
                 asked=asked,
             )
-            run.control.attach(run.take_limits)
+            self.records.append(run.trajectory)
+            run.control.attach(
+                run.take_limits,
+                notebook=recorder.files.notebook if recorder else None,
+                unpriced=settings.routing.unpriced,
+            )
             await begin(run, prompt)
-            await self._solve(run, prompt, parent)
+            await self._solve(run, prompt, parent, recorder.run_id if recorder else run_id or "unsaved")
         self.history.append({"prompt": prompt, "answer": run.trajectory.answer})
         return run.trajectory
 
-    async def _solve(self, run: Run, prompt: str, parent: str | None) -> None:
+    async def execute(
+        self, source: str, answer_subcall: AnswerSubcall, on_message: OnMessage
+    ) -> tuple[CellRun, Value | None]:
+        """Run a person's cell. Nothing of it enters a record, no model is asked, and FINAL ends nothing.
+
+        Only where no cell of a run can begin meanwhile: whoever calls this holds `kernel.aside`.
+
+        Parameters
+        ----------
+        answer_subcall
+            Answers its sub-calls.
+        on_message
+            Told each message that it brings.
+
+        Returns
+        -------
+        tuple
+            What came of it, and the value that it gave to FINAL, if it did.
+
+        Raises
+        ------
+        KernelDiedError
+            There was no kernel any more; one that the cell takes along is a status of its own.
+        """
+        await self.kernel.reopen()  # after an answer no sub-call is let through
+        self.answering.instead = answer_subcall
+        try:
+            run = await self.kernel.execute(source, on_message=on_message)
+            return run, self.kernel.recorded
+        finally:
+            self.answering.instead = None
+            with contextlib.suppress(KernelError):
+                await self.kernel.reopen()
+                await self.kernel.inspect()  # what there is to say of this cell is nothing for the model
+
+    def stopped(self, prompt: str, emit: Callable[[Event], None] | None) -> Trajectory:
+        """What came of a prompt that was stopped before its turn: a record of no cost, which is kept nowhere."""
+        ended = RunEnded("cancelled", None, None, False, 0, 0.0, Usage(), 0.0, "It was stopped before its turn came.")
+        trajectory, tell = Trajectory(), guarded(emit)
+        for record in (self._started(prompt, Ledger(self.settings.limits), "unsaved", None, False), ended):
+            trajectory.apply(record)
+            tell(record)
+        return trajectory
+
+    async def _solve(self, run: Run, prompt: str, parent: str | None, run_id: str) -> None:
         self.answering.run = run
         restarted = False
         try:
@@ -131,12 +207,17 @@ class Workspace:
             await self.kernel.begin()
         if self.history:
             await self.kernel.put("history", self.history)
-        run.record(self._started(prompt, run.ledger, run.recorder, parent, restarted))
+        if run.is_replaying:
+            run.begin()
+        else:
+            run.record(self._started(prompt, run.ledger, run_id, parent, restarted))
         ending = Ending("failed")
         try:
             ending = await _until_stopped(run)
         except asyncio.CancelledError:
-            ending = Ending("cancelled")
+            # the cell that asked is interrupted a moment before the deadline, and takes its children along
+            in_time = parent is None or run.ledger.has_time(INTERRUPT_MARGIN)
+            ending = Ending("cancelled" if in_time else "seconds")
             raise
         except RLMError as error:
             ending = Ending("failed", message=str(error))
@@ -148,30 +229,28 @@ class Workspace:
             run.record(_ended(run, ending))
             await end(run)
 
-    def _started(
-        self, prompt: str, ledger: Ledger, recorder: Recorder | None, parent: str | None, restarted: bool
-    ) -> RunStarted:
+    def started(self, prompt: str, run_id: str) -> RunStarted:
+        """How a run of this prompt would begin."""
+        return self._started(prompt, Ledger(self.settings.limits), run_id, None, False)
+
+    def _started(self, prompt: str, ledger: Ledger, run_id: str, parent: str | None, restarted: bool) -> RunStarted:
         settings, limits = self.settings, self.settings.limits
         model = settings.routing.model_for(self.depth)
         sub_model = settings.routing.model_for(self.depth + 1)
+        system, opening = first_messages(
+            settings,
+            self.context.info,
+            prompt,
+            ledger,
+            depth=self.depth,
+            history=len(self.history),
+            restarted=restarted,
+        )
         return RunStarted(
-            run_id=recorder.run_id if recorder else "unsaved",
+            run_id=run_id,
             prompt=prompt,
-            system=prompts.system(
-                self.context.info.type_name,
-                output_chars=limits.output_chars,
-                sub_chars=fitting_chars(sub_model.window, min(limits.max_output_tokens, sub_model.window // 4)),
-                recursive=self.depth + 1 < limits.max_depth,
-            ),
-            opening=self.surroundings
-            + prompts.opening(
-                prompt,
-                self.context.info,
-                max_iterations=limits.max_iterations,
-                left=ledger.left(at_start=True),
-                history=len(self.history),
-                restarted=restarted,
-            ),
+            system=system,
+            opening=self.surroundings + self.sandbox.told() + opening,
             context=self.context.info,
             model=model.name,
             sub_model=sub_model.name,
@@ -183,7 +262,38 @@ class Workspace:
             else request_digest(settings, prompt, self.context, lent=bool(self.surroundings)),
             parent=parent,
             version=version("rlm_jupyter"),
+            options=_options(settings, self.sandbox, lent=bool(self.surroundings)),
         )
+
+
+def first_messages(
+    settings: Settings,
+    context: ContextInfo,
+    prompt: str,
+    ledger: Ledger,
+    *,
+    depth: int = 0,
+    history: int = 0,
+    restarted: bool = False,
+) -> tuple[str, str]:
+    """The system message and the first user message of a run; further parameters as for `prompts.opening`."""
+    limits = settings.limits
+    sub_model = settings.routing.model_for(depth + 1)
+    system = prompts.system(
+        context.type_name,
+        output_chars=limits.output_chars,
+        sub_chars=fitting_chars(sub_model.window, min(limits.max_output_tokens, sub_model.window // 4)),
+        recursive=depth + 1 < limits.max_depth,
+    )
+    opening = prompts.opening(
+        prompt,
+        context,
+        max_iterations=limits.max_iterations,
+        left=ledger.left(at_start=True),
+        history=history,
+        restarted=restarted,
+    )
+    return system, opening
 
 
 @asynccontextmanager
@@ -214,16 +324,30 @@ async def open_workspace(
         await stack.enter_async_context(settings.routing.lease())
         recursive = depth + 1 < settings.limits.max_depth
         answering = Answering(settings.routing, depth, child_of(settings, depth) if recursive else None)
+        sandbox = NO_SANDBOX
         if join is not None:
             kernel = await join(answering.answer)
             stack.push_async_callback(kernel.close)
         else:
-            kernel = await Kernel.start(answering.answer, kernel_name=settings.kernel_name, cwd=settings.cwd)
+            sandbox = settings.sandbox.chosen()
+            kernel = await Kernel.start(
+                answering.answer, kernel_name=settings.kernel_name, cwd=settings.cwd, sandbox=sandbox
+            )
             stack.push_async_callback(kernel.close)
             await kernel.set_context(context)
         if isinstance(context, Context):
             context.release()
-        yield Workspace(settings, context, depth, kernel, answering, surroundings)
+        yield Workspace(settings, context, depth, kernel, answering, surroundings, sandbox)
+
+
+def _options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dict[str, Any]:
+    """What else it takes to go on with the run, as far as it is not the default."""
+    cwd = settings.cwd or Path.cwd()
+    options = {"kernel_name": settings.kernel_name, "cwd": str(cwd.absolute()), "lent": lent, **settings.policies}
+    if not lent:
+        options["sandbox"] = sandbox.asked()
+    options["prices"] = {name: [*dataclasses.astuple(price)] for name, price in settings.prices.items()}
+    return {name: value for name, value in options.items() if value}
 
 
 def request_digest(settings: Settings, prompt: str, context: Context | PackedContext, *, lent: bool = False) -> str:
@@ -237,71 +361,92 @@ def request_digest(settings: Settings, prompt: str, context: Context | PackedCon
         "policies": [settings.termination.digest, settings.reward.digest],
         "kernel": "lent" if lent else settings.kernel_name,
     }
+    if folders := [(str(path), changed) for path, changed in settings.sandbox.folders()]:
+        asked["folders"] = folders
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
-def child_of(settings: Settings, depth: int) -> Callable[[Run, str], Any]:
+def child_of(settings: Settings, depth: int) -> StartChild:
     """What starts the children of a run at `depth`."""
 
-    async def start_child(parent: Run, text: str) -> ChildAnswer:
+    async def start_child(parent: Run, text: str, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
         context = Context(text)
         save = parent.recorder is not None
+        saved, tape = parent.unclaimed_child(context.info.sha256) or (None, None)
+        if saved is not None and saved.has_answer:
+            bill.settle(saved.trajectory.usage, saved.trajectory.cost)
+            return _answered(saved.trajectory)
         async with (
             parent.ledger.kernel(depth + 1),
-            recording(CHILD_PROMPT, context, save, parent.recorder) as recorder,
+            recording(CHILD_PROMPT, context, save, parent.recorder, saved) as recorder,
             open_workspace(settings, context, depth=depth + 1, ledger=parent.ledger) as workspace,
         ):
-            trajectory = await workspace.answer(
-                CHILD_PROMPT, ledger=parent.ledger, recorder=recorder, parent=parent.trajectory.run_id
-            )
-        ended = trajectory.ended
-        return ChildAnswer(
-            trajectory.answer,
-            ended.stop_reason if ended else "failed",
-            trajectory.run_id,
-            trajectory.usage,
-            trajectory.cost,
-        )
+            run_id = recorder.run_id if recorder else f"unsaved-{secrets.token_hex(3)}"
+            try:
+                trajectory = await workspace.answer(
+                    CHILD_PROMPT,
+                    ledger=parent.ledger,
+                    recorder=recorder,
+                    emit=reporting(parent, asked, run_id, depth + 1, recorder.files.notebook if recorder else None),
+                    parent=parent.trajectory.run_id,
+                    run_id=run_id,
+                    tape=tape,
+                )
+            finally:
+                if workspace.records and (ended := workspace.records[-1].ended) is not None:
+                    bill.settle(ended.usage, ended.cost)
+        return _answered(trajectory)
 
     return start_child
 
 
+def _answered(trajectory: Trajectory) -> ChildAnswer:
+    ended = trajectory.ended
+    reason = ended.stop_reason if ended else "failed"
+    return ChildAnswer(trajectory.answer, reason, trajectory.run_id)
+
+
 async def _until_stopped(run: Run) -> Ending:
-    """Solve the run, or end it with what it has as soon as it is stopped."""
+    """Solve the run, or end it with what it has as soon as it is stopped, or its time is up wherever it is."""
     stop = run.control.stopping
     if stop.is_set():
         return Ending("cancelled")
     solving = asyncio.create_task(solve(run))
     stopping = asyncio.create_task(stop.wait())
+    expiring = asyncio.create_task(_expired(run))
     try:
-        await asyncio.wait([solving, stopping], return_when="FIRST_COMPLETED")
+        await asyncio.wait([solving, stopping, expiring], return_when="FIRST_COMPLETED")
         if solving.done():
             return solving.result()
         solving.cancel()
         await asyncio.wait([solving])
-        return Ending("cancelled", await run.latest_best())
+        if stopping.done():
+            return Ending("cancelled", await run.latest_best())
+        return Ending("seconds", await run.latest_best(_LAST_LOOK))
     finally:
-        for task in (solving, stopping):
+        for task in (solving, stopping, expiring):
             task.cancel()
-        await asyncio.gather(solving, stopping, return_exceptions=True)
+        await asyncio.gather(solving, stopping, expiring, return_exceptions=True)
 
 
-def _guarded(emit: Callable[[Event], None] | None) -> Callable[[Event], None]:
-    """What tells the events: a watcher that fails must cost nobody the run."""
-    if emit is None:
-        return lambda _: None
-
-    def tell(event: Event) -> None:
-        try:
-            emit(event)
-        except Exception:
-            log.exception("on_event failed")
-
-    return tell
+async def _expired(run: Run) -> None:
+    """Until the time is up, and a moment more."""
+    await run.ledger.expired(_OVERTIME)
+    while run.is_replaying:  # nothing is spent meanwhile, and the clock will begin anew
+        await asyncio.sleep(_OVERTIME)
+        await run.ledger.expired(_OVERTIME)
 
 
 def _ended(run: Run, ending: Ending) -> RunEnded:
     answer = ending.answer
+    if answer is None and (earlier := run.earlier_answer) is not None:
+        answer = earlier  # of a run that was taken up again: no worse off than before
+    usage, cost = run.ledger.usage, run.ledger.cost
+    if run.trajectory.started.depth:
+        own = run.trajectory.cost
+        usage = run.trajectory.usage + run.lost.usage
+        cost = None if own is None or run.lost.cost is None else own + run.lost.cost
+    excess = "; ".join(run.ledger.overbilled.values())
     return RunEnded(
         stop_reason=ending.stop_reason,
         answer=answer.text if answer else None,
@@ -309,7 +454,7 @@ def _ended(run: Run, ending: Ending) -> RunEnded:
         is_json=answer.is_json if answer else False,
         iteration=run.iteration,
         seconds=time.monotonic() - run.began,
-        usage=run.ledger.usage if run.trajectory.started.depth == 0 else run.trajectory.usage,
-        cost=run.ledger.cost if run.trajectory.started.depth == 0 else run.trajectory.cost,
-        message=ending.message,
+        usage=usage,
+        cost=cost,
+        message=". ".join(filter(None, [ending.message.rstrip("."), excess])) if excess else ending.message,
     )

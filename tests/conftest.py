@@ -6,6 +6,9 @@ import os
 
 import pytest
 
+# the same on every machine, for fixtures of whole modules, too; the tests of sandboxes name theirs
+os.environ["RLM_SANDBOX"] = "none"
+
 _PARTS = ("_API_KEY", "_BASE_URL", "_ENDPOINT", "_API_TOKEN")
 
 

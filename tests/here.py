@@ -28,6 +28,8 @@ class Shown:
 
     outputs: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     reply: dict[str, Any] = field(default_factory=dict)
+    told: list[dict[str, Any]] = field(default_factory=list)
+    """What came over comms."""
     seconds: float = 0.0
 
     @property
@@ -88,7 +90,12 @@ class Notebook:
         self.km.cleanup_resources()
 
     def run(
-        self, source: str, on_output: Callable[[str, str], None] | None = None, *, typed: Sequence[str] = ()
+        self,
+        source: str,
+        on_output: Callable[[str, str], None] | None = None,
+        *,
+        typed: Sequence[str] = (),
+        cell_id: str | None = None,
     ) -> Shown:
         """Execute a cell.
 
@@ -98,9 +105,24 @@ class Notebook:
             Told kind and text of each of its outputs as it comes.
         typed
             What a person types when they are asked.
+        cell_id
+            As a page names the cell.
         """
+        return self.follow(self.send(source, cell_id, allow_stdin=bool(typed)), on_output, typed=typed)
+
+    def send(self, source: str, cell_id: str | None = None, *, allow_stdin: bool = False) -> str:
+        """Ask for a cell to be executed, and don't wait; returns the request's id."""
+        content = {"code": source, "silent": False, "store_history": True, "user_expressions": {}}
+        message = self.kc.session.msg("execute_request", {**content, "allow_stdin": allow_stdin, "stop_on_error": True})
+        message["metadata"] = {} if cell_id is None else {"cellId": cell_id}
+        self.kc.shell_channel.send(message)
+        return str(message["header"]["msg_id"])
+
+    def follow(
+        self, msg_id: str, on_output: Callable[[str, str], None] | None = None, *, typed: Sequence[str] = ()
+    ) -> Shown:
+        """Wait for the end of a cell that was sent, and give what it showed; parameters are those of `run`."""
         shown, began, typing = Shown(), time.monotonic(), iter(typed)
-        msg_id = self.kc.execute(source, allow_stdin=bool(typed))
         while True:
             if typed and self.kc.stdin_channel.msg_ready():
                 self.kc.get_stdin_msg(timeout=1)
@@ -114,6 +136,8 @@ class Notebook:
                 continue
             if kind == "status" and content["execution_state"] == "idle":
                 break
+            if kind in {"comm_open", "comm_msg"}:
+                shown.told.append(content["data"])
             if kind in {"stream", "display_data", "update_display_data", "execute_result", "error"}:
                 shown.outputs.append((kind, content))
                 if on_output is not None:

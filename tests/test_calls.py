@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from rlm_jupyter.calls import ask
-from rlm_jupyter.errors import ContextWindowError, LimitReached, ModelError
+from rlm_jupyter.errors import ContextWindowError, LimitReached, ModelError, ModelUnavailableError
 from rlm_jupyter.ledger import Ledger
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.models.scripted import ScriptedModel
@@ -77,3 +77,26 @@ async def test_cancelling_bills_the_input() -> None:
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert ledger.usage.input_tokens == 2
+
+
+async def test_writing_to_a_providers_cache_is_reserved_too() -> None:
+    class Caches(ScriptedModel):
+        def cost(self, usage: Usage) -> float:
+            return (usage.input_tokens + usage.output_tokens + 0.25 * usage.cache_write_tokens) / 1000
+
+    async def hello(max_cost: float) -> str:
+        ledger = Ledger(Limits(max_cost=max_cost))
+        return (await ask(Caches([]), USER, ledger, max_output_tokens=100)).reply.text
+
+    # 21 tokens are read at most, and 100 written
+    assert await hello(0.127)
+    with pytest.raises(LimitReached, match=r"may cost \$0\.1263, and \$0\.1250"):
+        await hello(0.125)
+
+
+async def test_a_request_that_failed_is_sent_again_as_often_as_it_may_help() -> None:
+    failing: list[Reply | Exception] = [ModelUnavailableError("down", retry_after=0.01, retries=2)] * 2
+    again = ScriptedModel([], sub=[*failing, Reply("up", "m")])
+    assert (await ask(again, USER, Ledger(Limits()), max_output_tokens=100)).reply.text == "up"
+    with pytest.raises(ModelUnavailableError, match="down"):
+        await ask(ScriptedModel([], sub=failing * 2), USER, Ledger(Limits()), max_output_tokens=100)

@@ -83,7 +83,7 @@ def test_the_answer_alone_is_on_stdout() -> None:
     done = cli("run", "How long is it?", "--context", "a.txt", "-m", script(FINAL))
     assert (done.out, done.code) == ("5\n", 0)
     lines = done.err.splitlines()
-    assert lines[0] == "scripted/s.json · str, 5 characters"
+    assert lines[0] == "scripted/s.json · str, 5 characters · no sandbox"
     assert lines[1] == "  1 I count."
     assert re.fullmatch(r"    ✓ count the letters  \d\.\d s", lines[2])
     assert re.fullmatch(r"1 iteration · [\d,]+ tokens · \d\.\d s", lines[3])

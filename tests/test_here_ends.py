@@ -170,7 +170,11 @@ def test_stop_before_the_driver_is_there(notebook: Notebook, folder: Path) -> No
 
 
 def test_a_second_interrupt_ends_the_cell_at_once(notebook: Notebook, folder: Path) -> None:
-    deaf = "import time\nprint('waits', flush=True)\nfor _ in range(30):\n    try:\n        time.sleep(0.1)\n    except BaseException: pass"
+    # it is never outside its `try` for long: an interrupt that came there would end it
+    deaf = (
+        "import time\nfor _ in range(30):\n    try:\n        print('waits', flush=True)\n        time.sleep(0.1)\n"
+        "    except BaseException: pass"
+    )
     model = script(folder / "deaf.json", deaf, "FINAL('too late')")
 
     def stop() -> None:

@@ -289,6 +289,57 @@ def test_loading_twice_is_loading_once(shell: InteractiveShell) -> None:
     assert (len(shell.input_transformers_cleanup), len(shell.configurables)) == before
 
 
+def test_a_kernel_that_is_not_used_for_long_is_closed_and_says_so(shell: InteractiveShell) -> None:
+    write_script(Path("idle.json"), [LOOK, "```repl\nFINAL('one')\n```"] + ["```repl\nFINAL('more')\n```"] * 2)
+    run(shell, "%%rlm -m scripted/idle.json\nWhat?")
+    before = children()
+    run(shell, "%config RLMMagics.kernel_idle_seconds = 1.5")  # also for those that are kept already
+    time.sleep(1)
+    assert run(shell, "rlm_result.ask('And?')")[1] is None
+    time.sleep(1)
+    assert children() == before  # it was used since
+    deadline = time.monotonic() + 10
+    while children() == before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert children() == before - 1
+    text, error = run(shell, "rlm_result.ask('And?')")
+    assert error is not None
+    assert "The kernel of this run is closed (after 1.5 s without use): run the cell again with --rerun" in text
+    assert len(text.strip().splitlines()) == 1
+    assert shell.user_ns["rlm_result"].answer == "one"
+
+
+def test_only_so_many_kernels_are_kept(shell: InteractiveShell) -> None:
+    write_script(Path("few.json"), ["```repl\nFINAL('x')\n```"] * 9)
+    before = children()
+    run(shell, "%config RLMMagics.max_kept_kernels = 2")
+    for name in ("a", "b"):
+        assert "was closed" not in run(shell, f"%rlm -m scripted/few.json --rerun -o {name} What?")[0]
+    assert run(shell, "a.ask('And?')")[1] is None
+    text, error = run(shell, "%rlm -m scripted/few.json --rerun -o c What?")
+    assert error is None
+    [line] = [line for line in text.splitlines() if "was closed" in line]
+    assert line.startswith("The kernel of b, unused for 0 min, was closed to make room: at most 2 are kept")
+    assert children() == before + 2
+    assert "closed (to make room: at most 2 are kept)" in run(shell, "b.ask('And?')")[0]
+    assert shell.user_ns["b"].answer == "x"
+    assert run(shell, "a.ask('And?')")[1] is None
+    # one that works is not closed, and gives way once it is done
+    waits = "import os, time\nwhile not os.path.exists('go'):\n    time.sleep(0.05)\nFINAL('waited')"
+    write_script(Path("wait.json"), [f"```repl\n{waits}\n```"])
+    handles = []
+    for name in ("a", "c"):
+        run(shell, f"%rlm -m scripted/wait.json --rerun --background -o {name} What?")
+        handles.append(shell.user_ns[name])
+    assert "was closed" not in run(shell, "%rlm -m scripted/few.json --rerun -o d What?")[0]
+    Path("go").touch()
+    assert [handle.result(20).answer for handle in handles] == ["waited"] * 2
+    deadline = time.monotonic() + 10
+    while children() > before + 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert children() == before + 2
+
+
 def children() -> int:
     """The kernels of this process."""
     found = 0

@@ -11,13 +11,24 @@ export interface Actions {
   pause(): void;
   resume(): void;
   note(): void;
+  limits(): void;
   fold(): void;
   remove(): void;
   approve(): void;
   refuse(): void;
+  /** Whether the run's cells are hidden. */
+  isFolded(): boolean;
 }
+type Name = Exclude<keyof Actions, 'isFolded'>;
 
 const TICK_MILLISECONDS = 1000;
+/** Where one of these goes away while it has the focus, the next that is there gets it. */
+const SUCCESSORS: Partial<Record<Name, Name[]>> = {
+  pause: ['resume'],
+  resume: ['pause'],
+  approve: ['stop'],
+  refuse: ['stop']
+};
 
 export class RunBar extends Widget {
   constructor(
@@ -49,11 +60,11 @@ export class RunBar extends Widget {
     }
     this.node.dataset.rlmPhase = run.facts.phase;
     this.node.dataset.rlmOutcome = run.facts.outcome ?? '';
-    const offered = this._offered().join();
-    if (offered !== this._shown) {
-      this._shown = offered;
-      this._buttons.replaceChildren(...this._offered().map(name => this._button(name)));
+    const offered = this._offered();
+    if (offered.join() !== this._shown.join()) {
+      this._offer(offered);
     }
+    this._name('fold');
     this._tick();
     if (run.isOver) {
       window.clearInterval(this._timer);
@@ -65,46 +76,100 @@ export class RunBar extends Widget {
     super.dispose();
   }
 
-  private _offered(): (keyof Actions)[] {
+  private _offered(): Name[] {
     if (this.run.isOver) {
       return ['fold', 'remove'];
     }
-    const pausing: keyof Actions = this.run.facts.phase === 'paused' ? 'resume' : 'pause';
-    const deciding: (keyof Actions)[] = this.run.facts.phase === 'proposed' ? ['approve', 'refuse'] : [];
-    return [...deciding, 'stop', pausing, 'note', 'fold'];
+    const pausing: Name = this.run.facts.phase === 'paused' ? 'resume' : 'pause';
+    const deciding: Name[] = this.run.facts.phase === 'proposed' ? ['approve', 'refuse'] : [];
+    return [...deciding, 'stop', pausing, 'note', 'limits', 'fold'];
   }
 
-  private _button(name: keyof Actions): HTMLButtonElement {
-    const trans = this._trans;
-    const labels: Record<keyof Actions, [string, string]> = {
-      stop: [trans.__('Stop'), trans.__('End the run with the best answer so far')],
-      pause: [trans.__('Pause'), trans.__('Wait before the next reply')],
-      resume: [trans.__('Resume'), trans.__('Let the run go on')],
-      note: [trans.__('Note…'), trans.__('Tell the model something; it reads it with the next outputs')],
-      fold: [trans.__('Fold'), trans.__('Hide or show the cells of this run')],
-      remove: [trans.__('Remove'), trans.__("Remove this run's cells; this can be undone")],
-      approve: [trans.__('Approve'), trans.__('Run the cell that waits, as it stands there now')],
-      refuse: [trans.__('Refuse…'), trans.__('Do not run the cell that waits, and say why')]
-    };
+  /** Have these buttons and no others; the focus stays where somebody is. */
+  private _offer(names: Name[]): void {
+    const focused = this._shown.find(name => this._made.get(name) === document.activeElement);
+    this._shown = names;
+    this._buttons.replaceChildren(...names.map(name => this._button(name)));
+    if (focused) {
+      const next = [focused, ...(SUCCESSORS[focused] ?? []), names[0]].find(name => names.includes(name));
+      if (next) {
+        this._button(next).focus();
+      }
+    }
+  }
+
+  private _button(name: Name): HTMLButtonElement {
+    const known = this._made.get(name);
+    if (known) {
+      return known;
+    }
     const button = document.createElement('button');
     button.type = 'button';
     button.className = `rlm-button rlm-${name}`;
-    [button.textContent, button.title] = labels[name];
-    button.setAttribute('aria-label', `${labels[name][0]}: ${labels[name][1]}`);
+    // keys on it are meant for it: a notebook takes each that its shortcuts know from whatever has the focus
+    button.dataset.lmSuppressShortcuts = 'true';
     button.addEventListener('click', () => this._actions[name]());
+    this._made.set(name, button);
+    this._name(name);
     return button;
   }
 
+  /** Say what a button does now. */
+  private _name(name: Name): void {
+    const button = this._made.get(name);
+    if (!button) {
+      return;
+    }
+    const isFolded = this._actions.isFolded();
+    const [label, caption] = labelsOf(name, isFolded, this._trans);
+    if (button.textContent !== label) {
+      button.textContent = label;
+      button.title = caption;
+      button.setAttribute('aria-label', `${label}: ${caption}`);
+    }
+    if (name === 'fold') {
+      button.setAttribute('aria-expanded', `${!isFolded}`);
+    }
+  }
+
   private _tick(): void {
-    const seconds = this.run.facts.seconds ?? (Date.now() - this.run.began) / 1000;
-    this._clock.textContent = `${seconds.toFixed(this.run.isOver ? 1 : 0)} s`;
+    const { facts, began, isOver } = this.run;
+    const seconds = facts.seconds ?? (Date.now() - began) / 1000;
+    this._clock.textContent = facts.outcome === 'saved' ? '' : `${seconds.toFixed(isOver ? 1 : 0)} s`;
   }
 
   private readonly _words = document.createElement('span');
   private readonly _clock = document.createElement('span');
   private readonly _buttons = document.createElement('span');
+  private readonly _made = new Map<Name, HTMLButtonElement>();
   private readonly _timer: number;
-  private _shown = '';
+  private _shown: Name[] = [];
+}
+
+/** What a button is called, and what it does. */
+function labelsOf(name: Name, isFolded: boolean, trans: TranslationBundle): [string, string] {
+  switch (name) {
+    case 'stop':
+      return [trans.__('Stop'), trans.__('End the run with the best answer so far')];
+    case 'pause':
+      return [trans.__('Pause'), trans.__('Wait before the next reply')];
+    case 'resume':
+      return [trans.__('Resume'), trans.__('Let the run go on')];
+    case 'note':
+      return [trans.__('Note…'), trans.__('Tell the model something; it reads it with the next outputs')];
+    case 'limits':
+      return [trans.__('Limits…'), trans.__('See what is used, and raise or lower a limit')];
+    case 'fold':
+      return isFolded
+        ? [trans.__('Unfold'), trans.__('Show the cells of this run')]
+        : [trans.__('Fold'), trans.__('Hide the cells of this run')];
+    case 'remove':
+      return [trans.__('Remove'), trans.__("Remove this run's cells; this can be undone")];
+    case 'approve':
+      return [trans.__('Approve'), trans.__('Run the cell that waits, as it stands there now')];
+    case 'refuse':
+      return [trans.__('Refuse…'), trans.__('Do not run the cell that waits, and say why')];
+  }
 }
 
 /** What a run is at, in a line. */
@@ -146,6 +211,10 @@ function titleOf(run: RunModel, trans: TranslationBundle): string {
       return message ? trans.__('Failed: %1', message) : trans.__('Failed');
     case 'cut':
       return trans.__('The kernel went away');
+    case 'closed':
+      return trans.__('Not shown any further: the run goes on, and its notebook is saved');
+    case 'saved':
+      return trans.__('A run that was saved with this notebook');
     case 'terminated':
       return trans.__('Ended by its policy');
     default:

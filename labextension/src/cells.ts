@@ -1,164 +1,160 @@
 /** Writes a run's cells into a notebook, and leaves alone what is somebody's own. */
 
-import { CodeCell, MarkdownCell } from '@jupyterlab/cells';
+import { MarkdownCell } from '@jupyterlab/cells';
 import type { Cell, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
-import type * as nbformat from '@jupyterlab/nbformat';
 import type { NotebookPanel } from '@jupyterlab/notebook';
+import { JSONExt } from '@lumino/coreutils';
+import type { ReadonlyPartialJSONValue } from '@lumino/coreutils';
 
 import type { LiveCell, Output } from './events';
-import { isEdited, markOf, TAGS } from './marks';
-import type { Mark } from './marks';
+import { markFor, TAGS, timesOf } from './marks';
 import { digest, isDone } from './model';
 import type { Change, RunModel } from './model';
+import { NotebookCells } from './notebook';
+import { writeOutputs } from './outputs';
+import { Slices } from './slices';
+import type { Left } from './slices';
 
-const RENDER_MILLISECONDS = 200;
+const RENDER_MILLISECONDS = 150;
+/** Rendering takes the longer the more there is of it: then it is done less often. */
+const RENDER_MILLISECONDS_PER_CHAR = 0.01;
+/** Cells that are put into the notebook at once. */
+const MOST_AT_ONCE = 3;
+/** How long the next ones wait until Lab has drawn those. */
+const FILL_MILLISECONDS = 400;
 
-export class CellWriter {
-  constructor(private readonly _panel: NotebookPanel) {}
+/** What of a cell is to be brought up to date. */
+interface Need {
+  run: RunModel;
+  kinds: Set<Change['kind']>;
+}
 
-  /** Remove the live cells of a cell that asks anew; what belongs to the runs in `but` stays. */
-  remove(parent: string, but: ReadonlySet<string> = new Set()): number {
-    const all = this.marked().filter(({ mark }) => mark.parent === parent && !but.has(mark.run));
-    for (const { model, mark } of all) {
-      if (isEdited(model, mark) && isDone(mark.status as LiveCell['status'])) {
-        this.giveAway(model);
+/**
+ * Changes are not replayed: a cell is brought to what it is by then, when its turn comes. So a page that is
+ * slower than the run skips what lay between, and stays responsive.
+ */
+export class CellWriter extends NotebookCells {
+  /** @param _told is told what was written. */
+  constructor(
+    panel: NotebookPanel,
+    private readonly _told: (run: RunModel, changes: Change[]) => void = () => undefined
+  ) {
+    super(panel);
+  }
+
+  override remove(parent: string, but: ReadonlySet<string> = new Set()): number {
+    for (const [id, { run }] of this._needs) {
+      if (run.parent === parent && !but.has(run.run)) {
+        this._needs.delete(id);
       }
     }
-    const ids = new Set(all.map(({ model }) => model.id).filter(id => this._mark(id) !== null));
-    const shared = this._shared;
-    if (shared && ids.size) {
-      // one step that can be undone: changes within half a second would otherwise become one with those beside them
-      const { undoManager } = shared as { undoManager?: { stopCapturing(): void } };
-      undoManager?.stopCapturing();
-      shared.transact(() => {
-        for (let place = shared.cells.length - 1; place >= 0; place--) {
-          if (ids.has(shared.cells[place].getId())) {
-            shared.deleteCell(place);
-          }
-        }
-      }, true);
-      undoManager?.stopCapturing();
-    }
-    return ids.size;
+    return super.remove(parent, but);
   }
 
-  /** All live cells of the notebook, in order. */
-  marked(): { model: ICellModel; mark: Mark }[] {
-    const cells = this._panel.content.model?.cells;
-    return Array.from(cells ?? [], model => ({ model, mark: markOf(model) })).filter(
-      (item): item is { model: ICellModel; mark: Mark } => item.mark !== null
-    );
+  /** Bring the notebook up to these changes of the run: soon, and in their order. */
+  follow(run: RunModel, changes: Change[]): void {
+    for (const change of changes) {
+      const id = 'cell' in change ? change.cell.id : change.kind === 'gone' ? change.id : undefined;
+      if (id === undefined) {
+        continue;
+      }
+      const need = this._needs.get(id) ?? { run, kinds: new Set() };
+      need.kinds.add(change.kind);
+      this._needs.set(id, need);
+      if (run.cell(id)?.status === 'proposed') {
+        // somebody is asked about it: it has to stand there as it is
+        this._settle(id);
+      }
+    }
+    if (this._needs.size) {
+      this._slices.wake();
+    }
   }
 
-  /** Bring the notebook up to a change of the run. */
-  apply(run: RunModel, change: Change): void {
-    switch (change.kind) {
-      case 'placed':
-        return this._place(run, change.cell);
-      case 'gone':
-        return this._delete(change.id);
-      case 'facts':
-      case 'ended':
-        return;
+  /** Take over what another writer of this notebook, which is disposed, has not written yet. */
+  adopt(other: CellWriter): void {
+    for (const [id, need] of other._needs) {
+      this._needs.set(id, need);
     }
-    const model = this._find(change.cell.id);
+    this._slices.wake();
+  }
+
+  dispose(): void {
+    this._slices.dispose();
+  }
+
+  private _step(): Left {
+    for (const id of this._needs.keys()) {
+      const isNew = this._needs.get(id)?.kinds.has('placed') && this._index(id) < 0;
+      if (isNew && this._isFilling()) {
+        return 'later';
+      }
+      this._settle(id);
+      return this._needs.size ? 'more' : 'nothing';
+    }
+    return 'nothing';
+  }
+
+  /** Bring a cell, and new ones right below it, up to what they are now. */
+  private _settle(id: string): void {
+    const need = this._needs.get(id);
+    if (!need) {
+      return;
+    }
+    const { run, kinds } = need;
+    const cell = run.cell(id);
+    if (cell && kinds.has('placed') && this._index(id) < 0) {
+      const cells = this._new(run, cell);
+      cells.forEach(({ id }) => this._needs.delete(id));
+      this._place(run, cells);
+      this._told(
+        run,
+        cells.map(cell => ({ kind: 'placed', cell }))
+      );
+      return;
+    }
+    this._needs.delete(id);
+    const model = this._find(id);
     if (!model || !this._isOurs(model)) {
       return;
     }
-    const { cell } = change;
-    switch (change.kind) {
-      case 'source':
-        return this._write(run, model, cell);
-      case 'text':
-        return this._grow(model, cell, change.text);
-      case 'outputs':
-        return this._setOutputs(model, cell.outputs, change.from);
-      case 'status':
-        return this._sign(run, model, cell);
-      case 'done':
-        this._write(run, model, cell);
-        this._setOutputs(model, cell.outputs, 0);
-        return this._sign(run, model, cell);
-    }
-  }
-
-  /** A live cell that somebody has edited is theirs: a cell like any other, with an id of its own. */
-  giveAway(model: ICellModel): void {
-    const shared = this._shared;
-    const place = this._index(model.id);
-    if (!shared || place < 0) {
+    if (!cell) {
+      this._shared?.transact(() => this._shared?.deleteCell(this._index(id)), false);
+      this._outputs.delete(id);
       return;
     }
-    const content = model.toJSON() as nbformat.ICell;
-    const metadata = { ...content.metadata } as Record<string, unknown>;
-    delete metadata.rlm;
-    metadata.tags = ((metadata.tags as string[] | undefined) ?? []).filter(tag => !TAGS.includes(tag));
-    if (!(metadata.tags as string[]).length) {
-      delete metadata.tags;
+    const isWhole = kinds.has('done') || kinds.has('placed');
+    if (isWhole || kinds.has('source')) {
+      this._write(run, model, cell);
     }
-    delete content.id;
-    const trusted = model.trusted;
-    const rendered = this.widget(model.id) instanceof MarkdownCell;
-    const outputs = content.outputs as nbformat.IOutput[] | undefined;
-    delete content.outputs;
-    shared.transact(() => {
-      shared.deleteCell(place);
-      shared.insertCell(place, { ...content, metadata } as never);
-    }, false);
-    const own = this._panel.content.model?.cells.get(place);
-    if (own) {
-      own.trusted = trusted;
-      if (own.type === 'code' && outputs) {
-        (own as ICodeCellModel).outputs.fromJSON(outputs);
-      }
-      const widget = this.widget(own.id);
-      if (rendered && widget instanceof MarkdownCell) {
-        widget.rendered = true;
+    if (isWhole || kinds.has('outputs') || kinds.has('text')) {
+      this._setOutputs(model, cell);
+    }
+    if (isWhole || kinds.has('status')) {
+      this._sign(run, model, cell);
+      this._told(run, [{ kind: isWhole ? 'done' : 'status', cell }]);
+    }
+  }
+
+  /** A cell that is not in the notebook yet, and those that come right below it. */
+  private _new(run: RunModel, first: LiveCell): LiveCell[] {
+    const cells = [first];
+    for (const [id, need] of this._needs) {
+      const cell = run.cell(id);
+      const isNext = cell?.after === cells[cells.length - 1].id && need.run === run && need.kinds.has('placed');
+      if (cell && isNext && cells.length < MOST_AT_ONCE && cell.status !== 'proposed' && this._index(id) < 0) {
+        cells.push(cell);
       }
     }
+    return cells;
   }
 
-  /** The widget of a cell. */
-  widget(id: string): Cell | undefined {
-    return this._panel.content.widgets.find(widget => widget.model.id === id);
-  }
-
-  /** Show that a cell is a live one. */
-  decorate(widget: Cell, label: (mark: Mark) => string): void {
-    const mark = markOf(widget.model);
-    widget.toggleClass('rlm-live', mark !== null);
-    if (mark) {
-      widget.node.dataset.rlmRole = mark.role;
-      widget.node.dataset.rlmStatus = mark.status;
-      widget.node.setAttribute('aria-label', label(mark));
-    }
-  }
-
-  private get _shared(): NonNullable<NotebookPanel['content']['model']>['sharedModel'] | undefined {
-    return this._panel.content.model?.sharedModel;
-  }
-
-  private _index(id: string): number {
-    return this._shared?.cells.findIndex(cell => cell.getId() === id) ?? -1;
-  }
-
-  private _find(id: string): ICellModel | undefined {
-    const place = this._index(id);
-    return place < 0 ? undefined : this._panel.content.model?.cells.get(place);
-  }
-
-  private _mark(id: string): Mark | null {
-    const model = this._find(id);
-    return model ? markOf(model) : null;
-  }
-
-  private _isOurs(model: ICellModel): boolean {
-    const mark = markOf(model);
-    if (!mark) {
+  /** Whether Lab has still to draw the cells that were put in last. */
+  private _isFilling(): boolean {
+    if (performance.now() - this._placed.at > FILL_MILLISECONDS || !this._panel.isVisible || document.hidden) {
       return false;
     }
-    // a cell that waits for approval is there to be edited
-    return mark.status === 'proposed' || !isEdited(model, mark);
+    return this._placed.widgets.some(widget => !widget.isDisposed && widget.isPlaceholder());
   }
 
   /** Where a cell belongs: below the one before it, else below the run's last one, else below the one that asked. */
@@ -167,62 +163,48 @@ export class CellWriter {
     if (before >= 0) {
       return before + 1;
     }
-    const there = run.cells.map(other => this._index(other.id)).filter(place => place >= 0);
+    // by their marks: a page that came late has not heard of all that stand there
+    const ours = this.marked().filter(({ mark }) => mark.run === run.run);
+    const there = ours.map(({ model }) => this._index(model.id));
     const last = Math.max(this._index(run.parent), ...there);
     return last >= 0 ? last + 1 : (this._shared?.cells.length ?? 0);
   }
 
-  private _place(run: RunModel, cell: LiveCell): void {
+  /** Put cells into the notebook, one below the other. */
+  private _place(run: RunModel, cells: LiveCell[]): void {
     const shared = this._shared;
-    if (!shared || this._index(cell.id) >= 0) {
+    if (!shared) {
       return;
     }
-    const place = this._spot(run, cell);
+    const place = this._spot(run, cells[0]);
     shared.transact(() => {
-      shared.insertCell(place, {
+      const made = cells.map(cell => ({
         cell_type: cell.type,
         id: cell.id,
         source: cell.source,
-        metadata: { tags: [...TAGS], rlm: this._markFor(run, cell) }
-      } as never);
+        metadata: { tags: [...TAGS], rlm: markFor(run, cell), ...timesOf(cell) }
+      }));
+      shared.insertCells(place, made as never);
     }, false);
+    cells.forEach((cell, offset) => this._fill(run, cell, place + offset));
+    const widgets = cells.map(cell => this.widget(cell.id)).filter(widget => widget !== undefined);
+    this._placed = { at: performance.now(), widgets };
+  }
+
+  private _fill(run: RunModel, cell: LiveCell, place: number): void {
     const model = this._panel.content.model?.cells.get(place);
     if (!model || model.id !== cell.id) {
       return;
     }
+    this._places.set(cell.id, place);
     if (cell.type === 'code') {
       // never on Markdown: a server would take it for a part of the notebook, and lose the signature
       model.trusted = true;
-      this._setOutputs(model, cell.outputs, 0);
+      this._outputs.set(cell.id, []);
+      this._setOutputs(model, cell);
     }
     this._sign(run, model, cell);
-    this._render(cell.id);
-  }
-
-  private _delete(id: string): void {
-    const shared = this._shared;
-    const model = this._find(id);
-    if (shared && model && this._isOurs(model)) {
-      shared.transact(() => shared.deleteCell(this._index(id)), false);
-    }
-  }
-
-  private _markFor(run: RunModel, cell: LiveCell): Mark {
-    const facts: Partial<LiveCell['facts']> = { ...cell.facts };
-    // these stand where other extensions look for them
-    delete facts.started;
-    delete facts.ended;
-    return {
-      v: 1,
-      run: run.run,
-      parent: run.parent,
-      ...(run.facts.run_id ? { run_id: run.facts.run_id } : {}),
-      ...facts,
-      role: cell.facts.role,
-      iteration: cell.facts.iteration,
-      status: cell.status,
-      written: digest(cell.source)
-    };
+    this._render(cell);
   }
 
   private _write(run: RunModel, model: ICellModel, cell: LiveCell): void {
@@ -230,39 +212,40 @@ export class CellWriter {
     if (now === cell.source) {
       return;
     }
-    let same = 0;
+    let same = cell.source.startsWith(now) ? now.length : 0;
     while (same < now.length && same < cell.source.length && now[same] === cell.source[same]) {
       same++;
     }
     this._shared?.transact(() => {
       model.sharedModel.updateSource(same, now.length, cell.source.slice(same));
-      model.setMetadata('rlm', this._markFor(run, cell));
+      model.setMetadata('rlm', markFor(run, cell));
     }, false);
-    this._render(cell.id);
+    this._render(cell);
   }
 
   /** Say what a cell is and how far it is. */
   private _sign(run: RunModel, model: ICellModel, cell: LiveCell): void {
-    const { started, ended } = cell.facts;
-    this._shared?.transact(() => {
-      const mark = this._markFor(run, cell);
-      model.setMetadata('rlm', { ...mark, written: digest(model.sharedModel.getSource()) });
-      if (started) {
-        model.setMetadata('execution', {
-          'iopub.execute_input': started,
-          'shell.execute_reply.started': started,
-          ...(ended ? { 'shell.execute_reply': ended } : {})
-        });
-      }
-    }, false);
+    const said = {
+      rlm: { ...markFor(run, cell), written: digest(model.sharedModel.getSource()) },
+      ...timesOf(cell)
+    };
+    const news = Object.entries(said).filter(
+      ([key, value]) => !JSONExt.deepEqual((model.getMetadata(key) ?? null) as ReadonlyPartialJSONValue, value as never)
+    );
+    if (news.length) {
+      this._shared?.transact(() => news.forEach(([key, value]) => model.setMetadata(key, value)), false);
+    }
     if (model.type === 'code') {
       const code = model as ICodeCellModel;
-      this._shared?.transact(() => {
-        code.executionCount = cell.execution_count;
-        // Lab shows `[*]` by this
-        (code.sharedModel as { executionState?: string }).executionState =
-          cell.status === 'running' ? 'running' : 'idle';
-      }, false);
+      const shared = code.sharedModel as { executionState?: string };
+      // Lab shows `[*]` by this
+      const state = cell.status === 'running' ? 'running' : 'idle';
+      if (code.executionCount !== cell.execution_count || shared.executionState !== state) {
+        this._shared?.transact(() => {
+          code.executionCount = cell.execution_count;
+          shared.executionState = state;
+        }, false);
+      }
     }
     const widget = this.widget(cell.id);
     if (widget) {
@@ -270,56 +253,47 @@ export class CellWriter {
     }
   }
 
-  /** Outputs go through the model and never inside a transaction: there, text would double. */
-  private _setOutputs(model: ICellModel, outputs: Output[], from: number): void {
-    if (model.type !== 'code') {
-      return;
-    }
-    const area = (model as ICodeCellModel).outputs;
-    const told = outputs as unknown as nbformat.IOutput[];
-    if (from === 0 && JSON.stringify(area.toJSON()) === JSON.stringify(told)) {
-      return;
-    }
-    if (area.length !== from) {
-      area.fromJSON(told);
-      return;
-    }
-    for (const output of told.slice(from)) {
-      area.add(output);
-    }
-  }
-
-  private _grow(model: ICellModel, cell: LiveCell, text: string): void {
-    const area = (model as ICodeCellModel).outputs;
-    const last = cell.outputs[cell.outputs.length - 1];
-    if (area.length === cell.outputs.length && last.output_type === 'stream') {
-      area.add({ output_type: 'stream', name: last.name ?? 'stdout', text });
-    } else {
-      this._setOutputs(model, cell.outputs, 0);
+  private _setOutputs(model: ICellModel, cell: LiveCell): void {
+    if (model.type === 'code') {
+      writeOutputs((model as ICodeCellModel).outputs, cell.outputs, this._outputs.get(cell.id));
+      if (isDone(cell.status)) {
+        this._outputs.delete(cell.id);
+      } else {
+        this._outputs.set(cell.id, [...cell.outputs]);
+      }
     }
   }
 
   /** Draw Markdown, now and then while it arrives: by itself Lab waits until nothing comes any more. */
-  private _render(id: string): void {
-    if (this._due.has(id)) {
+  private _render({ id, source }: Pick<LiveCell, 'id' | 'source'>): void {
+    if (this._resting.has(id)) {
+      this._resting.set(id, true);
       return;
     }
-    const draw = (): void => {
-      const widget = this.widget(id);
-      if (widget instanceof MarkdownCell && !widget.isDisposed) {
-        widget.rendered = true;
-        widget.update();
-      } else if (widget instanceof CodeCell) {
-        widget.update();
-      }
-    };
-    draw();
-    this._due.add(id);
-    setTimeout(() => {
-      this._due.delete(id);
-      draw();
-    }, RENDER_MILLISECONDS);
+    const widget = this.widget(id);
+    if (!(widget instanceof MarkdownCell)) {
+      return;
+    }
+    widget.rendered = true;
+    widget.update();
+    this._resting.set(id, false);
+    window.setTimeout(
+      () => {
+        const isDue = this._resting.get(id);
+        const cell = this._resting.delete(id) && isDue ? this._find(id) : undefined;
+        if (cell && !this._panel.isDisposed) {
+          this._render({ id, source: cell.sharedModel.getSource() });
+        }
+      },
+      RENDER_MILLISECONDS + RENDER_MILLISECONDS_PER_CHAR * source.length
+    );
   }
 
-  private readonly _due = new Set<string>();
+  private readonly _needs = new Map<string, Need>();
+  private readonly _slices = new Slices(() => this._step());
+  /** The outputs that were written last, of cells that are not done. */
+  private readonly _outputs = new Map<string, Output[]>();
+  /** Cells that were rendered a moment ago, and whether they have become others since. */
+  private readonly _resting = new Map<string, boolean>();
+  private _placed: { at: number; widgets: Cell[] } = { at: 0, widgets: [] };
 }

@@ -4,33 +4,54 @@ import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import type { JSONObject } from '@lumino/coreutils';
 
 import { isBatch, TARGET } from './events';
-import type { Ask, Batch } from './events';
+import type { Batch, Message } from './events';
 
 const SUBSHELL_MILLISECONDS = 1500;
 
+/** Who is told what comes. */
+export interface Ears {
+  /** A message of a run. */
+  onBatch(batch: Batch, line: Line): void;
+  /** Something that is no message of a run, or one of another version. */
+  onUnknown(data: unknown): void;
+  /** The kernel has hung up. */
+  onClose(line: Line): void;
+}
+
 /** One comm of the kernel's. */
 export class Line {
-  /** @param onBatch is given each message. */
   constructor(
     private readonly _comm: Kernel.IComm,
-    onBatch: (batch: Batch, line: Line) => void
+    private readonly _ears: Ears
   ) {
     _comm.onMsg = message => {
-      const data: unknown = message.content.data;
-      if (isBatch(data)) {
-        onBatch(data, this);
-      }
+      this.take(message.content.data);
     };
+    _comm.onClose = () => _ears.onClose(this);
+  }
+
+  /** Whether nothing more will come, and nothing more be heard. */
+  get isClosed(): boolean {
+    return this._comm.isDisposed;
+  }
+
+  /** Hand on what came. */
+  take(data: unknown): void {
+    if (isBatch(data)) {
+      this._ears.onBatch(data, this);
+    } else {
+      this._ears.onUnknown(data);
+    }
   }
 
   /** Send, once the kernel can hear it while it is busy; a kernel that cannot, hears it later. */
-  async send(ask: Ask): Promise<void> {
+  async send(message: Message): Promise<void> {
     const started = (this._comm as { subshellStarted?: Promise<unknown> }).subshellStarted;
     if (started) {
       await Promise.race([started.catch(() => undefined), wait(SUBSHELL_MILLISECONDS)]);
     }
     if (!this._comm.isDisposed) {
-      this._comm.send({ ...ask } as unknown as JSONObject);
+      this._comm.send({ ...message } as unknown as JSONObject);
     }
   }
 }
@@ -39,7 +60,7 @@ export class Line {
 export class Listener {
   constructor(
     private readonly _kernel: Kernel.IKernelConnection,
-    private readonly _onBatch: (batch: Batch, line: Line) => void
+    private readonly _ears: Ears
   ) {
     _kernel.registerCommTarget(TARGET, this._open);
   }
@@ -48,7 +69,7 @@ export class Listener {
   listen(cellId: string): void {
     const id = `${TARGET}-${cellId}`;
     if (!this._kernel.isDisposed && this._kernel.handleComms && !this._kernel.hasComm(id)) {
-      new Line(this._kernel.createComm(TARGET, id), this._onBatch);
+      new Line(this._kernel.createComm(TARGET, id), this._ears);
     }
   }
 
@@ -62,10 +83,9 @@ export class Listener {
     const data: unknown = message.content.data;
     const asked = message.parent_header as { session?: string };
     // another page may have asked: that one shows it
-    if (asked.session === this._kernel.clientId && isBatch(data)) {
-      const line = new Line(comm, this._onBatch);
-      this._onBatch(data, line);
-      void line.send({ type: 'hello' });
+    if (asked.session === this._kernel.clientId) {
+      const line = new Line(comm, this._ears);
+      line.take(data);
     }
   };
 }

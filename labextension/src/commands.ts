@@ -2,13 +2,18 @@
 
 import type { CommandRegistry } from '@lumino/commands';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { stopIcon } from '@jupyterlab/ui-components';
 import type { LabIcon } from '@jupyterlab/ui-components';
 
+import type { Form } from './events';
+import { notebookOf } from './files';
+import { stopRunIcon } from './icons';
 import type { RunModel } from './model';
 import type { LiveNotebook } from './panel';
 
-export const CATEGORY = 'Recursive Language Model';
+/** What a run can be exported as. */
+export const FORMS: Form[] = ['ipynb', 'html', 'jsonl'];
+/** Those that a toolbar may show, and that a run which begins or ends makes available or not. */
+export const ENABLED_BY_RUNS = ['rlm:stop', 'rlm:pause', 'rlm:note', 'rlm:limits', 'rlm:approve', 'rlm:refuse'];
 
 interface Command {
   id: string;
@@ -32,37 +37,54 @@ export function addCommands(
       id: 'rlm:stop',
       label: trans.__('Stop the Run'),
       caption: trans.__('End the run with the best answer so far'),
-      icon: stopIcon,
+      icon: stopRunIcon,
       when: underWay,
-      run: (notebook, run) => notebook.stop(run)
+      run: (notebook, run) => notebook.steering.stop(run)
     },
     {
       id: 'rlm:pause',
       label: trans.__('Pause or Resume the Run'),
       caption: trans.__('Wait before the next reply, or go on'),
       when: underWay,
-      run: (notebook, run) => notebook.ask(run, { type: run.facts.phase === 'paused' ? 'resume' : 'pause' })
+      run: (notebook, run) => notebook.steering.ask(run, { type: run.facts.phase === 'paused' ? 'resume' : 'pause' })
     },
     {
       id: 'rlm:approve',
       label: trans.__('Approve the Cell'),
       caption: trans.__('Run the cell that waits, as it stands there now'),
       when: run => run.proposed !== undefined,
-      run: (notebook, run) => notebook.approve(run)
+      run: (notebook, run) => notebook.steering.approve(run)
     },
     {
       id: 'rlm:refuse',
       label: trans.__('Refuse the Cell…'),
       caption: trans.__('Do not run the cell that waits, and say why'),
       when: run => run.proposed !== undefined,
-      run: (notebook, run) => notebook.refuse(run)
+      run: (notebook, run) => notebook.steering.refuse(run)
     },
     {
       id: 'rlm:note',
       label: trans.__('Tell the Model Something…'),
       caption: trans.__('It reads it with the next outputs'),
       when: underWay,
-      run: (notebook, run) => notebook.note(run)
+      run: (notebook, run) => notebook.steering.note(run)
+    },
+    {
+      id: 'rlm:limits',
+      label: trans.__('Limits of the Run…'),
+      caption: trans.__('See what is used, and raise or lower a limit'),
+      when: underWay,
+      run: (notebook, run) => notebook.steering.limits(run)
+    },
+    {
+      id: 'rlm:open-run',
+      label: trans.__("Open the Run's Own Notebook"),
+      caption: trans.__('The record of the run, which is kept beside this notebook'),
+      when: run => notebookOf(run) !== null,
+      run: (notebook, run) => {
+        const place = notebookOf(run);
+        return place ? notebook.show(place) : undefined;
+      }
     }
   ];
   for (const command of all) {
@@ -108,5 +130,29 @@ export function addCommands(
     trans.__('One step, which can be undone; cells that you edited stay'),
     (notebook, parent) => notebook.remove(parent)
   );
+  commands.addCommand('rlm:export', {
+    label: args => exportLabels(trans)[formOf(args.form)],
+    caption: trans.__('Keys, home folders and user names are taken out'),
+    isVisible: () => current()?.meant !== undefined,
+    execute: args => {
+      const notebook = current();
+      const run = notebook?.meant;
+      if (notebook && run) {
+        notebook.steering.export(run, formOf(args.form));
+      }
+    }
+  });
   return [...all.map(command => command.id), 'rlm:fold', 'rlm:remove'];
+}
+
+function formOf(named: unknown): Form {
+  return FORMS.find(form => form === named) ?? 'html';
+}
+
+function exportLabels(trans: TranslationBundle): Record<Form, string> {
+  return {
+    ipynb: trans.__('Export the Run as One Notebook'),
+    html: trans.__('Export the Run as HTML'),
+    jsonl: trans.__('Export the Run as JSON Lines')
+  };
 }

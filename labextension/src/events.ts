@@ -37,6 +37,42 @@ export interface Subcall {
   prompt: string;
 }
 
+/** One prompt of a sub-call that was not answered yet. */
+export interface Flying {
+  kind: 'llm' | 'rlm';
+  ordinal: number;
+  /** Empty for a child, which has its own. */
+  model: string;
+  prompt: string;
+}
+
+/** A child: a run that answers an `rlm_query`. */
+export interface Child {
+  /** Its run id. */
+  id: string;
+  /** The cell of sub-calls that it belongs below; `null`: that one is not shown. */
+  of: string | null;
+  /** The run id of its parent; `null`: the root. */
+  parent: string | null;
+  /** For people: `2`, and its third child `2.3`. */
+  number: string;
+  depth: number;
+  /** The n-th prompt of the cell that asked, from 0. */
+  ordinal: number;
+  phase: RunFacts['phase'];
+  iteration: number;
+  outcome: string | null;
+  tokens: number;
+  cost: number | null;
+  seconds: number | null;
+  /** Its notebook, where it is saved. */
+  file: Place | null;
+  /** Its own cells are shown. */
+  open: boolean;
+  /** They can be. */
+  kept: boolean;
+}
+
 export interface CellFacts {
   role: 'prose' | 'code' | 'subcalls' | 'notice' | 'answer';
   iteration: number;
@@ -48,6 +84,12 @@ export interface CellFacts {
   started?: string;
   ended?: string;
   calls?: Subcall[];
+  /** Sub-calls in flight, the oldest of them, and how many there are. */
+  flight?: Flying[];
+  in_flight?: number;
+  /** The child that the cell is of, by its run id, and how deep that is. */
+  child?: string;
+  depth?: number;
   /** The code cell that asked. */
   of?: string;
 }
@@ -79,6 +121,28 @@ export interface RunFacts {
   outcome: string | null;
   message: string;
   seconds: number | null;
+  /** Of each page, the number up to which its asks were heard. */
+  heard: Record<string, number>;
+  /** What came of asks, where there is something to say; the newest last, bounded. */
+  said: Said[];
+  /** The run's notebook; `null`: it is not saved, or has not begun. */
+  file: Place | null;
+}
+
+/** Where a file is. */
+export interface Place {
+  path: string;
+  /** From the folder of the notebook that asked, with `/`; `null`: it can't be reached from there. */
+  beside: string | null;
+}
+
+/** What came of an ask. */
+export interface Said {
+  page: string;
+  n: number;
+  what: 'refused' | 'exported' | 'unread';
+  text: string;
+  file?: Place;
 }
 
 export type Item =
@@ -88,6 +152,7 @@ export type Item =
   | { item: 'outputs'; id: string; from: number; outputs: Output[] }
   | { item: 'status'; id: string; status: Status; facts: CellFacts }
   | { item: 'gone'; id: string }
+  | { item: 'child'; child: Child }
   | { item: 'run'; facts: RunFacts }
   | { item: 'end'; ids: string[] };
 
@@ -99,16 +164,37 @@ export interface Batch {
   parent?: string;
   execution?: string;
   items?: Item[];
-  snapshot?: { cells: LiveCell[]; facts: RunFacts };
+  snapshot?: { ids?: string[]; since?: number; cells: LiveCell[]; facts: RunFacts; children?: Child[] };
 }
 
-/** What people do to a run, and what a page needs. */
+export type Form = 'ipynb' | 'html' | 'jsonl';
+
+/** What people do to a run. */
 export type Ask =
-  | { type: 'hello' | 'resync' | 'stop' | 'pause' | 'resume' }
+  | { type: 'stop' | 'pause' | 'resume' }
   | { type: 'approve'; cell: string; edited?: string }
   | { type: 'refuse'; cell: string; note: string }
   | { type: 'note'; text: string }
-  | { type: 'limit'; name: string; value: number };
+  | { type: 'limit'; name: string; value: number | null }
+  | { type: 'child'; child: string; open: boolean }
+  | { type: 'export'; form: Form };
+
+/** An ask with its number; `nothing` keeps the place of one that has become pointless. */
+export type NumberedAsk = (Ask | { type: 'nothing' }) & { n: number };
+
+/** All asks that the kernel has not heard yet, in order. */
+export interface Asked {
+  type: 'asks';
+  page: string;
+  asks: NumberedAsk[];
+}
+
+/**
+ * What a page says: that it has missed something, and which cells it has as they are since they were done; that
+ * it wants to find out whether it has; that it knows that the run is over; that it shows the cells, and what
+ * people ask for.
+ */
+export type Message = { type: 'resync'; known: string[] } | { type: 'check' | 'over' } | Asked;
 
 /** Whether some data is a message that this page understands. */
 export function isBatch(data: unknown): data is Batch {

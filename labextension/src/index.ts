@@ -6,30 +6,37 @@ import { ICommandPalette, InputDialog } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { treeViewIcon } from '@jupyterlab/ui-components';
 
-import { addCommands, CATEGORY } from './commands';
+import { addCommands, ENABLED_BY_RUNS, FORMS } from './commands';
+import { shower } from './files';
 import { LiveNotebook } from './panel';
 import { RunsPanel } from './sidebar';
+import { RunStatus } from './status';
+import { sayWhatIsMissing } from './unknown';
 
 const ID = 'rlm-jupyter:plugin';
+const REST_MILLISECONDS = 250;
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: ID,
   description: 'Shows the cells of a recursive language model while it runs.',
   autoStart: true,
   requires: [INotebookTracker],
-  optional: [ICommandPalette, ISettingRegistry, ITranslator, ILabShell],
+  optional: [ICommandPalette, ISettingRegistry, ITranslator, ILabShell, IStatusBar],
   activate: (
     app: JupyterFrontEnd,
     tracker: INotebookTracker,
     palette: ICommandPalette | null,
     settings: ISettingRegistry | null,
     translator: ITranslator | null,
-    labShell: ILabShell | null
+    labShell: ILabShell | null,
+    statusBar: IStatusBar | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('rlm_jupyter');
+    const { commands } = app;
     const notebooks = new WeakMap<NotebookPanel, LiveNotebook>();
     let isOn = true;
 
@@ -38,7 +45,10 @@ const plugin: JupyterFrontEndPlugin<void> = {
       return said.button.accept ? (said.value ?? '') : null;
     };
     tracker.widgetAdded.connect((_, panel) => {
-      notebooks.set(panel, new LiveNotebook(panel, trans, askText, () => isOn));
+      const show = shower(commands, app.serviceManager.contents, () => panel.context.path, trans);
+      const notebook = new LiveNotebook(panel, trans, askText, () => isOn, show);
+      notebook.changed.connect(soon);
+      notebooks.set(panel, notebook);
     });
     const current = (): LiveNotebook | undefined =>
       tracker.currentWidget ? notebooks.get(tracker.currentWidget) : undefined;
@@ -46,26 +56,61 @@ const plugin: JupyterFrontEndPlugin<void> = {
     const runs = new RunsPanel(trans);
     runs.title.icon = treeViewIcon;
     app.shell.add(runs, 'right', { rank: 700, type: 'Recursive Language Model' });
-    tracker.currentChanged.connect(() => runs.watch(current()));
-    tracker.widgetAdded.connect(() => runs.watch(current()));
-    app.commands.addCommand('rlm:runs', {
+    const showRuns = (): void => {
+      runs.watch(current());
+      if (labShell) {
+        labShell.activateById(runs.id);
+      } else {
+        app.shell.activateById(runs.id);
+      }
+    };
+    const status = new RunStatus(trans, showRuns);
+    statusBar?.registerStatusItem('rlm-jupyter:status', { item: status, align: 'left', rank: 10 });
+
+    // what shows the run in front, and is enabled by it; not more often than people can read
+    let isDue = false;
+    let phase = '';
+    const look = (): void => {
+      isDue = false;
+      const run = current()?.meant;
+      status.follow(run);
+      const now = `${run?.run} ${run?.facts.phase}`;
+      if (now !== phase) {
+        phase = now;
+        ENABLED_BY_RUNS.forEach(id => commands.notifyCommandChanged(id));
+      }
+    };
+    const soon = (): void => {
+      if (!isDue) {
+        isDue = true;
+        window.setTimeout(look, REST_MILLISECONDS);
+      }
+    };
+    const turn = (): void => {
+      runs.watch(current());
+      look();
+    };
+    tracker.activeCellChanged.connect(soon);
+    tracker.currentChanged.connect(turn);
+    tracker.widgetAdded.connect(turn);
+
+    const category = trans.__('Recursive Language Model');
+    commands.addCommand('rlm:runs', {
       label: trans.__('Show the Runs of the Notebook'),
       caption: trans.__('Iterations, sub-calls, tokens and cost, in the side panel'),
       icon: treeViewIcon,
-      execute: () => {
-        runs.watch(current());
-        if (labShell) {
-          labShell.activateById(runs.id);
-        } else {
-          app.shell.activateById(runs.id);
-        }
-      }
+      execute: showRuns
     });
-    palette?.addItem({ command: 'rlm:runs', category: trans.__(CATEGORY) });
-
-    for (const command of addCommands(app.commands, trans, current)) {
-      palette?.addItem({ command, category: trans.__(CATEGORY) });
+    palette?.addItem({ command: 'rlm:runs', category });
+    for (const command of addCommands(commands, trans, current)) {
+      palette?.addItem({ command, category });
     }
+    for (const form of FORMS) {
+      palette?.addItem({ command: 'rlm:export', args: { form }, category });
+    }
+    look();
+    sayWhatIsMissing(trans);
+
     void settings
       ?.load(ID)
       .then(loaded => {

@@ -1,6 +1,6 @@
 /** A run as a page knows it: folded from the kernel's messages, without any DOM. */
 
-import type { Batch, Item, LiveCell, Output, RunFacts, Status } from './events';
+import type { Batch, Child, Item, LiveCell, Output, RunFacts, Status } from './events';
 
 /** What became different, for whoever draws it. */
 export type Change =
@@ -8,6 +8,7 @@ export type Change =
   | { kind: 'outputs'; cell: LiveCell; from: number }
   | { kind: 'text'; cell: LiveCell; at: number; text: string }
   | { kind: 'gone'; id: string }
+  | { kind: 'child'; child: Child }
   | { kind: 'facts' | 'ended' };
 
 export const NOTHING: RunFacts = {
@@ -24,7 +25,10 @@ export const NOTHING: RunFacts = {
   limits: {},
   outcome: null,
   message: '',
-  seconds: null
+  seconds: null,
+  heard: {},
+  said: [],
+  file: null
 };
 
 export function isDone(status: Status): boolean {
@@ -49,8 +53,36 @@ export class RunModel {
     return this._order.map(id => this._cells.get(id)).filter((cell): cell is LiveCell => cell !== undefined);
   }
 
+  /** The cells of the run itself, without those of children that are open. */
+  get own(): LiveCell[] {
+    return this.cells.filter(cell => cell.facts.child === undefined);
+  }
+
+  /** The children that answer the sub-calls of a cell, in order. */
+  childrenOf(cellId: string): Child[] {
+    return [...this._children.values()]
+      .filter(child => child.of === cellId)
+      .sort((one, other) => one.ordinal - other.ordinal);
+  }
+
+  child(id: string): Child | undefined {
+    return this._children.get(id);
+  }
+
+  /** The beginning of what a child was asked. */
+  promptOf(child: Child): string {
+    const facts = child.of === null ? undefined : this._cells.get(child.of)?.facts;
+    const asked = [...(facts?.calls ?? []), ...(facts?.flight ?? [])];
+    return asked.find(call => call.ordinal === child.ordinal)?.prompt ?? '';
+  }
+
   get isOver(): boolean {
     return this.facts.phase === 'ended';
+  }
+
+  /** The cells that are as they were told when they were done. */
+  get known(): string[] {
+    return this.cells.filter(cell => isDone(cell.status)).map(cell => cell.id);
   }
 
   /** The cell that waits for approval. */
@@ -69,20 +101,27 @@ export class RunModel {
     }
     if (batch.seq > this._next) {
       this.missed = true;
+      this._gap = batch.seq;
     }
     this._next = batch.seq + 1;
     if (batch.snapshot) {
-      return this._replace(batch.snapshot.cells, batch.snapshot.facts);
+      this._children = new Map((batch.snapshot.children ?? []).map(child => [child.id, child]));
+      const children = [...this._children.values()].map(child => ({ kind: 'child' as const, child }));
+      return [...this._replace(batch.snapshot, batch.seq), ...children];
     }
     return (batch.items ?? []).flatMap(item => this._item(item));
   }
 
-  /** Nothing more will come: the kernel is gone. */
-  cut(): Change[] {
+  /** Nothing more will come: the kernel is gone (`cut`), or has hung up (`closed`). */
+  cut(outcome: 'cut' | 'closed' = 'cut'): Change[] {
     if (this.isOver) {
       return [];
     }
-    this.facts = { ...this.facts, phase: 'ended', outcome: 'cut', in_flight: 0 };
+    this.facts = { ...this.facts, phase: 'ended', outcome, in_flight: 0 };
+    for (const [id, child] of this._children) {
+      const lost = { kept: false, open: false, outcome: child.outcome ?? outcome };
+      this._children.set(id, { ...child, ...lost, phase: 'ended' });
+    }
     const open = this.cells.filter(cell => !isDone(cell.status));
     for (const cell of open) {
       cell.status = cell.type === 'code' && cell.status === 'running' ? 'died' : 'ok';
@@ -97,6 +136,9 @@ export class RunModel {
         return this._put(item.cell);
       case 'gone':
         return this._drop(item.id);
+      case 'child':
+        this._children.set(item.child.id, item.child);
+        return [{ kind: 'child', child: item.child }];
       case 'run':
         this.facts = item.facts;
         return [{ kind: 'facts' }];
@@ -177,22 +219,26 @@ export class RunModel {
     return [...strays, { kind: 'ended' }];
   }
 
-  private _replace(cells: LiveCell[], facts: RunFacts): Change[] {
-    const ids = cells.map(cell => cell.id);
-    const changes = this._order.filter(id => !ids.includes(id)).flatMap(id => this._drop(id));
-    this._order = this._order.filter(id => ids.includes(id));
+  /** Take over everything: the last of the messages that tell it, with what the page was short of. */
+  private _replace({ cells, facts, ...rest }: NonNullable<Batch['snapshot']>, seq: number): Change[] {
+    const ids = rest.ids ?? cells.map(cell => cell.id);
+    const all = new Set(ids);
+    const changes = this._order.filter(id => !all.has(id)).flatMap(id => this._drop(id));
     for (const cell of cells) {
       changes.push(...this._put(cell));
     }
-    this._order = ids;
-    this.missed = false;
+    this._order = ids.filter(id => this._cells.has(id));
+    this.missed = this._order.length < ids.length || this._gap > (rest.since ?? seq);
     this.facts = facts;
     return [...changes, { kind: 'facts' }, ...(this.isOver ? [{ kind: 'ended' as const }] : [])];
   }
 
   private _cells = new Map<string, LiveCell>();
+  private _children = new Map<string, Child>();
   private _order: string[] = [];
   private _next = 0;
+  /** The number of the message before which others were missing. */
+  private _gap = -1;
 }
 
 /** A short digest of a text: whether somebody has edited a cell since it was written. */

@@ -1,26 +1,15 @@
-/** The side panel: the runs of the notebook in front, as trees, with what they used against their limits. */
+/** The side panel: the runs of the notebook in front, as trees, and what to look for in them. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 
-import { wordsOf } from './bar';
-import type { LiveCell, Subcall } from './events';
+import { Filter } from './filter';
 import type { RunModel } from './model';
 import type { LiveNotebook } from './panel';
+import { RunTree } from './tree';
+import type { Doing } from './tree';
 
 const REST_MILLISECONDS = 250;
-
-/** What a run has used, by the limit that it counts against. */
-export function usedOf(run: RunModel): Record<string, number> {
-  const { facts } = run;
-  return {
-    max_iterations: facts.iteration,
-    max_tokens: facts.input_tokens + facts.output_tokens,
-    max_cost: facts.cost ?? 0,
-    max_seconds: facts.seconds ?? (Date.now() - run.began) / 1000,
-    max_subcalls: facts.subcalls
-  };
-}
 
 export class RunsPanel extends Widget {
   constructor(private readonly _trans: TranslationBundle) {
@@ -30,13 +19,20 @@ export class RunsPanel extends Widget {
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', _trans.__('Runs of models'));
     this.title.caption = _trans.__('Runs of models');
+    this._empty.className = 'rlm-runs-empty';
+    this._empty.textContent = _trans.__('No run yet: %rlm or %%rlm in a cell begins one.');
+    this.node.append(this._search(), this._empty, this._trees);
   }
 
   /** Show the runs of this notebook. */
   watch(notebook: LiveNotebook | undefined): void {
-    this._notebook?.changed.disconnect(this._soon, this);
-    this._notebook = notebook;
-    notebook?.changed.connect(this._soon, this);
+    if (notebook !== this._notebook) {
+      this._notebook?.changed.disconnect(this._soon, this);
+      this._notebook = notebook;
+      notebook?.changed.connect(this._soon, this);
+      this._known.clear();
+      this._trees.replaceChildren();
+    }
     this.update();
   }
 
@@ -48,11 +44,78 @@ export class RunsPanel extends Widget {
     if (!this.isVisible) {
       return;
     }
-    const runs = this._notebook?.runs.reverse() ?? [];
-    const empty = document.createElement('p');
-    empty.className = 'rlm-runs-empty';
-    empty.textContent = this._trans.__('No run yet: %rlm or %%rlm in a cell begins one.');
-    this.node.replaceChildren(...(runs.length ? runs.map(run => this._run(run)) : [empty]));
+    const focused = this._focused();
+    // the newest first; a run that was found again is no longer one of the saved
+    const runs = [...(this._notebook?.runs ?? [])].reverse();
+    const all = [...runs, ...[...(this._notebook?.saved ?? [])].reverse()];
+    for (const [run, tree] of this._known) {
+      if (!all.includes(run)) {
+        tree.node.remove();
+        this._known.delete(run);
+      }
+    }
+    let before: Element | null = null;
+    let found = 0;
+    for (const run of all) {
+      const tree = this._known.get(run) ?? new RunTree(run, this._doing, this._trans);
+      this._known.set(run, tree);
+      const matches = tree.paint(this._filter);
+      found += matches;
+      tree.node.hidden = this._filter.isOn && !matches;
+      const place: Element | null = before ? before.nextElementSibling : this._trees.firstElementChild;
+      if (place !== tree.node) {
+        this._trees.insertBefore(tree.node, place);
+      }
+      before = tree.node;
+    }
+    this._empty.hidden = all.length > 0;
+    this._form.hidden = !all.length;
+    this._say(found);
+    if (focused && document.activeElement !== this._focused(focused)) {
+      this._focused(focused)?.focus();
+    }
+  }
+
+  /** The box for words, and the one for failures only. */
+  private _search(): HTMLElement {
+    const trans = this._trans;
+    this._form.className = 'rlm-runs-search';
+    this._form.setAttribute('role', 'search');
+    this._words.type = 'search';
+    this._words.className = 'jp-mod-styled';
+    this._words.placeholder = trans.__('Filter');
+    this._words.setAttribute('aria-label', trans.__('Show only what has these words: in prose, code, prompts'));
+    this._errors.type = 'checkbox';
+    const label = document.createElement('label');
+    label.append(this._errors, trans.__('Errors only'));
+    this._found.className = 'rlm-runs-found';
+    this._found.setAttribute('role', 'status');
+    this._form.append(this._words, label, this._found);
+    const look = (): void => {
+      this._filter = new Filter(this._words.value, this._errors.checked);
+      this.update();
+    };
+    this._words.addEventListener('input', look);
+    this._errors.addEventListener('change', look);
+    return this._form;
+  }
+
+  private _say(found: number): void {
+    const words = this._filter.isOn ? this._trans._n('%1 found', '%1 found', found) : '';
+    if (this._found.textContent !== words) {
+      this._found.textContent = words;
+    }
+  }
+
+  /** What has the focus, by its key; or the element that has this key now. */
+  private _focused(): string | undefined;
+  private _focused(key: string): HTMLElement | null;
+  private _focused(key?: string): string | undefined | HTMLElement | null {
+    if (key !== undefined) {
+      return this._trees.querySelector<HTMLElement>(`[data-rlm-key="${CSS.escape(key)}"]`);
+    }
+    const active = document.activeElement;
+    return active instanceof HTMLElement && this._trees.contains(active) ? active.dataset.rlmKey : undefined;
   }
 
   /** Not more often than people can read. */
@@ -68,127 +131,20 @@ export class RunsPanel extends Widget {
     }
   }
 
-  private _run(run: RunModel): HTMLElement {
-    const { facts } = run;
-    const node = this._fold(run.run, facts.prompt || this._trans.__('Starting'), [wordsOf(run, this._trans)], true);
-    node.classList.add('rlm-run');
-    node.dataset.rlmPhase = facts.phase;
-    node.dataset.rlmOutcome = facts.outcome ?? '';
-    node.append(this._meters(run));
-    const cells = run.cells;
-    const iterations = [...new Set(cells.filter(cell => cell.facts.role !== 'answer').map(c => c.facts.iteration))];
-    for (const iteration of iterations) {
-      node.append(this._iteration(run, iteration, cells));
-    }
-    const answer = cells.find(cell => cell.facts.role === 'answer');
-    if (answer) {
-      node.append(this._link(answer.id, this._trans.__('Answer')));
-    }
-    return node;
-  }
-
-  private _iteration(run: RunModel, iteration: number, all: LiveCell[]): HTMLElement {
-    const cells = all.filter(cell => cell.facts.iteration === iteration && cell.facts.role !== 'answer');
-    const [first] = cells;
-    const numbers = numbersOf(first.facts.tokens, first.facts.cost, first.facts.seconds, this._trans);
-    const title = this._trans.__('Iteration %1', iteration);
-    const node = this._fold(`${run.run}-${iteration}`, title, numbers, iteration === run.facts.iteration);
-    for (const cell of cells) {
-      if (cell.facts.role === 'subcalls') {
-        node.append(...(cell.facts.calls ?? []).map(call => this._subcall(cell.id, call)));
-      } else {
-        const line = cell.source.split('\n').find(text => text.trim()) ?? '';
-        const link = this._link(cell.id, line.slice(0, 60));
-        link.dataset.rlmStatus = cell.status;
-        link.classList.add(cell.type === 'code' ? 'rlm-runs-code' : 'rlm-runs-prose');
-        node.append(link);
-      }
-    }
-    return node;
-  }
-
-  private _subcall(cellId: string, call: Subcall): HTMLElement {
-    const name = call.child ? this._trans.__('child') : call.kind === 'rlm' ? 'rlm_query' : 'llm_query';
-    const numbers = numbersOf(call.tokens, call.cost, call.seconds, this._trans);
-    const link = this._link(cellId, [`${name}: ${call.prompt}`, call.model, ...numbers].filter(Boolean).join(' · '));
-    link.classList.add('rlm-runs-subcall');
-    link.dataset.rlmStatus = call.failed ? 'error' : 'ok';
-    return link;
-  }
-
-  /** A bar for each limit. */
-  private _meters(run: RunModel): HTMLElement {
-    const trans = this._trans;
-    const names: Record<string, string> = {
-      max_iterations: trans.__('iterations'),
-      max_tokens: trans.__('tokens'),
-      max_cost: trans.__('US dollars'),
-      max_seconds: trans.__('seconds'),
-      max_subcalls: trans.__('sub-calls')
-    };
-    const node = document.createElement('div');
-    node.className = 'rlm-meters';
-    for (const [limit, used] of Object.entries(usedOf(run))) {
-      const most = run.facts.limits[limit];
-      if (!most && !used) {
-        continue;
-      }
-      const digits = limit === 'max_cost' ? 4 : limit === 'max_seconds' ? 1 : 0;
-      const words = document.createElement('span');
-      const said = used.toLocaleString(undefined, { minimumFractionDigits: digits, maximumFractionDigits: digits });
-      words.textContent = most ? `${said} / ${most.toLocaleString()} ${names[limit]}` : `${said} ${names[limit]}`;
-      node.append(words);
-      const meter = document.createElement(most ? 'meter' : 'span');
-      if (meter instanceof HTMLMeterElement) {
-        meter.max = most;
-        meter.high = most * 0.8;
-        meter.value = used;
-        meter.setAttribute('aria-label', words.textContent);
-      }
-      node.append(meter);
-    }
-    return node;
-  }
-
-  private _fold(key: string, title: string, facts: string[], open: boolean): HTMLDetailsElement {
-    const node = document.createElement('details');
-    node.open = this._open.get(key) ?? open;
-    node.addEventListener('toggle', () => this._open.set(key, node.open));
-    const summary = document.createElement('summary');
-    const name = document.createElement('b');
-    name.textContent = title;
-    const rest = document.createElement('span');
-    rest.textContent = facts.length ? ` · ${facts.join(' · ')}` : '';
-    summary.append(name, rest);
-    node.append(summary);
-    return node;
-  }
-
-  private _link(cellId: string, text: string): HTMLButtonElement {
-    const button = document.createElement('button');
-    button.type = 'button';
-    button.className = 'rlm-runs-link';
-    button.textContent = text;
-    button.title = this._trans.__('Go to the cell');
-    button.addEventListener('click', () => void this._notebook?.jump(cellId));
-    return button;
-  }
-
+  private readonly _doing: Doing = {
+    jump: cellId => void this._notebook?.jump(cellId),
+    show: place => void this._notebook?.show(place),
+    export: (run, form) => this._notebook?.steering.export(run, form),
+    showChild: (run, child, open) => this._notebook?.steering.ask(run, { type: 'child', child, open })
+  };
+  private readonly _form = document.createElement('div');
+  private readonly _words = document.createElement('input');
+  private readonly _errors = document.createElement('input');
+  private readonly _found = document.createElement('span');
+  private readonly _empty = document.createElement('p');
+  private readonly _trees = document.createElement('div');
+  private readonly _known = new Map<RunModel, RunTree>();
+  private _filter = new Filter();
   private _notebook: LiveNotebook | undefined;
   private _due = false;
-  /** What somebody has folded or unfolded. */
-  private readonly _open = new Map<string, boolean>();
-}
-
-function numbersOf(
-  tokens: number | undefined,
-  cost: number | null | undefined,
-  seconds: number | undefined,
-  trans: TranslationBundle
-): string[] {
-  return [
-    ...(tokens ? [trans.__('%1 tokens', tokens.toLocaleString())] : []),
-    ...(cost ? [`$${cost.toFixed(4)}`] : []),
-    ...(seconds === undefined ? [] : [`${seconds.toFixed(1)} s`])
-  ];
 }

@@ -63,6 +63,36 @@ test.each(recorded.messages.slice(1, -1).map(message => message.seq))(
   }
 );
 
+test('a snapshot that comes in parts, less what the page has, makes it whole', () => {
+  const model = heard(recorded.messages.filter(message => message.seq !== 9));
+  const { known } = model;
+  expect(known.length).toBeGreaterThan(0);
+  const seq = recorded.messages.length;
+  const [first, ...rest] = structuredClone(recorded.final.cells).filter(cell => !known.includes(cell.id));
+  const ids = recorded.final.cells.map(cell => cell.id);
+  const last = { ...structuredClone(recorded.final), ids, cells: rest, since: seq };
+  if (first) {
+    model.fold({ v: 1, run: model.run, seq, items: [{ item: 'cell', cell: first }] });
+  }
+  model.fold({ v: 1, run: model.run, seq: seq + 1, snapshot: last });
+  expect(model.missed).toBe(false);
+  expect(model.cells.map(bare)).toEqual(recorded.final.cells.map(bare));
+});
+
+test('a snapshot of which a part was lost is asked for again', () => {
+  const late = (since: number, cells: LiveCell[]): RunModel => {
+    const model = heard(recorded.messages.slice(0, 3));
+    const ids = recorded.final.cells.map(cell => cell.id);
+    const snapshot = { ...structuredClone(recorded.final), ids, cells: structuredClone(cells), since };
+    model.fold({ v: 1, run: model.run, seq: 52, snapshot });
+    return model;
+  };
+  // parts 50 and 51 did not come: what the page holds of their cells may be old
+  expect(late(50, recorded.final.cells).missed).toBe(true);
+  expect(late(52, recorded.final.cells).missed).toBe(false);
+  expect(late(52, recorded.final.cells.slice(4)).missed).toBe(true);
+});
+
 test('a page that comes late has every cell that was done after that', () => {
   const model = heard(recorded.messages.slice(8));
   const whole = recorded.final.cells.filter(cell => cell.id !== 'rlm-0123abcd-1' && cell.id !== 'rlm-0123abcd-3');

@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from rlm_jupyter.console.progress import Progress
     from rlm_jupyter.events import RunEnded
     from rlm_jupyter.models import Model
-    from rlm_jupyter.result import Result
-    from rlm_jupyter.rlm import RLM
+    from rlm_jupyter.result import OnEvent, Result
     from rlm_jupyter.running import Running
 
 DEMO_PROMPT = "When are default parameter values evaluated?"
@@ -50,6 +50,7 @@ def run(args: Namespace) -> int:
         last = f", before --context: jupyter rlm run {args.context[-1]!r} --context …" if args.context else "."
         raise ConfigurationError(f"The question is missing: it comes first{last}")
     model, sub_model = _models(args)
+    from rlm_jupyter.models.prices import parsed_prices
     from rlm_jupyter.rlm import RLM  # after what is quickly found to be wrong
 
     # a policy of the user's own is looked for where they stand, as `python -m` does
@@ -60,9 +61,16 @@ def run(args: Namespace) -> int:
         limits=limits,
         termination=args.termination,
         reward=args.reward,
-        save=_place(args),
+        save=place(args),
+        sandbox={"kind": args.sandbox, "read": args.read or (), "write": args.write or ()},
+        prices=parsed_prices(args.price or ()),
     )
-    return _answer(args, rlm, prompt, _context_of(args))
+    context = _context_of(args)
+    if args.estimate:
+        estimate = rlm.estimate(prompt, context)
+        terminal.write(json.dumps(asdict(estimate)) if args.json else str(estimate))
+        return ANSWERED
+    return answered(args, lambda tell: rlm.start(prompt, context, on_event=tell), rlm.settings.save)
 
 
 def demo(args: Namespace) -> int:
@@ -77,10 +85,12 @@ def demo(args: Namespace) -> int:
 
     text = "\n\n".join(topics.values())
     terminal.write(f"Question: {DEMO_PROMPT}\nContext: {len(text):,} characters of Python's own documentation\n")
-    return _answer(args, RLM("extractive", save=_place(args)), DEMO_PROMPT, text, notebook_on=terminal.write)
+    rlm = RLM("extractive", save=place(args))
+    start = partial(rlm.start, DEMO_PROMPT, text)
+    return answered(args, lambda tell: start(on_event=tell), rlm.settings.save, notebook_on=terminal.write)
 
 
-def _place(args: Namespace) -> Path | bool:
+def place(args: Namespace) -> Path | bool:
     """What `RLM(save=…)` takes, made absolute."""
     if args.no_save:
         return False
@@ -96,7 +106,7 @@ def _context_of(args: Namespace) -> object:
 
 
 def _models(args: Namespace) -> tuple[Model, Model | None]:
-    from rlm_jupyter.models import PROVIDERS, load_model
+    from rlm_jupyter.models import PROVIDERS
 
     name = args.model or os.environ.get("RLM_MODEL")
     if not name:
@@ -105,28 +115,48 @@ def _models(args: Namespace) -> tuple[Model, Model | None]:
         examples = ", ".join(PROVIDERS[provider].example for provider in _EXAMPLES)
         terminal.say(_NO_MODEL.format(examples=examples))
         name = "extractive"
-    model = load_model(name, base_url=args.base_url)
-    if args.sub_model is None:
+    return models(name, args.sub_model, args.base_url)
+
+
+def models(name: str, sub_name: str | None, base_url: str | None) -> tuple[Model, Model | None]:
+    """The models; an address is that of the first one's provider."""
+    from rlm_jupyter.models import load_model
+
+    model = load_model(name, base_url=base_url)
+    if sub_name is None:
         return model, None
-    same = args.sub_model.partition("/")[0] == name.partition("/")[0]
-    return model, load_model(args.sub_model, base_url=args.base_url if same else None)
+    same = sub_name.partition("/")[0] == name.partition("/")[0]
+    return model, load_model(sub_name, base_url=base_url if same else None)
 
 
-def _answer(
-    args: Namespace, rlm: RLM, prompt: str, context: object, *, notebook_on: Callable[[str], None] = terminal.say
+def answered(
+    args: Namespace,
+    start: Callable[[OnEvent], Running],
+    save: Path | bool,
+    *,
+    notebook_on: Callable[[str], None] = terminal.say,
 ) -> int:
+    """Start a run, show how it goes, print what came of it; returns the exit code.
+
+    Parameters
+    ----------
+    start
+        Begins the run; it is given what tells the events.
+    save
+        Where the run's notebook goes.
+    """
     from rlm_jupyter.console.progress import Progress
 
     with Progress(quiet=args.quiet) as progress:
-        running = rlm.start(prompt, context, on_event=progress.on_event)
-        del context  # a large one is packed by now
+        running = start(progress.on_event)
+        del start  # with a large context, which is packed by now
         outcome = _outcome(running, progress)
     result = outcome.result
     if result is not None:
         notebook = result.path
         _print(args, result)
     else:
-        notebook = _notebook(progress, rlm.settings.save)
+        notebook = _notebook(progress, save)
         if args.json and progress.ended is not None:
             _print_json(progress.ended, progress.ended.iteration, notebook)
         terminal.say(f"No answer: {terminal.one_line(outcome.failure, 1_000)}")
@@ -191,6 +221,8 @@ def _print(args: Namespace, result: Result) -> None:
         terminal.write(f"\n{result.answer}\n\n" if apart else result.answer)
     if result.stop_reason not in {"answered", "terminated"}:
         terminal.say(_why(result))
+    elif result.message:
+        terminal.say(f"{result.message.rstrip('.')}.")
     if not args.quiet:
         counts = [(len(result.trajectory.iterations), "iteration"), (len(result.trajectory.subcalls), "sub-call")]
         facts = [terminal.count(number, unit) for number, unit in counts if number]

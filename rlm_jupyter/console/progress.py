@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 from rlm_jupyter.console import terminal
 from rlm_jupyter.events import (
     CellFinished,
+    CellReplayed,
     CellStarted,
+    ChildReported,
     Event,
     IterationRated,
     NoticeGiven,
@@ -21,9 +23,11 @@ from rlm_jupyter.events import (
     ReplyStreamed,
     RunEnded,
     RunStarted,
+    RunTakenUp,
     SubcallSettled,
     SubcallStarted,
 )
+from rlm_jupyter.live.underway import Underway
 from rlm_jupyter.types import Usage
 
 if TYPE_CHECKING:
@@ -58,6 +62,8 @@ class Progress:
     _began: float = field(default_factory=time.monotonic)
     _iteration: int = 0
     _most_iterations: int = 0
+    _limits: dict[str, Any] = field(default_factory=dict)
+    """Of the run: what is left of them is shown all the time."""
     _doing: str = "starting a kernel"
     _written: int = 0
     _reward: float | None = None
@@ -66,6 +72,7 @@ class Progress:
     """Sub-calls of the running cell."""
     _settled: int = 0
     _failed: int = 0
+    _children: Underway = field(default_factory=Underway)
     _told: float = 0.0
     _cell_began: float = 0.0
     _console: Console | None = None
@@ -101,8 +108,14 @@ class Progress:
 
     def on_event(self, event: Event) -> None:
         """Tell an event."""
+        if isinstance(event, ChildReported):
+            self._children.apply(event)
+            return
         try:
-            self._on_event(event)
+            if isinstance(event, CellReplayed | RunTakenUp):
+                self._tell_again(event)
+            else:
+                self._on_event(event)
         except OSError:
             # standard error is gone, such as a pipe that was closed: the run goes on without it
             self._console = None
@@ -123,9 +136,10 @@ class Progress:
         match event:
             case RunStarted():
                 self.run_id = event.run_id
+                self._limits = event.limits
                 self._most_iterations = int(event.limits.get("max_iterations") or 0)
                 context = "" if event.context.type_name == "none" else f" · {_context(event)}"
-                self.say(f"{event.model}{context}", "dim")
+                self.say(f"{event.model}{context}{_shut(event)}", "dim")
                 self._begin(1)
             case ReplyStreamed():
                 self._begin(event.iteration)
@@ -161,6 +175,14 @@ class Progress:
             case _:
                 pass
 
+    def _tell_again(self, event: CellReplayed | RunTakenUp) -> None:
+        if isinstance(event, RunTakenUp):
+            self._most_iterations = int(event.limits.get("max_iterations") or 0)
+            self.say("    the run is taken up again", "dim")
+            return
+        for line in event.difference.splitlines():
+            self.say(f"      {terminal.printable(line)}", "yellow")
+
     def _begin(self, iteration: int) -> None:
         if iteration != self._iteration:
             self._iteration = iteration
@@ -194,6 +216,7 @@ class Progress:
         room = max(self._width - len(facts) - 9, 20)
         self.say(f"    {marks[cell.status]} {terminal.one_line(said, room)}  {facts}", _STYLES[cell.status])
         self._started = self._settled = self._failed = 0
+        self._children.clear()
         self._doing = "looking at what came out"
 
     def _tell_subcalls(self) -> None:
@@ -205,10 +228,17 @@ class Progress:
 
     def _subcalls(self) -> str:
         failed = f", {self._failed:,} failed" if self._failed else ""
-        return f"sub-calls: {self._settled:,} done{failed}, {self._started - self._settled:,} in flight"
+        children = f", {words}" if (words := self._children.words) else ""
+        return f"sub-calls: {self._settled:,} done{failed}, {self._started - self._settled:,} in flight{children}"
 
     def _facts(self) -> str:
-        facts = [terminal.spent(self.usage, self.cost), terminal.duration(time.monotonic() - self._began)]
+        seconds = self._limits.get("max_seconds")
+        of = f" of {terminal.duration(seconds)}" if seconds else ""
+        limits = {"of_tokens": self._limits.get("max_tokens"), "of_cost": self._limits.get("max_cost")}
+        facts = [
+            terminal.spent(self.usage, self.cost, **limits),
+            terminal.duration(time.monotonic() - self._began) + of,
+        ]
         return " · ".join(facts + ([] if self._reward is None else [f"last reward {self._reward:+.2f}"]))
 
     def _now(self) -> RenderableType:
@@ -231,6 +261,11 @@ class Progress:
 
 def _context(started: RunStarted) -> str:
     return f"{started.context.type_name}, {started.context.size}"
+
+
+def _shut(started: RunStarted) -> str:
+    kind = started.options.get("sandbox", {}).get("kind")
+    return "" if kind is None else " · no sandbox" if kind == "none" else f" · sandbox: {kind}"
 
 
 def _gist(source: str, width: int) -> str:

@@ -93,10 +93,13 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
-def spent(usage: Usage, cost: float | None) -> str:
-    """`12,345 tokens · $0.0123`; no cost where there is none or it is not known."""
-    dollars = "" if not cost else f" · ${cost:.4f}"
-    return f"{count(usage.total_tokens, 'token')}{dollars}"
+def spent(usage: Usage, cost: float | None, *, of_tokens: int | None = None, of_cost: float | None = None) -> str:
+    """`12,345 tokens · $0.0123`, or `12,345 of 50,000 tokens`; no cost where there is none or it is not known."""
+    tokens = usage.total_tokens
+    read = count(tokens, "token") if of_tokens is None else f"{tokens:,} of {count(of_tokens, 'token')}"
+    limit = "" if of_cost is None else f" of ${of_cost:.2f}"
+    dollars = "" if cost is None or not (cost or limit) else f" · ${cost:.4f}{limit}"
+    return f"{read}{dollars}"
 
 
 def _shown(character: str) -> str:

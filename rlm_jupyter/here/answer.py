@@ -128,7 +128,7 @@ class _Here:
         try:
             self._address = Address.of(shell.kernel, self._guest.token)
             say_once(shell)
-            self._shown = progress.start(shell)
+            self._shown = progress.start(shell, kernel_is_there=True)
             self._shown.steer(self)
             self._approvals = Approvals(elsewhere=lambda: self._shown.has_buttons)
         except BaseException:
@@ -175,8 +175,9 @@ class _Here:
             match await self._news.get():
                 case _Cell(cell, source):
                     await self._guest.execute(cell, source)
-                case Began(path):
-                    self._path = path
+                case Began(path, unpriced):
+                    self._path = self.control.notebook = path
+                    self.control.unpriced = unpriced
                 case _Proposed():
                     self._put_to_user()
                 case _Interrupted() if self._interrupts < 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
@@ -10,8 +11,8 @@ from pathlib import Path
 
 from rlm_jupyter import store
 from rlm_jupyter.control import Control
-from rlm_jupyter.errors import RLMError
-from rlm_jupyter.events import Event, OutputChanged
+from rlm_jupyter.errors import ConfigurationError, RLMError
+from rlm_jupyter.events import ChildReported, Event, OutputChanged
 from rlm_jupyter.here.pipe import Began, Failed, Over, Pipe, Recorded, Request
 from rlm_jupyter.here.steering import Steered
 from rlm_jupyter.kernel.lent import LentKernel
@@ -67,7 +68,7 @@ class Drive:
             open_workspace(settings, request.context, join=self._join, surroundings=request.surroundings) as workspace,
         ):
             path = recorder.files.notebook if recorder else None
-            self._pipe.send(Began(path))
+            self._pipe.send(Began(path, settings.routing.unpriced))
             await workspace.answer(request.prompt, recorder=recorder, emit=self._tell, control=self._control)
         return Over(path)
 
@@ -86,14 +87,17 @@ class Drive:
         return self._kernel
 
     def _tell(self, event: Event) -> None:
-        # outputs are in the notebook already, while they come: large ones need not be seen twice
-        if not isinstance(event, OutputChanged) or _size(event) < _MOST_SHOWN:
+        # outputs are in the notebook already, while they come: large ones need not be seen twice; those of a child
+        # come whole once its cell is done
+        told = event.event if isinstance(event, ChildReported) else event
+        if not isinstance(told, OutputChanged) or _size(told) < _MOST_SHOWN:
             self._pipe.send(event)
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
         while (message := self._pipe.receive()) is not None:
             if isinstance(message, Steered):
-                message.on(self._control)
+                with contextlib.suppress(ConfigurationError):  # refused where it was asked, too
+                    message.on(self._control)
         # the notebook's kernel has let go of us, or is gone
         self._control.stop()
         if not loop.is_closed() and self._kernel is not None:

@@ -46,6 +46,8 @@ class Began:
     """The record of the run is kept here."""
 
     path: Path | None
+    unpriced: str = ""
+    """As `Control.unpriced`."""
 
 
 @dataclass(frozen=True, slots=True)

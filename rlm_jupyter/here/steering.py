@@ -91,7 +91,7 @@ class FarControl(Control):
         """Tell the model something."""
         self._send(Steered("note", (text,)))
 
-    def raise_limit(self, name: str, value: float) -> None:
+    def raise_limit(self, name: str, value: float | None) -> None:
         """Set a limit anew; what can't be is refused here."""
         super().raise_limit(name, value)
         self._send(Steered("raise_limit", (name, value)))

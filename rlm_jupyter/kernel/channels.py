@@ -16,7 +16,8 @@ from rlm_jupyter.kernel.guest.codec import Frame
 from rlm_jupyter.kernel.guest.wire import is_readable, send
 
 _AT_ONCE = 200
-"""Messages taken before the loop gets its turn again."""
+_AT_ONCE_SECONDS = 0.02
+"""Messages, and time, taken before the loop gets its turn again: a flood must not hold up what ends it."""
 
 
 class Channel:
@@ -61,8 +62,11 @@ class Channel:
             self._socket.close()
 
     def _drain(self) -> None:
-        for _ in range(_AT_ONCE):
+        until = self._loop.time() + _AT_ONCE_SECONDS
+        for taken in range(_AT_ONCE):
             if self._socket.closed or not is_readable(self._socket):
                 return
+            if taken and self._loop.time() > until:
+                break
             self._on_message(self._socket.recv_multipart(zmq.NOBLOCK, copy=False))
         self._loop.call_soon(self._drain)

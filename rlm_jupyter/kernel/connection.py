@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -13,6 +14,8 @@ from rlm_jupyter.errors import KernelDiedError, KernelError, KernelStartError
 from rlm_jupyter.kernel.channels import Channel
 from rlm_jupyter.kernel.guest.codec import Codec, Frame, WireMessage
 from rlm_jupyter.kernel.process import KernelProcess
+
+log = logging.getLogger(__name__)
 
 START_SECONDS = 60.0
 """How long a kernel may take to come up."""
@@ -51,22 +54,25 @@ class Connection:
         self._tell_death = on_death
         self._requests: dict[str, asyncio.Future[WireMessage]] = {}
         self._ended: str | None = None
+        self._killed = False
         self._iopub_open = asyncio.Event()
+        self._shell_open = asyncio.Event()
 
-        def passing(receive: Receive) -> Callable[[list[Any]], None]:
+        def passing(receive: Receive, heard: asyncio.Event | None = None) -> Callable[[list[Any]], None]:
             def pass_on(frames: list[Any]) -> None:
-                if (message := codec.decode(frames)) is not None:
-                    receive(message)
+                try:
+                    if (message := codec.decode(frames)) is not None:
+                        if heard is not None:
+                            heard.set()
+                        receive(message)
+                except Exception:  # the kernel is not trusted: what it makes up must not stop the reading
+                    log.exception("a message of the kernel's can't be read")
 
             return pass_on
 
-        def first(message: WireMessage) -> None:
-            self._iopub_open.set()
-            on_iopub(message)
-
-        self._shell = Channel(zmq.DEALER, process.url("shell"), passing(on_shell))
+        self._shell = Channel(zmq.DEALER, process.url("shell"), passing(on_shell, self._shell_open))
         self._control = Channel(zmq.DEALER, process.url("control"), passing(self._on_control))
-        self._iopub = Channel(zmq.SUB, process.url("iopub"), passing(first))
+        self._iopub = Channel(zmq.SUB, process.url("iopub"), passing(on_iopub, self._iopub_open))
         process.on_death(self.died)
 
     @classmethod
@@ -82,16 +88,22 @@ class Connection:
         try:
             async with asyncio.timeout(START_SECONDS):
                 await connection.request("rlm_attach", {})
+                connection.ask(connection.next_id(), "kernel_info_request", {})
                 while not connection._iopub_open.is_set():
                     # ipykernel 6 says no welcome: ask for status messages until one comes through
                     connection._control.send(connection._codec.encode("kernel_info_request", {}))
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(connection._iopub_open.wait(), _NUDGE_SECONDS)
+                await connection._shell_open.wait()
+            connection.process.seal()
         except (TimeoutError, KernelDiedError) as error:
+            said = connection.process.last_words
             await connection.close("it did not come up")
             why = str(error) or f"it did not answer within {START_SECONDS:.0f} s"
+            why += f" ({said.splitlines()[-1]})" if said else ""
             raise KernelStartError(
-                f"The kernel did not come up: {why}. Check that its Python has ipykernel (pip install ipykernel)."
+                f"The kernel did not come up: {why}. Check that its Python has ipykernel (pip install ipykernel).",
+                killed=connection._killed,
             ) from error
         except BaseException:
             await connection.close("it did not come up")
@@ -161,6 +173,8 @@ class Connection:
                 raise KernelDiedError(f"the kernel did not answer within {seconds:.0f} s and was ended") from None
         finally:
             del self._requests[msg_id]
+        if not isinstance(done.content, dict):  # the kernel is not trusted, and knows the key
+            raise KernelError("the kernel can't be read any more: a cell has changed how it answers")
         if "error" in done.content:
             raise KernelError(done.content["error"])
         return done
@@ -180,6 +194,7 @@ class Connection:
         how = "" if code is None else f" (exit code {code})" if code >= 0 else f" (signal {-code})"
         if self._ended is None:
             reason = f"the kernel's process ended{how}"
+            self._killed = code is not None and code < 0
             self._fail(reason)
             self._tell_death(reason)
 

@@ -7,8 +7,14 @@ from typing import Any
 
 from rlm_jupyter.types import Output
 
-MOST_BYTES = 64 * 2**20
-"""Of one cell's streams; what comes after is counted and left out."""
+MOST_CHARS = 64 * 2**20
+"""Of one cell's outputs; what comes after is counted and left out."""
+MOST_OUTPUTS = 10_000
+"""Of one cell: streams, figures and other displays."""
+_ERRORS = 50
+"""Beyond that: what ended the cell is always seen."""
+FLOOD_CHARS = 2 * MOST_CHARS
+"""A cell that puts out more is interrupted: it would fill the host's memory faster than anybody can read."""
 
 
 class CellOutputs:
@@ -21,6 +27,8 @@ class CellOutputs:
         self._clear_next = False
         self._size = 0
         self._left_out = 0
+        self._displays_left_out = 0
+        self._seen = 0
         self.execution_count: int | None = None
         self.failed = False
 
@@ -41,6 +49,10 @@ class CellOutputs:
                 return self._update(content)
             case "error":
                 self.failed = True
+                self._seen += sum(map(len, content["traceback"]))
+                if len(self._outputs) >= MOST_OUTPUTS + _ERRORS:
+                    self._displays_left_out += 1
+                    return True
                 self._append(
                     {
                         "output_type": "error",
@@ -58,6 +70,11 @@ class CellOutputs:
                 return False
         return True
 
+    @property
+    def is_flood(self) -> bool:
+        """Whether the cell puts out more than anybody wants."""
+        return self._seen > FLOOD_CHARS
+
     def snapshot(self) -> tuple[Output, ...]:
         """The outputs so far."""
         for output, pieces in zip(self._outputs, self._pieces, strict=True):
@@ -66,19 +83,27 @@ class CellOutputs:
             if pieces is not None:
                 output["text"] = pieces[0]
         shown = tuple(dict(output) for output in self._outputs)
-        if self._left_out:
-            note = f"\n[{self._left_out:,} more characters of output were left out: a cell keeps {MOST_BYTES:,}]\n"
+        left_out = [f"{self._left_out:,} more characters"] if self._left_out else []
+        left_out += [f"{self._displays_left_out:,} more displays"] if self._displays_left_out else []
+        if left_out:
+            kept = f"a cell keeps {MOST_CHARS:,} characters and {MOST_OUTPUTS:,} outputs"
+            stopped = "; the cell was interrupted because it put out so much" if self.is_flood else ""
+            note = f"\n[{' and '.join(left_out)} of output were left out: {kept}{stopped}]\n"
             shown += ({"output_type": "stream", "name": "stderr", "text": note},)
         return shown
 
     def _stream(self, name: str, text: str) -> None:
         self._clear_if_asked()
-        self._size += len(text)
-        if self._size > MOST_BYTES:
-            self._left_out += len(text)
-            return
+        self._seen += len(text)
         last = self._pieces[-1] if self._pieces else None
-        if last is not None and self._outputs[-1]["name"] == name:
+        joins = last is not None and self._outputs[-1]["name"] == name
+        room = MOST_CHARS - self._size if joins or len(self._outputs) < MOST_OUTPUTS else 0
+        self._left_out += max(len(text) - room, 0)
+        text = text[:room]
+        self._size += len(text)
+        if not text:
+            return
+        if last is not None and joins:
             last.append(text)
         else:
             self._append({"output_type": "stream", "name": name, "text": ""}, [text])
@@ -92,16 +117,34 @@ class CellOutputs:
         if msg_type == "execute_result":
             output["execution_count"] = content["execution_count"]
         display_id = (content.get("transient") or {}).get("display_id")
+        self._clear_if_asked()
+        if not self._takes(output["data"]) or len(self._outputs) >= MOST_OUTPUTS:
+            self._displays_left_out += 1
+            return
         self._append(output)
         if display_id is not None:
             self._displays.setdefault(display_id, []).append(output)
 
     def _update(self, content: dict[str, Any]) -> bool:
         shown = self._displays.get((content.get("transient") or {}).get("display_id", ""), [])
+        data = _bundle(content["data"])
         for output in shown:
-            output["data"] = _bundle(content["data"])
+            self._size -= _chars(output["data"])
+        if not self._takes(data, len(shown)):
+            data = {"text/plain": "[left out: too large]"}
+        for output in shown:
+            output["data"] = data
             output["metadata"] = content.get("metadata") or {}
         return bool(shown)
+
+    def _takes(self, data: dict[str, Any], times: int = 1) -> bool:
+        """Whether there is room for it; then it is counted."""
+        size = _chars(data) * times
+        self._seen += size
+        if self._size + size > MOST_CHARS:
+            return False
+        self._size += size
+        return True
 
     def _append(self, output: Output, pieces: list[str] | None = None) -> None:
         self._clear_if_asked()
@@ -114,9 +157,14 @@ class CellOutputs:
 
     def _clear(self) -> None:
         self._clear_next = False
+        self._size = self._left_out = self._displays_left_out = self._seen = 0
         self._outputs.clear()
         self._pieces.clear()
         self._displays.clear()
+
+
+def _chars(data: dict[str, Any]) -> int:
+    return sum(len(value) if isinstance(value, str) else len(json.dumps(value)) for value in data.values())
 
 
 def _bundle(data: dict[str, Any]) -> dict[str, Any]:

@@ -156,6 +156,8 @@ class LentConnection(Connection):
 class LentKernel(Kernel):
     """A lent kernel; made by `await LentKernel.join(...)`."""
 
+    can_restart = False
+
     def __init__(self, answer_subcall: AnswerSubcall, address: Address) -> None:
         super().__init__(answer_subcall, {})
         self._process = LentProcess(address, self._interrupt_cell)
@@ -223,11 +225,10 @@ class LentKernel(Kernel):
             else:
                 self._end_cell(cell.id)
         elif message.type != "status" and self._within is not None and message.parent_id == self._within:
-            self._show_output(cell, message)
+            cell.take_output(message)
 
     def _end_cell(self, cell_id: str) -> None:
         cell = self._cell
         if cell is not None and cell.id == cell_id and not cell.idle.done():
             self._within = None
-            cell.replied.set()
-            cell.idle.set_result(None)
+            cell.end()

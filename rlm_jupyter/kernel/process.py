@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
-import signal
+import site
 import string
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,21 +19,28 @@ from jupyter_client.manager import AsyncKernelManager
 from traitlets import Instance
 
 from rlm_jupyter.errors import ConfigurationError, KernelStartError
+from rlm_jupyter.kernel.guest.confined import VARIABLE
+from rlm_jupyter.kernel.hidden import hide
+from rlm_jupyter.kernel.place import Place
+from rlm_jupyter.kernel.provisioner import GuestProvisioner
+from rlm_jupyter.kernel.sandbox import bwrap
+from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.through import see_through
 
 _GUEST = "rlm_jupyter.kernel.guest"
 _NAMES = """
-    PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR TEMP TMP TERM PYTHONPATH VIRTUAL_ENV CONDA_PREFIX
+    PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TEMP TMP TERM PYTHONPATH VIRTUAL_ENV CONDA_PREFIX
     LD_LIBRARY_PATH DYLD_LIBRARY_PATH OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS SYSTEMROOT SYSTEMDRIVE
     WINDIR COMSPEC PATHEXT APPDATA LOCALAPPDATA PROGRAMDATA USERPROFILE
 """
 PASSED_ON = frozenset(_NAMES.split())
-"""What a kernel gets of the host's environment, with `LC_*`: an allow-list, so that no key is ever in it."""
+"""What a kernel gets of the host's environment, with `LC_*`: an allow-list, so that no key is ever in it.
+
+`HOME` and the places for temporary files are its own, where tools look for credentials of the user's.
+"""
 
 _KILL_POLLS = 1_000
 """How often it is looked, a millisecond apart, whether a killed process is gone."""
-_MOST_PATH = 90
-"""Bytes of a directory for ipc sockets: their paths end at 104 (macOS) or 108 (Linux)."""
 
 
 class _OneSpec(KernelSpecManager):
@@ -51,9 +58,9 @@ class KernelProcess:
     Use `await KernelProcess.launch(...)`.
     """
 
-    def __init__(self, km: AsyncKernelManager, home: Path) -> None:
+    def __init__(self, km: AsyncKernelManager, place: Place) -> None:
         self._km = km
-        self._home = home
+        self._place = place
         self._fd: int | None = None
         self._watcher: asyncio.Task[None] | None = None
 
@@ -64,8 +71,9 @@ class KernelProcess:
         kernel_name: str | None = None,
         cwd: str | Path | None = None,
         environment: Mapping[str, str] | None = None,
+        sandbox: Sandbox | None = None,
     ) -> KernelProcess:
-        """Start the guest application.
+        """Start the guest application. From now on, this process's own memory is closed to its user (`hide`).
 
         Parameters
         ----------
@@ -75,6 +83,8 @@ class KernelProcess:
             The kernel's working directory; default: the caller's.
         environment
             Variables beyond `PASSED_ON`.
+        sandbox
+            What shuts it off from the machine; default: nothing.
 
         Raises
         ------
@@ -83,17 +93,23 @@ class KernelProcess:
         KernelStartError
             The process could not be started.
         """
-        home = _private_directory()
+        hide()
+        place = Place()
         km: AsyncKernelManager | None = None
         try:
-            argv, env = _command(kernel_name, home)
+            sandbox = (sandbox or NO_SANDBOX).chosen()
+            argv, env = _command(kernel_name, place.path, sandbox)
             where = _directory(cwd)
+            spec = KernelSpec(argv=argv, language="python", display_name="rlm")
             km = AsyncKernelManager(
                 kernel_name="rlm",
-                kernel_spec_manager=_OneSpec(spec=KernelSpec(argv=argv, language="python", display_name="rlm")),
-                connection_file=str(home / "k.json"),
+                kernel_spec_manager=_OneSpec(spec=spec),
+                connection_file=str(place.path / "run" / "k.json"),
                 transport="ipc" if sys.platform != "win32" else "tcp",
             )
+            provisioner = GuestProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
+            provisioner.shut_off(sandbox, place)
+            km.provisioner = provisioner
             try:
                 await km.start_kernel(env={**env, **(environment or {})}, cwd=str(where))
             except OSError as error:
@@ -101,10 +117,10 @@ class KernelProcess:
         except BaseException:
             if km is not None and km.has_kernel:
                 # start_kernel sleeps after it has started the process: whoever is cancelled there has one
-                await cls(km, home).kill()
-            shutil.rmtree(home, ignore_errors=True)
+                await cls(km, place).kill()
+            place.remove()
             raise
-        return cls(km, home)
+        return cls(km, place)
 
     @property
     def key(self) -> bytes:
@@ -129,11 +145,12 @@ class KernelProcess:
     def on_death(self, tell: Callable[[int | None], None]) -> None:
         """Call `tell` with the exit code as soon as the process ends."""
         loop = asyncio.get_running_loop()
-        process = self._provisioner.process
+        provisioner = self._provisioner
+        process = provisioner.process
 
         def ended() -> None:
             self._unwatch()
-            tell(process.poll())
+            tell(provisioner.exit_code())
 
         if hasattr(os, "pidfd_open"):
             with contextlib.suppress(OSError):
@@ -147,6 +164,16 @@ class KernelProcess:
             tell(process.returncode)
 
         self._watcher = asyncio.create_task(watch())
+
+    def seal(self) -> None:
+        """The kernel is up and we are connected: take away what only its start needed, before any cell runs."""
+        self._provisioner.hold()
+        self._place.seal()
+
+    @property
+    def last_words(self) -> str:
+        """What a kernel that did not come up has said of it, where we know."""
+        return str(self._provisioner.last_words())
 
     async def interrupt(self) -> None:
         """Send SIGINT to the kernel and what it started."""
@@ -162,9 +189,8 @@ class KernelProcess:
         provisioner = self._provisioner
         try:
             if provisioner.process is not None:
-                if hasattr(os, "killpg"):
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.killpg(provisioner.pgid, signal.SIGKILL)
+                if sys.platform != "win32":
+                    provisioner.end()
                     # jupyter_client looks every 0.1 s whether it is gone; it is in a few ms
                     for _ in range(_KILL_POLLS):
                         if provisioner.process.poll() is not None:
@@ -172,7 +198,8 @@ class KernelProcess:
                         await asyncio.sleep(0.001)
                 await self._km.shutdown_kernel(now=True)
         finally:
-            shutil.rmtree(self._home, ignore_errors=True)
+            provisioner.release()
+            self._place.remove()
 
     def _unwatch(self) -> None:
         if self._fd is not None:
@@ -191,23 +218,10 @@ def _directory(cwd: str | Path | None) -> Path:
     return where
 
 
-def _private_directory() -> Path:
-    base = tempfile.gettempdir()
-    if len(os.fsencode(base)) > _MOST_PATH - 30 and Path("/tmp").is_dir():
-        base = "/tmp"
-    try:
-        return Path(tempfile.mkdtemp(prefix="rlm-", dir=base))
-    except OSError as error:
-        raise KernelStartError(
-            f"No private directory for the kernel could be made in {base}: {error.strerror}. "
-            "Set TMPDIR to a writable one."
-        ) from error
-
-
-def _command(kernel_name: str | None, home: Path) -> tuple[list[str], dict[str, str]]:
+def _command(kernel_name: str | None, place: Path, sandbox: Sandbox) -> tuple[list[str], dict[str, str]]:
     """The command line that starts the guest, and its environment."""
     env = {name: value for name, value in os.environ.items() if name.upper() in PASSED_ON or name.startswith("LC_")}
-    env |= {"IPYTHONDIR": str(home / "ipython"), "PYTHONHASHSEED": "0"}
+    env |= _own_places(place, sandbox) | {"PYTHONHASHSEED": "0", VARIABLE: _confined(sandbox)}
     argv = [sys.executable, "-m", _GUEST, "-f", "{connection_file}"]
     if kernel_name is not None:
         try:
@@ -221,9 +235,38 @@ def _command(kernel_name: str | None, home: Path) -> tuple[list[str], dict[str, 
             raise ConfigurationError(f"The kernelspec {kernel_name!r} does not start ipykernel.")
         argv = [_GUEST if word in {"ipykernel_launcher", "ipykernel"} else word for word in spec.argv]
         env |= {name: string.Template(value).safe_substitute(os.environ) for name, value in spec.env.items()}
-        # that environment may not have this package: show it just our own directory
-        library = home / "lib"
+    if kernel_name is not None or sandbox.kind == "bwrap":
+        # it may not find this package where we do: show it just our own directory
+        library = place / "lib"
         library.mkdir()
         (library / "rlm_jupyter").symlink_to(Path(__file__).parents[1], target_is_directory=True)
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(library), env.get("PYTHONPATH")]))
     return [*argv, "--HistoryManager.enabled=False"], env
+
+
+def _own_places(place: Path, sandbox: Sandbox) -> dict[str, str]:
+    """Where it keeps files of its own, and finds the packages that its user has installed."""
+    if sandbox.kind == "bwrap":
+        home, tmp = bwrap.HOME, "/tmp"
+    else:
+        home, tmp = str(place / "home"), str(place / "tmp")
+        fonts = place / "home" / ".cache" / "matplotlib"
+        for listed in bwrap.font_lists():
+            fonts.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(OSError):
+                shutil.copy(listed, fonts)
+    if sys.platform == "win32":
+        return {"IPYTHONDIR": str(place / "home" / "ipython")}
+    base = site.getuserbase()
+    return {"HOME": home, "TMPDIR": tmp, "IPYTHONDIR": f"{home}/.ipython"} | ({"PYTHONUSERBASE": base} if base else {})
+
+
+def _confined(sandbox: Sandbox) -> str:
+    """What the guest is to give up by itself (`guest/confined.py`)."""
+    boxed = sandbox.kind == "bwrap"
+    asked = {
+        "parent": 0 if boxed else os.getpid(),
+        "memory": sandbox.memory,
+        "processes": sandbox.processes if boxed else None,
+    }
+    return json.dumps(asked)

@@ -7,61 +7,39 @@ in and out, can be interrupted at any moment, notices its own death and starts a
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import math
 import pickle
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from rlm_jupyter.errors import ContextError, KernelDiedError, KernelError
+from rlm_jupyter.errors import ContextError, KernelDiedError, KernelError, KernelStartError
+from rlm_jupyter.kernel.cell import OnMessage, RunningCell
 from rlm_jupyter.kernel.connection import Connection
-from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes, to_text
-from rlm_jupyter.kernel.iopub import CellOutputs
+from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes
+from rlm_jupyter.kernel.inspected import fetched, inspection, readable
+from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.subcalls import Subcalls
 from rlm_jupyter.kernel.through import see_through
 from rlm_jupyter.types import (
     AnswerSubcall,
     CellRun,
-    CellStatus,
     Inspection,
     Output,
     PacksContext,
     Value,
-    Variable,
 )
 
-REPLY_SECONDS = 0.2
-"""How long `execute_reply` may come after `idle`; ipykernel loses it when an interrupt races with the end."""
-INTERRUPT_SECONDS = 3.0
-"""How long interrupted code may take to end before its kernel is killed."""
 LOOK_SECONDS = 10.0
 """How long the kernel may take to describe itself, or to turn a variable into text."""
-_SHOW_SECONDS = 0.05
-"""How often people are shown a running cell's outputs, however many come."""
-OnMessage = Callable[[str, dict[str, Any]], None]
-"""Told type and content of each message that a running cell brings."""
-
-
-@dataclass(slots=True)
-class _Cell:
-    """The cell that is running."""
-
-    id: str
-    idle: asyncio.Future[None]
-    replied: asyncio.Event = field(default_factory=asyncio.Event)
-    outputs: CellOutputs = field(default_factory=CellOutputs)
-    on_outputs: Callable[[tuple[Output, ...]], None] | None = None
-    on_message: OnMessage | None = None
-    changed: bool = False
-    interrupted: bool = False
+_RESTS = (0.25, 1.0)
+"""Seconds before a kernel that was killed as it started is started again."""
 
 
 class Kernel:
     """A running kernel; made by `await Kernel.start(...)`, closed by `await kernel.close()`."""
+
+    can_restart = True
+    """Whether it is ours to start again."""
 
     def __init__(self, answer_subcall: AnswerSubcall, launch: Mapping[str, Any]) -> None:
         self._launch_options = launch
@@ -69,10 +47,12 @@ class Kernel:
         self._recorded: Value | None = None
         self._recorded_confidence: float | None = None
         self._resets = 0
-        self._cell: _Cell | None = None
+        self._cell: RunningCell | None = None
         self._contexts: list[PacksContext] = []
         self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._connection: Connection
+        self.aside = asyncio.Lock()
+        """Held while a cell runs that is not the run's own, such as a person's while the run is paused."""
 
     @classmethod
     async def start(
@@ -82,6 +62,7 @@ class Kernel:
         kernel_name: str | None = None,
         cwd: str | Path | None = None,
         environment: Mapping[str, str] | None = None,
+        sandbox: Sandbox | None = None,
     ) -> Self:
         """Start a kernel and wait until it answers.
 
@@ -89,7 +70,7 @@ class Kernel:
         ----------
         answer_subcall
             Answers the sub-calls of its cells.
-        kernel_name, cwd, environment
+        kernel_name, cwd, environment, sandbox
             As for `KernelProcess.launch`.
 
         Raises
@@ -99,7 +80,8 @@ class Kernel:
         KernelStartError
             It did not come up.
         """
-        kernel = cls(answer_subcall, {"kernel_name": kernel_name, "cwd": cwd, "environment": environment})
+        launch = {"kernel_name": kernel_name, "cwd": cwd, "environment": environment, "sandbox": sandbox}
+        kernel = cls(answer_subcall, launch)
         await kernel._connect()
         return kernel
 
@@ -174,24 +156,16 @@ class Kernel:
             return self._recorded
         resets = self._resets
         done = await self._connection.request("rlm_get", {"name": name}, seconds=None if name is None else LOOK_SECONDS)
-        value = _value(done)
-        if name is None and resets == self._resets:  # else it was asked for before a reset, and is over
-            self._recorded, self._recorded_confidence = value, done.content["confidence"]
+        with readable():
+            value = fetched(done)
+            if name is None and resets == self._resets:  # else it was asked for before a reset, and is over
+                self._recorded, self._recorded_confidence = value, done.content["confidence"]
         return value
 
     async def inspect(self) -> Inspection:
         """What the kernel says of itself, and forgets the notices it hands over."""
         content = (await self._connection.request("rlm_inspect", {}, seconds=LOOK_SECONDS)).content
-        return Inspection(
-            answer=content["answer"],
-            problem=content["problem"],
-            draft_ready=content["draft_ready"],
-            draft=content["draft"],
-            restored=tuple(dict.fromkeys(content["restored"])),
-            notices=tuple(content["notices"]),
-            confidence=content["confidence"],
-            variables=tuple(Variable(*variable) for variable in content["variables"]),
-        )
+        return inspection(content)
 
     async def execute(
         self,
@@ -223,26 +197,25 @@ class Kernel:
             Also when the cell failed, was interrupted, or took the kernel with it (`died`).
             Cancelling this call interrupts the cell first.
         """
-        started = time.monotonic()
-        idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        cell = _Cell(self._connection.next_id(), idle, on_outputs=on_outputs, on_message=on_message)
+        cell = RunningCell(self._connection, self._subcalls, on_outputs, on_message)
         self._connection.execute(cell.id, source)
         self._cell = cell
         self._subcalls.begin_cell()
         try:
-            await self._see_end(cell, started, cell_seconds, total_seconds)
+            await cell.see_end(cell_seconds, total_seconds)
+            if cell.has_no_reply:
+                await self._check()
         except asyncio.CancelledError:
-            await self._stop_cell(cell, "the run was stopped")
-            if on_outputs is not None:
-                on_outputs(cell.outputs.snapshot())
+            await cell.stop("the run was stopped")
+            cell.show()
             raise
         except KernelDiedError:
-            return self._run(cell, "died", started)
+            return cell.run("died")
         finally:
-            await self._subcalls.cancel()
+            cell.let_go()
             self._cell = None
-        status: CellStatus = "interrupted" if cell.interrupted else "error" if cell.outputs.failed else "ok"
-        return self._run(cell, status, started)
+            await self._subcalls.cancel()
+        return cell.run()
 
     async def drop_calls(self) -> None:
         """Give up the sub-calls that are open; whoever waits for them is told."""
@@ -251,7 +224,7 @@ class Kernel:
     async def interrupt(self) -> None:
         """Interrupt the running cell, if there is one; `execute` then returns."""
         if self._cell is not None:
-            await self._stop_cell(self._cell, "the cell was interrupted")
+            await self._cell.stop("the cell was interrupted")
 
     async def signal(self) -> None:
         """Send one interrupt, and kill nothing: a person's cell may take its time, and may go on."""
@@ -306,53 +279,33 @@ class Kernel:
         self._fail_cell("the kernel was closed")
         await self._connection.close("the kernel was closed")
 
+    async def _check(self) -> None:
+        """End it if it executes nothing any more: a cell can break the shell that all cells run in."""
+        nothing = {"code": "", "silent": True, "store_history": False, "allow_stdin": False}
+        if await self.ask("execute_request", nothing, seconds=LOOK_SECONDS) is None:
+            await self._connection.process.kill()
+            self._connection.died(None)
+            raise KernelDiedError("the kernel executed nothing any more and was ended")
+
     async def _connect(self) -> None:
-        self._connection = await Connection.open(
+        """Start it; one that is killed as it starts, as where memory runs short, is tried again after a rest."""
+        for rest in (*_RESTS, None):
+            try:
+                self._connection = await self._open()
+                return
+            except KernelStartError as error:
+                if rest is None or not error.killed:
+                    raise
+                await asyncio.sleep(rest)
+
+    async def _open(self) -> Connection:
+        return await Connection.open(
             self._launch_options,
             on_shell=self._on_shell,
             on_iopub=self._on_iopub,
             on_call=self._subcalls.receive,
             on_death=self._fail_cell,
         )
-
-    async def _see_end(
-        self, cell: _Cell, started: float, cell_seconds: float | None, total_seconds: float | None
-    ) -> None:
-        """Until the cell is idle; interrupts it when its time is up."""
-        while not cell.idle.done():
-            elapsed = time.monotonic() - started
-            own = math.inf if cell_seconds is None else cell_seconds - (elapsed - self._subcalls.waited)
-            total = math.inf if total_seconds is None else total_seconds - elapsed
-            if min(own, total) <= 0:
-                seconds = cell_seconds if own <= 0 else total_seconds
-                await self._stop_cell(cell, f"the cell took longer than {seconds:.3g} s")
-                break
-            # while sub-calls are open its own time stands still: look again when they are answered
-            waiting = not self._subcalls.is_idle
-            patience = total if waiting else min(own, total)
-            idle = [cell.idle, *([self._subcalls.idle()] if waiting else [])]
-            await asyncio.wait(idle, timeout=None if patience == math.inf else patience, return_when="FIRST_COMPLETED")
-        await cell.idle
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(cell.replied.wait(), REPLY_SECONDS)
-
-    async def _stop_cell(self, cell: _Cell, reason: str) -> None:
-        """The ladder: fail its calls, interrupt twice, kill."""
-        if cell.idle.done():
-            return
-        cell.interrupted = True
-        self._tell("rlm_stop", {"cell": cell.id, "reason": reason})
-        for patience in (INTERRUPT_SECONDS / 3, INTERRUPT_SECONDS * 2 / 3):
-            await self._connection.process.interrupt()
-            done, _ = await asyncio.wait([cell.idle], timeout=patience)
-            if done:
-                return
-        await self._connection.process.kill()
-        self._connection.died(None)
-
-    def _run(self, cell: _Cell, status: CellStatus, started: float) -> CellRun:
-        outputs = cell.outputs
-        return CellRun(status, outputs.snapshot(), outputs.execution_count, time.monotonic() - started)
 
     def _tell(self, msg_type: str, content: dict[str, Any], buffers: Sequence[Frame] = ()) -> None:
         self._connection.tell(msg_type, content, buffers)
@@ -362,49 +315,16 @@ class Kernel:
         if asked is not None and not asked.done():
             asked.set_result(message.content)
         elif self._cell is not None and message.parent_id == self._cell.id:
-            self._cell.replied.set()
-            if self._cell.on_message is not None:
-                self._cell.on_message(message.type, message.content)
+            self._cell.take_reply(message)
 
     def _on_iopub(self, message: WireMessage) -> None:
-        cell = self._cell
-        if cell is None or message.parent_id != cell.id:
-            return
-        if cell.on_message is not None:
-            cell.on_message(message.type, message.content)
-        if message.type == "status":
-            if message.content["execution_state"] == "idle" and not cell.idle.done():
-                cell.idle.set_result(None)
-        else:
-            self._show_output(cell, message)
-
-    def _show_output(self, cell: _Cell, message: WireMessage) -> None:
-        if cell.outputs.add(message.type, message.content) and cell.on_outputs and not cell.changed:
-            cell.changed = True
-            asyncio.get_running_loop().call_later(_SHOW_SECONDS, self._show, cell)
-
-    @staticmethod
-    def _show(cell: _Cell) -> None:
-        cell.changed = False
-        if cell.on_outputs is not None and not cell.idle.done():
-            cell.on_outputs(cell.outputs.snapshot())
+        if self._cell is not None and message.parent_id == self._cell.id:
+            self._cell.take(message)
 
     def _fail_cell(self, reason: str) -> None:
-        if self._cell is not None and not self._cell.idle.done():
-            self._cell.idle.set_exception(KernelDiedError(reason))
-            self._cell.idle.exception()  # whoever waited may be gone: that is no error of its own
+        if self._cell is not None:
+            self._cell.fail(reason)
         for asked in self._asked.values():
             if not asked.done():
                 asked.set_exception(KernelDiedError(reason))
                 asked.exception()
-
-
-def _value(done: WireMessage) -> Value:
-    text = to_text(done.buffers[0])
-    if done.content["type_name"] == "str":
-        return Value(text, text, is_json=True)
-    try:
-        data, is_json = (json.loads(bytes(done.buffers[1])), True) if len(done.buffers) > 1 else (None, False)
-    except ValueError:
-        data, is_json = None, False
-    return Value(text, data, is_json=is_json, type_name=done.content["type_name"])

@@ -16,7 +16,8 @@ from rlm_jupyter.answering import Answering
 from rlm_jupyter.context import Context
 from rlm_jupyter.control import Control
 from rlm_jupyter.errors import KernelDiedError, KernelError
-from rlm_jupyter.kernel.session import Kernel, OnMessage
+from rlm_jupyter.kernel.cell import OnMessage
+from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.record import recording
 from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.types import CellRun, ContextInfo, Subcall, SubcallFailure

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
-from rlm_jupyter.events import SubcallSettled
+from rlm_jupyter.events import SubcallSettled, SubcallStarted
 from rlm_jupyter.live.safe import plain
 from rlm_jupyter.live.seen import count
 
 SHOWN = 100
 """Sub-calls that are listed; all are in the run's notebook."""
+_FLYING = 8
+"""Sub-calls in flight that are listed."""
 _TEXT_CHARS = 1_500
 _TITLE_CHARS = 80
+_REST_SECONDS = 0.01
+"""For each one that is listed: so long the list stays as it is, since all of it is told and drawn anew."""
+_AT_ONCE = 10
+"""As many make no list that is long."""
+
+
+def rest(settled: Sequence[SubcallSettled]) -> float:
+    """How many seconds the list need not be made anew."""
+    return 0.0 if len(settled) <= _AT_ONCE else _REST_SECONDS * min(len(settled), SHOWN)
 
 
 def markdown(settled: Sequence[SubcallSettled], waiting: int) -> str:
@@ -46,6 +58,19 @@ def facts(settled: Sequence[SubcallSettled]) -> list[dict[str, Any]]:
             "prompt": _head(call.prompt_head, _TITLE_CHARS),
         }
         for call in settled[:SHOWN]
+    ]
+
+
+def in_flight(started: Iterable[SubcallStarted]) -> list[dict[str, Any]]:
+    """Those that were not answered yet, the oldest of them."""
+    return [
+        {
+            "kind": call.kind,
+            "ordinal": call.ordinal,
+            "model": call.model,
+            "prompt": _head(call.prompt_head, _TITLE_CHARS),
+        }
+        for call in islice(started, _FLYING)
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,6 +11,8 @@ from rlm_jupyter.types import CellStatus, Output
 
 Item = dict[str, Any]
 Role = Literal["prose", "code", "subcalls", "notice", "answer"]
+MESSAGE_CHARS = 1_000_000
+"""About as much goes into one message, if it is not a single item that is longer."""
 Status = CellStatus | Literal["writing", "proposed", "running"]
 
 
@@ -28,9 +30,12 @@ class LiveCell:
     execution_count: int | None = None
     status: Status = "writing"
     facts: dict[str, Any] = field(default_factory=dict)
+    within: dict[str, Any] = field(default_factory=dict)
+    """Facts that all cells of a child have: which child, and at which depth."""
     is_amended: bool = False
     """A person has edited it."""
     told: Item | None = None
+    clean: safe.Cleaner = field(default_factory=safe.Cleaner)
 
     @property
     def is_done(self) -> bool:
@@ -44,10 +49,16 @@ class LiveCell:
             "type": "code" if self.role == "code" else "markdown",
             "after": after,
             "source": safe.plain(self.source) if self.role in {"code", "subcalls"} else safe.prose(self.source),
-            "outputs": safe.clean(self.made, running=not self.is_done),
+            "outputs": self.clean(self.made, running=not self.is_done),
             "execution_count": self.execution_count,
             "status": self.status,
-            "facts": {"role": self.role, "iteration": self.iteration, "block": self.block, **self.facts},
+            "facts": {
+                "role": self.role,
+                "iteration": self.iteration,
+                "block": self.block,
+                **self.within,
+                **self.facts,
+            },
         }
 
     def news(self, after: str | None) -> Iterator[Item]:
@@ -65,6 +76,26 @@ class LiveCell:
         yield from _grown(self.id, before["outputs"], now["outputs"])
         if (now["status"], now["facts"]) != (before["status"], before["facts"]):
             yield {"item": "status", "id": self.id, "status": now["status"], "facts": now["facts"]}
+
+
+def in_parts(items: Iterable[Item]) -> list[list[Item]]:
+    """Items in messages of a size that a page takes in without a halt; the last may be empty, and there is one."""
+    parts: list[list[Item]] = [[]]
+    size = 0
+    for item in items:
+        here = _chars(item)
+        if parts[-1] and size + here > MESSAGE_CHARS:
+            parts.append([])
+            size = 0
+        parts[-1].append(item)
+        size += here
+    return parts
+
+
+def _chars(item: Item) -> int:
+    what = item.get("cell", item)
+    made = sum(safe.chars(output) for output in what.get("outputs", ()))
+    return made + len(what.get("source", "")) + len(what.get("text", ""))
 
 
 def _grown(cell_id: str, before: list[Output], now: list[Output]) -> Iterator[Item]:

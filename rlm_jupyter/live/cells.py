@@ -8,6 +8,8 @@ is right again with the next of them, whether or not it can ask.
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +19,7 @@ from rlm_jupyter.events import (
     CellFinished,
     CellProposed,
     CellStarted,
+    ChildReported,
     Event,
     NoticeGiven,
     OutputChanged,
@@ -29,6 +32,8 @@ from rlm_jupyter.events import (
 from rlm_jupyter.live import asked, safe
 from rlm_jupyter.live.arriving import Part, arrived, arriving
 from rlm_jupyter.live.cell import Item, LiveCell
+from rlm_jupyter.live.child import Child, within
+from rlm_jupyter.live.children import Children, read
 from rlm_jupyter.live.facts import RunFacts
 
 
@@ -48,16 +53,30 @@ class Cells:
     ----------
     run
         A short id, for the ids of the cells.
+    child, children
+        Of a child's cells: which child, and the children of its root, which its own are among.
     """
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, child: Child | None = None, children: Children | None = None) -> None:
         self.run = run
+        self.children = children or Children(run, lambda digest, child: Cells(digest, child, self.children))
+        self._child = child
+        self._within = within(child)
+        self.is_live = True
+        """What comes happens now; else it is only told now, and nobody knows when it was."""
         self.facts = RunFacts()
         self._lock = threading.Lock()
         self._order: list[LiveCell] = []
         self._replies: dict[int, _Reply] = {}
         self._settled: dict[tuple[int, int], list[SubcallSettled]] = {}
-        self._waiting: dict[tuple[int, int], int] = {}
+        self.is_behind = False
+        """Something was left for the next time, though nothing happens until then."""
+        self._asking: dict[str, tuple[int, int]] = {}
+        """Cells of sub-calls whose lists are not as they should be, and the cells that asked."""
+        self._listed: dict[str, float] = {}
+        """When those lists were made last that will become others."""
+        self._waiting: dict[tuple[int, int], dict[int, SubcallStarted]] = {}
+        """Sub-calls in flight, by the cell that asked and their ordinal there."""
         self._dirty: dict[str, LiveCell] = {}
         self._gone: list[str] = []
         self._arriving: int | None = None
@@ -67,6 +86,9 @@ class Cells:
     def apply(self, event: Event) -> None:
         """Take in an event."""
         with self._lock:
+            if isinstance(event, ChildReported):
+                self.children.apply(event)
+                return
             self.facts.apply(event)
             self._apply(event)
 
@@ -75,6 +97,8 @@ class Cells:
         with self._lock:
             self.facts.fail(message)
             self._close()
+            if self._child is None:
+                self.children.fail()
 
     def amend(self, source: str) -> None:
         """A person has edited the cell that waits: it says from now on what is executed."""
@@ -93,34 +117,87 @@ class Cells:
     def source(self, cell_id: str) -> str | None:
         """What a code cell of this run says; `None`: it is none."""
         with self._lock:
-            found = next((cell for cell in self._order if cell.id == cell_id and cell.role == "code"), None)
+            cells = self.children.woven(self._order)
+            found = next((cell for cell in cells if cell.id == cell_id and cell.role == "code"), None)
             return None if found is None else safe.plain(found.source)
+
+    def place(self, cell_id: str) -> tuple[int, int] | None:
+        """Iteration and block of a code cell of this run's own, not of a child's; `None`: it is none."""
+        with self._lock:
+            found = next((cell for cell in self._order if cell.id == cell_id and cell.role == "code"), None)
+            return None if found is None else (found.iteration, found.block)
+
+    def show_child(self, child_id: str, *, is_open: bool) -> None:
+        """Show a child's own cells, or no longer; one that is not known, or not kept, is passed over."""
+        with self._lock:
+            if not is_open:
+                self.children.hide(child_id)
+            path = self.children.file(child_id) if is_open and self.children.show(child_id) else None
+        if path is not None:
+            records = read(path, child_id)
+            with self._lock:
+                self.children.fill(child_id, records)
+
+    def settled(self) -> list[LiveCell]:
+        """The cells as they are now, in order."""
+        with self._lock:
+            self._arrive()
+            self._list(all_of_them=True)
+            return list(self._order)
+
+    def pull(self) -> dict[str, LiveCell]:
+        """The cells that are new or other since the last time."""
+        with self._lock:
+            dirty, self._dirty, self._gone = self._dirty, {}, []
+            return dirty
 
     def take(self) -> list[Item]:
         """What is new since the last time."""
         with self._lock:
-            if self._arriving is not None:
-                reply = self._replies[self._arriving]
-                self._see(self._arriving, arriving(reply.text))
-                self._arriving = None
-            items: list[Item] = [{"item": "gone", "id": cell_id} for cell_id in self._gone]
-            places = {cell.id: place for place, cell in enumerate(self._order)}
-            for cell in sorted(self._dirty.values(), key=lambda cell: places[cell.id]):
-                items += cell.news(self._order[places[cell.id] - 1].id if places[cell.id] else None)
+            self._arrive()
+            self._list()
+            self.children.keep(self.facts.notebook)
+            order = self.children.woven(self._order)
+            gone, dirty = self.children.pull(order)
+            dirty |= self._dirty
+            items: list[Item] = [{"item": "gone", "id": cell_id} for cell_id in self._gone + gone]
+            places = {cell.id: place for place, cell in enumerate(order)}
+            for cell in sorted(dirty.values(), key=lambda cell: places[cell.id]):
+                items += cell.news(order[places[cell.id] - 1].id if places[cell.id] else None)
             self._gone, self._dirty = [], {}
+            items += self.children.news(order)
             if (facts := self.facts.told()) != self._told_facts:
                 self._told_facts = facts
                 items.append({"item": "run", "facts": facts})
             if self.facts.outcome is not None and items:
-                items.append({"item": "end", "ids": [cell.id for cell in self._order]})
+                items.append({"item": "end", "ids": [cell.id for cell in order]})
             return items
 
-    def snapshot(self) -> Item:
-        """Everything, for a page that has missed something."""
+    def snapshot(self, known: Collection[str] = ()) -> Item:
+        """Everything, for a page that has missed something.
+
+        Parameters
+        ----------
+        known
+            The ids of cells that the page has as they were told when they were done; they are left out.
+        """
         with self._lock:
-            ids = [None, *(cell.id for cell in self._order)]
-            cells = [cell.whole(after) for cell, after in zip(self._order, ids, strict=False)]
-            return {"cells": cells, "facts": self.facts.told()}
+            self._list(all_of_them=True)
+            order = self.children.woven(self._order)
+            afters = [None, *(cell.id for cell in order)]
+            cells = [
+                cell.whole(after)
+                for cell, after in zip(order, afters, strict=False)
+                if not (cell.id in known and cell.is_done and cell.role != "subcalls")
+            ]
+            ids = [cell.id for cell in order]
+            return {"ids": ids, "cells": cells, "facts": self.facts.told(), "children": self.children.told(order)}
+
+    def _arrive(self) -> None:
+        """Make cells of what has arrived of a reply."""
+        if self._arriving is not None:
+            self._see(self._arriving, arriving(self._replies[self._arriving].text))
+            self._arriving = None
 
     def _apply(self, event: Event) -> None:
         match event:
@@ -135,7 +212,8 @@ class Cells:
                 self._code(index, place).status = "writing"
             case CellStarted(iteration=index, block=place, source=source):
                 cell = self._code(index, place, source)
-                cell.status, cell.facts["started"] = "running", _now()
+                cell.status = "running"
+                cell.facts |= {"started": _now()} if self.is_live else {}
             case OutputChanged(iteration=index, block=place, outputs=made):
                 self._code(index, place).made = made
             case CellFinished():
@@ -146,11 +224,12 @@ class Cells:
     def _follow(self, event: Event) -> None:
         """What comes of cells: sub-calls, notices, the answer."""
         match event:
-            case SubcallStarted(iteration=index, block=place):
-                self._waiting[index, place] = self._waiting.get((index, place), 0) + 1
+            case SubcallStarted(iteration=index, block=place, ordinal=ordinal):
+                self._waiting.setdefault((index, place), {})[ordinal] = event
                 self._subcalls(index, place)
-            case SubcallSettled(iteration=index, block=place):
-                self._waiting[index, place] = max(self._waiting.get((index, place), 0) - 1, 0)
+            case SubcallSettled(iteration=index, block=place, ordinal=ordinal):
+                self._waiting.get((index, place), {}).pop(ordinal, None)
+                self.children.settle(event, None if self._child is None else self._child.id)
                 self._settled.setdefault((index, place), []).append(event)
                 self._subcalls(index, place)
             case NoticeGiven(iteration=index, text=text):
@@ -210,10 +289,10 @@ class Cells:
     def _finish(self, event: CellFinished) -> None:
         cell = self._code(event.iteration, event.block, event.source)
         cell.made, cell.execution_count, cell.status = event.outputs, event.execution_count, event.status
-        cell.facts |= {"seconds": round(event.seconds, 3), "ended": _now()}
+        cell.facts |= {"seconds": round(event.seconds, 3)} | ({"ended": _now()} if self.is_live else {})
         place = event.iteration, event.block
         if place in self._settled or place in self._waiting:
-            self._waiting[place] = 0  # what was cancelled with the cell never settles
+            self._waiting[place] = {}  # what was cancelled with the cell never settles
             self._subcalls(*place, done=True)
 
     def _subcalls(self, index: int, place: int, *, done: bool = False) -> None:
@@ -222,11 +301,27 @@ class Cells:
         if cell is None:
             cell = LiveCell(self._id(), "subcalls", index, place)
             self._add(cell, asking)
-        settled = self._settled.get((index, place), [])
-        cell.source = asked.markdown(settled, self._waiting.get((index, place), 0))
-        cell.facts = {"calls": asked.facts(settled), "of": asking.id}
+        cell.facts["of"] = asking.id
         cell.status = "ok" if done else "writing"
-        self._mark(cell)
+        self._asking[cell.id] = index, place
+
+    def _list(self, *, all_of_them: bool = False) -> None:
+        """List the sub-calls in their cells: now and then while they come, for the list is long and always new."""
+        now = time.monotonic()
+        self.is_behind = False
+        for cell in [cell for cell in self._order if cell.id in self._asking] if self._asking else []:
+            settled = self._settled.get(self._asking[cell.id], [])
+            since = now - self._listed.get(cell.id, 0.0)
+            if not all_of_them and not cell.is_done and since < asked.rest(settled):
+                self.is_behind = True
+                continue
+            waiting = self._waiting.get(self._asking.pop(cell.id), {})
+            self._listed[cell.id] = now
+            cell.source = asked.markdown(settled, len(waiting))
+            cell.facts = {"calls": asked.facts(settled), "of": cell.facts["of"]}
+            if waiting:
+                cell.facts |= {"flight": asked.in_flight(waiting.values()), "in_flight": len(waiting)}
+            self._mark(cell)
 
     def _code(self, index: int, place: int, source: str | None = None) -> LiveCell:
         """The n-th code cell of an iteration; one that was made of a FINAL in prose comes after the others."""
@@ -262,6 +357,7 @@ class Cells:
                 break
             place += 1
         self._order.insert(place, cell)
+        cell.within = self._within
         self._mark(cell)
 
     def _drop(self, cell: LiveCell) -> None:

@@ -1,7 +1,9 @@
 """`LiveRun`: a run told to JupyterLab over a comm, so that its cells appear below the cell that asked.
 
 Messages go from the kernel to the page, numbered, and nothing depends on the other direction: a busy kernel
-may not hear the page. What the page does say is `hello`, `resync`, and what people do to the run.
+may not hear the page. What the page does say is `resync`, when it has missed something, `check`, to find that
+out, `over`, when it knows of the end, and `asks`: that it shows the cells, and all that people want of the run
+and the facts don't yet say was heard (see `asks`).
 """
 
 from __future__ import annotations
@@ -10,10 +12,13 @@ import logging
 import secrets
 import threading
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.events import Event
+from rlm_jupyter.live.acts import act, export
+from rlm_jupyter.live.cell import in_parts
 from rlm_jupyter.live.cells import Cells
 
 TARGET = "rlm"
@@ -21,6 +26,10 @@ VERSION = 1
 REST_SECONDS = 0.05
 """Between two messages, at least: a server drops what comes faster than a thousand a second."""
 _BUSY_SECONDS = 0.15
+_BEHIND_SECONDS = 0.25
+"""Until what was left for the next time is told."""
+_AGAIN_SECONDS = (1.0, 3.0, 10.0, 30.0)
+"""From the end on, until it is told again: the server may have dropped it, and nothing comes after it."""
 _MOST_KEPT = 16
 """Runs that are over and can still be asked for all they had."""
 log = logging.getLogger(__name__)
@@ -28,7 +37,7 @@ log = logging.getLogger(__name__)
 _lines: OrderedDict[str, LiveRun] = OrderedDict()
 """By comm id, those that are open."""
 _greeted: set[str] = set()
-"""Sessions of pages that have said hello: their displays can be small from the start."""
+"""Sessions of pages that have said that they show cells: their displays can be small from the start."""
 
 
 def open_live(shell: Any) -> LiveRun | None:
@@ -47,12 +56,9 @@ def open_live(shell: Any) -> LiveRun | None:
     return LiveRun(shell, parent, cell_id)
 
 
-def written_by(cell_id: str) -> str | None:
-    """The source of a live cell of this session, by its id."""
-    for line in list(_lines.values()):
-        if (source := line.cells.source(cell_id)) is not None:
-            return source
-    return None
+def line_of(cell_id: str) -> LiveRun | None:
+    """The run that wrote a live code cell of this session, by the cell's id."""
+    return next((line for line in list(_lines.values()) if line.cells.source(cell_id) is not None), None)
 
 
 class LiveRun:
@@ -74,16 +80,22 @@ class LiveRun:
         self.cells = Cells(secrets.token_hex(4))
         self.refused = False
         """The page has closed the line: it has no extension."""
+        self.running: object | None = None
+        """What people steer; `None` for a recorded run, which is only shown."""
         self.is_heard = False
         """The page can reach this run while its cell is executed: its buttons work."""
         self._kernel = shell.kernel
         self._parent = parent
         self._page = str(parent.get("header", {}).get("session", ""))
         self._control: Any = None
+        self._noted: dict[str, Any] | None = None
+        """The last note to the model."""
         self._seq = 0
         self._sending = threading.Lock()
         self._news = threading.Event()
         self._over = threading.Event()
+        self._known_to_be_over = threading.Event()
+        """The page knows it, or is not to be told any more."""
         self._cell_is_over = False
         self._cell_lock = threading.Lock()
         comm_id = _free(cell_id)
@@ -112,33 +124,54 @@ class LiveRun:
 
     def steer(self, running: object) -> None:
         """Let people at the page do something to this run."""
+        self.running = running
         self._control = getattr(running, "control", None)
 
-    def end(self, *, failed: bool = False, message: str = "") -> None:
-        """Tell the last of it."""
+    def end(self, path: Path | None = None, *, failed: bool = False, message: str = "") -> None:
+        """Tell the last of it; `path` is the run's notebook."""
         if failed:
             self.cells.fail(message)
+        self.cells.facts.keep(path)
+        take_notes = getattr(self._control, "take_notes", None)
+        unread = take_notes() if take_notes is not None else []
+        if unread and self._noted is not None:
+            self.cells.facts.asks.say(self._noted, "unread", "\n".join(unread))
         self._over.set()
         self._news.set()
         self._thread.join()
         self._tell()
+        if self.is_shown:
+            threading.Thread(target=self._say_again, name="rlm_jupyter live cells, the end", daemon=True).start()
 
     def close(self) -> None:
         """Hang up."""
         self._over.set()
+        self._known_to_be_over.set()
         self._news.set()
         self._comm.close()
 
     def _keep_up(self) -> None:
         while not self._over.wait(REST_SECONDS):
-            self._news.wait()
+            self._news.wait(_BEHIND_SECONDS if self.cells.is_behind else None)
             self._news.clear()
             self._tell()
 
-    def _tell(self) -> None:
+    def _say_again(self) -> None:
+        """Until the page says that it has heard the end."""
+        for seconds in _AGAIN_SECONDS:
+            if self._known_to_be_over.wait(seconds):
+                return
+            self._tell(always=True)
+
+    def _tell(self, *, always: bool = False) -> None:
         with self._sending:
-            if not self.refused and (items := self.cells.take()):
-                self._comm.send(self._message({"items": items}))
+            self.cells.facts.keep(getattr(self._control, "notebook", None))
+            items = self.cells.take()
+            if always and not items:
+                items = [{"item": "run", "facts": self.cells.facts.told()}]
+            if items and not self.refused:
+                for part in in_parts(items):
+                    self._comm.send(self._message({"items": part}))
 
     def _message(self, data: dict[str, Any]) -> dict[str, Any]:
         """The next in order. `state` and `buffer_paths` are no names to use in it: nbclient takes them for widgets."""
@@ -146,34 +179,70 @@ class LiveRun:
         self._seq += 1
         return message
 
-    def _resync(self) -> None:
+    def _resync(self, known: object) -> None:
+        """Tell everything, less the cells that are done and the page knows."""
         with self._sending:
+            since = self._seq
             self.cells.take()  # what is in the snapshot need not be told again
-            self._comm.send(self._message({"snapshot": self.cells.snapshot()}))
+            snapshot = self.cells.snapshot({str(cell_id) for cell_id in known} if isinstance(known, list) else ())
+            *before, last = in_parts({"item": "cell", "cell": cell} for cell in snapshot["cells"])
+            for part in before:
+                self._comm.send(self._message({"items": part}))
+            cells = [item["cell"] for item in last]
+            self._comm.send(self._message({"snapshot": {**snapshot, "cells": cells, "since": since}}))
 
     def _hear(self, message: dict[str, Any]) -> None:
         """Something came from the page; in a thread of its own, or once the cell is over."""
         data = message.get("content", {}).get("data", {})
         kind = data.get("type") if isinstance(data, dict) else None
-        if kind == "hello":
+        if kind == "resync":
+            self._resync(data.get("known"))
+        elif kind == "over":
+            self._known_to_be_over.set()
+        elif kind == "check":
+            # where this is not what the page expects next, it has missed something
+            self._tell(always=True)
+        elif kind == "asks":
             _greeted.add(self._page)
             self.is_heard = not self._cell_is_over
-        elif kind == "resync":
-            self._resync()
-        elif kind in {"approve", "refuse"} and data.get("cell") != self.cells.proposed:
-            # said twice, or the second half of a double click: nobody has read the cell that waits now
-            log.info("A decision meant another cell than the one that waits: it was passed over.")
-        elif self._control is not None:
-            if kind == "approve" and isinstance(edited := data.get("edited"), str):
-                self.cells.amend(edited)
-            try:
-                act(self._control, data)
-            except (ConfigurationError, TypeError, ValueError) as error:
-                log.warning("The page asked for something that can't be done: %s", error)
+            is_ready = self._control is not None or self._over.is_set()
+            for ask in self.cells.facts.asks.new(data, most=None if is_ready else 0):
+                self._do(ask)
+            # also when all was heard before: then it is this that the page has missed
+            self._tell(always=True)
         # the reply to any message ends in `idle`, and a page takes that for the whole kernel
         timer = threading.Timer(_BUSY_SECONDS, self._say_busy)
         timer.daemon = True
         timer.start()
+
+    def _do(self, ask: dict[str, Any]) -> None:
+        """Do what somebody asks for, once."""
+        kind, cells = ask.get("type"), self.cells
+        if kind in ("approve", "refuse") and (ask.get("cell") is None or ask["cell"] != cells.proposed):
+            # the second half of a double click: nobody has read the cell that waits now
+            log.info("A decision meant another cell than the one that waits: it was passed over.")
+        elif kind == "export":
+            threading.Thread(target=self._export, args=(ask,), name="rlm_jupyter export", daemon=True).start()
+        elif kind == "child":
+            cells.show_child(str(ask.get("child")), is_open=ask.get("open") is True)
+        elif self._control is not None:
+            if kind == "approve" and isinstance(edited := ask.get("edited"), str):
+                cells.amend(edited)
+            try:
+                is_done = act(self._control, ask)
+            except (ConfigurationError, TypeError, ValueError) as error:
+                cells.facts.asks.say(ask, "refused", str(error))
+                return
+            if kind == "limit" and is_done:
+                cells.facts.limit(ask["name"], ask["value"])
+            elif kind == "note":
+                self._noted = ask
+
+    def _export(self, ask: dict[str, Any]) -> None:
+        """Write the run as one file; a thread of its own has the time."""
+        self.cells.facts.keep(getattr(self._control, "notebook", None))
+        export(ask, self.cells.facts)
+        self._tell(always=True)
 
     def _refuse(self, message: dict[str, Any]) -> None:
         self.refused = True
@@ -189,28 +258,6 @@ class LiveRun:
         with self._cell_lock:
             self._cell_is_over = True
         self._shell.events.unregister("post_run_cell", self._leave_cell)
-
-
-def act(control: Any, data: dict[str, Any]) -> None:
-    """Do what a message of the page asks for; what is not known is passed over."""
-    match data:
-        case {"type": "stop"}:
-            control.stop()
-        case {"type": "pause"}:
-            control.pause()
-        case {"type": "resume"}:
-            control.resume()
-        case {"type": "approve"}:
-            edited = data.get("edited")
-            control.approve(edited if isinstance(edited, str) else None)
-        case {"type": "refuse"}:
-            control.refuse(str(data.get("note") or ""))
-        case {"type": "note", "text": str(text)}:
-            control.note(text)
-        case {"type": "limit", "name": str(name), "value": int() | float() as value}:
-            control.raise_limit(name, float(value))
-        case _:
-            pass
 
 
 def _free(cell_id: str) -> str:

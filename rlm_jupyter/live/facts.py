@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any, Literal
 
+from rlm_jupyter.control import ADJUSTABLE
 from rlm_jupyter.events import (
     CellDecided,
     CellFinished,
@@ -19,11 +22,12 @@ from rlm_jupyter.events import (
     SubcallSettled,
     SubcallStarted,
 )
+from rlm_jupyter.live.asks import Asks
 from rlm_jupyter.types import Usage
 
 Phase = Literal["starting", "writing", "running", "proposed", "paused", "ended"]
 _PROMPT_CHARS = 120
-_LIMITS = ("max_iterations", "max_cost", "max_tokens", "max_seconds", "max_subcalls", "max_depth")
+_LIMITS = (*ADJUSTABLE, "max_depth")
 
 
 class RunFacts:
@@ -32,6 +36,12 @@ class RunFacts:
     def __init__(self) -> None:
         self.outcome: str | None = None
         """The stop reason, once it is over."""
+        self.asks = Asks()
+        """What pages ask of it."""
+        self.notebook: Path | None = None
+        """Where it is kept; `None`: it is not, or has not begun."""
+        self._file: dict[str, str | None] | None = None
+        self._limits: dict[str, float | None] = {}
         self._phase: Phase = "starting"
         self._started: RunStarted | None = None
         self._iteration = 0
@@ -78,10 +88,19 @@ class RunFacts:
         if self.outcome is None:
             self.outcome, self._phase, self._message = "failed", "ended", message
 
+    def keep(self, notebook: Path | None) -> None:
+        """Say where the run's own notebook is."""
+        if notebook is not None and notebook != self.notebook:
+            self.notebook, self._file = notebook, place(notebook)
+
+    def limit(self, name: str, value: float | None) -> None:
+        """A limit was set anew."""
+        self._limits[name] = value
+
     def told(self) -> dict[str, Any]:
         """As the page gets them."""
         started = self._started
-        limits = started.limits if started is not None else {}
+        limits = {**(started.limits if started is not None else {}), **self._limits}
         return {
             "phase": self._phase,
             "iteration": self._iteration,
@@ -97,6 +116,8 @@ class RunFacts:
             "outcome": self.outcome,
             "message": self._message,
             "seconds": self._seconds,
+            **self.asks.told(),
+            "file": self._file,
         }
 
     def _spend(self, usage: Usage, cost: float | None) -> None:
@@ -106,3 +127,18 @@ class RunFacts:
     def _end(self, event: RunEnded) -> None:
         self._phase, self.outcome, self._message = "ended", event.stop_reason, event.message
         self._usage, self._cost, self._seconds, self._in_flight = event.usage, event.cost, event.seconds, 0
+
+
+def home() -> Path:
+    """The folder of the notebook that is worked in: a Jupyter Server says where it is."""
+    folder = Path(os.environ.get("JPY_SESSION_NAME", "")).parent
+    return folder if folder.is_absolute() and folder.is_dir() else Path.cwd()
+
+
+def place(file: Path) -> dict[str, str | None]:
+    """Where a file is, for a page: it knows its own notebook's folder by another name than the kernel."""
+    try:
+        beside = Path(os.path.relpath(file, home())).as_posix()
+    except ValueError:  # on another drive
+        beside = None
+    return {"path": str(file), "beside": beside}

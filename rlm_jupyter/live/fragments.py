@@ -70,10 +70,11 @@ def block(*pieces: str, label: str = "") -> str:
 def headline(tone: Tone, title: str, facts: Sequence[str], *, path: Path | None = None) -> str:
     """One line: a coloured dot, what is going on, numbers, and where the notebook is."""
     parts = [f'<span class="rlm-dot rlm-{tone}"></span><b>{html.escape(title)}</b>']
-    parts += [f'<span class="rlm-faded">{html.escape(fact)}</span>' for fact in facts]
+    # with its separator, for a page that leaves the styles out
+    parts += [f'<span class="rlm-faded">· {html.escape(fact)}</span>' for fact in facts]
     if path is not None:
         parts.append(link(path))
-    return f'<div class="rlm-head">{"".join(parts)}</div>'
+    return f'<div class="rlm-head">{" ".join(parts)}</div>'
 
 
 def facts(text: str, place: str = "") -> str:

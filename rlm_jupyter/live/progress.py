@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from rlm_jupyter.events import Event, OutputsShown
 from rlm_jupyter.live import fragments
 from rlm_jupyter.live.comm import LiveRun, open_live
-from rlm_jupyter.live.view import View
+from rlm_jupyter.live.view import WAITING, View
 
 REST_SECONDS = 0.5
 """Between two updates, at least."""
@@ -57,17 +57,20 @@ class Progress(Protocol):
         ...
 
 
-def start(shell: Any, *, quiet: bool = False) -> Progress:
+def start(shell: Any, *, quiet: bool = False, kernel_is_there: bool = False) -> Progress:
     """The progress that suits the front end of `shell`.
 
     Parameters
     ----------
     quiet
         In a terminal, print nothing but the last line: somebody is typing there.
+    kernel_is_there
+        None has to be started first.
     """
+    view = View(WAITING) if kernel_is_there else View()
     if getattr(shell, "kernel", None) is None:
         return TerminalProgress(quiet=quiet)
-    return PageProgress(shell)
+    return PageProgress(shell, view)
 
 
 class TerminalProgress:
@@ -102,9 +105,9 @@ class TerminalProgress:
 class PageProgress:
     """Updates two displays from a thread of its own."""
 
-    def __init__(self, shell: Any) -> None:
+    def __init__(self, shell: Any, view: View | None = None) -> None:
         self._shell = shell
-        self._view = View()
+        self._view = view or View()
         self._ids = uuid.uuid4().hex, uuid.uuid4().hex
         self._news = threading.Event()
         self._over = threading.Event()
@@ -139,7 +142,7 @@ class PageProgress:
         if failed:
             self._view.fail()
         if self._live is not None:
-            self._live.end(failed=failed, message=title)
+            self._live.end(path, failed=failed, message=title)
         above = fragments.note(title) if title else ""
         self._publish(self._ids[0], fragments.block(above, self._view.status(path), below), update=True)
         self._publish(self._ids[1], self._iterations(), update=True)

@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 
 _KEPT = ("text/plain", "text/latex", "application/json", "image/png", "image/jpeg", "image/gif", "image/webp")
 _STREAM_CHARS = 100_000
-_RICH_CHARS = 8_000_000
-"""Longer ones stay in the run's notebook."""
+_RICH_CHARS = 1_000_000
+_PICTURE_CHARS = 8_000_000
+_CELL_CHARS = 16_000_000
+"""Of all outputs of a cell; what is longer stays in the run's notebook: a page has to draw it."""
+_MOST_OUTPUTS = 200
+"""Of a cell, likewise."""
 _BREAK = "\u200b"
 """Of no width: it breaks what a Markdown reader would take for a tag or a picture, whatever reader that is."""
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
@@ -38,15 +42,60 @@ _PROPERTIES = (
 _STYLES = frozenset(_PROPERTIES.split())
 
 
-def clean(made: Sequence[Output], *, running: bool = False) -> list[Output]:
-    """Outputs that a page may trust.
+class Cleaner:
+    """Makes a cell's outputs such that a page may trust them, again and again while they grow.
 
-    Parameters
-    ----------
-    running
-        More will come: a long stream is cut at its end, so that what was sent stays as it is.
+    What did not change since the last time is not cleaned anew.
     """
-    return [safe for output in made if (safe := _clean(output, running)) is not None]
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Output, bool, Output | None]] = []
+        """What came, whether the cell was running then, and what was made of it."""
+
+    def __call__(self, made: Sequence[Output], *, running: bool = False) -> list[Output]:
+        """Outputs that a page may trust, and may have to draw.
+
+        Parameters
+        ----------
+        running
+            More will come: a long stream is cut at its end, so that what was sent stays as it is.
+        """
+        del self._known[len(made) :]
+        shown: list[Output] = []
+        room = _CELL_CHARS
+        for place, output in enumerate(made):
+            safe = self._clean(place, output, running)
+            room -= 0 if safe is None else chars(safe)
+            if place >= _MOST_OUTPUTS or room < 0:
+                many = "more outputs" if running else f"{len(made) - place:,} more"
+                _add(shown, {"output_type": "stream", "name": "stderr", "text": f"[… {many}: in the run's notebook]\n"})
+                break
+            if safe is not None:
+                _add(shown, safe)
+        return shown
+
+    def _clean(self, place: int, output: Output, running: bool) -> Output | None:
+        if place >= len(self._known):
+            self._known.append((output, running, _clean(output, running)))
+        else:
+            before, was_running, _ = self._known[place]
+            # only a stream looks otherwise while it grows
+            is_as_it_was = was_running == running or output["output_type"] != "stream"
+            if not is_as_it_was or not _is_same(before, output):
+                self._known[place] = output, running, _clean(output, running)
+        return self._known[place][2]
+
+
+def clean(made: Sequence[Output], *, running: bool = False) -> list[Output]:
+    """Outputs that a page may trust; `Cleaner` says more."""
+    return Cleaner()(made, running=running)
+
+
+def chars(output: Output) -> int:
+    """About how long an output is, as JSON."""
+    if output["output_type"] == "stream":
+        return len(output["text"])
+    return sum(len(value) for value in output.get("data", {}).values() if isinstance(value, str))
 
 
 def prose(text: str) -> str:
@@ -83,14 +132,28 @@ def clean_html(html: str) -> str:
     return str(_cleaner().clean(html))
 
 
+def _is_same(before: Output, now: Output) -> bool:
+    """Whether an output is made of the same objects: that is seen at once, however large they are."""
+    return before.keys() == now.keys() and all(before[key] is now[key] for key in now)
+
+
+def _add(shown: list[Output], output: Output) -> None:
+    """A page makes one of two streams that follow each other: so do we, or its outputs would be others than ours."""
+    last = shown[-1] if shown else None
+    if last is not None and last["output_type"] == output["output_type"] == "stream" and last["name"] == output["name"]:
+        shown[-1] = {**last, "text": last["text"] + output["text"]}
+    else:
+        shown.append(output)
+
+
 def _clean(output: Output, running: bool) -> Output | None:
     kind = output["output_type"]
     if kind == "stream":
-        text = plain(output["text"])
+        text = output["text"]
         if len(text) > _STREAM_CHARS:
             head = f"{text[:_STREAM_CHARS]}\n[… more]\n"
             text = head if running else outputs.cut(text, _STREAM_CHARS, variable=None).text
-        return {"output_type": "stream", "name": output["name"], "text": text}
+        return {"output_type": "stream", "name": output["name"], "text": plain(text)}
     if kind == "error":
         return {
             "output_type": "error",
@@ -110,7 +173,7 @@ def _clean(output: Output, running: bool) -> Output | None:
 def _bundle(data: dict[str, Any]) -> dict[str, Any]:
     safe: dict[str, Any] = {}
     for mime, value in data.items():
-        if isinstance(value, str) and len(value) > _RICH_CHARS:
+        if isinstance(value, str) and len(value) > (_PICTURE_CHARS if mime.startswith("image/") else _RICH_CHARS):
             safe.setdefault("text/plain", f"[{mime}, {len(value):,} characters: in the run's notebook]")
         elif mime in _KEPT:
             safe[mime] = plain(value) if isinstance(value, str) else _finite(value)

@@ -15,7 +15,9 @@ from rlm_jupyter.events import (
     CellDecided,
     CellFinished,
     CellProposed,
+    CellReplayed,
     CellStarted,
+    ChildReported,
     Event,
     IterationRated,
     NoticeGiven,
@@ -28,14 +30,17 @@ from rlm_jupyter.events import (
     RunPaused,
     RunResumed,
     RunStarted,
+    RunTakenUp,
     SubcallSettled,
     SubcallStarted,
 )
 from rlm_jupyter.live import fragments
 from rlm_jupyter.live.seen import SeenIteration, count
+from rlm_jupyter.live.underway import Underway
 from rlm_jupyter.parsing import parse
 from rlm_jupyter.types import Usage
 
+WAITING = "Waiting for the model"
 SHOWN_LIVE = 8
 """Iterations that are drawn while the run goes on."""
 SHOWN_AFTER = 30
@@ -95,6 +100,7 @@ class View:
         self._asked = 0
         self._settled = 0
         self._in_flight = 0
+        self._children = Underway()
         self._began = time.monotonic()
 
     def apply(self, event: Event) -> None:
@@ -159,7 +165,7 @@ class View:
             return " · ".join([title, *facts])
 
     def _enter(self, event: Event) -> None:
-        if isinstance(event, RunStarted | RunEnded | OutputsElided):
+        if isinstance(event, RunStarted | RunTakenUp | RunEnded | OutputsElided | CellReplayed):
             return
         if isinstance(event, CellProposed | RunPaused):
             self._person = "a cell waits for your approval" if isinstance(event, CellProposed) else "paused"
@@ -167,6 +173,8 @@ class View:
             self._person = ""
         elif isinstance(event, IterationRated):
             self._rate(event)
+        elif isinstance(event, ChildReported):
+            self._children.apply(event)
         else:
             self._see(event)
 
@@ -194,6 +202,7 @@ class View:
                 cell.outputs, cell.status = event.outputs, event.status
                 now.seconds = (now.seconds or 0.0) + event.seconds
                 self._in_flight = 0  # what was cancelled with the cell never settles
+                self._children.clear()
             case SubcallStarted():
                 self._asked += 1
                 self._in_flight += 1
@@ -238,11 +247,12 @@ class View:
         if self._ended is not None:
             iterations = [count(self._count, "iteration")]
             return _ENDED[self._ended.stop_reason], iterations + self._spent() + [f"{self._ended.seconds:.1f} s"]
-        seconds = [f"{time.monotonic() - self._began:.0f} s"]
+        most = None if self._started is None else self._started.limits.get("max_seconds")
+        seconds = [f"{time.monotonic() - self._began:.0f} s{f' of {most:.0f} s' if most else ''}"]
         if self._failed:
             return "Failed", self._spent() + seconds
         if self._now is None and not self._count:
-            waiting = "Waiting for the model" if self._started is not None else self._title
+            waiting = WAITING if self._started is not None else self._title
             return waiting, self._model() + seconds
         index = self._now.index if self._now is not None else self._count
         return f"Iteration {index}{self._of()}", self._spent() + seconds + self._model()
@@ -255,17 +265,21 @@ class View:
             return []
         if now.cells and now.cells[-1].status is None:
             waiting = [f"{count(self._in_flight, 'sub-call')} in flight"] if self._in_flight else []
-            return ["running a cell", *waiting]
+            return ["running a cell", *waiting, *filter(None, [self._children.words])]
         return now.facts() if now.segments is not None else ["writing"]
 
     def _spent(self) -> list[str]:
         spent = []
         if self._settled:
             spent.append(count(self._settled, "sub-call"))
-        if self._usage.total_tokens:
-            spent.append(count(self._usage.total_tokens, "token"))
-        if self._cost:
-            spent.append(f"${self._cost:.4f}")
+        tokens, limits = self._usage.total_tokens, {} if self._started is None else self._started.limits
+        if most := limits.get("max_tokens"):
+            spent.append(f"{tokens:,} of {count(most, 'token')}")
+        elif tokens:
+            spent.append(count(tokens, "token"))
+        if self._cost is not None and (self._cost or limits.get("max_cost")):
+            of = f" of ${most:.2f}" if (most := limits.get("max_cost")) else ""
+            spent.append(f"${self._cost:.4f}{of}")
         return spent
 
     def _of(self) -> str:

@@ -38,7 +38,7 @@ class AnthropicModel(HostedModel):
 
     sdk = "anthropic"
 
-    def _client(self, retries: int) -> anthropic.AsyncAnthropic:
+    def _client(self) -> anthropic.AsyncAnthropic:
         import anthropic
 
         at = self.endpoint
@@ -48,7 +48,7 @@ class AnthropicModel(HostedModel):
             api_key=None if is_token else at.key or "none",
             auth_token=at.key if is_token else None,
             default_headers=dict(at.headers),
-            max_retries=retries,
+            max_retries=0,
         )
 
     async def _stream(

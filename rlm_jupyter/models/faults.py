@@ -5,9 +5,13 @@ Both SDKs describe a refusal alike (`status_code`, `body`), so nothing of them i
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
 import sys
+import time
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.errors import ContextWindowError, ModelError, ModelUnavailableError
@@ -16,6 +20,13 @@ if TYPE_CHECKING:
     from rlm_jupyter.models.endpoint import Endpoint
 
 _DETAIL_CHARS = 300
+_RETRIES = 4
+_LOCAL_RETRIES = 2
+"""One's own server is up or it isn't: nobody should wait ten seconds to hear that."""
+_OVERLOADED = {429, 503, 529}
+_OVERLOADED_TYPES = {"rate_limit_error", "overloaded_error", "rate_limit_exceeded"}
+_NO_CREDIT = {"insufficient_quota", "billing_error", "billing_hard_limit_reached"}
+"""Also sent as 429, though no waiting helps."""
 _STREAMED_STATUS = {
     "authentication_error": 401,
     "permission_error": 403,
@@ -57,15 +68,32 @@ def model_error(error: Exception, endpoint: Endpoint) -> ModelError:
     detail = _detail(error, body, endpoint)
     if status is None and not body:
         return _no_connection(error, endpoint)
-    return _overflow(status, detail, body, endpoint) or _refusal(status, detail, endpoint)
+    overflow = _overflow(status, detail, body, endpoint)
+    if overflow is not None:
+        return overflow
+    kinds = {str(body.get("type")), str(body.get("code"))}
+    if kinds & _NO_CREDIT:
+        return ModelError(f"{endpoint.name}: {endpoint.preset.title} says that nothing is left to spend. {detail}")
+    overloaded = status in _OVERLOADED or bool(kinds & _OVERLOADED_TYPES)
+    if overloaded or (status is not None and (status >= 500 or status in {408, 409})):
+        said = "refuses more for now" if overloaded else "failed"
+        return ModelUnavailableError(
+            f"{endpoint.name}: {endpoint.preset.title} {said}{f' ({status})' if status else ''}. {detail}",
+            overloaded=overloaded,
+            retry_after=_retry_after(error),
+            retries=_retries(endpoint),
+        )
+    return _refusal(status, detail, endpoint)
 
 
 def broken_off(endpoint: Endpoint, *, after_text: bool) -> ModelUnavailableError:
     """The reply's stream ended before its end."""
     if after_text:
-        return ModelUnavailableError(f"{endpoint.name}: {endpoint.url} broke off in the middle of its reply.")
+        return ModelUnavailableError(
+            f"{endpoint.name}: {endpoint.url} broke off in the middle of its reply.", retries=1
+        )
     return ModelUnavailableError(
-        f"{endpoint.name}: {endpoint.url} broke off before its reply began. Is that the whole address?"
+        f"{endpoint.name}: {endpoint.url} broke off before its reply began. Is that the whole address?", retries=1
     )
 
 
@@ -87,18 +115,34 @@ def _refusal(status: int | None, detail: str, endpoint: Endpoint) -> ModelError:
         return ModelError(f"{name}: {title} refused the key ({status}). Check {source}. {detail}")
     if status == 404:
         return ModelError(f"{name}: {endpoint.url} knows no such model or address (404). {detail}")
-    if status == 429:
-        return ModelUnavailableError(f"{name}: {title} refuses more for now (429), after retries. {detail}")
-    if status is not None and (status >= 500 or status in {408, 409}):
-        return ModelUnavailableError(f"{name}: {title} failed ({status}), after retries. {detail}")
     return ModelError(f"{name}: the request was refused{f' ({status})' if status else ''}. {detail}")
 
 
 def _no_connection(error: Exception, endpoint: Endpoint) -> ModelUnavailableError:
     advice = "Is the server running?" if endpoint.preset.local else "Check the network and the address."
+    retries = _retries(endpoint)
     if "Timeout" in type(error).__name__:
-        return ModelUnavailableError(f"{endpoint.name}: no answer from {endpoint.url} in time. {advice}")
-    return ModelUnavailableError(f"{endpoint.name}: no connection to {endpoint.url}. {advice}")
+        return ModelUnavailableError(
+            f"{endpoint.name}: no answer from {endpoint.url} in time. {advice}", retries=retries
+        )
+    return ModelUnavailableError(f"{endpoint.name}: no connection to {endpoint.url}. {advice}", retries=retries)
+
+
+def _retries(endpoint: Endpoint) -> int:
+    return _LOCAL_RETRIES if endpoint.preset.local else _RETRIES
+
+
+def _retry_after(error: Exception) -> float | None:
+    """In how many seconds the server wants to be asked again: milliseconds, seconds or a date, as it was sent."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = str(headers.get(name) or "")
+        with contextlib.suppress(ValueError):
+            seconds = float(value) * unit
+            return max(seconds, 0.0) if math.isfinite(seconds) else None
+        with contextlib.suppress(ValueError):
+            return max(parsedate_to_datetime(value).timestamp() - time.time(), 0.0)
+    return None
 
 
 def _overflow(

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rlm_jupyter.errors import ModelUnavailableError
 from rlm_jupyter.models import faults, prices
 from rlm_jupyter.models.client import Clients
 from rlm_jupyter.tokens import DEFAULT_WINDOW
@@ -21,11 +20,8 @@ if TYPE_CHECKING:
     from rlm_jupyter.models.endpoint import Endpoint
 
 REQUEST_SECONDS = 600.0
-"""How long a request may be silent, retries and the waits that a server asks for included. It starts anew
-with everything that arrives, so a long reply that keeps coming is never cut."""
-_RETRIES = 4
-_LOCAL_RETRIES = 2
-"""One's own server is up or it isn't: nobody should wait ten seconds to hear that."""
+"""How long a request may be silent. It starts anew with everything that arrives, so a long reply that keeps
+coming is never cut."""
 
 
 class Listener:
@@ -33,7 +29,7 @@ class Listener:
 
     def __init__(self, deadline: asyncio.Timeout, patience: float, on_text: Callable[[str], None] | None) -> None:
         self.started = False
-        """The server has begun to stream; from here the SDK retries nothing."""
+        """The server has begun to stream."""
         self.heard = False
         """Visible text has arrived."""
         self._deadline, self._patience, self._on_text = deadline, patience, on_text
@@ -79,6 +75,11 @@ class HostedModel(ABC):
         return self.endpoint.name
 
     @property
+    def provider(self) -> str:
+        """Who refuses everybody when it refuses one request: the address."""
+        return self.endpoint.url
+
+    @property
     def window(self) -> int:
         """Tokens, input and output. One's own server is asked when the first lease begins."""
         if self._window is None:
@@ -103,8 +104,9 @@ class HostedModel(ABC):
         on_text: Callable[[str], None] | None = None,
         logprobs: bool = False,
     ) -> Reply:
-        """Ask for a reply to `messages`, of at most `max_output_tokens`.
+        """Ask for a reply to `messages`, of at most `max_output_tokens`; once, the SDK's own retries are off.
 
+        Whoever asks for a whole tree (`calls.ask`) knows better when it is time to ask again.
         `logprobs` asks for `token_confidence` too, where the provider tells it.
         `on_text` gets the visible text piece by piece. An empty reply comes back as it is, with its `finish`.
 
@@ -113,17 +115,14 @@ class HostedModel(ABC):
         ContextWindowError
             The messages do not fit the window.
         ModelUnavailableError
-            No answer: refused, overloaded, silent for `patience` seconds, or broken off.
+            No answer: refused, overloaded, silent for `patience` seconds, or broken off. It says whether, and
+            when, asking again may help.
         ModelError
             Anything else that asking again would not mend, such as a wrong key.
         """
         wire = [Message(message.role, _sendable(message.content)) for message in messages]
         async with self._clients.lease() as client:
-            try:
-                return await self._attempt(client, wire, max_output_tokens, on_text, logprobs)
-            except _DroppedEarlyError:
-                # The SDKs retry no stream. Nothing was shown yet, so asking once more is safe.
-                return await self._attempt(client, wire, max_output_tokens, on_text, logprobs)
+            return await self._attempt(client, wire, max_output_tokens, on_text, logprobs)
 
     async def _attempt(
         self,
@@ -147,27 +146,23 @@ class HostedModel(ABC):
             # A server may echo the key: then the cause must not be shown either.
             cause = None if self.endpoint.key and self.endpoint.key in str(error) else error
             if hear.started and not getattr(error, "body", None):
-                raise self._dropped(hear) from cause
+                raise faults.broken_off(self.endpoint, after_text=hear.heard) from cause
             raise faults.model_error(error, self.endpoint) from cause
         if reply is None:
-            raise self._dropped(hear)
+            raise faults.broken_off(self.endpoint, after_text=hear.heard)
         return reply
-
-    def _dropped(self, hear: Listener) -> ModelUnavailableError:
-        text = str(faults.broken_off(self.endpoint, after_text=hear.heard))
-        return ModelUnavailableError(text) if hear.heard else _DroppedEarlyError(text)
 
     async def _open(self) -> Any:
         # Cold imports take seconds: a kernel that starts in the same loop must not wait for them.
         await asyncio.to_thread(import_module, self.sdk)
-        client = self._client(_LOCAL_RETRIES if self.endpoint.preset.local else _RETRIES)
+        client = self._client()
         if self._window is None and self.endpoint.preset.local:
             self._window = await self._served_window(client)
         return client
 
     @abstractmethod
-    def _client(self, retries: int) -> Any:
-        """Make the SDK's asynchronous client."""
+    def _client(self) -> Any:
+        """Make the SDK's asynchronous client, with its retries off."""
 
     @abstractmethod
     async def _stream(
@@ -178,10 +173,6 @@ class HostedModel(ABC):
     async def _served_window(self, client: Any) -> int | None:
         """The window that one's own server tells of, if it does."""
         return None
-
-
-class _DroppedEarlyError(ModelUnavailableError):
-    """A stream broke off before any text; worth one more attempt."""
 
 
 def _sendable(text: str) -> str:

@@ -30,7 +30,7 @@ class OpenAIModel(HostedModel):
     sdk = "openai"
     tells_logprobs = True
 
-    def _client(self, retries: int) -> openai.AsyncOpenAI:
+    def _client(self) -> openai.AsyncOpenAI:
         import openai
 
         at = self.endpoint
@@ -42,13 +42,13 @@ class OpenAIModel(HostedModel):
                 api_version=at.api_version,
                 api_key=None if is_token else at.key or _NO_KEY,
                 azure_ad_token=at.key if is_token else None,
-                max_retries=retries,
+                max_retries=0,
             )
         client = openai.AsyncOpenAI(
             base_url=at.url,
             api_key=_NO_KEY if at.key is None or at.preset.key_header else at.key,
             default_headers=dict(at.headers),
-            max_retries=retries,
+            max_retries=0,
         )
         if at.preset.provider != "openai":
             client.organization = client.project = None  # read from OPENAI_*: nobody else's business

@@ -1,20 +1,100 @@
 """What a request costs and how much a model reads, by the price list that `genai-prices` brings along.
 
 Nothing is fetched: the list is as old as the installed package. Importing it takes most of a second, so it
-is loaded with the first question.
+is loaded with the first question. A price of one's own (`Price`) goes before the list.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.models.presets import PROVIDERS
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
 
     from rlm_jupyter.types import Usage
+
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a model costs: US dollars for a million tokens."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    """For input that the provider has in its cache; `None`: the same."""
+
+    def cost(self, usage: Usage) -> float:
+        """What `usage` costs, in US dollars."""
+        cached = min(usage.cached_tokens, usage.input_tokens)
+        at_cached = self.input if self.cached is None else self.cached
+        read = (usage.input_tokens - cached) * self.input + cached * at_cached
+        return (read + usage.output_tokens * self.output) / _MILLION
+
+
+def own_prices(given: object) -> dict[str, Price]:
+    """Prices of one's own, by the model's name.
+
+    Parameters
+    ----------
+    given
+        `{"provider/model": (input, output)}` or `(input, output, cached)`: US dollars for a million tokens. `None`:
+        none.
+
+    Raises
+    ------
+    ConfigurationError
+        It is something else, or a price is no number of at least zero.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(
+            "prices is a dict such as {'openai/my-model': (0.25, 2.0)}: US dollars for a million tokens, input and "
+            f"output, and a third for cached input; not {type(given).__name__}."
+        )
+    return {str(name): _price(str(name), numbers) for name, numbers in given.items()}
+
+
+def parsed_prices(words: Iterable[str]) -> dict[str, tuple[float, ...]]:
+    """`MODEL=INPUT,OUTPUT[,CACHED]`, as an option has it, made into what `own_prices` takes.
+
+    Raises
+    ------
+    ConfigurationError
+        It is written otherwise.
+    """
+    found: dict[str, tuple[float, ...]] = {}
+    for word in words:
+        name, _, numbers = word.partition("=")
+        try:
+            found[name.strip()] = tuple(float(number) for number in numbers.split(","))
+        except ValueError:
+            raise ConfigurationError(
+                f"A price is written MODEL=INPUT,OUTPUT (US dollars for a million tokens), not {word!r}."
+            ) from None
+        _price(name, found[name.strip()])
+    return found
+
+
+def _price(name: str, numbers: object) -> Price:
+    if isinstance(numbers, Sequence) and not isinstance(numbers, str) and len(numbers) in {2, 3}:
+        known = [number for number in numbers if number is not None]  # a record has `None` for a third
+        fine = [n for n in known if isinstance(n, int | float) and not isinstance(n, bool)]
+        if len(fine) == len(known) >= 2 and all(math.isfinite(n) and n >= 0 for n in fine):
+            return Price(*map(float, fine))
+    raise ConfigurationError(
+        f"The price of {name!r} is (input, output) or (input, output, cached), in US dollars for a million tokens, "
+        f"not {numbers!r}."
+    )
 
 
 def cost(name: str, usage: Usage) -> float | None:

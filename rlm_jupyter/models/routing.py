@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from rlm_jupyter.errors import ConfigurationError, ModelError
 from rlm_jupyter.models import Model, load_model
+from rlm_jupyter.models.priced import PricedModel
+from rlm_jupyter.models.prices import Price
+from rlm_jupyter.types import Usage
+
+_LISTED: Mapping[str, Price] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,8 @@ class Routing:
     others
         More models that a sub-call may ask for by name. Code in the kernel is not trusted: it can't name a
         model that nobody allowed.
+    prices
+        By the model's name, where they are not those of the list.
 
     Raises
     ------
@@ -40,8 +47,16 @@ class Routing:
         root: str | Model,
         sub: str | Model | Sequence[str | Model] | None = None,
         others: Sequence[str | Model] = (),
+        prices: Mapping[str, Price] = _LISTED,
     ) -> None:
-        first = load_model(root)
+        priced: dict[int, Model] = {}
+
+        def load(named: str | Model) -> Model:
+            model = load_model(named)
+            price = prices.get(model.name)
+            return model if price is None else priced.setdefault(id(model), PricedModel(model, price))
+
+        first = load(root)
         if sub is None:
             subs: Sequence[str | Model] = (first,)
         else:
@@ -49,13 +64,18 @@ class Routing:
         if not subs:
             raise ConfigurationError("The sub-models are an empty sequence: name one, or leave them out.")
         object.__setattr__(self, "root", first)
-        object.__setattr__(self, "sub", tuple(load_model(model) for model in subs))
-        object.__setattr__(self, "others", tuple(load_model(model) for model in others))
+        object.__setattr__(self, "sub", (first,) if sub is None else tuple(load(model) for model in subs))
+        object.__setattr__(self, "others", tuple(load(model) for model in others))
 
     @property
     def models(self) -> tuple[Model, ...]:
         """Each model once, the root first."""
         return tuple({id(model): model for model in (self.root, *self.sub, *self.others)}.values())
+
+    @property
+    def unpriced(self) -> str:
+        """The first model whose price is not known; empty: all are."""
+        return next((model.name for model in self.models if model.cost(Usage(1, 1)) is None), "")
 
     def model_for(self, depth: int, name: str | None = None) -> Model:
         """The model that answers at `depth`, or the one called `name`, if that is allowed.

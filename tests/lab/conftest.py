@@ -18,7 +18,7 @@ pytest.importorskip("jupyterlab", reason="JupyterLab is not installed")
 
 from playwright.sync_api import sync_playwright
 
-from tests.lab.lab import ASSETS, CHROMIUM, Lab, NotebookPage, Window, running_lab
+from tests.lab.lab import ASSETS, CHROMIUM, FLAGS, Lab, NotebookPage, Window, running_lab
 
 
 class Waiting(Loopback):
@@ -64,14 +64,19 @@ def pictures() -> Path:
     return place
 
 
-@pytest.fixture(scope="session")
-def lab(model: Waiting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def check_ready() -> None:
+    """Skip where there is no browser or no built extension; in CI that is a failure."""
     missing = [str(path) for path in (CHROMIUM, ASSETS / "package.json") if not path.exists()]
     if missing:
         reason = f"not there: {', '.join(missing)} (a browser, or the built extension: jlpm build:prod)"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def lab(model: Waiting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    check_ready()
     with running_lab(tmp_path_factory.mktemp("lab"), model.openai_url) as lab:
         yield lab
 
@@ -79,9 +84,8 @@ def lab(model: Waiting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[La
 # Playwright keeps its event loop running in this thread: gone with the module, it is in no async test's way
 @pytest.fixture(scope="module")
 def window(lab: Lab, pictures: Path) -> Iterator[Window]:
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=flags)
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=FLAGS)
         yield Window(browser, lab, pictures)
         browser.close()
 
@@ -108,3 +112,4 @@ def opened(lab: Lab, window: Window, request: pytest.FixtureRequest) -> Iterator
     for page in pages:
         page.close()
     window.errors.clear()
+    window.complaints.clear()

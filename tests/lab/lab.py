@@ -15,13 +15,27 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page
 
 ASSETS = Path(__file__).parents[2] / "rlm_jupyter" / "labextension"
 CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 TOKEN = "for-the-tests"
 """Of a server on 127.0.0.1 that lives as long as a test."""
+PYTHON = os.environ.get("RLM_LAB_PYTHON") or sys.executable
+"""Runs JupyterLab and its kernels: that of another environment tests another JupyterLab."""
 _UP_SECONDS = 40.0
+_OF_LAB = (
+    # it looks once more at the cells of a notebook or a view that was closed
+    "_runOnIdleTime",
+    "_cellToolbarOverlapsContents",
+    "estimateWidgetSize",
+    # cells have come while it drew those in view: it draws them with the next change
+    "Inconsistent dataset index",
+    # Notebook loads its toolbar before the settings of all plugins are there
+    "reading 'schema'",
+)
+"""In errors of JupyterLab's and Notebook's own, which come without our extension, too."""
 
 
 class Lab:
@@ -47,8 +61,11 @@ class Lab:
 
 
 @contextmanager
-def running_lab(folder: Path, model_url: str) -> Iterator[Lab]:
-    """JupyterLab over `folder / "work"`, with no setting, kernel or extension but its own and ours."""
+def running_lab(folder: Path, model_url: str, application: str = "jupyterlab") -> Iterator[Lab]:
+    """JupyterLab over `folder / "work"`, with no setting, kernel or extension but its own and ours.
+
+    `application` is the module that is run: Notebook's is `notebook`.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -76,6 +93,8 @@ def running_lab(folder: Path, model_url: str) -> Iterator[Lab]:
         "OPENAI_BASE_URL": model_url,
         "OPENAI_API_KEY": "k",
     }
+    # else the extension that was installed with the environment comes before the one that was built last
+    environment["JUPYTER_PREFER_ENV_PATH"] = "0"
     environment.pop("JUPYTER_TOKEN", None)
     options = [
         "--no-browser",
@@ -88,7 +107,7 @@ def running_lab(folder: Path, model_url: str) -> Iterator[Lab]:
     ]
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", *options],
+            [PYTHON, "-m", application, *options],
             cwd=work,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -118,19 +137,41 @@ def running_lab(folder: Path, model_url: str) -> Iterator[Lab]:
 
 
 class Window:
-    """A page of the browser with JupyterLab in it; loaded once, since that takes longer than most tests."""
+    """A page of the browser with JupyterLab in it; loaded once, since that takes longer than most tests.
 
-    def __init__(self, browser: Browser, lab: Lab, pictures: Path) -> None:
+    `place` is what is opened of the server's: in Notebook each notebook has a page of its own.
+    """
+
+    def __init__(self, browser: Browser, lab: Lab, pictures: Path, place: str = "lab") -> None:
         self.lab = lab
+        self.place = place
         self.pictures = pictures
         self.page: Page = browser.new_context(viewport={"width": 1200, "height": 1000}).new_page()
         self.errors: list[str] = []
+        self.complaints: list[str] = []
+        """What was written to the console as an error."""
         self.page.on("pageerror", lambda error: self.errors.append(error.stack or str(error)))
+        self.page.on("console", self._listen)
         self.load()
+
+    def _listen(self, said: ConsoleMessage) -> None:
+        # a server's 404 is for what need not be there
+        if said.type == "error" and "Failed to load resource" not in said.text:
+            self.complaints.append(said.text)
+
+    def set(self, plugin: str, name: str, value: object) -> None:
+        """Change a setting, for what is opened from now on; `None`: as it is by default."""
+        self.page.evaluate(
+            """([plugin, name, value]) => { const app = window.jupyterapp;
+            const plugins = app.pluginRegistry?._plugins ?? app._plugins;
+            const settings = plugins.get('@jupyterlab/apputils-extension:settings').service;
+            return value === null ? settings.remove(plugin, name) : settings.set(plugin, name, value); }""",
+            [plugin, name, value],
+        )
 
     def load(self) -> None:
         """Load the page, or load it again."""
-        self.page.goto(f"{self.lab.url}/lab?token={TOKEN}&reset", wait_until="commit")
+        self.page.goto(f"{self.lab.url}/{self.place}?token={TOKEN}&reset", wait_until="commit")
         self.page.wait_for_function("window.jupyterapp?.commands.hasCommand('docmanager:open')", timeout=60_000)
         self.page.evaluate("window.jupyterapp.restored.then(() => undefined)")
 
@@ -144,15 +185,23 @@ class NotebookPage:
 
     @property
     def errors(self) -> list[str]:
-        # Lab looks once more at the cells of a notebook that was closed
-        return [error for error in self.window.errors if "_runOnIdleTime" not in error]
+        return [error for error in self.window.errors if not any(name in error for name in _OF_LAB)]
+
+    @property
+    def complaints(self) -> list[str]:
+        """What was written to the console as an error, less what Lab says without us, too."""
+        return [said for said in self.window.complaints if not any(name in said for name in _OF_LAB)]
 
     def open(self, *, busy: bool = False) -> None:
-        """Open it, and wait until the kernel is there; one that is `busy` says nothing to a new page."""
+        """Open it in JupyterLab; a kernel that is `busy` says nothing to a new page."""
         self.page.evaluate(
             "path => window.jupyterapp.commands.execute('docmanager:open', {path}).then(() => undefined)",
             self.path.name,
         )
+        self.until_ready(busy=busy)
+
+    def until_ready(self, *, busy: bool = False) -> None:
+        """Wait until it is open, and its kernel is there."""
         self.page.wait_for_function(
             """([path, busy]) => { const panel = window.jupyterapp.shell.currentWidget;
             const kernel = panel?.sessionContext?.session?.kernel;

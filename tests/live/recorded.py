@@ -17,6 +17,7 @@ from rlm_jupyter.events import (
     CellFinished,
     CellProposed,
     CellStarted,
+    ChildReported,
     Event,
     NoticeGiven,
     OutputChanged,
@@ -30,14 +31,27 @@ from rlm_jupyter.events import (
     SubcallSettled,
     SubcallStarted,
 )
-from rlm_jupyter.live import cells
+from rlm_jupyter.live import cells, facts
+from rlm_jupyter.live.cell import Item
 from rlm_jupyter.live.cells import Cells
 from rlm_jupyter.types import ContextInfo, Output, Usage
 
 PLACE = Path(__file__).with_name("protocol.json")
 RUN = "0123abcd"
+CHILD = "child-a1b2c3"
 FIRST = "# Look \N{EYES}\n\nI *look*.\n\n```repl\nprint(len(context))\nx = llm_query('who?')\n```\nThen ![p](http://a.b/c).\n"
 SECOND = "```repl\n1 / 0\n```"
+NOTE = {"type": "note", "text": "look at chapter 3", "n": 1}
+PAUSE = {"type": "pause", "n": 2}
+LIMIT = {"type": "limit", "name": "max_cost", "value": 1.5, "n": 3}
+EXPORT = {"type": "export", "form": "html", "n": 4}
+ASKS: list[dict[str, Any]] = [
+    {"type": "asks", "page": "a1b2c3d4", "asks": asks}
+    for asks in ([], [NOTE], [NOTE, PAUSE], [NOTE, PAUSE], [LIMIT], [LIMIT, EXPORT], [EXPORT])
+]
+"""What a page says in turn: all that it does not know to be heard; the last of each in `HEARD_AFTER` got through."""
+HEARD_AFTER = {3: 2, 5: 3}
+"""After which of them the page learns that it was heard, and up to which number."""
 
 
 def stdout(text: str) -> Output:
@@ -52,6 +66,26 @@ def settled(ordinal: int, text: str, *, failed: bool = False) -> SubcallSettled:
     return SubcallSettled(
         1, 0, "llm", ordinal, "0" * 64, 4, "who?", None, "provider/b", text, failed, Usage(20, 3), 0.001, 0.2
     )
+
+
+def child(event: Event) -> ChildReported:
+    return ChildReported(CHILD, "name-1", 1, 3, 0, 0, event)
+
+
+def childs_steps() -> Iterator[list[Event]]:
+    """What a child does that the third iteration asks."""
+    info = ContextInfo("str", "8 characters")
+    began = RunStarted(CHILD, "Do it.", "s", "o", info, "provider/b", "", 1, {}, "2026-01-01T00:00:02+00:00")
+    source = "print(context)"
+    yield [SubcallStarted(3, 0, "rlm", 0, 8, "the part"), child(began), child(ReplyStreamed(1, "I read"))]
+    yield [child(received(1, f"I read.\n```repl\n{source}\n```")), child(CellStarted(1, 0, source))]
+    yield [child(CellFinished(1, 0, source, None, "ok", (stdout("the part\n"),), 1, 0.1))]
+    yield [
+        child(RunEnded("answered", "a part", "a part", True, 1, 0.7, Usage(100, 10), 0.01)),
+        SubcallSettled(
+            3, 0, "rlm", 0, "0" * 64, 8, "the part", None, "", "a part", False, Usage(100, 10), 0.01, 0.8, CHILD
+        ),
+    ]
 
 
 def steps() -> Iterator[list[Event]]:
@@ -77,10 +111,25 @@ def steps() -> Iterator[list[Event]]:
     yield [CellDecided(2, 0, True), CellStarted(2, 0, "1 / 0  # edited")]
     yield [CellFinished(2, 0, "1 / 0  # edited", None, "error", (failure,), 2, 0.1), OutputsShown(2, "…")]
     yield [received(3, "FINAL(a man)"), CellStarted(3, 0, "FINAL('a man')")]
+    yield from childs_steps()
     yield [
         CellFinished(3, 0, "FINAL('a man')", None, "ok", (), 3, 0.01),
         RunEnded("answered", "a man", "a man", True, 3, 3.25, Usage(340, 36), 0.032),
     ]
+
+
+def steered(live: Cells) -> list[Item]:
+    """What people asked for in the meantime, as the page is told of it."""
+    with mock.patch.object(facts, "home", return_value=Path("/home/me/notes")):
+        live.facts.keep(Path("/home/me/notes/rlm_runs/name.ipynb"))
+        file = facts.place(Path("/home/me/notes/name.html"))
+    for message in ASKS[:-1]:
+        for ask in live.facts.asks.new(message):
+            if ask["type"] == "limit":
+                live.facts.limit(ask["name"], ask["value"])
+    said = {**EXPORT, "page": ASKS[0]["page"]}
+    live.facts.asks.say(said, "exported", "Nothing was to be removed.", file=file)
+    return live.take()
 
 
 def record() -> dict[str, Any]:
@@ -95,7 +144,12 @@ def record() -> dict[str, Any]:
                 live.apply(event)
             if items := live.take():
                 messages.append({"v": 1, "run": RUN, "seq": len(messages), "items": items})
-    whole: dict[str, Any] = json.loads(json.dumps({"messages": messages, "final": live.snapshot()}))
+        messages.append({"v": 1, "run": RUN, "seq": len(messages), "items": steered(live)})
+        live.show_child(CHILD, is_open=True)
+        messages.append({"v": 1, "run": RUN, "seq": len(messages), "items": live.take()})
+    whole: dict[str, Any] = json.loads(
+        json.dumps({"messages": messages, "final": live.snapshot(), "asks": ASKS, "heard_after": HEARD_AFTER})
+    )
     return whole
 
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from rlm_jupyter.events import CellFinished, CellStarted, OutputChanged, ReplyStreamed, RunEnded
 from rlm_jupyter.live.arriving import arrived, arriving
+from rlm_jupyter.live.cell import in_parts
 from rlm_jupyter.live.cells import Cells
 from rlm_jupyter.types import Usage
-from tests.live.recorded import FIRST, PLACE, RUN, received, record, stdout
+from tests.live.recorded import FIRST, PLACE, RUN, received, record, settled, stdout, steps
 
 
 def test_the_recorded_conversation_is_what_is_told() -> None:
@@ -105,3 +106,51 @@ def test_a_reply_is_seen_while_it_arrives_and_stays_what_it_was(size: int) -> No
 def test_any_text_is_seen_as_something(text: str) -> None:
     assert all(source.strip() for _, source in arriving(text))
     assert all(kind in {"code", "markdown"} for kind, _ in arrived(text))
+
+
+def test_a_snapshot_leaves_out_what_the_page_has() -> None:
+    live = Cells(RUN)
+    for events in steps():
+        for event in events:
+            live.apply(event)
+    live.take()
+    whole = live.snapshot()
+    done = [cell["id"] for cell in whole["cells"] if cell["facts"]["role"] == "code"]
+    rest = live.snapshot(done)
+    assert rest["ids"] == [cell["id"] for cell in whole["cells"]]
+    assert [cell["id"] for cell in rest["cells"]] == [each for each in rest["ids"] if each not in done]
+
+
+def test_a_cell_that_is_not_done_is_in_every_snapshot() -> None:
+    live = Cells(RUN)
+    live.apply(CellStarted(1, 0, "x"))
+    [cell] = live.snapshot()["cells"]
+    assert [each["id"] for each in live.snapshot([cell["id"]])["cells"]] == [cell["id"]]
+
+
+def test_long_lists_of_subcalls_are_told_now_and_then_and_in_full_at_the_end() -> None:
+    live = Cells(RUN)
+    live.apply(CellStarted(1, 0, "x"))
+    told = 0
+    for ordinal in range(100):
+        live.apply(settled(ordinal, "y" * 1000))
+        told += len(json.dumps(live.take()))
+    assert live.is_behind
+    # each time in full, it would be fifty times as long as the list
+    assert told < 20 * 100 * 1000
+    live.apply(CellFinished(1, 0, "x", None, "ok", (), 1, 0.1))
+    [cell] = [item["cell"] for item in live.take() if item["item"] == "done" and item["cell"]["type"] == "markdown"]
+    assert "100 sub-calls" in cell["source"]
+    assert len(cell["facts"]["calls"]) == 100
+    assert not live.is_behind
+
+
+def test_a_message_is_not_too_long() -> None:
+    def item(size: int) -> dict[str, Any]:
+        return {"item": "cell", "cell": {"source": "", "outputs": [stdout("x" * size)]}}
+
+    items = [item(400_000), item(500_000), item(400_000), item(3_000_000), item(1), item(2)]
+    parts = in_parts(items)
+    assert [len(part) for part in parts] == [2, 1, 1, 2]
+    assert [each for part in parts for each in part] == items
+    assert in_parts([]) == [[]]

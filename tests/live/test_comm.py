@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from ipykernel._version import version_info
@@ -16,9 +16,16 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
 from rlm_jupyter.control import Control
-from rlm_jupyter.events import CellDecided, CellProposed
+from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.events import CellDecided, CellProposed, Event, OutputsShown, RunStarted
+from rlm_jupyter.export import WholeRun
+from rlm_jupyter.here.steering import FarControl
 from rlm_jupyter.live.cells import Cells
-from rlm_jupyter.live.comm import LiveRun, act
+from rlm_jupyter.live.comm import LiveRun
+from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.rlm import RLM
+from rlm_jupyter.store import RunFiles
+from tests.live.recorded import ASKS
 
 LOOK = "I look.\n```repl\nprint(len(context))\n```"
 FINAL = "```repl\nFINAL('done')\n```"
@@ -104,6 +111,11 @@ class Page:
         return str(self.client.get_control_msg(timeout=10)["content"]["subshell_id"])
 
 
+def asks(*asked: dict[str, Any], page: str = "a-page") -> dict[str, Any]:
+    """What a page says of all that it does not know to be heard."""
+    return {"type": "asks", "page": page, "asks": list(asked)}
+
+
 def of_kind(messages: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [message["content"] for message in messages if message["msg_type"] == kind]
 
@@ -174,14 +186,14 @@ def test_a_page_is_heard_while_the_cell_runs(page: Page) -> None:
     subshell = page.subshell()
     request = page.execute("%%rlm -m scripted/slow.json\nWhat?")
     comm_id = page.until(lambda message: message["msg_type"] == "comm_open")["content"]["comm_id"]
-    page.make_heard(comm_id, {"type": "hello"}, "comm_msg", subshell)
+    page.make_heard(comm_id, asks(), "comm_msg", subshell)
     page.until(lambda m: "range(600)" in json.dumps([heard["content"] for heard in page.heard]))
     # from now on the display is brief: the cells are in the page
     brief = page.until(lambda message: message["msg_type"] == "update_display_data")["content"]["data"]["text/html"]
     assert "rlm-head" in brief
     assert "range(600)" not in brief
     began = time.monotonic()
-    page.make_heard(comm_id, {"type": "stop"}, "comm_msg", subshell)
+    page.make_heard(comm_id, asks({"type": "stop", "n": 1}), "comm_msg", subshell)
     page.until_idle(request)
     assert time.monotonic() - began < 20
     heard = page.heard
@@ -206,56 +218,216 @@ def test_a_page_that_closes_the_line_gets_no_more(page: Page) -> None:
     assert any("limit of time" in d["data"]["text/plain"] for d in of_kind(page.heard, "update_display_data"))
 
 
-def test_cells_of_a_model_are_kept_out_of_the_readers_kernel(page: Page) -> None:
-    heard = page.until_idle(page.execute("%%rlm -m scripted/two.json\nWhat?"))
-    items = [item for content in of_kind(heard, "comm_msg") for item in content["data"]["items"]]
-    ours = [item["cell"] for item in items if item["item"] == "done" and item["cell"]["type"] == "code"]
-    assert ours[1]["source"] == "FINAL('done')"
-    for cell_id in (ours[1]["id"], "rlm-01234567-9"):  # one of this session, one of another
-        said = page.until_idle(page.execute("FINAL('done')", cell_id))
-        assert "Not executed" in of_kind(said, "stream")[0]["text"]
-        assert not of_kind(said, "error")
-    # a cell that somebody has edited is theirs, and so are their own
-    assert of_kind(page.until_idle(page.execute("print('mine')", ours[1]["id"])), "stream")[0]["text"] == "mine\n"
-    assert of_kind(page.until_idle(page.execute("print('own')", "rlm-notes")), "stream")[0]["text"] == "own\n"
+class Line:
+    """A comm that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+
+    def send(self, data: dict[str, Any]) -> None:
+        self.sent.append(data)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Those that were told last."""
+        return [item["facts"] for message in self.sent for item in message["items"] if item["item"] == "run"][-1]
 
 
-def test_what_people_ask_for_is_done() -> None:
-    control = Control()
-    act(control, {"type": "pause"})
-    paused = control.is_paused
-    act(control, {"type": "resume"})
-    assert (paused, control.is_paused) == (True, False)
-    act(control, {"type": "note", "text": " look at chapter 3 "})
-    assert control.take_notes() == ["look at chapter 3"]
-    act(control, {"type": "approve"})  # nothing waits: nothing happens
-    act(control, {"type": "unheard of"})
-    act(control, {})
+def a_live_run(control: Any) -> tuple[LiveRun, Line]:
+    """A run's end of the line, without a kernel."""
+    live, line = object.__new__(LiveRun), Line()
+    live._control, live._kernel, live._cell_is_over, live._cell_lock = control, None, True, threading.Lock()
+    live._comm, live._page, live._over, live._sending = (
+        cast(Any, line),
+        "a-session",
+        threading.Event(),
+        threading.Lock(),
+    )
+    live._seq, live._noted, live.refused, live.is_heard = 0, None, False, False
+    live._known_to_be_over = threading.Event()
+    live._known_to_be_over.set()  # nothing is said again
+    live.cells = Cells("run")
+    return live, line
+
+
+def say(live: LiveRun, data: Any) -> None:
+    live._hear({"content": {"data": data}})
+
+
+class Steered(Control):
+    """Keeps what is done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[Any] = []
+
+    def stop(self) -> None:
+        self.done.append("stop")
+
+    def approve(self, source: str | None = None, *, cell: tuple[int, int] | None = None) -> None:
+        self.done.append("approve")
+
+    def pause(self) -> None:
+        self.done.append("pause")
+
+    def note(self, text: str) -> None:
+        self.done.append(text)
+
+    def raise_limit(self, name: str, value: float | None) -> None:
+        super().raise_limit(name, value)
+        self.done.append((name, value))
+
+
+def test_what_is_said_again_and_again_is_done_once_and_in_order() -> None:
+    live, line = a_live_run(control := Steered())
+    for message in ASKS[:-2]:
+        say(live, message)
+    page = ASKS[0]["page"]
+    assert control.done == ["look at chapter 3", "pause", ("max_cost", 1.5)]
+    assert line.facts["heard"] == {page: 3}
+    assert line.facts["limits"]["max_cost"] == 1.5
+    # what was lost holds the rest back until it is said again; another page has numbers of its own
+    say(live, asks({"type": "stop", "n": 5}, page=page))
+    assert "stop" not in control.done
+    say(live, asks({"type": "nothing", "n": 4}, {"type": "stop", "n": 5}, page=page))
+    say(live, asks({"type": "stop", "n": 1}, page="reloaded"))
+    assert control.done[3:] == ["stop", "stop"]
+    assert line.facts["heard"] == {page: 5, "reloaded": 1}
+    # the facts are told again where a page has missed them, though nothing is new
+    told = len(line.sent)
+    say(live, asks({"type": "stop", "n": 1}, page="reloaded"))
+    assert len(line.sent) == told + 1
+    assert control.done[3:] == ["stop", "stop"]
+
+
+def test_nothing_is_taken_for_heard_before_there_is_a_run_to_do_it_to() -> None:
+    live, line = a_live_run(None)
+    say(live, asks({"type": "stop", "n": 1}))
+    assert line.facts["heard"] == {"a-page": 0}
+    live._control = control = Steered()
+    say(live, asks({"type": "stop", "n": 1}))
+    assert (control.done, line.facts["heard"]) == (["stop"], {"a-page": 1})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        "stop",
+        {},
+        {"type": "unheard of"},
+        {"type": "asks"},
+        {"type": "asks", "page": 7, "asks": []},
+        {"type": "asks", "page": "p", "asks": {"n": 1}},
+        asks(*cast(Any, ["stop", None, {"type": "stop"}, {"type": "stop", "n": "1"}, {"type": "stop", "n": True}])),
+        asks({"n": 1}, {"type": ["stop"], "n": 2}, {"type": "limit", "name": 1, "value": "x", "n": 3}, page="numbered"),
+        asks({"type": "limit", "n": 1}, {"type": "note", "n": 2}, {"type": "approve", "n": 3}, page="numbered"),
+    ],
+)
+def test_what_is_malformed_is_passed_over(data: Any, caplog: pytest.LogCaptureFixture) -> None:
+    live, line = a_live_run(control := Steered())
+    with caplog.at_level("INFO"):
+        say(live, data)
+    assert control.done == []
+    assert not [record for record in caplog.records if record.levelname != "INFO"]
+    if isinstance(data, dict) and data.get("page") == "numbered":
+        assert line.facts["heard"] == {"numbered": 3}  # so it is in no later one's way
+    say(live, asks({"type": "pause", "n": 1}, page="another"))
+    assert control.done == ["pause"]
+
+
+def test_a_limit_that_cannot_be_is_refused_with_a_line() -> None:
+    live, line = a_live_run(control := Steered())
+    control.unpriced = "openai/any"
+    say(
+        live,
+        asks(
+            {"type": "limit", "name": "max_cost", "value": 2, "n": 1},
+            {"type": "limit", "name": "max_iterations", "value": 0, "n": 2},
+            {"type": "limit", "name": "max_kernels", "value": 3, "n": 3},
+            {"type": "limit", "name": "max_seconds", "value": None, "n": 4},
+        ),
+    )
+    assert control.done == [("max_seconds", None)]
+    said = line.facts["said"]
+    assert [(item["n"], item["what"]) for item in said] == [(1, "refused"), (2, "refused"), (3, "refused")]
+    assert said[0]["text"] == ("max_cost can't be set: the price of openai/any is not known. Set max_tokens instead.")
+    assert "max_cost" not in line.facts["limits"]
+    # in a run that goes on in another process, before it is sent there
+    sent: list[Any] = []
+    far = FarControl(sent.append)
+    far.unpriced, sent[:] = "openai/any", []
+    with pytest.raises(ConfigurationError, match="the price of openai/any is not known"):
+        far.raise_limit("max_cost", 2)
+    assert not sent
+
+
+async def test_a_run_is_exported_for_the_page_while_it_goes_on_and_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JPY_SESSION_NAME", str(tmp_path / "mine.ipynb"))
+    live, line = a_live_run(control := Control())
+
+    def exported(form: str, number: int) -> dict[str, Any]:
+        say(live, asks({"type": "export", "form": form, "n": number}))
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            if said := [item for item in line.facts["said"] if item["n"] == number]:
+                return dict(said[0])
+            time.sleep(0.02)
+        raise AssertionError(f"{form} was not exported")
+
+    key = "sk-" + "ant-api03-" + "Zx9_kQ41" * 9
+    half_way: list[dict[str, Any]] = []
+
+    def on_event(event: Event) -> None:
+        match event:
+            case RunStarted(run_id=run_id):
+                control.notebook = RunFiles(tmp_path / "rlm_runs" / f"{run_id[:-7]}.ipynb").notebook
+            case OutputsShown(iteration=1):
+                half_way.append(exported("html", 1))
+
+    look = f"```repl\nprint({key!r}, 'seen', 6 * 7)\n```"
+    result = await RLM(ScriptedModel([look, FINAL])).acompletion("What?", "a text", on_event=on_event)
+    page = (tmp_path / half_way[0]["file"]["beside"]).read_text("utf-8")
+    assert "seen 42" in page
+    assert "done" not in page
+    assert key not in page
+    assert half_way[0]["text"].startswith("Removed: 1 key")
+
+    live._over.set()
+    live.cells.facts.keep(result.path)
+    again = exported("ipynb", 2)
+    assert Path(again["file"]["path"]).parent == tmp_path
+    assert WholeRun.gather(again["file"]["path"]).trajectory.answer == "done"
+    assert exported("docx", 3)["what"] == "refused"
+    unsaved, line = a_live_run(Control())
+    live = unsaved
+    assert exported("html", 1)["text"] == "This run is not saved, so there is nothing to export."
+
+
+def test_a_note_that_the_model_never_read_is_said() -> None:
+    live, line = a_live_run(Control())
+    live._news, live._thread = threading.Event(), threading.Thread()
+    live._thread.start()
+    say(live, asks({"type": "note", "text": "too late", "n": 1}))
+    live.end()
+    assert line.facts["said"] == [{"page": "a-page", "n": 1, "what": "unread", "text": "too late"}]
 
 
 def test_the_second_half_of_a_double_click_runs_no_cell_unseen() -> None:
-    asked: list[str] = []
-
-    class Steered:
-        def approve(self, source: str | None) -> None:
-            asked.append("approve")
-
-        def stop(self) -> None:
-            asked.append("stop")
-
-    live = object.__new__(LiveRun)
-    live._control, live._kernel, live._cell_is_over, live._cell_lock = Steered(), None, True, threading.Lock()
-    live.cells = Cells("run")
+    live, _ = a_live_run(control := Steered())
     live.cells.apply(CellProposed(1, 0, "print(1)"))
     first = live.cells.proposed
 
-    def click(kind: str) -> None:
-        live._hear({"content": {"data": {"type": kind, "cell": first}}})
+    def click(kind: str, number: int) -> None:
+        live._hear({"content": {"data": asks({"type": kind, "cell": first, "n": number})}})
 
-    click("approve")
+    click("approve", 1)
     live.cells.apply(CellDecided(1, 0, runs=True))
     live.cells.apply(CellProposed(1, 1, "print(2)"))
     assert live.cells.proposed not in (None, first)
-    click("approve")
-    click("stop")
-    assert asked == ["approve", "stop"]
+    click("approve", 2)
+    click("stop", 3)
+    assert control.done == ["approve", "stop"]

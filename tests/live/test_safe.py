@@ -8,7 +8,8 @@ import pytest
 
 from rlm_jupyter.live import asked, safe
 from rlm_jupyter.live.drawing import clean_svg
-from tests.live.recorded import settled
+from rlm_jupyter.live.safe import Cleaner, clean
+from tests.live.recorded import settled, stdout
 
 SVG = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
 
@@ -136,3 +137,35 @@ def test_nothing_in_a_sub_call_is_markup() -> None:
     assert "<script" not in source
     assert source.count("</details>") == 2
     assert not set("*`![$") & set(source.replace("<details>", ""))
+
+
+def test_what_did_not_change_is_not_cleaned_anew() -> None:
+    cleaner = Cleaner()
+    rich = {"output_type": "display_data", "data": {"text/html": "<b>x</b>"}, "metadata": {}}
+    first = cleaner([stdout("a"), rich], running=True)
+    # a kernel's outputs are told as new objects that hold the same ones
+    again = cleaner([stdout("ab"), dict(rich)], running=True)
+    assert again[1] is first[1]
+    assert again == clean([stdout("ab"), rich], running=True)
+    updated = {**rich, "data": {"text/html": "<b>y</b>"}}
+    assert cleaner([stdout("ab"), updated])[1]["data"] == {"text/html": "<b>y</b>"}
+    assert cleaner([]) == []
+
+
+def test_a_page_need_not_draw_more_than_it_can() -> None:
+    made = [{"output_type": "display_data", "data": {"text/plain": f"{n}"}, "metadata": {}} for n in range(1000)]
+    cleaned = clean(made)
+    assert len(cleaned) == 201
+    assert cleaned[-1]["text"] == "[… 800 more: in the run's notebook]\n"
+    assert clean(made, running=True)[:200] == cleaned[:200]
+    picture = {"output_type": "display_data", "data": {"image/png": "A" * 6_000_000}, "metadata": {}}
+    assert len(clean([picture] * 4)) == 3
+    large = clean([{**picture, "data": {"text/html": "<p>" * 400_000, "image/png": "A"}}])
+    assert large[0]["data"] == {
+        "text/plain": "[text/html, 1,200,000 characters: in the run's notebook]",
+        "image/png": "A",
+    }
+
+
+def test_streams_that_follow_each_other_are_one() -> None:
+    assert clean([stdout("a"), stdout("b")]) == [stdout("ab")]

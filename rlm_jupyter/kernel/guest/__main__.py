@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import sys
 
+from rlm_jupyter.kernel.guest.confined import confine
+
+if __name__ == "__main__":
+    confine()  # before the first thread, which would keep what it has
+
 # ipykernel imports debugpy when it can (80 ms and 8 MB), and nobody debugs a model's kernel
 sys.modules["debugpy"] = None  # type: ignore[assignment]
 

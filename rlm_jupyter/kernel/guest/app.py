@@ -16,6 +16,8 @@ from traitlets import Type
 
 from rlm_jupyter.kernel.guest.guest import Guest
 from rlm_jupyter.kernel.guest.interrupts import Interrupts
+from rlm_jupyter.kernel.guest.streams import BoundedStream
+from rlm_jupyter.kernel.guest.threads import keep_context
 
 
 class GuestKernel(IPythonKernel):
@@ -23,6 +25,7 @@ class GuestKernel(IPythonKernel):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        keep_context()
         shell: Any = self.shell
         session: Any = self.session
         session.pack = _surviving(session.pack)
@@ -70,6 +73,7 @@ class GuestKernelApp(IPKernelApp):
 
     name = "rlm-guest"
     kernel_class: Any = Type(GuestKernel, klass="ipykernel.kernelbase.Kernel")
+    outstream_class: Any = f"{BoundedStream.__module__}.{BoundedStream.__name__}"
 
     def init_control(self, context: zmq.Context[Any]) -> None:
         """Create the control channel without a high-water mark: a ROUTER drops silently above it."""

@@ -14,6 +14,7 @@ from rlm_jupyter.kernel.guest.codec import DRAFT, WireMessage, to_bytes
 from rlm_jupyter.kernel.guest.finals import Finals, NamedFinals, as_share
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.names import Names
+from rlm_jupyter.kernel.guest.surroundings import Surroundings
 from rlm_jupyter.kernel.guest.wire import Wire
 
 _TIMED = ("<timed exec>", "<timed eval>")
@@ -39,8 +40,10 @@ class Guest:
         self._is_timed = False
         self._contexts: dict[str, Any] = {}
         self._restored: list[str] = []
+        self._outer, self._nested = "", 0
         self._watch_compiler()
         self._names = names or Names(self._shell)
+        self._surroundings = Surroundings() if names is None else None
         self._finals = Finals(
             self._shell.user_ns,
             self._is_cell,
@@ -62,6 +65,7 @@ class Guest:
         self._shell.register_magics(SubcallMagics)
         self._shell.input_transformers_cleanup.append(self._questions)
         self._shell.events.register("pre_run_cell", self._before_cell)
+        self._shell.events.register("post_run_cell", self._after_cell)
 
     def _watch_compiler(self) -> None:
         """Learn the file name of every cell that the host sends, and of no other code.
@@ -118,8 +122,25 @@ class Guest:
         return None
 
     def _before_cell(self, info: Any) -> None:
-        if not info.silent:
+        request = self.running_cell()
+        if request == self._outer:
+            # a cell in a cell, such as that of `%%capture`, which has put another stream in place
+            self._nested += 1
+        elif not info.silent:
+            self._outer, self._nested = request, 0
             self._restored += self._names.restore()
+            self._mend()
+
+    def _after_cell(self, result: Any) -> None:
+        if self._nested:
+            self._nested -= 1
+        else:
+            self._mend()
+
+    def _mend(self) -> None:
+        """Put back what cells rely on: after a cell, too, because ipykernel tells the streams whose turn is next."""
+        if self._surroundings is not None:
+            self._restored += self._surroundings.restore()
 
     def _receive(self, message: WireMessage) -> None:
         """Serve a message of the host (control thread)."""

@@ -1,0 +1,144 @@
+/** The live cells that are in a notebook: finds them, marks them, takes them out, gives them away. */
+
+import { MarkdownCell } from '@jupyterlab/cells';
+import type { Cell, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
+import type * as nbformat from '@jupyterlab/nbformat';
+import type { NotebookPanel } from '@jupyterlab/notebook';
+
+import type { LiveCell } from './events';
+import { isEdited, markOf, TAGS } from './marks';
+import type { Mark } from './marks';
+import { isDone } from './model';
+
+export class NotebookCells {
+  constructor(protected readonly _panel: NotebookPanel) {}
+
+  /** Remove the live cells of a cell that asks anew; what belongs to the runs in `but` stays. */
+  remove(parent: string, but: ReadonlySet<string> = new Set()): number {
+    const all = this.marked().filter(({ mark }) => mark.parent === parent && !but.has(mark.run));
+    for (const { model, mark } of all) {
+      if (isEdited(model, mark) && isDone(mark.status as LiveCell['status'])) {
+        this.giveAway(model);
+      }
+    }
+    const ids = new Set(all.map(({ model }) => model.id).filter(id => this._mark(id) !== null));
+    const shared = this._shared;
+    if (shared && ids.size) {
+      // one step that can be undone: changes within half a second would otherwise become one with those beside them
+      const { undoManager } = shared as { undoManager?: { stopCapturing(): void } };
+      undoManager?.stopCapturing();
+      shared.transact(() => {
+        for (let place = shared.cells.length - 1; place >= 0; place--) {
+          if (ids.has(shared.cells[place].getId())) {
+            shared.deleteCell(place);
+          }
+        }
+      }, true);
+      undoManager?.stopCapturing();
+    }
+    return ids.size;
+  }
+
+  /** All live cells of the notebook, in order. */
+  marked(): { model: ICellModel; mark: Mark }[] {
+    const cells = this._panel.content.model?.cells;
+    return Array.from(cells ?? [], model => ({ model, mark: markOf(model) })).filter(
+      (item): item is { model: ICellModel; mark: Mark } => item.mark !== null
+    );
+  }
+
+  /** A live cell that somebody has edited is theirs: a cell like any other, with an id of its own. */
+  giveAway(model: ICellModel): void {
+    const shared = this._shared;
+    const place = this._index(model.id);
+    if (!shared || place < 0) {
+      return;
+    }
+    const content = model.toJSON() as nbformat.ICell;
+    const metadata = { ...content.metadata } as Record<string, unknown>;
+    delete metadata.rlm;
+    metadata.tags = ((metadata.tags as string[] | undefined) ?? []).filter(tag => !TAGS.includes(tag));
+    if (!(metadata.tags as string[]).length) {
+      delete metadata.tags;
+    }
+    delete content.id;
+    const trusted = model.trusted;
+    const rendered = this.widget(model.id) instanceof MarkdownCell;
+    const outputs = content.outputs as nbformat.IOutput[] | undefined;
+    delete content.outputs;
+    shared.transact(() => {
+      shared.deleteCell(place);
+      shared.insertCell(place, { ...content, metadata } as never);
+    }, false);
+    const own = this._panel.content.model?.cells.get(place);
+    if (own) {
+      own.trusted = trusted;
+      if (own.type === 'code' && outputs) {
+        (own as ICodeCellModel).outputs.fromJSON(outputs);
+      }
+      const widget = this.widget(own.id);
+      if (rendered && widget instanceof MarkdownCell) {
+        widget.rendered = true;
+      }
+    }
+  }
+
+  /** The widget of a cell. */
+  widget(id: string): Cell | undefined {
+    const widget = this._panel.content.widgets[this._index(id)] as Cell | undefined;
+    return widget?.model.id === id ? widget : this._panel.content.widgets.find(other => other.model.id === id);
+  }
+
+  /** Show that a cell is a live one. */
+  decorate(widget: Cell, label: (mark: Mark) => string): void {
+    const mark = markOf(widget.model);
+    widget.toggleClass('rlm-live', mark !== null);
+    if (mark) {
+      widget.node.dataset.rlmRole = mark.role;
+      widget.node.dataset.rlmStatus = mark.status;
+      if (typeof mark.depth === 'number') {
+        widget.node.dataset.rlmDepth = `${mark.depth}`;
+      }
+      widget.node.setAttribute('aria-label', label(mark));
+    }
+  }
+
+  protected get _shared(): NonNullable<NotebookPanel['content']['model']>['sharedModel'] | undefined {
+    return this._panel.content.model?.sharedModel;
+  }
+
+  protected _index(id: string): number {
+    const cells = this._shared?.cells ?? [];
+    const hint = this._places.get(id);
+    if (hint !== undefined && cells[hint]?.getId() === id) {
+      return hint;
+    }
+    const place = cells.findIndex(cell => cell.getId() === id);
+    if (place >= 0) {
+      this._places.set(id, place);
+    }
+    return place;
+  }
+
+  protected _find(id: string): ICellModel | undefined {
+    const place = this._index(id);
+    return place < 0 ? undefined : this._panel.content.model?.cells.get(place);
+  }
+
+  private _mark(id: string): Mark | null {
+    const model = this._find(id);
+    return model ? markOf(model) : null;
+  }
+
+  protected _isOurs(model: ICellModel): boolean {
+    const mark = markOf(model);
+    if (!mark) {
+      return false;
+    }
+    // a cell that waits for approval is there to be edited; one that was run by hand shows what came of that
+    return mark.status === 'proposed' || (!mark.by_hand && !isEdited(model, mark));
+  }
+
+  /** Where cells were when they were looked for last. */
+  protected readonly _places = new Map<string, number>();
+}

@@ -1,0 +1,198 @@
+/** What people ask of the runs of one notebook: stop, pause, approve, a note, a limit, an export. */
+
+import { Notification, showErrorMessage } from '@jupyterlab/apputils';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import { Asks } from './asks';
+import type { Line } from './comm';
+import type { Ask, Form, NumberedAsk, Place, Said } from './events';
+import type { Show } from './files';
+import { askLimits } from './limits';
+import type { RunModel } from './model';
+
+const INTERRUPT_MILLISECONDS = 1500;
+const SHOWN_CHARS = 200;
+
+/** Asks somebody for a line of text; `null`: they thought better of it. */
+export type AskText = (title: string, label: string) => Promise<string | null>;
+
+/** What the notebook does for it. */
+export interface Hands {
+  /** Interrupt the kernel, where it waits for this run. */
+  interrupt(run: RunModel): Promise<void> | undefined;
+  /** What a cell says now. */
+  source(cellId: string): string | undefined;
+  /** Show a file that the kernel has written. */
+  show: Show;
+}
+
+interface Steered {
+  run: RunModel;
+  line: Line;
+  asks: Asks;
+  /** Of what was said, that which this page has shown. */
+  shown: Set<number>;
+  isOver: boolean;
+}
+
+export class Steering {
+  constructor(
+    private readonly _trans: TranslationBundle,
+    private readonly _askText: AskText,
+    private readonly _hands: Hands
+  ) {}
+
+  /** A run has begun, or (not `isNew`) was found again. */
+  begin(run: RunModel, line: Line, isNew: boolean): void {
+    this.end(run);
+    const asks = new Asks(message => void line.send(message));
+    this._steered.set(run.run, { run, line, asks, shown: new Set(), isOver: false });
+    if (isNew) {
+      asks.greet();
+    }
+  }
+
+  /** Forget a run. */
+  end(run: RunModel): void {
+    this._steered.get(run.run)?.asks.drop();
+    this._steered.delete(run.run);
+  }
+
+  /** Something is new in a run: what the kernel has heard, what came of it, that it is over. */
+  hear(run: RunModel): void {
+    const steered = this._steered.get(run.run);
+    if (!steered) {
+      return;
+    }
+    steered.asks.hear(run.facts);
+    for (const said of run.facts.said) {
+      if (said.page === steered.asks.page && !steered.shown.has(said.n)) {
+        steered.shown.add(said.n);
+        this._tell(said);
+      }
+    }
+    if (run.isOver && !steered.isOver) {
+      steered.isOver = true;
+      const isGone = run.facts.outcome === 'cut' || run.facts.outcome === 'closed';
+      this._lost(steered.asks.drop(ask => !isGone && (ask.type === 'export' || ask.type === 'child')));
+    }
+  }
+
+  /** Tell a run's kernel what a person wants. */
+  ask(run: RunModel, ask: Ask): void {
+    const steered = this._steered.get(run.run);
+    if (!steered || (run.isOver && ask.type !== 'export' && ask.type !== 'child')) {
+      return;
+    }
+    if (steered.line.isClosed) {
+      Notification.warning(this._trans.__('The kernel that this run belongs to is gone.'));
+      return;
+    }
+    steered.asks.ask(ask);
+  }
+
+  /** Stop a run: by the line, and by an interrupt where the kernel does not hear it. */
+  stop(run: RunModel): void {
+    this.ask(run, { type: 'stop' });
+    window.setTimeout(() => {
+      const unheard = this._steered.get(run.run)?.asks.unheard ?? [];
+      if (!run.isOver && unheard.some(ask => ask.type === 'stop')) {
+        this._hands.interrupt(run)?.catch((error: Error) => {
+          void showErrorMessage(this._trans.__('The run could not be stopped'), error);
+        });
+      }
+    }, INTERRUPT_MILLISECONDS);
+  }
+
+  /** Let the cell that waits run, as it stands in the notebook now. */
+  approve(run: RunModel): void {
+    const cell = run.proposed;
+    if (cell) {
+      const source = this._hands.source(cell.id) ?? cell.source;
+      this.ask(run, { type: 'approve', cell: cell.id, ...(source === cell.source ? {} : { edited: source }) });
+    }
+  }
+
+  async refuse(run: RunModel): Promise<void> {
+    const cell = run.proposed;
+    if (!cell) {
+      return;
+    }
+    const note = await this._askText(this._trans.__('Refuse the cell'), this._trans.__('What the model is told'));
+    if (note !== null) {
+      this.ask(run, { type: 'refuse', cell: cell.id, note });
+    }
+  }
+
+  async note(run: RunModel): Promise<void> {
+    const text = await this._askText(this._trans.__('A note to the model'), this._trans.__('What it is told'));
+    if (text?.trim()) {
+      if (run.isOver) {
+        this._lost([{ type: 'note', text, n: 0 }]);
+      }
+      this.ask(run, { type: 'note', text });
+    }
+  }
+
+  /** Set the run's limits anew. */
+  async limits(run: RunModel): Promise<void> {
+    for (const [name, value] of Object.entries(await askLimits(run, this._trans))) {
+      this.ask(run, { type: 'limit', name, value });
+    }
+  }
+
+  /** Have the run written as one file that can be sent to somebody. */
+  export(run: RunModel, form: Form): void {
+    this.ask(run, { type: 'export', form });
+  }
+
+  dispose(): void {
+    for (const { asks } of this._steered.values()) {
+      asks.drop();
+    }
+    this._steered.clear();
+  }
+
+  private _tell(said: Said): void {
+    const trans = this._trans;
+    switch (said.what) {
+      case 'refused':
+        Notification.warning(trans.__('Not done: %1', said.text), { autoClose: false });
+        return;
+      case 'unread':
+        Notification.warning(trans.__('The run was over before the model read your note: %1', shortened(said.text)), {
+          autoClose: false
+        });
+        return;
+      case 'exported':
+        if (said.file) {
+          this._exported(said.file, said.text);
+        }
+    }
+  }
+
+  private _exported(place: Place, text: string): void {
+    const written = this._trans.__('The run was written to %1', place.path);
+    Notification.success(`${written}\n${text}`, { autoClose: 8000 });
+    void this._hands.show(place);
+  }
+
+  /** Nothing that a person said is lost without a word. */
+  private _lost(unheard: NumberedAsk[]): void {
+    for (const ask of unheard) {
+      if (ask.type === 'note' || (ask.type === 'refuse' && ask.note.trim())) {
+        const text = shortened(ask.type === 'note' ? ask.text : ask.note);
+        const words = this._trans.__('The run was over before the model was told your note: %1', text);
+        Notification.warning(words, { autoClose: false });
+      } else if (ask.type === 'export') {
+        Notification.warning(this._trans.__('The run was not exported: its kernel is gone.'), { autoClose: false });
+      }
+    }
+  }
+
+  private readonly _steered = new Map<string, Steered>();
+}
+
+function shortened(text: string): string {
+  return text.length > SHOWN_CHARS ? `${text.slice(0, SHOWN_CHARS)}…` : text;
+}

@@ -1,0 +1,68 @@
+/** What is drawn anew when a cell's outputs become others: as little as can be. */
+
+import type { Output } from '../src/events';
+import { writeOutputs } from '../src/outputs';
+
+type Area = Parameters<typeof writeOutputs>[0];
+
+/** Outputs as Lab keeps them: streams that follow each other are one. */
+class Kept {
+  outputs: Output[] = [];
+  done: string[] = [];
+
+  get length(): number {
+    return this.outputs.length;
+  }
+
+  toJSON(): Output[] {
+    return structuredClone(this.outputs);
+  }
+
+  fromJSON(outputs: Output[]): void {
+    this.done.push('all');
+    this.outputs = structuredClone(outputs);
+  }
+
+  add(output: Output): void {
+    this.done.push('add');
+    const last = this.outputs[this.outputs.length - 1];
+    if (output.output_type === 'stream' && last?.output_type === 'stream' && last.name === output.name) {
+      last.text = `${last.text}${output.text}`;
+    } else {
+      this.outputs.push(structuredClone(output));
+    }
+  }
+
+  set(place: number, output: Output): void {
+    this.done.push('set');
+    this.outputs[place] = structuredClone(output);
+  }
+}
+
+const stream = (text: string, name = 'stdout'): Output => ({ output_type: 'stream', name, text });
+const shown = (text: string): Output => ({ output_type: 'display_data', data: { 'text/plain': text }, metadata: {} });
+
+test.each<[string, Output[], Output[], string[]]>([
+  ['nothing changes', [stream('a'), shown('b')], [stream('a'), shown('b')], []],
+  ['a stream grows', [shown('b'), stream('a')], [shown('b'), stream('ab')], ['add']],
+  ['a stream grows, and more comes', [stream('a')], [stream('ab'), shown('c'), stream('d')], ['add', 'add', 'add']],
+  ['a display is updated', [shown('a'), stream('x')], [shown('b'), stream('xy')], ['set', 'add']],
+  ['the last display is updated', [stream('x'), shown('a')], [stream('x'), shown('b'), stream('y')], ['set', 'add']],
+  ['a stream becomes another', [stream('abc')], [stream('ab')], ['all']],
+  ['all is cleared', [stream('a'), shown('b')], [], ['all']],
+  ['all is new', [], [stream('a'), stream('b', 'stderr')], ['add', 'add']]
+])('%s', (_, before, told, done) => {
+  const area = new Kept();
+  area.outputs = structuredClone(before);
+  writeOutputs(area as unknown as Area, told, before);
+  expect(area.outputs).toEqual(told);
+  expect(area.done).toEqual(done);
+});
+
+test('what somebody has cleared is there again', () => {
+  const area = new Kept();
+  writeOutputs(area as unknown as Area, [stream('ab')], [stream('a')]);
+  expect(area.outputs).toEqual([stream('ab')]);
+  writeOutputs(area as unknown as Area, [stream('ab')]);
+  expect(area.done).toEqual(['all']);
+});

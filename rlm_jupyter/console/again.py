@@ -1,0 +1,135 @@
+"""`resume`, `fork` and `replay`: what can be done with a run that is kept."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlm_jupyter.console import ANSWERED, FAILED, asking, terminal
+from rlm_jupyter.errors import ConfigurationError, RecordError
+
+if TYPE_CHECKING:
+    from rlm_jupyter.events import Event
+    from rlm_jupyter.rlm import RLM
+    from rlm_jupyter.saved import SavedRun
+
+
+_CHANGES = ("model", "sub_model", "termination", "reward", "sandbox")
+
+
+def resume(args: Namespace) -> int:
+    """`jupyter rlm resume`; returns the exit code."""
+    from rlm_jupyter.resume import TakingUp, check_resumable
+    from rlm_jupyter.running import Running
+
+    saved = _saved(args.run)
+    check_resumable(saved, None)
+    going_on = TakingUp(saved, _rlm(args, saved).settings, reexecutes=not args.no_reexec)
+    _ask(args, saved, saved.cells)
+    prompt = saved.trajectory.started.prompt
+    return asking.answered(args, lambda tell: Running(going_on, prompt, tell), saved.files.notebook)
+
+
+def fork(args: Namespace) -> int:
+    """`jupyter rlm fork`; returns the exit code."""
+    from rlm_jupyter.events import CellFinished
+    from rlm_jupyter.fork import Forking, forked
+    from rlm_jupyter.running import Running
+
+    saved = _saved(args.run)
+    part = forked(saved, args.at, edit=args.edit)
+    rlm = _rlm(args, saved, save=asking.place(args))
+    forking = Forking(saved, part, rlm.settings, reexecutes=not args.no_reexec)
+    cells = [record for record in part.records if isinstance(record, CellFinished)]
+    _ask(args, saved, sum(cell.status in {"ok", "error"} for cell in cells))
+    if not args.quiet:
+        terminal.say(f"A new run with the first {terminal.count(part.at, 'iteration')} of {saved.files.name}.")
+    prompt = saved.trajectory.started.prompt
+    return asking.answered(args, lambda tell: Running(forking, prompt, tell), rlm.settings.save)
+
+
+def replay(args: Namespace) -> int:
+    """`jupyter rlm replay`; returns the exit code: 0 where the same came out."""
+    from rlm_jupyter import replay as replaying
+    from rlm_jupyter.events import CellFinished
+
+    def tell(event: Event) -> None:
+        if isinstance(event, CellFinished) and not args.quiet:
+            terminal.say(f"  iteration {event.iteration}, cell {event.block + 1}: {event.status}")
+
+    saved = _saved(args.run)
+    _ask(args, saved, saved.cells)
+    came = replaying.replay(saved.files.notebook, sandbox=args.sandbox, on_event=tell)
+    if came.passed_over:
+        terminal.say(
+            f"Not executed, because they had been interrupted: cells of iteration {_listed(came.passed_over)}."
+        )
+    for difference in came.differences:
+        terminal.write(difference.text)
+    cells, calls = terminal.count(came.cells, "cell"), terminal.count(came.subcalls, "sub-call")
+    what = "the same came out" if came.same else f"{terminal.count(len(came.differences), 'difference')}"
+    terminal.say(f"{cells} executed, {calls} answered from the record, no model asked: {what}.")
+    return ANSWERED if came.same else FAILED
+
+
+def _saved(run: str | None) -> SavedRun:
+    """The run that was named, else the newest."""
+    from rlm_jupyter import store
+    from rlm_jupyter.saved import SavedRun
+
+    if run is not None:
+        return SavedRun.load(run)
+    newest = next(iter(store.list_runs()), None)
+    if newest is None:
+        raise RecordError(f"There are no runs in {store.FOLDER}: name one.")
+    return SavedRun.load(newest.files.notebook)
+
+
+def _rlm(args: Namespace, saved: SavedRun, **options: Any) -> RLM:
+    """As the run was configured, with what the arguments change."""
+    from rlm_jupyter.limits import Limits
+    from rlm_jupyter.models.prices import parsed_prices
+    from rlm_jupyter.resume import configuration
+    from rlm_jupyter.rlm import RLM
+
+    # a policy of the user's own is looked for where they stand, as `python -m` does
+    sys.path.insert(0, str(Path.cwd()))
+    changes = {name: getattr(args, name) for name in _CHANGES} | options
+    changes |= {field.name: getattr(args, field.name, None) for field in fields(Limits)}
+    changes["prices"] = parsed_prices(args.price) if args.price else None
+    found = configuration(saved, changes)
+    model, sub_model = asking.models(found.model, found.options.pop("sub_model", None), args.base_url)
+    return RLM(model, sub_model=sub_model, **found.options)
+
+
+def _ask(args: Namespace, saved: SavedRun, cells: int) -> None:
+    """Ask whether cells may be executed again.
+
+    Raises
+    ------
+    ConfigurationError
+        They may not, or nobody can be asked.
+    """
+    if args.no_reexec or args.yes or not cells:
+        return
+    count = terminal.count(cells, "cell")
+    kind = args.sandbox or saved.trajectory.started.options.get("sandbox", {}).get("kind")
+    may = "with your rights, as there is no sandbox" if kind == "none" else "with all that they do"
+    if not sys.stdin or not sys.stdin.isatty():
+        raise ConfigurationError(
+            f"{count} of {saved.files.name} would be executed again, {may}, and nobody can be asked here: add --yes."
+        )
+    sys.stderr.write(
+        f"{count} of {saved.files.name} will be executed again, {may} (write files, send requests); their sub-calls "
+        "are answered from the record. Go on? [y/N] "
+    )
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise ConfigurationError("Nothing was executed.")
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, numbers))

@@ -1,0 +1,131 @@
+"""`Estimate`: what a run may cost, before anything is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlm_jupyter.calls import most_cost
+from rlm_jupyter.context import Context
+from rlm_jupyter.ledger import Ledger
+from rlm_jupyter.limits import Limits
+from rlm_jupyter.models import Model
+from rlm_jupyter.tokens import BYTES_PER_TOKEN, estimate_tokens
+from rlm_jupyter.types import Usage
+from rlm_jupyter.workspace import Settings, first_messages
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a run may cost; `str()` says it in a few lines."""
+
+    model: str
+    """`provider/model` that drives the run."""
+    input_tokens: int
+    """About how many tokens the first request has."""
+    output_tokens: int
+    """How many its reply may have."""
+    input_cost: float | None
+    """Of the first request without its reply, in US dollars; `None`: the model's price is not known."""
+    request_cost: float | None
+    """Of the first request, with a reply of that length."""
+    run_cost: float | None
+    """What the whole run can cost at most; `None`: a price is not known, or nothing bounds it."""
+    capped_by: str
+    """What bounds it, in a few words."""
+    assumptions: tuple[str, ...]
+    """What the figures rest on, each a sentence."""
+
+    def __str__(self) -> str:
+        first = f"First request: about {self.input_tokens:,} tokens to {self.model}"
+        if self.input_cost is None or self.request_cost is None:
+            first += ", whose price is not known."
+        else:
+            first += (
+                f", {_dollars(self.input_cost)}; with a reply of {self.output_tokens:,} tokens, the most it may have, "
+                f"{_dollars(self.request_cost)}."
+            )
+        if self.run_cost is None:
+            run = f"The whole run: not known ({self.capped_by})."
+        else:
+            run = f"The whole run: at most {_dollars(self.run_cost)} ({self.capped_by})."
+        return "\n".join([first, run, *(f"- {assumption}" for assumption in self.assumptions)])
+
+
+def estimate(settings: Settings, prompt: str, context: Context) -> Estimate:
+    """What answering `prompt` may cost. Nothing is started or asked."""
+    limits, routing = settings.limits, settings.routing
+    model, sub_model = routing.model_for(0), routing.model_for(1)
+    messages = first_messages(settings, context.info, prompt, Ledger(limits))
+    first = sum(map(estimate_tokens, messages))
+    cap = min(limits.max_output_tokens, max(model.window // 4, 1))
+    run_cost, capped_by = _most(settings, first)
+    assumptions = [
+        f"A token has {BYTES_PER_TOKEN} bytes, as in English prose; code, tables and other languages have more tokens.",
+        "Prices are those that you set" if settings.prices else "Prices are those of the list that genai-prices has",
+    ]
+    assumptions[1] += "; what a provider has in its cache costs less."
+    if limits.max_cost is None:
+        assumptions.append(
+            f"At most {limits.max_iterations:,} replies, each of {cap:,} tokens, with {limits.output_chars:,} "
+            f"characters of outputs shown after each."
+        )
+        if limits.max_subcalls:
+            assumptions.append(
+                f"At most {limits.max_subcalls:,} sub-calls, each filling the {sub_model.window:,} tokens that "
+                f"{sub_model.name} reads; most runs use a small part of that."
+            )
+    return Estimate(
+        model=model.name,
+        input_tokens=first,
+        output_tokens=cap,
+        input_cost=model.cost(Usage(first)),
+        request_cost=most_cost(model, Usage(first, cap)),
+        run_cost=run_cost,
+        capped_by=capped_by,
+        assumptions=tuple(assumptions),
+    )
+
+
+def _most(settings: Settings, first: int) -> tuple[float | None, str]:
+    """What the whole tree can cost at most, and what bounds it."""
+    limits, routing = settings.limits, settings.routing
+    if limits.max_cost is not None:
+        return limits.max_cost, "max_cost"
+    if routing.unpriced:
+        return None, f"the price of {routing.unpriced} is not known: set prices"
+    most = _run(routing.model_for(0), limits, first)
+    if limits.max_subcalls is None:
+        whole = None
+    else:
+        depths = range(1, max(limits.max_depth, 1) + 1)
+        dearest = max(_subcall(routing.model_for(depth), limits, first, depth) for depth in depths)
+        whole = most + limits.max_subcalls * dearest
+    if limits.max_tokens is not None:
+        dearest = max(_dearest(model, limits.max_tokens) for model in routing.models)
+        if whole is None or dearest < whole:
+            return dearest, "max_tokens, all of the dearest kind"
+    return whole, "max_iterations and max_subcalls; max_cost sets a lower one" if whole is not None else "set max_cost"
+
+
+def _run(model: Model, limits: Limits, first: int) -> float:
+    """All replies of one run, and the forced one."""
+    cap = min(limits.max_output_tokens, max(model.window // 4, 1))
+    grows = cap + limits.output_chars // BYTES_PER_TOKEN
+    requests = (Usage(min(first + i * grows, model.window - cap), cap) for i in range(limits.max_iterations + 1))
+    return sum(most_cost(model, request) or 0.0 for request in requests)
+
+
+def _subcall(model: Model, limits: Limits, first: int, depth: int) -> float:
+    """One of them: a plain one, or a child."""
+    if depth < limits.max_depth:
+        return _run(model, limits, first)
+    cap = min(limits.max_output_tokens, max(model.window // 4, 1))
+    return most_cost(model, Usage(model.window - cap, cap)) or 0.0
+
+
+def _dearest(model: Model, tokens: int) -> float:
+    return max(most_cost(model, Usage(tokens)) or 0.0, most_cost(model, Usage(0, tokens)) or 0.0)
+
+
+def _dollars(cost: float) -> str:
+    return f"${cost:,.2f}" if cost >= 1 or not cost else f"${cost:.4f}"

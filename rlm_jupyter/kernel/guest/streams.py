@@ -1,0 +1,56 @@
+"""`BoundedStream`: a cell's standard output and error, up to a size.
+
+ipykernel gathers what is printed until it is sent. A cell that prints without end would fill this process's memory,
+and then the host's, before anybody could stop it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from ipykernel.iostream import OutStream
+
+MOST_CHARS = 64 * 2**20
+"""That a cell may print to one stream."""
+
+
+class OutputFloodError(RuntimeError):
+    """A cell prints without end."""
+
+
+class BoundedStream(OutStream):
+    """Refuses what a cell prints beyond `MOST_CHARS`: an error in the cell, silence in its other threads."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._by_cell: dict[str, int] = {}
+        """Characters that each cell has printed: threads of an earlier one may still be at it."""
+
+    def close(self) -> None:
+        """Stay open: a cell that closes its stream would take it from all cells after it."""
+        self.flush()
+
+    def write(self, string: Any) -> int:
+        """Print, as any stream does.
+
+        Raises
+        ------
+        OutputFloodError
+            The cell has printed more than anybody reads.
+        """
+        if not isinstance(string, str):
+            raise TypeError(f"write() argument must be str, not {type(string).__name__}")
+        header = self.parent_header.get("header") or {}
+        cell = str(header.get("msg_id", ""))
+        before = self._by_cell.get(cell, 0)
+        self._by_cell[cell] = written = before + len(string)
+        room = MOST_CHARS - before
+        if room > 0:
+            super().write(string if len(string) <= room else string[:room])
+        if written > MOST_CHARS and threading.current_thread() is threading.main_thread():
+            raise OutputFloodError(
+                f"this cell has printed more than {MOST_CHARS:,} characters, and no more is shown. Keep long things in "
+                "variables, and print a part."
+            )
+        return len(string)

@@ -1,0 +1,193 @@
+"""`GuestProvisioner`: starts, signals and ends a kernel's process, shut off by bubblewrap or not."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.launcher import launch_kernel
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+
+from rlm_jupyter.errors import KernelStartError
+from rlm_jupyter.kernel.place import Place
+from rlm_jupyter.kernel.sandbox import bwrap, seccomp
+from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.kernel.through import see_through
+
+_SIGNALLED = 128
+"""What bubblewrap adds to the number of the signal that ended its child, for an exit code."""
+_PIPE_BYTES = 65_536
+
+
+class GuestProvisioner(LocalProvisioner):
+    """A `jupyter_client` provisioner of one kernel; `shut_off` is called before it is launched."""
+
+    _sandbox: Sandbox | None = None
+    _place: Place
+    _inside: int | None = None
+    """The first process inside the sandbox, as we see it: with it, all of them end."""
+    _inside_fd: int | None = None
+    _said: int | None = None
+
+    def shut_off(self, sandbox: Sandbox, place: Place) -> None:
+        """What it is started in."""
+        self._sandbox, self._place = sandbox, place
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
+        """Start the process; where this is cancelled, `self.process` is there all the same."""
+        options = LocalProvisioner._scrub_kwargs(kwargs)
+        boxed = self._sandbox is not None and self._sandbox.kind == "bwrap"
+        start = self._start_boxed if boxed else launch_kernel
+
+        def keep(process: Any) -> None:
+            self.process, self.pid = process, process.pid
+            self.pgid = os.getpgid(process.pid) if hasattr(os, "getpgid") else None
+
+        await see_through(_by_a_thread_of_its_own(lambda: start(cmd, **options), keep))
+        return self.connection_info
+
+    def hold(self) -> None:
+        """Bound the number of processes inside, before anything of the model's runs there."""
+        if self._inside is not None and self._sandbox is not None and os.geteuid() == 0:
+            self._place.hold(self._inside, self._sandbox.processes)
+
+    def last_words(self) -> str:
+        """What it said on standard error when it did not come up; empty where that went to ours."""
+        if self._said is None:
+            return ""
+        with contextlib.suppress(BlockingIOError):
+            return os.read(self._said, _PIPE_BYTES).decode(errors="replace").strip()
+        return ""
+
+    def exit_code(self) -> int | None:
+        """As of `Popen`: negative for a signal."""
+        code: int | None = None if self.process is None else self.process.poll()
+        if self._inside is not None and code is not None and code > _SIGNALLED:
+            return _SIGNALLED - code
+        return code
+
+    async def send_signal(self, signum: int) -> None:
+        """Signal the kernel and what it started."""
+        if self._inside is None:
+            await super().send_signal(signum)
+        elif signum == signal.SIGKILL:
+            self.end()
+        elif self.exit_code() is None:  # else the number may be another's by now
+            # its group; the process that reaps there is the first of its namespace, and hears no such signal
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._inside, signum)
+
+    def end(self) -> None:
+        """Kill the process and all that belongs to it."""
+        if self._inside_fd is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(self._inside_fd, signal.SIGKILL)
+        elif self.pgid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pgid, signal.SIGKILL)
+
+    def release(self) -> None:
+        """Close what is open here; the process is gone."""
+        for fd in (self._inside_fd, self._said):
+            if fd is not None:
+                os.close(fd)
+        self._inside_fd = self._said = None
+
+    def _start_boxed(self, cmd: list[str], *, cwd: str | None = None, **options: Any) -> Any:
+        assert self._sandbox is not None
+        with ExitStack() as stack:
+            told, tells = _pipe(stack)
+            said, says = _pipe(stack)
+            for end in (said, says):  # who writes more than anybody reads loses it, and does not wait
+                os.set_blocking(end.fileno(), False)
+            cwd_path = None if cwd is None else Path(cwd)
+            # through a pipe: the names of folders need not stand in the list of processes
+            words = bwrap.options(self._sandbox, cmd[0], self._place.path, cwd_path)
+            filled = [_filled(stack, b"".join(word.encode() + b"\0" for word in words))]
+            command = [bwrap.program(), "--args", str(filled[0]), "--info-fd", str(tells.fileno())]
+            if (rules := seccomp.program()) is not None:
+                filled.append(_filled(stack, rules))
+                command += ["--seccomp", str(filled[1])]
+            passed = [tells.fileno(), *filled]
+            null = subprocess.DEVNULL  # not ours: what stands there could be opened anew, and read
+            process: Any = launch_kernel(
+                [*command, "--", *cmd], cwd="/", stdout=null, stderr=says.fileno(), pass_fds=passed, **options
+            )
+            tells.close()
+            about = told.read()
+            try:
+                self._inside = int(json.loads(about)["child-pid"])
+                self._inside_fd = os.pidfd_open(self._inside)
+            except (ValueError, KeyError, OSError):
+                self._inside = None
+                process.kill()
+                process.wait()
+                why = (said.read() or b"no reason given").decode(errors="replace").strip()
+                raise KernelStartError(
+                    f"The sandbox could not be set up: {why}. sandbox='none' does without."
+                ) from None
+            self._said = os.dup(said.fileno())
+        return process
+
+
+def _pipe(stack: ExitStack) -> tuple[io.FileIO, io.FileIO]:
+    reads, writes = os.pipe()
+    return stack.enter_context(io.FileIO(reads, "r")), stack.enter_context(io.FileIO(writes, "w"))
+
+
+def _filled(stack: ExitStack, data: bytes) -> int:
+    """The end of a file in memory from which this is read."""
+    file = stack.enter_context(io.FileIO(os.memfd_create("rlm"), "w+"))
+    file.write(data)
+    file.seek(0)
+    return file.fileno()
+
+
+async def _by_a_thread_of_its_own(start: Callable[[], Any], keep: Callable[[Any], None]) -> None:
+    """Start a process in a thread that lives as long as it does.
+
+    A kernel that asks to be killed when its parent dies (`guest/confined.py`) means, to Linux, the thread that
+    started it; that of an event loop may end long before its process does.
+
+    Parameters
+    ----------
+    start
+        Starts it.
+    keep
+        Told the process, also where this is cancelled: else nobody would end it.
+    """
+    if sys.platform != "linux":
+        keep(start())
+        return
+    started: concurrent.futures.Future[None] = concurrent.futures.Future()
+    started.set_running_or_notify_cancel()  # from here on it can't be cancelled
+
+    def live() -> None:
+        try:
+            process = start()
+            keep(process)
+        except BaseException as error:  # noqa: BLE001  raised where it is waited for
+            started.set_exception(error)
+            return
+        started.set_result(None)
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+    threading.Thread(target=live, name="rlm_jupyter kernel", daemon=True).start()
+    try:
+        await asyncio.wrap_future(started)
+    except asyncio.CancelledError:
+        concurrent.futures.wait([started])  # a few ms; when every task of a loop is cancelled, this one is too
+        raise

@@ -1,0 +1,154 @@
+"""The command line of bubblewrap: what a shut-off kernel sees.
+
+An allow-list, because a list of what to hide is never complete: the system's programs and libraries, Python and
+its packages, a private `/tmp`, and the folders that were named. Everything that can be written to is of a limited
+size; the place of the kernel's sockets is taken away once the host is connected (`KernelProcess.seal`).
+"""
+
+from __future__ import annotations
+
+import shutil
+import site
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+
+HOME = "/tmp/home"
+WORK = "/tmp/work"
+"""Where its cells work when the caller's folder is not shown."""
+_NAMESPACES = "--unshare-all --unshare-user --disable-userns --die-with-parent --new-session"
+_SHUT = (*_NAMESPACES.split(), "--cap-drop", "ALL", "--hostname", "sandbox")
+_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_ETC = """
+    alternatives ca-certificates fonts group hosts ld.so.cache ld.so.conf ld.so.conf.d locale.alias localtime magic
+    matplotlibrc mime.types nsswitch.conf os-release passwd pki protocols services ssl/certs ssl/cert.pem
+    ssl/openssl.cnf timezone
+"""
+_OF_A_PREFIX = "bin sbin lib lib32 lib64 libexec include share ssl conda-meta pyvenv.cfg"
+"""A virtual environment often lies in the project's folder: that folder is not shown, only these of it."""
+_LOOK_SECONDS = 10
+
+
+@cache
+def why_not() -> str | None:
+    """Why bubblewrap can't be used here, as sentences that say what to do; `None` when it can."""
+    if sys.platform != "linux":
+        return "bubblewrap needs Linux."
+    if shutil.which("bwrap") is None:
+        return "bubblewrap is not installed. Install the package bubblewrap (apt-get install bubblewrap)."
+    command = [program(), *_SHUT, "--ro-bind", "/", "/", "--proc", "/proc", "--size", "4096", "--tmpfs", "/tmp"]
+    try:
+        tried = subprocess.run(
+            [*command, "--", "/bin/true"], capture_output=True, text=True, timeout=_LOOK_SECONDS, env={}, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{program()} can't be run: {error}."
+    if tried.returncode == 0:
+        return None
+    said = (tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"])[0]
+    if "Unknown option" in said:
+        return f"{program()} is too old ({said}). Install bubblewrap 0.8 or newer."
+    return f"{said}. This system allows no user namespaces, as in most containers; a container is a sandbox itself."
+
+
+def program() -> str:
+    """Where bubblewrap is."""
+    return shutil.which("bwrap") or "bwrap"
+
+
+def options(sandbox: Sandbox, python: str, place: Path, cwd: Path | None) -> list[str]:
+    """What bubblewrap is told to shut a kernel off.
+
+    Parameters
+    ----------
+    python
+        The interpreter that it will run.
+    place
+        The kernel's private directory; its `run` and `lib` are shown.
+    cwd
+        The working directory, where it is shown.
+    """
+    size = str(sandbox.disk)
+    private = ["--size", size, "--tmpfs", "/tmp", "--dir", HOME, "--dir", WORK, "--symlink", "/tmp", "/var/tmp"]
+    devices = ["--dev", "/dev", "--size", size, "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
+    # read-only: the numbers in /proc/sys are the whole machine's, and belong to root, who may be the one that runs this
+    words = [
+        *_SHUT,
+        "--proc",
+        "/proc",
+        "--remount-ro",
+        "/proc",
+        *devices,
+        *private,
+        *_system(),
+        *_python(python),
+        *_fonts(),
+    ]
+    for path, changed in sorted(sandbox.folders()):  # a folder before what is in it
+        words += ["--bind" if changed else "--ro-bind", str(path.resolve()), str(path)]
+    package = str(Path(__file__).parents[2])
+    words += ["--ro-bind", package, package, "--bind", str(place / "run"), str(place / "run")]
+    words += ["--ro-bind-try", str(place / "lib"), str(place / "lib")]
+    words += ["--remount-ro", "/", "--chdir", str(cwd) if cwd and sandbox.shows(cwd) else WORK]
+    # a process of its own reaps what the kernel leaves; seen from inside it is the parent, and never goes away
+    return [*words, "--setenv", "JPY_PARENT_PID", "1"]
+
+
+def _system() -> Iterator[str]:
+    yield from ("--ro-bind", "/usr", "/usr")
+    for name in _SYSTEM:
+        path = Path(name)
+        if path.is_symlink():
+            yield from ("--symlink", str(path.readlink()), name)
+        elif path.is_dir():
+            yield from ("--ro-bind", name, name)
+    for name in (*(f"/etc/{name}" for name in _ETC.split()), "/nix/store", "/gnu/store", "/sys/devices/system/cpu"):
+        yield from ("--ro-bind-try", name, name)
+
+
+def _python(program: str) -> Iterator[str]:
+    """The interpreter, its libraries, and the packages that were installed for it."""
+    for prefix in dict.fromkeys(_prefixes(Path(shutil.which(program) or program))):
+        if prefix.is_relative_to("/usr"):
+            continue
+        for name in _OF_A_PREFIX.split():
+            if (prefix / name).exists():
+                yield from ("--ro-bind", str((prefix / name).resolve()), str(prefix / name))
+    own = site.getusersitepackages()
+    if site.ENABLE_USER_SITE and Path(own).is_dir():
+        yield from ("--ro-bind", own, own)
+
+
+def _prefixes(program: Path) -> Iterator[Path]:
+    if str(program) == sys.executable:
+        yield from map(Path, (sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix))
+    yield program.resolve().parents[1]
+    yield program.absolute().parents[1]
+    try:
+        lines = (program.absolute().parents[1] / "pyvenv.cfg").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        name, _, value = line.partition("=")
+        if name.strip() == "home":
+            yield Path(value.strip()).parent
+
+
+def _fonts() -> Iterator[str]:
+    """Matplotlib's list of the fonts, which takes it seconds to make anew."""
+    for listed in font_lists():
+        yield from ("--ro-bind-try", str(listed), f"{HOME}/.cache/matplotlib/{listed.name}")
+
+
+def font_lists() -> list[Path]:
+    """Matplotlib's lists of fonts, in the cache of whoever runs this."""
+    try:
+        return list((Path.home() / ".cache" / "matplotlib").glob("fontlist-*.json"))
+    except (OSError, RuntimeError):
+        return []

@@ -1,0 +1,67 @@
+"""A cgroup that bounds how many processes a shut-off kernel of root's may have.
+
+For everybody else a limit of the user namespace does it (`guest/confined.py`); the system exempts root from that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+_MOUNTS, _OWN = Path("/proc/self/mountinfo"), Path("/proc/self/cgroup")
+
+
+def hold(process: int, most: int) -> Path | None:
+    """Put a process and all below it into a cgroup of at most so many processes.
+
+    Returns
+    -------
+    Path or None
+        The cgroup, to be removed when they are gone; `None` where this system lets us make none.
+    """
+    for parent in _parents():
+        made = parent / f"rlm-{secrets.token_hex(4)}"
+        try:
+            made.mkdir()
+        except OSError:
+            continue
+        try:
+            (made / "pids.max").write_text(str(most))
+            for number in _below(process):
+                (made / "cgroup.procs").write_text(str(number))
+        except OSError:
+            release(made)
+            continue
+        return made
+    return None
+
+
+def release(made: Path) -> None:
+    """Remove a cgroup, once nothing is in it."""
+    with contextlib.suppress(OSError):
+        made.rmdir()
+
+
+def _parents() -> Iterator[Path]:
+    """Where a cgroup that counts processes could be made."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        own = dict(line.split(":", 2)[1:] for line in _OWN.read_text().splitlines())
+        for line in _MOUNTS.read_text().splitlines():
+            fields = line.split()
+            kind, options = fields[fields.index("-") + 1], fields[-1].split(",")
+            mount = Path(fields[4])
+            if kind == "cgroup" and "pids" in options:
+                path = next((path for names, path in own.items() if "pids" in names.split(",")), "/")
+                yield mount / path.lstrip("/")
+            elif kind == "cgroup2":
+                # beside our own: one that has processes can't divide what it has
+                yield (mount / own.get("", "/").lstrip("/")).parent if own.get("", "/") != "/" else mount
+
+
+def _below(process: int) -> Iterator[int]:
+    yield process
+    with contextlib.suppress(OSError):
+        for number in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+            yield from _below(int(number))

@@ -1,0 +1,133 @@
+"""`Sandbox`: what keeps a model's code from the rest of the machine, and what it may see all the same."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.kernel.sandbox import bwrap
+
+log = logging.getLogger(__name__)
+
+VARIABLE = "RLM_SANDBOX"
+"""The kind where none is named."""
+Kind = Literal["auto", "bwrap", "none"]
+_GIB = 1024**3
+_PROCESSES = 4_096
+_OWN = ("/proc", "/dev", "/sys")
+
+
+def _folders(name: str, given: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
+    """Absolute paths that are there and can be shown."""
+    folders = []
+    for folder in (given,) if isinstance(given, str | Path) else given:
+        path = Path(folder).expanduser().absolute()
+        if not path.exists():
+            raise ConfigurationError(f"Sandbox({name}=…): {path} does not exist.")
+        real = path.resolve()
+        if str(real) in {"/", "/tmp"} or any(real.is_relative_to(own) for own in _OWN):
+            raise ConfigurationError(f"Sandbox({name}=…): {path} can't be shown; name a folder inside it.")
+        folders.append(path)
+    return tuple(folders)
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """How kernels are shut off.
+
+    Raises
+    ------
+    ConfigurationError
+        No such sandbox, no such folder, a number that can't be.
+    """
+
+    kind: Kind = "auto"
+    """`bwrap`: by bubblewrap (Linux): no network, no other process, no file but the system's, Python's and those in
+    `read` and `write`. `none`: the code has the rights of whoever started it. `auto`: the best there is here."""
+    read: Sequence[str | Path] = ()
+    """Folders and files that are shown read-only, under `bwrap`; the rest of what is yours is not there."""
+    write: Sequence[str | Path] = ()
+    """Folders and files that it may change as well."""
+    memory: int | None = None
+    """Bytes of data that each process of a kernel may hold; beyond, `MemoryError`. Holds without `bwrap` too."""
+    disk: int = _GIB
+    """Bytes of the private `/tmp`, under `bwrap`, and of `/dev/shm`; both are in memory."""
+    processes: int = _PROCESSES
+    """Processes and threads at once, under `bwrap`."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ConfigurationError(f"sandbox={self.kind!r}: there is auto, bwrap and none.")
+        for name in ("read", "write"):
+            object.__setattr__(self, name, _folders(name, getattr(self, name)))
+        for name in ("memory", "disk", "processes"):
+            value = getattr(self, name)
+            if value is None and name == "memory":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ConfigurationError(f"Sandbox({name}={value!r}): a whole number above zero is needed.")
+
+    @classmethod
+    def of(cls, value: str | Mapping[str, Any] | Sandbox | None) -> Sandbox:
+        """A sandbox by its name, by its fields, or itself; where no kind is named, that of `RLM_SANDBOX`, or `auto`.
+
+        Raises
+        ------
+        ConfigurationError
+            It is neither; or it is `bwrap`, and that does not work here.
+        """
+        if isinstance(value, Sandbox):
+            sandbox = value
+        else:
+            given = dict(value) if isinstance(value, Mapping) else {"kind": value}
+            if given.get("kind") is None:
+                given["kind"] = os.environ.get(VARIABLE) or "auto"
+            try:
+                sandbox = cls(**given)
+            except TypeError:
+                raise ConfigurationError(f"sandbox={value!r}: a name, or a Sandbox(...), is needed.") from None
+        if sandbox.kind == "bwrap" and (why := bwrap.why_not()) is not None:
+            raise ConfigurationError(f"sandbox='bwrap' does not work here: {why}")
+        return sandbox
+
+    def chosen(self) -> Self:
+        """The same, with `auto` decided: nothing is shut off where nothing can."""
+        if self.kind != "auto":
+            return self
+        why = bwrap.why_not()
+        if why is None:
+            return replace(self, kind="bwrap")
+        log.info("No sandbox: %s", why)
+        return replace(self, kind="none")
+
+    def folders(self) -> Iterator[tuple[Path, bool]]:
+        """What is shown, and whether it may be changed."""
+        yield from ((Path(path), False) for path in self.read)
+        yield from ((Path(path), True) for path in self.write)
+
+    def shows(self, folder: Path) -> bool:
+        """Whether a folder is there for the code."""
+        return self.kind == "none" or any(folder.is_relative_to(path) for path, _ in self.folders())
+
+    def asked(self) -> dict[str, Any]:
+        """Its kind, and what else is not the default, as plain data: `Sandbox.of` takes it."""
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "kind"}
+        plain = given | {name: [str(path) for path in given[name]] for name in ("read", "write")}
+        defaults: dict[str, Any] = {"read": [], "write": [], "memory": None, "disk": _GIB, "processes": _PROCESSES}
+        return {"kind": self.kind} | {name: value for name, value in plain.items() if value != defaults[name]}
+
+    def told(self) -> str:
+        """What the model has to know of it, as a paragraph; empty without a sandbox."""
+        if self.kind != "bwrap":
+            return ""
+        named = [f"{path} ({'may be changed' if changed else 'read-only'})" for path, changed in self.folders()]
+        files = f"only these of the user's files: {', '.join(named)}" if named else "none of the user's files"
+        return f"Your kernel is shut off: it has no network and shows {files}. It can write to /tmp.\n\n"
+
+
+NO_SANDBOX = Sandbox("none")

@@ -1,0 +1,59 @@
+"""The system calls that no kernel of a model needs, as a filter that bubblewrap installs.
+
+Namespaces leave some doors open: sockets of families that know no network namespace (`AF_VSOCK` reaches the
+machine that a virtual one runs on), the keys that Linux keeps for a user, and `io_uring`, which no filter sees.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+from dataclasses import dataclass
+
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_X32 = 0x40000000
+"""From here on, x86-64 counts the calls of another interface, which a filter by number would miss."""
+_FAMILIES = (1, 2, 10, 16)
+"""AF_UNIX, AF_INET, AF_INET6 (its own loopback is there), AF_NETLINK (lists interfaces)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    architecture: int
+    socket: int
+    denied: tuple[int, ...]
+    """add_key, request_key, keyctl, bpf, perf_event_open, userfaultfd."""
+
+
+_URING = (425, 426, 427)
+_MACHINES = {
+    "x86_64": _Calls(0xC000003E, 41, (248, 249, 250, 321, 298, 323)),
+    "aarch64": _Calls(0xC00000B7, 198, (217, 218, 219, 280, 241, 282)),
+}
+
+
+def program() -> bytes | None:
+    """The filter for this machine, as bubblewrap takes it; `None` where its calls are not known."""
+    calls = _MACHINES.get(platform.machine())
+    if calls is None:
+        return None
+    lines = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_EQUAL, 1, 0, calls.architecture),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER),
+    ]
+    if calls.architecture == _MACHINES["x86_64"].architecture:
+        lines += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
+    for number in calls.denied:
+        lines += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERRNO | errno.EPERM)]
+    for number in _URING:
+        lines += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
+    lines += [(_EQUAL, 1, 0, calls.socket), (_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
+    for family in _FAMILIES:
+        lines += [(_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW)]
+    lines.append((_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT))
+    return b"".join(struct.pack("=HBBI", *line) for line in lines)

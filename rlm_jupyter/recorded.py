@@ -1,0 +1,84 @@
+"""`RecordedCalls`: finds a sub-call of a recorded run again.
+
+By its prompt, its kind, the model it named and its place: the n-th such call of its cell, else of the run; else
+by the prompt alone, and at last as the same call of the same cell. Never by the order in which answers arrived.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from rlm_jupyter.events import SubcallSettled
+
+Place = tuple[int, int]
+"""A cell of a run: iteration and block."""
+
+
+class RecordedCalls:
+    """The sub-calls of a run, to be asked again.
+
+    Parameters
+    ----------
+    subcalls
+        In the order in which they were recorded.
+    """
+
+    def __init__(self, subcalls: Iterable[SubcallSettled]) -> None:
+        self._in_cell: dict[Any, list[SubcallSettled]] = defaultdict(list)
+        self._in_run: dict[Any, list[SubcallSettled]] = defaultdict(list)
+        self._by_prompt: dict[str, SubcallSettled] = {}
+        self._by_place: dict[tuple[Place, int], SubcallSettled] = {}
+        self._ordinal = 0
+        self._uses: dict[Any, int] = defaultdict(int)
+        self._place: Place | None = None
+        # of a call that failed as the run was stopped, and was asked again when its cell was executed anew, the last
+        latest = {(call.iteration, call.block, call.ordinal, call.prompt_sha256): call for call in subcalls}
+        # the order of the calls, not that of the answers
+        ordered = sorted(latest.values(), key=lambda call: (call.iteration, call.block, call.ordinal))
+        self._recursive = any(call.kind == "rlm" for call in ordered)
+        for call in ordered:
+            key = call.prompt_sha256, call.kind, call.asked_model
+            self._in_cell[(call.iteration, call.block), key].append(call)
+            self._in_run[key].append(call)
+            self._by_prompt.setdefault(call.prompt_sha256, call)
+            self._by_place[(call.iteration, call.block), call.ordinal] = call
+
+    def begin(self, place: Place | None) -> None:
+        """A cell begins: that of the run at `place`, or one of the reader's own."""
+        self._place, self._ordinal = place, 0
+        for key in [key for key in self._uses if isinstance(key[0], tuple)]:
+            del self._uses[key]
+
+    def find(self, kind: str, prompt: str, model: str | None) -> SubcallSettled | None:
+        """The call that was recorded for this one; `None` when nothing like it was asked."""
+        key = self._key(kind, prompt, model)
+        found, ordinal = None, self._ordinal
+        self._ordinal += 1
+        if self._place is not None:
+            found = self._nth(self._in_cell, (self._place, key))
+        found = found or self._nth(self._in_run, key) or self._by_prompt.get(key[0])
+        if found is None and self._place is not None:
+            # the record was redacted, or what the cell reads differs here: the same call of the same cell
+            found = self._by_place.get((self._place, ordinal))
+            found = None if found is None or found.asked_model != model else found
+        return found
+
+    def find_in_cell(self, kind: str, prompt: str, model: str | None) -> SubcallSettled | None:
+        """The next use of exactly this call in the cell that began; `None` beyond the last."""
+        return self._nth(self._in_cell, (self._place, self._key(kind, prompt, model)))
+
+    def _key(self, kind: str, prompt: str, model: str | None) -> tuple[str, str, str | None]:
+        digest = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
+        # where the depth was used up, the run recorded what it was: a plain call
+        return digest, kind if self._recursive else "llm", model
+
+    def _nth(self, calls: dict[Any, list[SubcallSettled]], key: Any) -> SubcallSettled | None:
+        recorded = calls.get(key, [])
+        use = self._uses[key]
+        if use >= len(recorded):
+            return None
+        self._uses[key] = use + 1
+        return recorded[use]

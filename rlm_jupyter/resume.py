@@ -1,0 +1,203 @@
+"""Taking up a saved run: one that was broken off (its host was killed, it was stopped) or that met a limit.
+
+The recorded cells are executed again in a new kernel, with their sub-calls answered from the record; then the run goes
+on, in the same record. Nothing that was paid for is asked again: not what the notebook has, and not what only the
+journal has, half of a cell's sub-calls and the replies of children included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rlm_jupyter.control import Control
+from rlm_jupyter.edits import edited_cells
+from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.ledger import Ledger
+from rlm_jupyter.limits import Limits
+from rlm_jupyter.record import Recorder, recording
+from rlm_jupyter.result import OnEvent, Result, result_of
+from rlm_jupyter.saved import SavedRun
+from rlm_jupyter.tape import Playing, Tape, taken_up_at
+from rlm_jupyter.trajectory import Trajectory
+from rlm_jupyter.types import PackedContext
+from rlm_jupyter.workspace import Settings, open_workspace
+
+LIMITED_BY = {
+    "iterations": "max_iterations",
+    "tokens": "max_tokens",
+    "cost": "max_cost",
+    "seconds": "max_seconds",
+    "subcalls": "max_subcalls",
+}
+"""The limit behind a stop reason."""
+_LIMITS = frozenset(Limits.__dataclass_fields__)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What a saved run is gone on with: as it was recorded, with changes."""
+
+    model: str
+    options: dict[str, Any]
+    """Of `RLM`."""
+
+
+def configuration(saved: SavedRun, changes: dict[str, Any]) -> Configuration:
+    """Model and options of `RLM` for a saved run.
+
+    Parameters
+    ----------
+    changes
+        Options of `RLM` and fields of `Limits` to change; `None` changes nothing.
+
+    Raises
+    ------
+    ConfigurationError
+        A change is not possible, or something can't be taken from the record and has to be given.
+    """
+    given = {name: value for name, value in changes.items() if value is not None}
+    started, recorded = saved.trajectory.started, saved.trajectory.started.options
+    _check_whole(saved)
+    last = taken_up_at(saved.records) or started
+    for name in ("termination", "reward"):
+        if name not in given and (policy := recorded.get(name)) is not None:
+            if isinstance(policy, dict) and "object" in policy:
+                raise ConfigurationError(
+                    f"The {name} policy of this run was an object of {policy['object']}, which is not in its record: "
+                    f"give it again, {name}=…"
+                )
+            given[name] = policy
+    limits = saved.limits({name: given.pop(name) for name in list(given) if name in _LIMITS})
+    options = {"sub_model": last.sub_model if last.sub_model != last.model else None, **given, "limits": limits}
+    options.setdefault("kernel_name", recorded.get("kernel_name"))
+    cwd = recorded.get("cwd")
+    options.setdefault("cwd", cwd if cwd and Path(cwd).is_dir() else None)
+    for name in ("sandbox", "prices"):
+        if name in recorded:
+            options.setdefault(name, recorded[name])
+    model = options.pop("model", last.model)
+    return Configuration(model, options)
+
+
+def check_resumable(saved: SavedRun, limits: Limits | None) -> None:
+    """Refuse a run that can't be gone on with, before anything is started.
+
+    Parameters
+    ----------
+    limits
+        That it would go on with; `None` where they are not known yet.
+
+    Raises
+    ------
+    ConfigurationError
+        It is going on, has its answer, has nothing left to use, or its notebook was edited.
+    """
+    _check_whole(saved)
+    name, ended = saved.files.name, saved.trajectory.ended
+    if saved.is_open:
+        raise ConfigurationError(f"{name} is still going on: another process is at work on it.")
+    if saved.has_answer:
+        raise ConfigurationError(
+            f"{name} has its answer, so there is nothing to go on with. To try another way from an iteration of it: "
+            f"jupyter rlm fork {name} --at N"
+        )
+    if edited := edited_cells(saved):
+        where = ", ".join(str(iteration) for iteration, _ in edited)
+        raise ConfigurationError(
+            f"The notebook of {name} was edited (iteration {where}). To go on from what you wrote: "
+            f"jupyter rlm fork {name} --edit"
+        )
+    if limits is None or ended is None or ended.stop_reason not in LIMITED_BY:
+        return
+    field = LIMITED_BY[ended.stop_reason]
+    before, now = getattr(saved.limits({}), field), getattr(limits, field)
+    if now is not None and before is not None and now <= before:
+        raise ConfigurationError(
+            f"{name} ended by its limit of {ended.stop_reason} ({field}={before:,}). Raise it to go on: "
+            f"--{field.replace('_', '-')} N"
+        )
+
+
+def _check_whole(saved: SavedRun) -> None:
+    """Refuse what is a run only together with something else."""
+    started = saved.trajectory.started
+    if started.options.get("lent"):
+        raise ConfigurationError(
+            "This run drove the kernel of a notebook (--here), whose variables are not in its record: it can be read, "
+            "but not gone on with. Ask again with %%rlm --here."
+        )
+    if started.parent:
+        raise ConfigurationError(f"This run answers a sub-call of {started.parent}: go on with that one.")
+
+
+class TakingUp:
+    """A saved run, to be gone on with in the background (`Running`).
+
+    Parameters
+    ----------
+    saved
+        The run.
+    settings
+        What it goes on with.
+    reexecutes
+        Execute its cells again; else its kernel is empty.
+    """
+
+    def __init__(self, saved: SavedRun, settings: Settings, *, reexecutes: bool = True) -> None:
+        check_resumable(saved, settings.limits)
+        self._saved = saved
+        self._settings = settings
+        self._reexecutes = reexecutes
+
+    async def answer(self, prompt: str, on_event: OnEvent | None, control: Control | None) -> Result:
+        """Go on with it."""
+        # who was asked may have taken their time: it is read anew, beside the loop
+        saved = await asyncio.to_thread(SavedRun.load, self._saved.files.notebook)
+        check_resumable(saved, self._settings.limits)
+        playing = Playing(
+            reexecutes=self._reexecutes,
+            spent=await asyncio.to_thread(saved.spent),
+            unclaimed=saved.unclaimed(saved.children()),
+            sub_model=self._settings.routing.model_for(1).name,
+        )
+        context = saved.context()
+        async with recording(prompt, context, True, again=saved) as recorder:
+            trajectory = await play(self._settings, context, Tape(saved.records, playing), recorder, on_event, control)
+        return result_of(trajectory, saved.files.notebook)
+
+
+async def play(
+    settings: Settings,
+    context: PackedContext,
+    tape: Tape,
+    recorder: Recorder | None,
+    on_event: OnEvent | None,
+    control: Control | None,
+    *,
+    forked: tuple[str, int, str] | None = None,
+) -> Trajectory:
+    """Go over a tape in a kernel of its own, and on from there.
+
+    Parameters
+    ----------
+    forked
+        Whose tape it is, how many iterations are taken over, and the id of the new run.
+    """
+    async with open_workspace(settings, context) as workspace:
+        if forked is not None:
+            ancestor, at, run_id = forked
+            started = workspace.started(tape.started.prompt, run_id)
+            # with no digest: whoever asks the same as before gets the old run
+            tape.started = replace(started, forked_from=ancestor, forked_at=at, request="")
+        return await workspace.answer(
+            tape.started.prompt,
+            ledger=Ledger(settings.limits),
+            recorder=recorder,
+            emit=on_event,
+            control=control,
+            run_id=tape.started.run_id,
+            tape=tape,
+        )

@@ -1,0 +1,195 @@
+"""Kernels that die, however and whenever: seen at once, started again, paid for once, and the model is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rlm_jupyter import RLM, Limits, Result
+from rlm_jupyter.events import CellFinished, CellStarted, Event, NoticeGiven, SubcallSettled, SubcallStarted
+from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.models.scripted import ScriptedModel
+from tests.faults.runs import block
+
+MIB = 2**20
+WAYS = {
+    "exits": "import os; os._exit(3)",
+    "is killed": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "crashes in C": "import ctypes; ctypes.string_at(0)",
+    "aborts": "import os; os.abort()",
+    "kills its process group": "import os, signal; os.killpg(0, signal.SIGKILL)",
+}
+FIRST = block("rows = [1, 2, 3]", "import math", "def f(): pass", "answer['content'] = 'so far'")
+LAST = block("print('rows' in globals(), len(context))", "FINAL('done')")
+_SEEN_SECONDS = 1.0
+IN_A_BATCH = """
+import threading, time
+def die():
+    time.sleep(0.5)
+    {}
+threading.Thread(target=die).start()
+llm_query_batched(['slow'] * 4 + ['quick'])
+"""
+BETWEEN = """
+import threading, time
+def die():
+    time.sleep(0.2)
+    {}
+threading.Thread(target=die).start()
+"""
+
+
+class Slow(ScriptedModel):
+    """Takes its time over what is marked so, and a moment over every reply but the first."""
+
+    pause = 0.0
+
+    def __init__(self, replies: Any, **options: Any) -> None:
+        super().__init__(replies, sub=lambda prompt: f"about {prompt}", **options)
+
+    async def complete(self, messages: Any, **options: Any) -> Any:
+        reply = await super().complete(messages, **options)
+        if len(messages) > 1 and self.requests[1:]:
+            await asyncio.sleep(self.pause)
+        elif reply.text == "about slow":
+            await asyncio.sleep(60)
+        return reply
+
+
+async def run(*replies: str, told: Callable[[Event], None] | None = None, **options: Any) -> Result:
+    rlm = RLM(Slow(replies), limits=options.pop("limits", Limits()), save=False, **options)
+    return await rlm.acompletion("What?", "0123456789", on_event=told)
+
+
+def notices(result: Result) -> str:
+    return "\n".join(record.text for record in result.trajectory.records if isinstance(record, NoticeGiven))
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_death_in_a_cell_is_seen_and_survived(way: str) -> None:
+    times: dict[type, float] = {}
+    cell = f"print('before', flush=True)\nimport time; time.sleep(0.3)\n{WAYS[way]}"
+    result = await run(
+        FIRST, block(*cell.split("\n")), LAST, told=lambda event: times.__setitem__(type(event), time.monotonic())
+        if not (isinstance(event, CellFinished | CellStarted) and event.iteration != 2) else None,
+    )  # fmt: skip
+    assert (result.answer, result.stop_reason) == ("done", "answered")
+    died = result.trajectory.iterations[1].cells[0]
+    assert died.status == "died"
+    assert died.outputs[0]["text"] == "before\n"
+    assert times[CellFinished] - times[CellStarted] < 0.3 + _SEEN_SECONDS
+    assert "The kernel died while it executed this cell" in notices(result)
+    assert "your variables are gone: rows, f" in notices(result)
+    assert result.trajectory.iterations[2].cells[0].outputs[0]["text"] == "False 10\n"
+
+
+@pytest.mark.parametrize("way", ["exits", "is killed"])
+async def test_death_in_a_batch_cancels_its_calls_and_bills_each_once(way: str) -> None:
+    settled: list[tuple[float, SubcallSettled]] = []
+    asked: list[float] = []
+
+    def told(event: Event) -> None:
+        if isinstance(event, SubcallSettled):
+            settled.append((time.monotonic(), event))
+        elif isinstance(event, SubcallStarted):
+            asked.append(time.monotonic())
+
+    result = await run(FIRST, block(IN_A_BATCH.format(WAYS[way])), LAST, told=told)
+    assert (result.answer, result.stop_reason) == ("done", "answered")
+    assert sorted(call.ordinal for _, call in settled) == [0, 1, 2, 3, 4]
+    assert [call.ordinal for _, call in settled if not call.failed] == [4]
+    assert settled[-1][0] - asked[-1] < 0.5 + _SEEN_SECONDS
+    assert result.trajectory.usage == result.usage
+    assert result.trajectory.iterations[1].cells[0].status == "died"
+
+
+@pytest.mark.parametrize("way", ["is killed", "crashes in C"])
+async def test_death_between_cells_is_noticed_by_the_next(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Slow, "pause", 0.8)
+    result = await run(FIRST, block(BETWEEN.format(WAYS[way])), LAST)
+    assert (result.answer, result.stop_reason) == ("done", "answered")
+    assert "The kernel died between two cells and was started again" in notices(result)
+    assert [cell.status for i in result.trajectory.iterations for cell in i.cells] == ["ok", "ok", "ok"]
+
+
+async def test_death_in_a_child_is_the_childs_affair() -> None:
+    class Parts(Slow):
+        def _next(self, messages: Any) -> Any:
+            child = len(messages) > 1 and "`context` is a str: 6 characters" in messages[1].content
+            return (
+                (block("import os; os._exit(1)") if len(messages) == 2 else block("FINAL('of the child')"))
+                if child
+                else super()._next(messages)
+            )
+
+    rlm = RLM(
+        Parts([block("part = rlm_query('a part')"), block("FINAL(part)")]), limits=Limits(max_depth=2), save=False
+    )
+    result = await rlm.acompletion("What?", "0123456789")
+    assert (result.answer, result.stop_reason) == ("of the child", "answered")
+    assert not notices(result)
+
+
+async def test_more_memory_than_the_kernel_may_have_is_no_end() -> None:
+    hog = block("import ctypes", "held = []", "while True: held.append(bytearray(20_000_000))")
+    result = await run(FIRST, hog, LAST, sandbox=Sandbox("none", memory=600 * MIB))
+    assert (result.answer, result.stop_reason) == ("done", "answered")
+
+
+class Deadly:
+    """Kills every kernel as soon as it is there, so many times."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+        from rlm_jupyter.kernel.provisioner import GuestProvisioner
+
+        self.left, self.at = times, list[float]()
+        launch = GuestProvisioner.launch_kernel
+
+        async def launched(provisioner: Any, *args: Any, **options: Any) -> Any:
+            info = await launch(provisioner, *args, **options)
+            self.at.append(time.monotonic())
+            if self.left:
+                self.left -= 1
+                os.kill(provisioner.pid, signal.SIGKILL)
+            return info
+
+        monkeypatch.setattr(GuestProvisioner, "launch_kernel", launched)
+
+
+async def test_a_kernel_that_dies_as_it_starts_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    deadly = Deadly(monkeypatch, 0)
+
+    def told(event: Event) -> None:
+        if isinstance(event, CellStarted) and event.iteration == 2:
+            deadly.left = 2
+
+    result = await run(FIRST, block(WAYS["exits"]), LAST, told=told)
+    assert (result.answer, result.stop_reason) == ("done", "answered")
+    assert len(deadly.at) == 4
+    assert deadly.at[3] - deadly.at[2] > 0.2
+
+
+async def test_a_kernel_that_always_dies_as_it_starts_ends_the_run_with_what_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deadly = Deadly(monkeypatch, 0)
+
+    def told(event: Event) -> None:
+        if isinstance(event, CellStarted) and event.iteration == 2:
+            deadly.left = 1_000
+
+    result = await run(FIRST, block(WAYS["exits"]), LAST, told=told)
+    assert (result.answer, result.stop_reason) == ("so far", "kernel_died")
+    assert len(deadly.at) <= 5
+
+
+async def test_the_first_kernel_may_die_as_it_starts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    Deadly(monkeypatch, 1)
+    result = await run(FIRST, LAST)
+    assert (result.answer, result.stop_reason) == ("done", "answered")

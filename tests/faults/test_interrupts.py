@@ -1,0 +1,95 @@
+"""Ctrl-C in a real process, once, twice and impatiently: it ends soon, and nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rlm_jupyter import journal
+from rlm_jupyter.store import RunFiles
+from tests.faults.injector import Watch, watched
+from tests.faults.runs import check_record
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from rlm_jupyter import RLM, Limits
+from tests.faults.runs import Endless
+def told(event):
+    print(type(event).__name__, flush=True)
+rlm = RLM(Endless(), limits=Limits(max_depth=2), save=Path(sys.argv[1]) / "run.ipynb")
+rlm.completion("What?", "some longer text " * 20, on_event=told)
+"""
+ASYNC = SCRIPT.replace("rlm.completion(", "import asyncio; asyncio.run(rlm.acompletion(") + ")"
+_GONE_SECONDS = 2.0
+_ENDS_SECONDS = 15.0
+TIMES = {"once": (), "twice": (0.15,), "twice at once": (0.0,), "impatiently": (0.1, 0.1, 0.1, 0.1)}
+
+
+@pytest.fixture(scope="module")
+def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
+    tmp_path_factory.getbasetemp()
+    with watched() as watch:
+        yield watch
+
+
+def interrupted(script: str, again: tuple[float, ...], folder: Path, watch: Watch, seconds: float) -> None:
+    folder.mkdir()
+    environment = os.environ | {"TMPDIR": str(watch.places)}
+    with (folder / "said").open("wb") as said:
+        host = subprocess.Popen(
+            [sys.executable, "-c", script, str(folder)],
+            stdout=subprocess.PIPE, stderr=said, text=True, env=environment, cwd=Path(__file__).parents[2],
+            start_new_session=True,
+        )  # fmt: skip
+        assert host.stdout is not None
+        try:
+            assert host.stdout.readline() == "RunStarted\n", (folder / "said").read_text()
+            time.sleep(seconds)
+            host.send_signal(signal.SIGINT)
+            for rest in again:
+                time.sleep(rest)
+                host.send_signal(signal.SIGINT)
+            host.stdout.read()
+            host.wait(_ENDS_SECONDS)
+        finally:
+            host.kill()
+            host.stdout.close()
+            host.wait()
+    assert host.returncode in {1, 130, -signal.SIGINT}, host.returncode
+    assert "KeyboardInterrupt" in (folder / "said").read_text()
+    orphans = psutil.wait_procs(watch.kernels(), timeout=_GONE_SECONDS)[1]
+    assert not orphans
+    if not again:
+        assert not list(watch.places.glob("rlm-*"))
+        ended = check_record(folder)
+        assert ended is not None
+        assert ended.stop_reason == "cancelled"
+    else:  # who will not wait may find the notebook behind, and never a journal that lacks something
+        assert journal.read(RunFiles(folder / "run.ipynb").journal)
+
+
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize("script", [SCRIPT, ASYNC], ids=["completion", "acompletion"])
+def test_ctrl_c_ends_it(script: str, times: str, tmp_path: Path, watch: Watch) -> None:
+    interrupted(script, TIMES[times], tmp_path / "run", watch, 0.4)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("script", [SCRIPT, ASYNC], ids=["completion", "acompletion"])
+def test_ctrl_c_ends_it_at_any_moment(script: str, tmp_path: Path, watch: Watch) -> None:
+    chance = random.Random(7)
+    for number in range(50):
+        again = tuple(chance.uniform(0.0, 0.3) for _ in range(chance.choice([0, 1, 1, 3])))
+        interrupted(script, again, tmp_path / str(number), watch, chance.uniform(0.0, 1.5))
+    print("50 interrupts, nothing left")

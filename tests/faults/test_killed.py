@@ -1,0 +1,171 @@
+"""A host that is killed at random moments: nothing that it had received is lost, and its kernels go with it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+
+from rlm_jupyter import journal, notebook
+from rlm_jupyter.events import ReplyReceived, SubcallSettled
+from rlm_jupyter.kernel.place import sweep
+from rlm_jupyter.objects import CHILDREN
+from rlm_jupyter.saved import SavedRun
+from rlm_jupyter.store import RunFiles
+from tests.faults.injector import Watch, watched
+from tests.faults.runs import block
+from tests.loopback import Loopback, Request, Said
+
+_ORPHAN_SECONDS = 2.0
+_IN_HAND_SECONDS = 0.01
+"""A reply that came so shortly before the kill may still have been in the host's hands: it writes at once, but not
+before it has looked. On the way from the provider to here, it could have been lost as well."""
+_ROOT = Path(__file__).parents[2]
+BUSY = {
+    "in C, holding the interpreter's lock": "sum(range(10**14))",
+    "in a regular expression": "import re; re.match(r'(a+)+$', 'a' * 60 + 'b')",
+    "in Python, deaf to signals": (
+        "import signal, threading\nsignal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\nwhile True: pass"
+    ),
+    "asleep": "import time; time.sleep(600)",
+}
+
+
+class Server(Loopback):
+    """Never ends a run: batches of eight, and a child every third time. No reply is like another."""
+
+    def __init__(self, cell: str = "") -> None:
+        super().__init__()
+        self._cell = cell
+        self._numbers = itertools.count()
+        self.random = random.Random(0)
+
+    async def reply_to(self, request: Request) -> Said:
+        number, messages = next(self._numbers), request.messages
+        delay = self.random.uniform(0.0, 0.02)
+        if len(messages) == 1:
+            return Said(f"about {number}", delay=delay)
+        if "`context` is a str: 6 characters" in messages[1]["content"]:
+            ask = "llm_query('of a child')"
+            done = len(messages) > 2
+            return Said(block(f"# {number}", "FINAL('of the child')" if done else ask), delay=delay / 2)
+        ask = (
+            "rlm_query_batched(['a part', 'b part'])"
+            if number % 3 == 2
+            else "llm_query_batched([str(i) for i in range(8)])"
+        )
+        return Said(block(f"# {number}", self._cell or f"print({ask})"), delay=delay / 2)
+
+
+@dataclass
+class Killed:
+    """What was found after one kill."""
+
+    received: int
+    lost: int
+    in_hand: int
+    unsaved: bool
+    subcalls: int
+    torn: bool
+
+
+def kill_one(folder: Path, watch: Watch, server: Server, seconds: float, *, from_start: bool) -> Killed:
+    """Start a host, kill it after so many seconds (of its start, or its first request), and look at what is left."""
+    folder.mkdir()
+    files, log = RunFiles(folder / "run.ipynb"), folder / "received"
+    asked = len(server.requests)
+    command = [sys.executable, "-m", "tests.faults.host", server.openai_url, str(files.notebook), str(log)]
+    with (folder / "said").open("wb") as said:
+        host = subprocess.Popen(
+            command, cwd=_ROOT, stdout=said, stderr=said, env=os.environ | {"TMPDIR": str(watch.places)}
+        )
+    try:
+        until = time.monotonic() + 60
+        while not from_start and len(server.requests) == asked and time.monotonic() < until:
+            time.sleep(0.005)
+        time.sleep(seconds)
+        assert host.poll() is None, (folder / "said").read_text()
+    finally:
+        killed_at = time.monotonic()
+        host.send_signal(signal.SIGKILL)
+        host.wait()
+    orphans = psutil.wait_procs(watch.kernels(), timeout=_ORPHAN_SECONDS)[1]
+    assert not orphans, f"kernels that outlive their host: {orphans}"
+    notes = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    received = Counter(text for _, text in notes)
+    if not files.journal.exists():
+        return Killed(received.total(), received.total(), 0, True, 0, False)
+    torn = not files.journal.read_bytes().endswith(b"\n")
+    if files.notebook.exists():
+        nbformat.validate(nbformat.read(files.notebook, as_version=4))
+        notebook.read(files.notebook)
+    kept: Counter[str] = Counter()
+    for path in (files.journal, *(files.folder / CHILDREN).glob("*.rlm/journal.jsonl")):
+        for record in journal.read(path) if path.stat().st_size else ():
+            if isinstance(record, ReplyReceived | SubcallSettled):
+                kept[record.text] += 1
+    subcalls = sum(text.startswith("about") for text in received)
+    if received:
+        assert SavedRun.load(files.folder).trajectory.iterations
+    missing = [at for at, text in notes if not kept[text]]
+    in_hand = sum(killed_at - at < _IN_HAND_SECONDS for at in missing)
+    return Killed(received.total(), len(missing) - in_hand, in_hand, False, subcalls, torn)
+
+
+@pytest.fixture(scope="module")
+def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
+    tmp_path_factory.getbasetemp()
+    with watched() as watch:
+        yield watch
+
+
+def kill_many(times: int, folder: Path, watch: Watch) -> None:
+    seed = int(os.environ.get("RLM_FAULTS_SEED", time.time_ns() % 10**6))
+    chance = random.Random(seed)
+    found = []
+    with Server() as server:
+        for number in range(times):
+            from_start = number % 5 == 4
+            seconds = chance.uniform(0.0, 2.0 if from_start else 1.5)
+            killed = kill_one(folder / str(number), watch, server, seconds, from_start=from_start)
+            assert not killed.lost, f"kill {number} of seed {seed}: {killed}, {folder / str(number)}"
+            found.append(killed)
+    received, subcalls = sum(k.received for k in found), sum(k.subcalls for k in found)
+    unsaved, torn, in_hand = (sum(getattr(k, name) for k in found) for name in ("unsaved", "torn", "in_hand"))
+    print(
+        f"{times} kills (seed {seed}), {unsaved} of them before there was a run, {torn} tore a line: {received} replies "
+        f"received, {subcalls} of them to sub-calls; 0 lost, {in_hand} in hand, 0 orphans"
+    )
+    assert received or times < 10
+    sweep(str(watch.places))
+    assert not list(watch.places.glob("rlm-*"))
+
+
+def test_a_host_that_is_killed_loses_nothing(tmp_path: Path, watch: Watch) -> None:
+    kill_many(6, tmp_path, watch)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+def test_a_host_that_is_killed_two_hundred_times_loses_nothing(tmp_path: Path, watch: Watch) -> None:
+    kill_many(200, tmp_path, watch)
+
+
+@pytest.mark.parametrize("busy", BUSY)
+def test_a_kernel_ends_with_its_host_whatever_it_does(busy: str, tmp_path: Path, watch: Watch) -> None:
+    with Server(BUSY[busy]) as server:
+        killed = kill_one(tmp_path / "run", watch, server, 2.5, from_start=False)
+    assert (killed.received, killed.lost) == (1, 0)

@@ -1,0 +1,77 @@
+"""What a cell may put out and hold is bounded; the model is told, and the run goes on."""
+
+from __future__ import annotations
+
+import time
+
+import psutil
+import pytest
+
+from rlm_jupyter import RLM, Limits
+from rlm_jupyter.kernel.iopub import MOST_CHARS, MOST_OUTPUTS, CellOutputs
+from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.models.scripted import ScriptedModel
+
+MIB = 2**20
+FLOODS = {
+    "print": "while True: print('x' * 100_000)",
+    "one line": "print('x' * 200_000_000)",
+    "display": "from IPython.display import HTML\nwhile True: display(HTML('x' * 1_000_000))",
+    "update": "h = display('', display_id=True)\nwhile True: h.update({'text/plain': 'x' * 1_000_000}, raw=True)",
+}
+
+
+async def played(source: str, sandbox: Sandbox | str = "auto", cell_seconds: float = 20.0) -> tuple[str, str, str]:
+    """What became of the cell, what the model was told of it, and the answer of the next cell."""
+    model = ScriptedModel([f"I work.\n```repl\n{source}\n```", "I end.\n```repl\nFINAL(6 * 7)\n```"])
+    limits = Limits(cell_seconds=cell_seconds)
+    result = await RLM(model, limits=limits, save=False, sandbox=sandbox).acompletion("What?", "text")
+    assert result.stop_reason == "answered"
+    first = result.trajectory.iterations[0]
+    return first.cells[0].status, first.shown, str(result.answer)
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+async def test_a_flood_of_outputs_is_cut_off_and_told(flood: str) -> None:
+    started, before = time.monotonic(), psutil.Process().memory_info().rss
+    status, told, answer = await played(FLOODS[flood])
+    printed = flood in {"print", "one line"}
+    assert (status, answer) == ("error" if printed else "interrupted", "42")
+    if printed:
+        assert "OutputFloodError: this cell has printed more than 67,108,864 characters" in told
+    elif flood != "update":  # each takes the place of the one before
+        assert "of output were left out: a cell keeps 67,108,864 characters" in told
+        assert "the cell was interrupted because it put out so much" in told
+    assert psutil.Process().memory_info().rss - before < 1024 * MIB
+    assert time.monotonic() - started < 20  # long before its time was up
+
+
+async def test_more_memory_than_it_may_have_is_an_error_of_the_cell() -> None:
+    hog = "held = []\nwhile True: held.append(bytearray(50_000_000))"
+    status, told, answer = await played(hog, Sandbox("none", memory=600 * MIB))
+    assert (status, answer) == ("error", "42")
+    assert "MemoryError" in told
+
+
+def test_what_is_kept_of_a_cell_is_bounded_and_begins_at_the_beginning() -> None:
+    outputs = CellOutputs()
+    outputs.add("stream", {"name": "stdout", "text": "a" * (MOST_CHARS - 10)})
+    outputs.add("stream", {"name": "stdout", "text": "b" * 30})
+    outputs.add("display_data", {"data": {"text/plain": "c"}})
+    kept, note = outputs.snapshot()
+    assert kept["text"][-11:] == "a" + "b" * 10
+    assert "[20 more characters and 1 more displays of output were left out" in note["text"]
+    assert not outputs.is_flood
+    outputs.add("clear_output", {})
+    outputs.add("stream", {"name": "stdout", "text": "again"})
+    assert [output["text"] for output in outputs.snapshot()] == ["again"]
+
+
+def test_many_small_displays_are_bounded_too_and_the_error_is_seen() -> None:
+    outputs = CellOutputs()
+    for _ in range(MOST_OUTPUTS + 5):
+        outputs.add("display_data", {"data": {"text/plain": "x"}})
+    outputs.add("error", {"ename": "KeyboardInterrupt", "evalue": "", "traceback": []})
+    shown = outputs.snapshot()
+    assert [output["output_type"] for output in shown[-2:]] == ["error", "stream"]
+    assert "[5 more displays of output were left out" in shown[-1]["text"]

@@ -1,0 +1,56 @@
+"""Live cells that a person executes in a real JupyterLab: what they show, whose they are, and where they ran."""
+
+from __future__ import annotations
+
+from tests.lab.conftest import Open, Waiting
+from tests.lab.lab import texts
+
+ASK = "%%rlm -m openai/any -c text --rerun\nHow long is it?"
+LOOK = "I look.\n```repl\nseen = len(context)\nprint(seen)\n```"
+
+
+def test_a_live_cell_runs_in_the_kernel_of_its_run(opened: Open, model: Waiting) -> None:
+    model.play([LOOK, "```repl\nFINAL(seen)\n```", "```repl\nFINAL(seen)\n```"], opened=3)
+    page = opened("text = 'x' * 1234", ASK, "rlm_result = rlm_result.ask('And now?')", "rlm_result.close()")
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.cells()[2]["execution_count"] and page.live("answer"), "the answer")
+    look = page.live("code")[0]
+    asked = len(model.requests)
+
+    # it is edited, executed and left in one go, as Shift-Enter does; its variables are those of the run
+    page.cell(look["id"]).locator(".cm-content").click()
+    page.page.keyboard.press("Control+End")
+    page.page.keyboard.type("\nseen += 1\nseen")
+    page.page.keyboard.press("Shift+Enter")
+    page.until(lambda: "Ran in the kernel of rlm_result" in texts(page.live("code")[0]), "where it ran")
+    page.until(lambda: page.live("code")[0]["metadata"]["rlm"].get("by_hand"), "it is bound to its kernel")
+    page.page.wait_for_timeout(500)  # a cell that is left is given away a moment later
+    ran = page.live("code")[0]
+    assert ran["id"] == look["id"]
+    assert "1234" in texts(ran)
+    assert "1235" in texts(ran)
+    assert ran["execution_count"] == 3  # its number there
+    assert len(model.requests) == asked
+    page.picture("by-hand")
+
+    # the model finds what was changed
+    page.run("user-3")
+    page.until(lambda: page.live("answer")[1:], "the second answer", 40)
+    assert page.live("answer")[1]["source"] == "**Answer**\n\n1235"
+
+    # it still runs there, and an error is that of the cell
+    page.run(look["id"])
+    page.until(lambda: page.live("code")[0]["execution_count"] == 5, "it ran again")
+    page.run("user-4")
+    page.until(lambda: page.cells()[-1]["execution_count"], "the kernel is closed")
+    before = page.live("code")[0]
+    page.run(look["id"])
+    page.until(lambda: page.page.get_by_text("Not run: the kernel of its run is closed").count(), "that it is gone")
+    page.picture("by-hand-gone")
+    back = page.live("code")[0]
+    assert [back[key] for key in ("id", "source", "outputs", "execution_count")] == [
+        before[key] for key in ("id", "source", "outputs", "execution_count")
+    ]
+    assert "by_hand" not in back["metadata"]["rlm"]  # no kernel is its own any more: left, it would be the reader's
+    assert not page.errors

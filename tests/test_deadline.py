@@ -1,0 +1,206 @@
+"""`max_seconds` ends a run wherever it is, with the best answer so far."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlm_jupyter import RLM, Limits
+from rlm_jupyter.events import ChildReported, Event, RunEnded, RunStarted, SubcallSettled
+from rlm_jupyter.models import load_model
+from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.policies import TerminationPolicy
+from rlm_jupyter.types import Message, Reply
+from tests.loopback import Fault, Loopback
+
+DRAFT = "answer['content'] = 'so far'"
+IN_C = "sum(range(10**14))"
+"""Holds the interpreter's lock: no signal is heard, and no other thread runs."""
+
+
+SLOW_DRAFT = """\
+class Draft:
+    def __str__(self):
+        import time
+        time.sleep(60)
+answer['content'] = Draft()"""
+
+
+def block(*lines: str) -> str:
+    return "I work.\n```repl\n{}\n```".format("\n".join(lines))
+
+
+class Slow(ScriptedModel):
+    """Begins at once, and then takes a minute for what is marked as slow."""
+
+    async def complete(
+        self, messages: Sequence[Message], *, max_output_tokens: int, on_text: Callable[[str], None] | None = None
+    ) -> Reply:
+        reply = await super().complete(messages, max_output_tokens=max_output_tokens, on_text=on_text)
+        if reply.text.startswith("slow"):
+            await asyncio.sleep(60)
+        return reply
+
+
+class Ponders(TerminationPolicy):
+    """A policy that takes its time."""
+
+    name = "ponders"
+
+    def should_terminate(self, result: Any, context: Any) -> tuple[bool, str | None]:
+        if context.step:
+            time.sleep(8)
+        return False, None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run is when its time is up."""
+
+    id: str
+    reply: str
+    """The second; the first leaves a draft."""
+    within: float = 2.0
+    """Seconds after the deadline."""
+    child: str = "slow"
+    depth: int = 1
+    seconds: float = 1.5
+    termination: Any = None
+
+
+CHILD = block("print(rlm_query('a part'))")
+PLACES = (
+    Place("a reply is streamed", "slow to come"),
+    Place("Python code", block("while True: pass")),
+    Place("a sleep that is interrupted", block("import time", "try: time.sleep(60)", "finally: print('seen')")),
+    Place(
+        "code that hears no interrupt",
+        block("import signal", "signal.signal(2, signal.SIG_IGN)", "while True: pass"),
+        4,
+    ),
+    Place("C code that holds the interpreter's lock", block(IN_C), 4),
+    Place("a batch of sub-calls", block("print(llm_query_batched(['slow'] * 40))")),
+    Place("an awaited sub-call", block("print(await allm_query('slow'))")),
+    Place("a draft that takes its time", block(SLOW_DRAFT)),
+    Place("a policy that thinks", block("1"), termination=Ponders()),
+    Place("a reply of a child", CHILD, depth=2, seconds=4.0),
+    Place("a cell of a child", CHILD, child=block("import time; time.sleep(60)"), depth=2, seconds=4.0),
+    Place("C code of a child", CHILD, 4, child=block(IN_C), depth=2, seconds=4.0),
+    Place("children that wait for a kernel", block("rlm_query_batched(['a', 'b', 'c'])"), depth=2, seconds=4.0),
+)
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.id)
+async def test_a_run_ends_in_time_wherever_it_is(place: Place) -> None:
+    model = Slow([block(DRAFT), place.reply, *[place.child] * 4], sub=lambda prompt: prompt)
+    limits = Limits(max_seconds=place.seconds, max_depth=place.depth, max_kernels=2, cell_seconds=None)
+    began: list[float] = []
+    ends: list[RunEnded] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, RunStarted):
+            began.append(time.monotonic())
+        if isinstance(event, ChildReported) and isinstance(event.event, RunEnded):
+            ends.append(event.event)
+
+    rlm = RLM(model, limits=limits, save=False, termination=place.termination)
+    result = await rlm.acompletion("What?", "text", on_event=watch)
+    over = time.monotonic() - began[0] - place.seconds
+    print(f"{place.id}: {over:+.2f} s after the deadline")
+    assert (result.answer, result.stop_reason) == ("so far", "seconds")
+    assert -1 <= over <= place.within
+    assert {end.stop_reason for end in ends} <= {"seconds"}
+    assert len(ends) == (place.depth == 2)
+    notices = [notice for iteration in result.trajectory.iterations for notice in iteration.notices]
+    assert not any("was started again" in notice for notice in notices)  # nobody would use that kernel
+
+
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+async def test_a_run_ends_in_time_while_a_busy_server_is_waited_for(
+    wire: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Loopback([block(DRAFT), Fault.status(529)]) as server:
+        url = server.url if wire == "anthropic" else server.openai_url
+        model = load_model(f"{wire}/some-model", base_url=url, api_key="some-key")
+        began: list[float] = []
+        result = await RLM(model, limits=Limits(max_seconds=4)).acompletion(
+            "What?", "text", on_event=lambda event: began.append(time.monotonic())
+        )
+    assert (result.answer, result.stop_reason) == ("so far", "seconds")
+    assert -3 <= time.monotonic() - began[0] - 4 <= 2
+    assert len(server.requests) < 20
+
+
+async def test_a_limit_that_is_raised_in_time_lets_a_reply_go_on() -> None:
+    from rlm_jupyter.control import Control
+
+    class Late(ScriptedModel):
+        async def complete(self, messages: Sequence[Message], **options: Any) -> Reply:
+            await asyncio.sleep(2)
+            return await super().complete(messages, **options)
+
+    control = Control()
+
+    def watch(event: Event) -> None:
+        if isinstance(event, RunStarted):
+            control.raise_limit("max_seconds", 60)
+
+    rlm = RLM(Late([block("FINAL('in time')")]), limits=Limits(max_seconds=1), save=False)
+    result = await rlm.acompletion("What?", on_event=watch, control=control)
+    assert (result.answer, result.stop_reason) == ("in time", "answered")
+
+
+# what was stopped
+
+
+async def test_what_was_stopped_is_billed_and_recorded() -> None:
+    asks = block("import time", "llm_query('quick')", "print(llm_query_batched(['slow', 'slow', 'quick']))")
+    model = Slow([block(DRAFT), asks], sub=lambda prompt: prompt)
+    result = await RLM(model, limits=Limits(max_seconds=2.5), save=False).acompletion("What?", "text")
+    assert result.stop_reason == "seconds"
+    settled = sorted((call.ordinal, call.failed, call.text) for call in result.trajectory.subcalls)
+    stopped = "it was stopped before it was answered"
+    assert [(ordinal, failed) for ordinal, failed, _ in settled] == [(0, False), (1, True), (2, True), (3, False)]
+    assert [text for _, failed, text in settled if failed] == [stopped] * 2
+    assert all(call.usage.input_tokens for call in result.trajectory.subcalls)
+    assert result.trajectory.usage == result.usage  # the last bill is the sum of the records
+
+
+async def test_a_child_that_was_stopped_has_its_bill_in_the_record() -> None:
+    class Parts(Slow):
+        def _next(self, messages: Sequence[Message]) -> Any:
+            return "slow" if "`context` is a str: 6 characters" in messages[1].content else super()._next(messages)
+
+    model = Parts([block("print(rlm_query('a part'))"), "no more"])
+    limits = Limits(max_seconds=4.0, max_depth=2)
+    result = await RLM(model, limits=limits, save=False).acompletion("What?", "longer text")
+    (call,) = [record for record in result.trajectory.records if isinstance(record, SubcallSettled)]
+    assert (call.failed, call.kind) == (True, "rlm")
+    assert call.usage.input_tokens > 100
+    assert result.trajectory.usage == result.usage
+
+
+async def test_three_generations_with_one_request_at_a_time_and_a_kernel_each_do_not_wait_for_each_other() -> None:
+    def reply(messages: Sequence[Message]) -> str:
+        if len(messages) > 2:
+            return block("FINAL(found)")
+        opening = messages[1].content
+        if "`context` is a str: 11 characters" in opening:
+            return block("print(context[:3])", "found = rlm_query_batched(['child', 'child'])")
+        if "`context` is a str: 5 characters" in opening:
+            return block("found = rlm_query('grandchild')")
+        return block("found = llm_query_batched([context] * 5)")
+
+    model = ScriptedModel([reply] * 20, sub=lambda prompt: f"<{prompt}>", latency=0.01)
+    limits = Limits(concurrency=1, max_depth=3, max_kernels=3, max_seconds=60)
+    result = await RLM(model, limits=limits, save=False).acompletion("What?", "longer text")
+    assert result.stop_reason == "answered"
+    assert [str(child).count("<grandchild>") for child in result.value] == [5, 5]
+    assert result.usage == result.trajectory.usage
