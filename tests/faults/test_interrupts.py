@@ -78,8 +78,12 @@ def interrupted(script: str, again: tuple[float, ...], folder: Path, watch: Watc
         assert journal.read(RunFiles(folder / "run.ipynb").journal)
 
 
-@pytest.mark.parametrize("times", TIMES)
-@pytest.mark.parametrize("script", [SCRIPT, ASYNC], ids=["completion", "acompletion"])
+@pytest.mark.parametrize(
+    ("script", "times"),
+    [pytest.param(SCRIPT, times, id=f"completion-{times}") for times in TIMES]
+    # at once, the second one breaks asyncio's own loop wherever that is: only the marked test does that to it
+    + [pytest.param(ASYNC, times, id=f"acompletion-{times}") for times in TIMES if times != "twice at once"],
+)
 def test_ctrl_c_ends_it(script: str, times: str, tmp_path: Path, watch: Watch) -> None:
     interrupted(script, TIMES[times], tmp_path / "run", watch, 0.4)
 

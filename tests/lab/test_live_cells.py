@@ -203,7 +203,7 @@ def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: 
     cell = again.live("code")[0]
     again.run(cell["id"])
     again.until(lambda: again.page.get_by_text("its run is a recorded one").count(), "what it says")
-    assert again.live("code")[0] == cell
+    again.until(lambda: again.live("code")[0] == cell, "the outputs that it had")
     assert not again.errors
 
 
