@@ -30,7 +30,7 @@ from tests.faults.runs import block
 from tests.loopback import Loopback, Request, Said
 
 _ORPHAN_SECONDS = 2.0
-_IN_HAND_SECONDS = 0.01
+_IN_HAND_SECONDS = 0.05
 """A reply that came so shortly before the kill may still have been in the host's hands: it writes at once, but not
 before it has looked. On the way from the provider to here, it could have been lost as well."""
 _ROOT = Path(__file__).parents[2]
