@@ -117,7 +117,8 @@ class Answering:
             settled = _Settled(str(error), failed=True, model=name)
         finally:
             # also what was stopped is billed, and written down
-            run.record_soon(_fact(asked, call, prompt, settled, bill, time.monotonic() - started))
+            seconds, done = time.monotonic() - started, settled
+            run.record_soon(lambda: _fact(asked, call, prompt, done, bill, seconds))
         return settled
 
     async def _plain(self, run: Run, prompt: str, model: Model, bill: Bill) -> _Settled:
@@ -163,7 +164,8 @@ async def _all(asked: list[Coroutine[Any, Any, _Settled]]) -> list[_Settled]:
     tasks = [asyncio.ensure_future(one) for one in asked]
     try:
         return await asyncio.gather(*tasks)
-    finally:
+    except BaseException:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        raise

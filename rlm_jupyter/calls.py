@@ -136,7 +136,7 @@ def _check_window(model: Model, messages: Sequence[Message], tokens: int, max_ou
     return cap
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Request:
     """One request, with the most that it can use."""
 

@@ -33,6 +33,7 @@ _SCALARS = _NUMBERS | {str}
 _HEAD_CHARS = 2_000
 """Of an output that is kept apart: what is shown in its place."""
 _CLASSES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(events.Record)}
+_NAMES: dict[type[Any], tuple[str, ...]] = {}
 _HINTS: dict[type[Any], dict[str, Any]] = {}
 _OURS = frozenset({"$stored", "$value"})
 _ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
@@ -55,10 +56,13 @@ def encode(record: Record, objects: Objects | None = None) -> dict[str, Any]:
         An object can't be written.
     """
     data: dict[str, Any] = {"record": type(record).__name__}
-    for field in fields(record):
-        value = _plain(getattr(record, field.name))
-        # data that looks like a reference of ours is not one
-        data[field.name] = {"$value": value} if isinstance(value, dict) and _OURS & value.keys() else value
+    for name in _names(type(record)):
+        value = getattr(record, name)
+        if type(value) not in _SCALARS:
+            value = _plain(value)
+            # data that looks like a reference of ours is not one
+            value = {"$value": value} if isinstance(value, dict) and _OURS & value.keys() else value
+        data[name] = value
     if objects is not None:
         if isinstance(record, CellFinished):
             data["outputs"], stored = set_apart(record.outputs, objects)
@@ -195,8 +199,15 @@ def _plain(value: Any) -> Any:
     if type(value) in _SCALARS:
         return value
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {name: _plain(getattr(value, name)) for name in _names(type(value))}
     return list(value) if isinstance(value, tuple) else value
+
+
+def _names(cls: type[Any]) -> tuple[str, ...]:
+    """Of a class's fields; `fields` finds them anew each time, which takes as long as all the rest."""
+    if cls not in _NAMES:
+        _NAMES[cls] = tuple(field.name for field in fields(cls))
+    return _NAMES[cls]
 
 
 def _hints(cls: type[Any]) -> dict[str, Any]:

@@ -67,25 +67,25 @@ class Journal:
         file.truncate(size)
         return cls(file, path, objects or Objects.of_run(path.parent), size)
 
-    def append(self, record: Record, data: dict[str, Any] | None = None) -> None:
-        """Write one record.
+    def append(self, *records: Record) -> list[dict[str, Any]]:
+        """Write records, all at once.
 
-        Parameters
-        ----------
-        data
-            What `encode` made of it, where that is known.
+        Returns
+        -------
+            What `encode` made of each.
 
         Raises
         ------
         RecordError
             The disk refuses; the journal is as it was.
         """
-        data = encode(record, self._objects) if data is None else data
-        if isinstance(record, RunStarted):
-            data = {"schema": SCHEMA} | data
-        line = dump(data) + b"\n"
+        encoded = [encode(record, self._objects) for record in records]
+        lines = b"".join(
+            dump({"schema": SCHEMA} | data if isinstance(record, RunStarted) else data) + b"\n"
+            for record, data in zip(records, encoded, strict=True)
+        )
         try:
-            rest = memoryview(line)
+            rest = memoryview(lines)
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
@@ -93,7 +93,8 @@ class Journal:
             with contextlib.suppress(OSError):
                 self._file.truncate(self._size)
             raise RecordError(f"{self.path} can't be written: {error.strerror}.") from error
-        self._size += len(line)
+        self._size += len(lines)
+        return encoded
 
     def close(self) -> None:
         """Wait until all of it is on the disk, and let go of the file. Twice is no harm.

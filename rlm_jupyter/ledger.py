@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from types import TracebackType
 
 from rlm_jupyter.errors import LimitReached
 from rlm_jupyter.limits import Limits
@@ -124,8 +125,7 @@ class Ledger:
             self._held_since = None
             self._look_again()
 
-    @asynccontextmanager
-    async def in_time(self, more: float = 0.0) -> AsyncIterator[None]:
+    def in_time(self, more: float = 0.0) -> InTime:
         """Break off what is inside when the time is up, or `more` seconds later; raised limits count at once.
 
         Raises
@@ -133,18 +133,7 @@ class Ledger:
         LimitReached
             The time is up.
         """
-        timeout = asyncio.timeout(None)
-        try:
-            async with timeout:
-                self._timeouts[timeout] = more
-                self._set(timeout, more)
-                yield
-        except TimeoutError:
-            if not timeout.expired():
-                raise
-            raise LimitReached("the time is up", stop_reason="seconds") from None
-        finally:
-            self._timeouts.pop(timeout, None)
+        return InTime(self, more)
 
     async def expired(self, more: float = 0.0) -> None:
         """Until the time is up, and `more` seconds; for ever where there is no such limit."""
@@ -207,8 +196,9 @@ class Ledger:
         """
         excess = self._excess.get(model, 1.0)
         tokens, price = int(most.total_tokens * excess), (cost or 0.0) * excess
-        async with self.in_time():
-            await self._reserve(tokens, price)
+        if self._queue.locked() or not self._take(tokens, price):
+            async with self.in_time():
+                await self._reserve(tokens, price)
         entry = Bill()
         try:
             yield entry
@@ -240,6 +230,10 @@ class Ledger:
         LimitReached
             The time is up, or will be before the provider wants to be asked again.
         """
+        if pace.is_open and not self._slots.locked():  # nobody is waited for
+            async with pace.turn(again=again), self._slots:
+                yield
+            return
         async with AsyncExitStack() as stack:
             async with self.in_time():
                 self.check_rest(pace)
@@ -304,6 +298,15 @@ class Ledger:
             log.warning("%s billed %s.", model, what)
         self.overbilled[model] = f"{model} billed {what}"
 
+    def watch(self, timeout: asyncio.Timeout, more: float) -> None:
+        """See to it that this ends with the time that is left, and so many seconds, until it is let go."""
+        self._timeouts[timeout] = more
+        self._set(timeout, more)
+
+    def let_go(self, timeout: asyncio.Timeout) -> None:
+        """It is over."""
+        self._timeouts.pop(timeout, None)
+
     def _look_again(self) -> None:
         """Limits or clock have changed: whoever waits looks again."""
         self._changed.set()
@@ -312,18 +315,25 @@ class Ledger:
 
     def _set(self, timeout: asyncio.Timeout, more: float) -> None:
         left = None if self._held_since is not None else self.seconds_left
-        if not timeout.expired():
-            now = asyncio.get_running_loop().time()
-            timeout.reschedule(None if left is None else now + max(left + more, 0.0))
+        if left is not None and not timeout.expired():
+            timeout.reschedule(asyncio.get_running_loop().time() + max(left + more, 0.0))
+        elif timeout.when() is not None and not timeout.expired():
+            timeout.reschedule(None)
 
     async def _reserve(self, tokens: int, cost: float) -> None:
         # first come, first served: only the head of the queue looks again when something is settled
         async with self._queue:
-            while not self._fits(tokens, cost):
+            while not self._take(tokens, cost):
                 self._changed.clear()
                 await self._changed.wait()
-            self._reserved_tokens += tokens
-            self._reserved_cost += cost
+
+    def _take(self, tokens: int, cost: float) -> bool:
+        """Reserve this if there is room now."""
+        if not self._fits(tokens, cost):
+            return False
+        self._reserved_tokens += tokens
+        self._reserved_cost += cost
+        return True
 
     def _fits(self, tokens: int, cost: float) -> bool:
         """Whether there is room now; raises where there never will be."""
@@ -347,3 +357,27 @@ class Ledger:
             if cost > money - self._reserved_cost:
                 return False
         return True
+
+
+class InTime:
+    """What ends with the time that is left. A class, not a generator: each request in flight holds one."""
+
+    __slots__ = ("_ledger", "_more", "_timeout")
+
+    def __init__(self, ledger: Ledger, more: float) -> None:
+        self._ledger = ledger
+        self._more = more
+        self._timeout = asyncio.timeout(None)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+        self._ledger.watch(self._timeout, self._more)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ledger.let_go(self._timeout)
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError:
+            raise LimitReached("the time is up", stop_reason="seconds") from None

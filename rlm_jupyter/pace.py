@@ -12,8 +12,7 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 from rlm_jupyter.errors import ModelUnavailableError
 
@@ -72,8 +71,7 @@ class Pace:
                 turn.set_exception(make())
         self._queue.clear()
 
-    @asynccontextmanager
-    async def turn(self, *, again: bool = False) -> AsyncIterator[None]:
+    def turn(self, *, again: bool = False) -> Turn:
         """Wait until a request may be sent; how it ends is seen by what is raised inside.
 
         Parameters
@@ -81,24 +79,34 @@ class Pace:
         again
             It was refused before, so it goes first.
         """
-        await self._enter(again)
-        sent = self._clock()
-        try:
-            yield
-        except ModelUnavailableError as error:
-            if error.overloaded:
-                self._slow_down(sent, error.retry_after)
-            raise
-        else:
-            self._speed_up()
-        finally:
-            self._in_flight -= 1
-            self._let_in()
+        return Turn(self, again)
 
-    async def _enter(self, again: bool) -> None:
-        if not self._queue and self._is_open:
+    async def enter(self, again: bool) -> float:
+        """Wait for a turn; the time at which it came."""
+        if self.is_open:
             self._in_flight += 1
-            return
+        else:
+            await self._wait(again)
+        return self._clock()
+
+    def leave(self, sent: float, error: BaseException | None) -> None:
+        """Give a turn back.
+
+        Parameters
+        ----------
+        sent
+            What `enter` returned.
+        error
+            How the request failed, if it did.
+        """
+        if error is None:
+            self._speed_up()
+        elif isinstance(error, ModelUnavailableError) and error.overloaded:
+            self._slow_down(sent, error.retry_after)
+        self._in_flight -= 1
+        self._let_in()
+
+    async def _wait(self, again: bool) -> None:
         turn = asyncio.get_running_loop().create_future()
         self._queue.appendleft(turn) if again else self._queue.append(turn)
         self._let_in()
@@ -113,11 +121,16 @@ class Pace:
             raise
 
     @property
-    def _is_open(self) -> bool:
+    def is_open(self) -> bool:
+        """Whether one more may be sent at once."""
+        return not self._queue and self._has_room
+
+    @property
+    def _has_room(self) -> bool:
         return self._in_flight < self.width and not self.rest
 
     def _let_in(self) -> None:
-        while self._queue and self._is_open:
+        while self._queue and self._has_room:
             turn = self._queue.popleft()
             if turn.done():  # whoever waited was cancelled
                 continue
@@ -152,3 +165,19 @@ class Pace:
         self._refusals, self._refused_since = 0, None
         rounds = _CAREFULLY if self._width + 1 >= self._refused_at else 1
         self._width = min(self._width + 1 / (rounds * self._width), self._most)
+
+
+class Turn:
+    """One request's turn. A class, not a generator: a batch of sub-calls has hundreds of them at once."""
+
+    __slots__ = ("_again", "_pace", "_sent")
+
+    def __init__(self, pace: Pace, again: bool) -> None:
+        self._pace = pace
+        self._again = again
+
+    async def __aenter__(self) -> None:
+        self._sent = await self._pace.enter(self._again)
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._pace.leave(self._sent, error)

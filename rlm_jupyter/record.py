@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from rlm_jupyter.encoding import encode
 from rlm_jupyter.errors import ConfigurationError, RecordError
 from rlm_jupyter.events import Record
 from rlm_jupyter.journal import Journal
@@ -61,12 +60,10 @@ class Recorder:
                 self._journal.append(record)
             self._notebook.update(record)
 
-    def journal(self, record: Record) -> dict[str, Any]:
-        """Keep a record in the journal, at once; `add` is given what this returns, for all the rest."""
+    def journal(self, *records: Record) -> list[dict[str, Any]]:
+        """Keep records in the journal, at once; `add` is given what this returns for each, for all the rest."""
         self._begun = True
-        data = encode(record, self._objects)
-        self._journal.append(record, data)
-        return data
+        return self._journal.append(*records)
 
     def add(self, record: Record, journaled: dict[str, Any] | None = None) -> None:
         """Keep a record: at once in the journal, within a second or so in the notebook.
@@ -74,10 +71,10 @@ class Recorder:
         Parameters
         ----------
         journaled
-            What `journal` returned, where it stands there already.
+            What `journal` returned for it, where it stands there already.
         """
         # once for both: an output of 5 MB takes as long to encode as to print
-        data = self.journal(record) if journaled is None else journaled
+        data = self.journal(record)[0] if journaled is None else journaled
         self._notebook.update(record, data)
         self._notebook.maybe_write()
 

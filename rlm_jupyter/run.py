@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -56,8 +56,8 @@ from rlm_jupyter.types import (
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_SOON = 0.02
-"""Seconds after which an answered sub-call is in the record: the answers of a batch leave first, all of them."""
+_SOON = 0.01
+"""Seconds after which an answered sub-call is written down: the answers of a batch leave first, all of them."""
 MOST_RESTARTS = 3
 """How often a kernel that died is started again in one run."""
 _STOP_SECONDS = 5.0
@@ -124,8 +124,8 @@ class Run:
     """Earlier prompts and answers in this kernel."""
     began: float = field(default_factory=time.monotonic)
     conversation: prompts.Conversation = field(default_factory=prompts.Conversation)
-    _late: deque[tuple[Record, dict[str, Any] | None]] = field(default_factory=deque)
-    """Facts that are to be entered before any other, as they stand in the journal."""
+    _late: list[Callable[[], Record]] = field(default_factory=list)
+    """Facts that are to be entered before any other."""
     last_read: tuple[int, int] | None = None
     """Messages and tokens of the last request, its reply included, as the provider counted."""
 
@@ -182,14 +182,11 @@ class Run:
         """Whether no cell of this run was executed yet."""
         return all(cell.status == "skipped" for i in self.trajectory.iterations for cell in i.cells)
 
-    def record_soon(self, record: Record) -> None:
-        """Enter a fact that was paid for: in the journal at once, before this process can be killed over anything.
-
-        The rest a moment later, and before any other fact: who waits for an answer need not wait for its readers.
-        """
+    def record_soon(self, fact: Callable[[], Record]) -> None:
+        """Enter a fact that was paid for in a moment, and before any other: the answers that are ready leave first."""
         if not self._late:
             asyncio.get_running_loop().call_later(_SOON, self._catch_up)
-        self._late.append((record, self._on_disk(lambda recorder: recorder.journal(record))))
+        self._late.append(fact)
 
     def record(self, record: Record) -> None:
         """Enter a fact into the trajectory and tell it."""
@@ -197,8 +194,13 @@ class Run:
         self._enter(record)
 
     def _catch_up(self) -> None:
-        while self._late:
-            self._enter(*self._late.popleft())
+        if self._late:
+            facts = [fact() for fact in self._late]
+            self._late.clear()
+            # all that was paid for, before anything is told: this process can be killed over that
+            journaled = self._on_disk(lambda recorder: recorder.journal(*facts)) or itertools.repeat(None)
+            for fact, data in zip(facts, journaled, strict=False):
+                self._enter(fact, data)
 
     def _enter(self, record: Record, journaled: dict[str, Any] | None = None) -> None:
         self.trajectory.apply(record)

@@ -12,6 +12,8 @@ if __name__ == "__main__":
 # ipykernel imports debugpy when it can (80 ms and 8 MB), and nobody debugs a model's kernel
 sys.modules["debugpy"] = None  # type: ignore[assignment]
 
+import ipykernel.debugger  # noqa: F401  the newer ones look for it only when a kernel is made
+
 from rlm_jupyter.kernel.guest.app import GuestKernelApp
 
 del sys.modules["debugpy"]
