@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlm_jupyter import interrupts
 from rlm_jupyter.control import Control
 from rlm_jupyter.edits import Place, edited_cells, with_edits
 from rlm_jupyter.errors import ConfigurationError
@@ -108,19 +109,20 @@ class Forking:
             spent=Spent(),
             owed=part.owed,
         )
-        async with recording(prompt, context, settings.save) as recorder:
-            if recorder is not None:
-                _take_children(saved.files, recorder.files, part.records)
-            run_id = recorder.run_id if recorder is not None else "unsaved"
-            trajectory = await play(
-                settings,
-                context,
-                Tape([saved.trajectory.started, *part.records], playing),
-                recorder,
-                on_event,
-                control,
-                forked=(saved.trajectory.run_id, part.at, run_id),
-            )
+        with interrupts.in_order():
+            async with recording(prompt, context, settings.save) as recorder:
+                if recorder is not None:
+                    _take_children(saved.files, recorder.files, part.records)
+                run_id = recorder.run_id if recorder is not None else "unsaved"
+                trajectory = await play(
+                    settings,
+                    context,
+                    Tape([saved.trajectory.started, *part.records], playing),
+                    recorder,
+                    on_event,
+                    control,
+                    forked=(saved.trajectory.run_id, part.at, run_id),
+                )
         return result_of(trajectory, recorder.files.notebook if recorder is not None else None)
 
 

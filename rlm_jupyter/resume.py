@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rlm_jupyter import interrupts
 from rlm_jupyter.control import Control
 from rlm_jupyter.edits import edited_cells
 from rlm_jupyter.errors import ConfigurationError
@@ -164,8 +165,10 @@ class TakingUp:
             sub_model=self._settings.routing.model_for(1).name,
         )
         context = saved.context()
-        async with recording(prompt, context, True, again=saved) as recorder:
-            trajectory = await play(self._settings, context, Tape(saved.records, playing), recorder, on_event, control)
+        with interrupts.in_order():
+            async with recording(prompt, context, True, again=saved) as recorder:
+                tape = Tape(saved.records, playing)
+                trajectory = await play(self._settings, context, tape, recorder, on_event, control)
         return result_of(trajectory, saved.files.notebook)
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlm_jupyter import interrupts
 from rlm_jupyter.context import Context
 from rlm_jupyter.control import Control
 from rlm_jupyter.errors import ConfigurationError
@@ -179,6 +180,10 @@ class RLM(FromRecord):
             (`stop_reason="cancelled"`), pauses it, approves its cells, speaks to the model, raises a limit.
         """
         prompt, held = _asked(prompt, context, root_prompt)
+        with interrupts.in_order():
+            return await self._answer(prompt, held, on_event, control)
+
+    async def _answer(self, prompt: str, held: Context, on_event: OnEvent | None, control: Control | None) -> Result:
         async with (
             recording(prompt, held, self._settings.save) as recorder,
             open_workspace(self._settings, held) as workspace,

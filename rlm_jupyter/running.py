@@ -13,6 +13,7 @@ from rlm_jupyter.context import Context
 from rlm_jupyter.control import Control
 from rlm_jupyter.errors import ConfigurationError, RLMError
 from rlm_jupyter.events import Event, RunPaused, RunResumed
+from rlm_jupyter.interrupts import Wait
 from rlm_jupyter.kernel.cell import OnMessage
 from rlm_jupyter.record import recording
 from rlm_jupyter.result import OnEvent, Result, result_of
@@ -73,19 +74,24 @@ class Running:
     def wait(self, *, close: bool = False) -> Result:
         """Wait for the result; an interrupt stops the run, waits until it is gone, and goes on upwards.
 
+        A second one does not wait.
+
         Parameters
         ----------
         close
             On an interrupt, end a kept kernel too: nobody gets a handle on it.
         """
-        try:
+        with Wait(self._future) as wait:
+            try:
+                wait.until_done()
+            except KeyboardInterrupt:
+                self.stop()
+                wait.until_done()
+                result = self.result()
+                if close:
+                    result.close()
+                raise
             return self.result()
-        except KeyboardInterrupt:
-            self.stop()
-            result = self.result()
-            if close:
-                result.close()
-            raise
 
 
 class BackgroundWorkspace:

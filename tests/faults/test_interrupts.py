@@ -30,8 +30,20 @@ rlm = RLM(Endless(), limits=Limits(max_depth=2), save=Path(sys.argv[1]) / "run.i
 rlm.completion("What?", "some longer text " * 20, on_event=told)
 """
 ASYNC = SCRIPT.replace("rlm.completion(", "import asyncio; asyncio.run(rlm.acompletion(") + ")"
+PUTTING_AWAY = """
+import os, signal
+from rlm_jupyter.kernel.process import KernelProcess
+unwatch = KernelProcess._unwatch
+def struck(process):
+    unwatch(process)
+    KernelProcess._unwatch = unwatch
+    os.kill(os.getpid(), signal.SIGINT)
+KernelProcess._unwatch = struck
+"""
+"""The second one comes in the middle of what puts the first kernel away."""
 _GONE_SECONDS = 2.0
 _ENDS_SECONDS = 15.0
+AT_ONCE = int(os.environ.get("RLM_FAULTS_TIMES", "50"))
 TIMES = {"once": (), "twice": (0.15,), "twice at once": (0.0,), "impatiently": (0.1, 0.1, 0.1, 0.1)}
 
 
@@ -81,11 +93,27 @@ def interrupted(script: str, again: tuple[float, ...], folder: Path, watch: Watc
 @pytest.mark.parametrize(
     ("script", "times"),
     [pytest.param(SCRIPT, times, id=f"completion-{times}") for times in TIMES]
-    # at once, the second one breaks asyncio's own loop wherever that is: only the marked test does that to it
-    + [pytest.param(ASYNC, times, id=f"acompletion-{times}") for times in TIMES if times != "twice at once"],
+    + [pytest.param(ASYNC, times, id=f"acompletion-{times}") for times in TIMES],
 )
 def test_ctrl_c_ends_it(script: str, times: str, tmp_path: Path, watch: Watch) -> None:
     interrupted(script, TIMES[times], tmp_path / "run", watch, 0.4)
+
+
+def test_the_second_comes_while_the_kernel_is_put_away(tmp_path: Path, watch: Watch) -> None:
+    interrupted(PUTTING_AWAY + ASYNC, (), tmp_path / "run", watch, 0.4)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("script", [SCRIPT, ASYNC], ids=["completion", "acompletion"])
+def test_ctrl_c_twice_at_once_ends_it_at_any_moment(script: str, tmp_path: Path, watch: Watch) -> None:
+    chance = random.Random(11)
+    for number in range(AT_ONCE):
+        interrupted(
+            script, (chance.choice([0.0, 0.0, 0.001]),), tmp_path / str(number), watch, chance.uniform(0.0, 1.2)
+        )
+        assert not list(watch.places.glob("rlm-*")), number
+    print(f"{AT_ONCE} times twice at once, nothing left")
 
 
 @pytest.mark.soak

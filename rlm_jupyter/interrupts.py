@@ -1,0 +1,123 @@
+"""Ctrl-C that comes between two steps, and never in the middle of one.
+
+Python raises KeyboardInterrupt wherever the main thread is just then. Where that has taken a lock, nobody gets it any
+more; where it is asyncio's loop, or what puts a kernel away, a step is lost and somebody waits for it for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import functools
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, Self
+
+_LOOK_SECONDS = 0.5
+"""How often whoever waits looks up: where a lock can't be interrupted (Windows), Ctrl-C is heard then."""
+
+
+@contextlib.contextmanager
+def in_order() -> Iterator[None]:
+    """While a run goes on in the main thread under `asyncio.run`: its second Ctrl-C is raised between two steps.
+
+    The first cancels the main task, as ever. A third does not wait for anything any more. Does nothing elsewhere:
+    who has a handler of their own knows what they do.
+    """
+    handler: Any = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    if not isinstance(handler, _InOrder):
+        runner = getattr(handler.func, "__self__", None) if isinstance(handler, functools.partial) else None
+        if not isinstance(runner, asyncio.Runner):
+            yield
+            return
+        handler = _InOrder(handler)
+        signal.signal(signal.SIGINT, handler)
+    handler.users += 1
+    try:
+        yield
+    finally:
+        handler.users -= 1
+        if not handler.users and signal.getsignal(signal.SIGINT) is handler:
+            signal.signal(signal.SIGINT, handler.then)
+
+
+class _InOrder:
+    """Asks asyncio's own handler what to do, and does it in order."""
+
+    def __init__(self, asyncios: Any) -> None:
+        self.users = 0
+        self.then = asyncios
+        """What handles SIGINT afterwards."""
+        self._asyncios = asyncios
+        self._loop = asyncio.get_running_loop()
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        try:
+            self._asyncios(signum, frame)
+        except KeyboardInterrupt:
+            if self.then is signal.default_int_handler:
+                raise
+            # it ends the runner, which finds a handler that is not its own and leaves it there
+            self.then = signal.default_int_handler
+            self._loop.call_soon_threadsafe(_interrupt)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+class Wait:
+    """Waits in the main thread for what another thread does; used with `with`, around all that is not to be broken off.
+
+    Parameters
+    ----------
+    future
+        Done when the other thread is.
+    """
+
+    def __init__(self, future: concurrent.futures.Future[Any]) -> None:
+        self._future = future
+        self._interrupts = 0
+        self._before: Any = None
+        self._woken = threading.Lock()
+        self._woken.acquire()
+        future.add_done_callback(lambda _: self._wake())
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            before = signal.getsignal(signal.SIGINT)
+            if before is signal.default_int_handler:
+                self._before = signal.signal(signal.SIGINT, self._on_sigint)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def until_done(self) -> None:
+        """Wait until the future is done.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Once for each Ctrl-C, also for one that came before this was called.
+        """
+        while not self._interrupts and not self._future.done():
+            self._woken.acquire(timeout=_LOOK_SECONDS)
+        if self._interrupts:
+            self._interrupts -= 1
+            raise KeyboardInterrupt
+
+    def _on_sigint(self, signum: int, frame: FrameType | None) -> None:
+        self._interrupts += 1
+        self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(RuntimeError):  # twice
+            self._woken.release()
