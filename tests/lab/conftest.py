@@ -16,9 +16,9 @@ from tests.loopback import Fault, Loopback, Request, Said
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytest.importorskip("jupyterlab", reason="JupyterLab is not installed")
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
-from tests.lab.lab import ASSETS, CHROMIUM, FLAGS, Lab, NotebookPage, Window, running_lab
+from tests.lab.lab import ASSETS, CHROMIUM, FLAGS, PICTURES, Lab, NotebookPage, Window, running_lab
 
 
 class Waiting(Loopback):
@@ -58,8 +58,8 @@ def model() -> Iterator[Waiting]:
 
 @pytest.fixture(scope="session")
 def pictures() -> Path:
-    """Where screenshots go; `RLM_PICTURES` names a place to look at them."""
-    place = Path(os.environ.get("RLM_PICTURES") or tempfile.mkdtemp(prefix="rlm-pictures-"))
+    """Where screenshots go: those of what failed, and all of them where `RLM_PICTURES` names a place."""
+    place = Path(os.environ.get(PICTURES) or tempfile.mkdtemp(prefix="rlm-pictures-"))
     place.mkdir(parents=True, exist_ok=True)
     return place
 
@@ -81,13 +81,19 @@ def lab(model: Waiting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[La
         yield lab
 
 
-# Playwright keeps its event loop running in this thread: gone with the module, it is in no async test's way
-@pytest.fixture(scope="module")
-def window(lab: Lab, pictures: Path) -> Iterator[Window]:
+# Playwright keeps its event loop running in this thread: gone with the package, it is in no async test's way
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    check_ready()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=FLAGS)
-        yield Window(browser, lab, pictures)
+        yield browser
         browser.close()
+
+
+@pytest.fixture(scope="package")
+def window(browser: Browser, lab: Lab, pictures: Path) -> Window:
+    return Window(browser, lab, pictures)
 
 
 Open = Callable[..., NotebookPage]
@@ -111,5 +117,4 @@ def opened(lab: Lab, window: Window, request: pytest.FixtureRequest) -> Iterator
     yield open_notebook
     for page in pages:
         page.close()
-    window.errors.clear()
-    window.complaints.clear()
+    window.clear()

@@ -22,9 +22,12 @@ CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 TOKEN = "for-the-tests"
 """Of a server on 127.0.0.1 that lives as long as a test."""
+PICTURES = "RLM_PICTURES"
+"""Names a place for pictures of what a person would look at; without it, none is taken of what goes well."""
 PYTHON = os.environ.get("RLM_LAB_PYTHON") or sys.executable
 """Runs JupyterLab and its kernels: that of another environment tests another JupyterLab."""
-_UP_SECONDS = 40.0
+_UP_SECONDS = 60.0
+_STILL_SECONDS = 0.4
 _OF_LAB = (
     # it looks once more at the cells of a notebook or a view that was closed
     "_runOnIdleTime",
@@ -175,6 +178,24 @@ class Window:
         self.page.wait_for_function("window.jupyterapp?.commands.hasCommand('docmanager:open')", timeout=60_000)
         self.page.evaluate("window.jupyterapp.restored.then(() => undefined)")
 
+    def close(self) -> None:
+        """Close the page."""
+        self.page.context.close()
+
+    def clear(self) -> None:
+        """Take away what a test has left in the page, so that the next one begins with none of it."""
+        self.page.evaluate(
+            """async () => { const { shell } = window.jupyterapp;
+            document.querySelectorAll('.jp-Dialog').forEach(dialog => dialog.remove());
+            document.querySelectorAll('.jp-Notification-Toast-Close').forEach(button => button.click());
+            for (const widget of Array.from(shell.widgets('main'))) {
+                if (widget.context) { await widget.sessionContext?.shutdown(); widget.dispose(); }
+            }
+            shell.collapseRight?.(); }"""
+        )
+        self.errors.clear()
+        self.complaints.clear()
+
 
 class NotebookPage:
     """A notebook that is open in a window."""
@@ -249,21 +270,35 @@ class NotebookPage:
         deadline = time.monotonic() + seconds
         while not (found := _or_none(holds)):
             if time.monotonic() > deadline:
-                self.picture(f"late-{what.replace(' ', '-')}")
+                self._shoot(f"late-{what.replace(' ', '-')}")
                 raise AssertionError(f"not seen: {what}\n{json.dumps(self.cells(), indent=1)[:6000]}\n{self.errors}")
             self.page.wait_for_timeout(50)
         return found
+
+    def until_still(self, look: Callable[[], Any], seconds: float = 20.0) -> Any:
+        """Wait until what is looked at has been the same for `_STILL_SECONDS`, and give it back."""
+        deadline = time.monotonic() + seconds
+        seen, since = look(), time.monotonic()
+        while time.monotonic() - since < _STILL_SECONDS:
+            assert time.monotonic() < deadline, "it never comes to rest"
+            self.page.wait_for_timeout(50)
+            if (now := look()) != seen:
+                seen, since = now, time.monotonic()
+        return seen
 
     def cell(self, cell_id: str) -> Locator:
         """A cell's element: that of a live cell has its label."""
         place = [cell["id"] for cell in self.cells()].index(cell_id)
         return self.page.locator(f".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell[data-windowed-list-index='{place}']")
 
-    def picture(self, name: str) -> Path:
-        """A screenshot."""
-        path = self.window.pictures / f"{name}.png"
-        self.page.screenshot(path=path)
-        return path
+    def picture(self, name: str, settled: int = 0) -> None:
+        """A screenshot, where somebody wants to see it; `settled`: once nothing has moved for so many milliseconds."""
+        if PICTURES in os.environ:
+            self.page.wait_for_timeout(settled)
+            self._shoot(name)
+
+    def _shoot(self, name: str) -> None:
+        self.page.screenshot(path=self.window.pictures / f"{name}.png")
 
     def close(self) -> None:
         """Close the notebook, and end its kernel."""

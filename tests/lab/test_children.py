@@ -49,8 +49,7 @@ def test_a_childs_cells_open_on_demand(opened: Open, model: Waiting) -> None:
     assert page.cell(page.live("code")[1]["id"]).get_attribute("aria-label") == (
         "The model’s code, iteration 1, of a child at depth 1"
     )
-    page.page.wait_for_timeout(400)
-    page.picture("child-open")
+    page.picture("child-open", 400)
     first = [cell["id"] for cell in page.live()]
 
     # closed, and open again
@@ -88,8 +87,7 @@ def test_a_childs_cells_open_on_demand(opened: Open, model: Waiting) -> None:
     page.page.keyboard.press("Enter")
     page.until(lambda: shown(page) == [*whole, ("code", 0), ("answer", 0)], "the cells of a child that is over")
     assert "child sees Read the part" in texts(page.live("code")[1])
-    page.page.wait_for_timeout(400)
-    page.picture("child-over")
+    page.picture("child-over", 400)
     page.page.evaluate("window.jupyterapp.shell.collapseRight()")
 
     # they are the run's cells: they go with it, and come back with it

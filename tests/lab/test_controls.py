@@ -24,6 +24,12 @@ DROP = """count => { const send = window.rlmSend ?? WebSocket.prototype.send; wi
         send.call(this, data);
     }; }"""
 """Lose so many of the messages in which the page asks for something."""
+HEARD = r"""() => { window.rlmHeard = 0;
+    window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.iopubMessage.connect((_, message) => {
+        const [, last] = /"heard":\{"[0-9a-f]+":(\d+)/.exec(JSON.stringify(message.content.data ?? {})) ?? [];
+        if (last) window.rlmHeard = Number(last);
+    }); }"""
+"""Note what the kernel says that it has heard of this page: the number of the last thing."""
 
 
 def bar_of(page: Any) -> Any:
@@ -67,7 +73,6 @@ def tab_to(page: Any, name: str, most: int = 60) -> None:
 def theme(page: Any, name: str) -> None:
     page.page.evaluate("name => window.jupyterapp.commands.execute('apputils:change-theme', {theme: name})", name)
     page.until(lambda: page.page.locator(f"body[data-jp-theme-name='{name}']").count(), f"the theme {name}")
-    page.page.wait_for_timeout(600)
 
 
 def test_limits_export_filter_and_fold(opened: Open, model: Waiting) -> None:
@@ -99,7 +104,7 @@ def test_limits_export_filter_and_fold(opened: Open, model: Waiting) -> None:
     dialog.get_by_label("US dollars").fill("2.5")
     page.picture("limits-light")
     theme(page, "JupyterLab Dark")
-    page.picture("limits-dark")
+    page.picture("limits-dark", 600)
     theme(page, "JupyterLab Light")
     dialog.get_by_role("button", name="Set").click()
     page.until(lambda: "iteration 2 / 40" in bar_of(page).inner_text(), "the new limit")
@@ -135,10 +140,9 @@ def test_limits_export_filter_and_fold(opened: Open, model: Waiting) -> None:
     model.let(1)
     page.until(lambda: page.live("answer"), "the answer")
     page.until(lambda: page.cells()[2]["execution_count"], "the end of the cell that asked")
-    page.page.wait_for_timeout(800)
-    page.picture("controls-light")
+    page.picture("controls-light", 800)
     theme(page, "JupyterLab Dark")
-    page.picture("controls-dark")
+    page.picture("controls-dark", 600)
     theme(page, "JupyterLab Light")
 
     # folded as it was left, and seen in the panel without ever having run in this page
@@ -175,13 +179,14 @@ def test_what_a_lossy_line_swallows_is_said_again(opened: Open, model: Waiting) 
     page.run("user-1")
     page.run("user-2")
     page.until(lambda: page.live("code") and page.live("code")[0]["execution_count"], "the first iteration")
+    page.page.evaluate(HEARD)
     page.page.evaluate(DROP, 2)
     bar = bar_of(page)
     bar.get_by_role("button", name="Note").click()
     fill_dialog(page, "mind the gap")
     bar.get_by_role("button", name="Pause").click()
     page.until(lambda: page.page.evaluate("window.rlmDropped") == 2, "two messages are lost")
-    page.page.wait_for_timeout(3000)
+    page.until(lambda: page.page.evaluate("window.rlmHeard") >= 2, "the kernel has heard both all the same")
     model.let(1)
     page.until(lambda: page.page.locator(".rlm-bar[data-rlm-phase='paused']").count(), "the run waits")
     bar.get_by_role("button", name="Resume").click()

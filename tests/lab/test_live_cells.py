@@ -42,8 +42,7 @@ def test_cells_are_there_while_the_run_goes_on(opened: Open, model: Waiting) -> 
     assert {call["prompt"] for call in page.live("subcalls")[0]["metadata"]["rlm"]["calls"]} == {"one?", "two?"}
     assert [cell["id"] for cell in page.cells()][:3] == ["user-0", "user-1", "user-2"]
     assert page.cells()[-1]["id"] == "user-3"
-    page.page.wait_for_timeout(500)
-    page.picture("while")
+    page.picture("while", 500)
     bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
     assert "iteration 1 / 30" in bar.inner_text()
     assert bar.get_by_role("button", name="Stop").is_visible()
@@ -51,8 +50,7 @@ def test_cells_are_there_while_the_run_goes_on(opened: Open, model: Waiting) -> 
     model.let(2)
     page.until(lambda: page.cells()[2]["execution_count"], "the end of the cell that asked")
     page.until(lambda: page.live("answer"), "the answer")
-    page.page.wait_for_timeout(500)
-    page.picture("after")
+    page.picture("after", 500)
     assert page.live()[-1]["source"] == "**Answer**\n\nit is **1234** long"
     assert "Answered" in bar.inner_text()
     html = page.live("code")[1]["outputs"]

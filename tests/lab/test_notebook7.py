@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser
 
 from tests.lab.conftest import Waiting, check_ready
-from tests.lab.lab import CHROMIUM, FLAGS, Lab, NotebookPage, Window, running_lab, texts
+from tests.lab.lab import Lab, NotebookPage, Window, running_lab, texts
 
 pytest.importorskip("notebook", reason="Notebook is not installed")
 
@@ -25,11 +26,10 @@ def notebook7(model: Waiting, tmp_path: Path) -> Iterator[Lab]:
         yield running
 
 
-def test_cells_appear_and_can_be_stopped(notebook7: Lab, model: Waiting, pictures: Path) -> None:
+def test_cells_appear_and_can_be_stopped(notebook7: Lab, browser: Browser, model: Waiting, pictures: Path) -> None:
     path = notebook7.write("x.ipynb", ["%load_ext rlm_jupyter", "text = 'x' * 12", ASK])
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=FLAGS)
-        page = NotebookPage(Window(browser, notebook7, pictures, f"notebooks/{path.name}"), path)
+    with contextlib.closing(Window(browser, notebook7, pictures, f"notebooks/{path.name}")) as window:
+        page = NotebookPage(window, path)
         page.until_ready()
         model.play([LOOK, SLOW], opened=1)
         for cell_id in ("user-0", "user-1", "user-2"):
@@ -50,4 +50,3 @@ def test_cells_appear_and_can_be_stopped(notebook7: Lab, model: Waiting, picture
         assert page.live("code")[1]["metadata"]["rlm"]["status"] == "interrupted"
         page.command("docmanager:save")
         assert not page.errors, page.errors
-        browser.close()

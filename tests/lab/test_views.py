@@ -70,12 +70,11 @@ def test_all_views_of_a_notebook_show_a_run(opened: Open, model: Waiting) -> Non
     page.until(lambda: len(views(page)) == 2, "two are left")
     model.let()
     page.until(lambda: roles(page) == ["prose", "code"] * 2 and page.live("code")[1]["execution_count"], "more of it")
-    page.page.wait_for_timeout(300)
-    assert views(page)[0] == views(page)[1]
+    page.until(lambda: views(page)[0] == views(page)[1], "both show the same")
     model.let()
     page.until(lambda: page.live("answer") and ended(page, "user-2"), "the end")
-    page.page.wait_for_timeout(300)
-    last = views(page)
+    page.until(lambda: views(page)[0] == views(page)[1], "both show the end")
+    last = page.until_still(lambda: views(page))
     assert last[0] == last[1]
     assert last[0]["bars"] == ["ended"]
     assert len(last[0]["live"]) == len(set(last[0]["live"])) == 7
@@ -154,7 +153,7 @@ def test_cells_out_of_view_are_whole(opened: Open, model: Waiting) -> None:
     page.run("user-2")
     page.until(lambda: page.live("code") and page.live("code")[0]["execution_count"], "an executed cell")
     page.page.evaluate("window.jupyterapp.shell.currentWidget.content.scrollToItem(95, 'end')")
-    page.page.wait_for_timeout(500)
+    expect(page.cell("user-97")).to_be_in_viewport()
     bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
     model.let(2)
     page.until(lambda: len([c for c in page.live("code") if c["execution_count"]]) == 3, "cells that nobody sees")
@@ -199,12 +198,15 @@ def test_a_reader_is_left_alone_while_cells_land(opened: Open, model: Waiting) -
             return notebook.scrollToItem(notebook.widgets.findIndex(w => w.model.id === id), 'start'); }""",
             cell_id,
         )
-        page.page.wait_for_timeout(700)
+
+    def still_at(cell_id: str) -> float:
+        """Where it stands once the page has come to rest."""
+        place: float = page.until_still(lambda: place_of(cell_id))
+        return place
 
     def land(count: int) -> None:
         model.let()
         page.until(lambda: len([c for c in page.live("code") if c["execution_count"]]) == count, f"{count} cells")
-        page.page.wait_for_timeout(700)
 
     # above: somebody writes below them
     mine = page.cell("user-25")
@@ -213,33 +215,32 @@ def test_a_reader_is_left_alone_while_cells_land(opened: Open, model: Waiting) -
     page.page.keyboard.press("End")
     page.page.keyboard.type(" + 1")
     page.page.keyboard.press("ArrowLeft")
-    before = place_of("user-25")
+    before = still_at("user-25")
     model.let()
     page.page.keyboard.type("234567890", delay=120)
     land(2)
     page.page.keyboard.type("0")
     [typed] = [cell["source"] for cell in page.cells() if cell["id"] == "user-25"]
     assert typed == "own = 10 + 23456789001"
-    assert abs(place_of("user-25") - before) <= 3
+    assert abs(still_at("user-25") - before) <= 3
 
     # below: somebody reads above them, a cell being selected
     page.page.keyboard.press("Escape")
     scroll_to("user-2")
     page.select("user-3")
-    before = place_of("user-3")
+    before = still_at("user-3")
     land(3)
-    assert abs(place_of("user-3") - before) <= 3
+    assert abs(still_at("user-3") - before) <= 3
     active = "window.jupyterapp.shell.currentWidget.content.activeCell.model.id"
     assert page.page.evaluate(active) == "user-3"
     assert page.page.evaluate("window.jupyterapp.shell.currentWidget.content.mode") == "command"
 
     # in view: somebody watches
-    model.let()
     scroll_to("user-14")
-    before = place_of("user-14")
+    before = still_at("user-14")
+    model.let()
     page.until(lambda: page.live("answer"), "the answer")
-    page.page.wait_for_timeout(500)
-    assert abs(place_of("user-14") - before) <= 3
+    assert abs(still_at("user-14") - before) <= 3
     assert page.page.evaluate(active) == "user-3"
     assert not page.errors
 

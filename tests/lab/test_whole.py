@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
+from playwright.sync_api import Browser
 
 from tests.lab.conftest import Open, Waiting, check_ready
-from tests.lab.lab import Lab, NotebookPage, running_lab, texts
+from tests.lab.lab import Lab, NotebookPage, Window, running_lab, texts
 
 ASK = "%%rlm -m openai/any -c text --rerun\nHow long is it?"
 STEPS = [
@@ -33,6 +36,12 @@ def lab(model: Waiting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[La
         patch.setenv("JUPYTER_CONFIG_PATH", str(config))
         with running_lab(tmp_path_factory.mktemp("lab"), model.openai_url) as lab:
             yield lab
+
+
+@pytest.fixture(scope="module")
+def window(browser: Browser, lab: Lab, pictures: Path) -> Iterator[Window]:
+    with contextlib.closing(Window(browser, lab, pictures)) as window:
+        yield window
 
 
 def watch(page: NotebookPage) -> None:
