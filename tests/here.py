@@ -18,7 +18,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
 
-CELL_SECONDS = 30.0
+CELL_SECONDS = 60.0
 _DRIVER = "rlm_jupyter.here"
 
 
@@ -144,7 +144,7 @@ class Notebook:
                     on_output(kind, Shown([(kind, content)]).text)
         while not shown.reply:
             try:
-                reply = self.kc.get_shell_msg(timeout=5)
+                reply = self.kc.get_shell_msg(timeout=20)
             except queue.Empty:
                 raise AssertionError("the cell has ended without a reply") from None
             if reply["parent_header"].get("msg_id") == msg_id:
@@ -175,7 +175,7 @@ class Notebook:
 
     def no_driver_left(self) -> bool:
         """Whether all of them have gone, after a moment."""
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while self.drivers() and time.monotonic() < deadline:
             time.sleep(0.05)
         return not self.drivers()

@@ -166,7 +166,7 @@ class Loopback:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(10), "the loopback server did not come up"
+        assert self._ready.wait(30), "the loopback server did not come up"
         return self
 
     def __exit__(self, *exc: object) -> None:

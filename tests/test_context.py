@@ -225,9 +225,9 @@ def test_a_large_text_is_packed_fast_and_copied_once() -> None:
 
     text = "a line of text\n" * 4_000_000
     tracemalloc.start()
-    began = time.perf_counter()
+    began = time.process_time()
     packed = pack(text)
-    took = time.perf_counter() - began
+    took = time.process_time() - began
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert packed.info.details == ("4,000,000 lines",)

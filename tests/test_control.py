@@ -34,7 +34,7 @@ class Person:
         threading.Thread(target=self._do, args=[event]).start()
 
     def _do(self, event: Event) -> None:
-        self._ready.wait(10)
+        self._ready.wait(30)
         assert self._running is not None
         self._act(event, self._running.control)
 
@@ -43,7 +43,7 @@ class Person:
         rlm = RLM(model, save=False, limits=Limits(**limits))
         self._running = rlm.start("What?", "a text", on_event=self, approve=approve)
         self._ready.set()
-        return self._running.result(30)
+        return self._running.result(60)
 
     def saying(self, act: Callable[[Control], None], reply: str) -> Callable[[Any], str]:
         """A reply that arrives just after the person did something."""

@@ -319,7 +319,7 @@ def test_a_notebook_file_with_such_cells_is_executed_and_valid(folder: Path) -> 
         "seen, rlm_result.answer",
     ]
     document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-    NotebookClient(document, timeout=30, resources={"metadata": {"path": str(place)}}).execute()
+    NotebookClient(document, timeout=60, resources={"metadata": {"path": str(place)}}).execute()
     nbformat.validate(document)
     kinds = [output.output_type for output in document.cells[1].outputs]
     assert kinds == ["display_data"] * 3 + ["execute_result", "error", "display_data"]

@@ -78,7 +78,7 @@ def test_a_cell_that_takes_too_long_is_interrupted_and_the_run_goes_on(
     model = script(folder / "long.json", IMPORTS + WAITS[wait], "kept = 'on'\nFINAL('went ' + kept)")
     shown = notebook.run(limited(model, cell_seconds=0.5))
     assert shown.error == ""
-    assert shown.seconds < 8
+    assert shown.seconds < 30
     assert (
         notebook.run(
             "r.answer, [c.status for i in r.trajectory.iterations for c in i.cells], kept, time.__name__"
@@ -99,7 +99,7 @@ def test_the_users_stop_ends_run_driver_and_bill_and_keeps_what_there_is(
         notebook.interrupt()
 
     shown = notebook.run(f"%%rlm --here -m {model} --rerun\nWhat?", once(stop, "waits", 0.1))
-    assert time.monotonic() - began[0] < 5
+    assert time.monotonic() - began[0] < 30
     assert shown.error == "KeyboardInterrupt: the run was stopped; rlm_result holds what it had"
     assert len(shown.reply["traceback"]) == 1
     assert "Stopped" in shown.text
@@ -128,11 +128,11 @@ SUBCALLS = {
 
 @pytest.mark.parametrize("calls", SUBCALLS)
 def test_stop_within_sub_calls(notebook: Notebook, folder: Path, calls: str) -> None:
-    with Loopback([slow(20, IMPORTS + SUBCALLS[calls])]) as server:
+    with Loopback([slow(60, IMPORTS + SUBCALLS[calls])]) as server:
         notebook.run(f"%env OPENAI_BASE_URL={server.openai_url}\n%env OPENAI_API_KEY=k")
         shown = notebook.run("%%rlm --here -m openai/any --rerun\nWhat?", once(notebook.interrupt, "waits", 0.5))
         asked = len(server.requests)
-        assert shown.seconds < 10
+        assert shown.seconds < 30
         assert shown.error.startswith("KeyboardInterrupt: the run was stopped")
         assert notebook.run("rlm_result.answer").value == "'a draft'"
         time.sleep(0.3)
@@ -140,7 +140,7 @@ def test_stop_within_sub_calls(notebook: Notebook, folder: Path, calls: str) -> 
 
 
 def test_stop_while_the_model_thinks(notebook: Notebook, folder: Path) -> None:
-    with Loopback([Said("I think about that for a while.", delay=20)]) as server:
+    with Loopback([Said("I think about that for a while.", delay=60)]) as server:
         notebook.run(f"%env OPENAI_BASE_URL={server.openai_url}\n%env OPENAI_API_KEY=k")
 
         def when_asked() -> None:
@@ -150,7 +150,7 @@ def test_stop_while_the_model_thinks(notebook: Notebook, folder: Path) -> None:
 
         threading.Thread(target=when_asked, daemon=True).start()
         shown = notebook.run("%%rlm --here -m openai/any --rerun\nWhat?")
-        assert shown.seconds < 8
+        assert shown.seconds < 30
         assert shown.error.startswith("KeyboardInterrupt: the run was stopped")
         assert notebook.run("rlm_result.answer, rlm_result.stop_reason").value == "(None, 'cancelled')"
 
@@ -211,11 +211,11 @@ def test_a_driver_that_is_killed_is_said_in_one_line_and_the_cell_ends(
     with contextlib.ExitStack() as stack:
         model = script(folder / "kill.json", cell)
         if "llm_query" in cell:
-            server = stack.enter_context(Loopback([slow(20, cell)]))
+            server = stack.enter_context(Loopback([slow(60, cell)]))
             notebook.run(f"%env OPENAI_BASE_URL={server.openai_url}\n%env OPENAI_API_KEY=k")
             model = "openai/any"
         shown = notebook.run(f"%%rlm --here -m {model} --rerun\nWhat?", once(kill, "waits", 0.3))
-    assert shown.seconds < 8
+    assert shown.seconds < 30
     assert shown.error.startswith("RLMError: The process that drove the run has ended (signal 9); the variables stay.")
     assert len(shown.reply["traceback"]) == 1
     assert "Traceback" not in "".join(shown.reply["traceback"])
@@ -243,7 +243,7 @@ def test_a_kernel_that_is_killed_takes_its_driver_along(folder: Path) -> None:
             if message["parent_header"].get("msg_id") == msg_id and message["content"].get("text") == "waits\n":
                 break
         kill()
-        gone, alive = psutil.wait_procs(drivers, timeout=10)
+        gone, alive = psutil.wait_procs(drivers, timeout=30)
     assert (len(gone), len(alive)) == (1, 0)
     [saved] = (place / "rlm_runs").glob("*.ipynb")
     ended = Trajectory.load(saved).ended

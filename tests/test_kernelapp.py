@@ -82,7 +82,7 @@ class Front:
     async def run(self, code: str, **options: Any) -> Shown:
         shown = Shown()
         hear: Callable[[Any], None] = lambda msg: shown.messages.append((msg["msg_type"], msg["content"]))  # noqa: E731
-        reply = await self.kc.execute_interactive(code, output_hook=hear, timeout=30, **options)
+        reply = await self.kc.execute_interactive(code, output_hook=hear, timeout=60, **options)
         shown.reply = reply["content"]
         return shown
 
@@ -96,7 +96,7 @@ class Front:
             shown.messages.append((msg["msg_type"], msg["content"]))
 
         async def execute() -> Shown:
-            reply = await self.kc.execute_interactive(code, output_hook=hear, timeout=30)
+            reply = await self.kc.execute_interactive(code, output_hook=hear, timeout=60)
             shown.reply = reply["content"]
             return shown
 
@@ -134,7 +134,7 @@ def guests(process: psutil.Process) -> list[psutil.Process]:
     return [p for p in process.children(recursive=True) if "rlm_jupyter.kernel.guest" in " ".join(p.cmdline())]
 
 
-async def eventually(holds: Callable[[], bool], seconds: float = 15.0) -> None:
+async def eventually(holds: Callable[[], bool], seconds: float = 40.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline
@@ -217,7 +217,7 @@ async def test_code_is_relayed_as_it_comes(front: Front) -> None:
     lines = [time.monotonic()]
     hear: Callable[[Any], None] = lambda msg: lines.append(time.monotonic()) if msg["msg_type"] == "stream" else None  # noqa: E731
     slow = "%%python\nimport time\nprint(1, flush=True)\ntime.sleep(.8)\nprint(2)"
-    await front.kc.execute_interactive(slow, output_hook=hear, timeout=30)
+    await front.kc.execute_interactive(slow, output_hook=hear, timeout=60)
     assert lines[2] - lines[1] > 0.5
 
 
@@ -285,7 +285,7 @@ async def test_an_interrupt_ends_prompt_or_cell_keeps_what_there_is_and_the_kern
     began = time.monotonic()
     await interrupt()
     stopped = await task
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert stopped.result["text/plain"] == "a draft"
     assert stopped.reply["ename"] == "KeyboardInterrupt"
     assert "Stopped" in stopped.drawn
@@ -438,14 +438,14 @@ async def test_nobody_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
                 await km.shutdown_kernel()
             elif end == "restart":
                 await km.restart_kernel()
-                await kc.wait_for_ready(timeout=30)
+                await kc.wait_for_ready(timeout=60)
                 assert (await front.run("%%python\n'x' in dir()")).result["text/plain"] == "False"
             else:
                 os.kill(wrapper.pid, signal.SIGTERM if end == "terminate" else signal.SIGKILL)
             gone = [p for p in (wrapper, behind) if p.is_running()]
-            await eventually(partial(none_alive, gone), 8)
+            await eventually(partial(none_alive, gone))
             if end not in {"restart", "kill"}:
-                await eventually(lambda: not list(folder.glob("rlm-*")), 5)
+                await eventually(lambda: not list(folder.glob("rlm-*")))
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)

@@ -298,7 +298,7 @@ def test_a_kernel_that_is_not_used_for_long_is_closed_and_says_so(shell: Interac
     assert run(shell, "rlm_result.ask('And?')")[1] is None
     time.sleep(1)
     assert children() == before  # it was used since
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 40
     while children() == before and time.monotonic() < deadline:
         time.sleep(0.1)
     assert children() == before - 1
@@ -333,8 +333,8 @@ def test_only_so_many_kernels_are_kept(shell: InteractiveShell) -> None:
         handles.append(shell.user_ns[name])
     assert "was closed" not in run(shell, "%rlm -m scripted/few.json --rerun -o d What?")[0]
     Path("go").touch()
-    assert [handle.result(20).answer for handle in handles] == ["waited"] * 2
-    deadline = time.monotonic() + 10
+    assert [handle.result(60).answer for handle in handles] == ["waited"] * 2
+    deadline = time.monotonic() + 40
     while children() > before + 2 and time.monotonic() < deadline:
         time.sleep(0.1)
     assert children() == before + 2
@@ -448,7 +448,7 @@ async def interrupted(*, times: int) -> tuple[list[Any], float, int]:
 @pytest.mark.parametrize("times", [1, 2])
 async def test_an_interrupt_stops_run_and_kernel_and_keeps_what_there_was(times: int) -> None:
     (asked, after, _), seconds, kernels = await interrupted(times=times)
-    assert seconds < 10
+    assert seconds < 30
     shown = text_of(asked)
     # the second interrupt ends the cell while the run is being stopped, and nbclient passes over what comes later
     assert "Stopped" in shown or (times == 2 and "is being stopped in the background" in shown)
@@ -501,7 +501,7 @@ def test_kernels_and_their_files_go_with_the_session(monkeypatch: pytest.MonkeyP
         before = children()
         (seen, *_) = execute("%rlm -m scripted/two.json What?\nimport os\nos.listdir(os.environ['TMPDIR'])")
         assert "rlm-" in seen.outputs[-1]["data"]["text/plain"]
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 40
         while (children() > before or list(Path(folder).glob("rlm-*"))) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert children() == before

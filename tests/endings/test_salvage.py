@@ -206,7 +206,7 @@ def test_a_forced_call_ends_with_the_time(stage: Stage) -> None:
     started = time.monotonic()
     played = stage.play([LOOK, "too late"], max_iterations=1, max_seconds=1.0, late={2: 60.0})
     assert (played.answer, played.stop_reason) == (None, "iterations")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30  # the reply would take a minute
 
 
 def test_a_kernel_that_keeps_dying_ends_the_run_with_what_there_is(stage: Stage) -> None:
@@ -229,5 +229,5 @@ def test_stop_of_a_running_run_brings_what_was_recorded_so_far() -> None:
     running = RLM(ScriptedModel([LOOK, block("FINAL('recorded')", at_work)]), limits=Limits(), save=False).start(
         "What is it?", "some text", on_event=lambda event: running.stop() if "at work" in str(event) else None
     )
-    result = running.result(20)
+    result = running.result(60)
     assert (result.answer, result.stop_reason) == ("recorded", "cancelled")

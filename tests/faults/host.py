@@ -32,7 +32,8 @@ class Noting:
         self, messages: Sequence[Message], *, max_output_tokens: int, on_text: Callable[[str], None] | None = None
     ) -> Reply:
         reply: Reply = await self._model.complete(messages, max_output_tokens=max_output_tokens, on_text=on_text)
-        os.write(self._log, json.dumps([time.monotonic(), reply.text]).encode() + b"\n")
+        now = [time.monotonic(), time.process_time()]
+        os.write(self._log, json.dumps([*now, reply.text]).encode() + b"\n")
         return reply
 
 

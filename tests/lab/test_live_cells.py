@@ -189,7 +189,7 @@ def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: 
     asked = len(model.requests)
     again.command("notebook:restart-run-all", wait=False)
     again.page.get_by_role("button", name="Confirm Kernel Restart").click()
-    again.until(lambda: again.cells()[2]["execution_count"] == 3, "all was run", 30)
+    again.until(lambda: again.cells()[2]["execution_count"] == 3, "all was run")
     again.until(lambda: len(again.live()) == 5 and again.live()[0]["id"] != before[0][0], "the recorded run is shown")
     again.page.wait_for_timeout(1000)
     again.picture("run-all")

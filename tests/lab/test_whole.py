@@ -77,14 +77,14 @@ def test_every_cell_is_whole_though_most_messages_are_dropped(opened: Open, mode
     watch(page)
     model.let(len(STEPS) + 1)
     bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
-    page.until(lambda: bar.get_attribute("data-rlm-outcome") == "answered", "the page knows of the end", 30)
+    page.until(lambda: bar.get_attribute("data-rlm-outcome") == "answered", "the page knows of the end")
     page.until(lambda: page.live("answer"), "the answer")
     numbers: list[int] = page.page.evaluate("window.numbers")
     assert max(numbers) + 1 > 2 * len(set(numbers)), "nothing was dropped, so nothing is shown by this"
 
     run: Any = of_the_run(lab)
     assert len(run) == len(STEPS) + 1
-    page.until(lambda: in_the_page(page) == run, "the cells are those of the run", 5)
+    page.until(lambda: in_the_page(page) == run, "the cells are those of the run")
     assert [cell["metadata"]["rlm"]["status"] for cell in page.live()] == ["ok"] * len(page.live())
     assert all(cell["execution_count"] for cell in page.live("code"))
     asked = [len(cell["metadata"]["rlm"]["calls"]) for cell in page.live("subcalls")]

@@ -177,7 +177,7 @@ def test_an_interrupt_reaches_it(notebook: Notebook, model: Model) -> None:
             threading.Timer(0.3, notebook.interrupt).start()
 
     shown = notebook.run("import time\nprint('now', flush=True)\ntime.sleep(60)", interrupt, cell_id=look["id"])
-    assert shown.seconds < 10
+    assert shown.seconds < 40
     assert shown.reply["ename"] == "KeyboardInterrupt"
     assert "time.sleep" in shown.text
     assert notebook.run("size", cell_id=look["id"]).value == "1234"
@@ -244,7 +244,7 @@ def test_while_the_run_goes_on_it_waits_for_a_pause(notebook: Notebook, model: M
     slow = "```repl\nx = 1\nimport time\nfor n in range(30):\n    time.sleep(0.1)\nprint('slept')\n```"
     ask(notebook, model, slow, "```repl\nFINAL(x)\n```", options="--rerun --background", cell="pausing")
     cell_id = notebook.run(
-        "import time\nfrom rlm_jupyter.live import comm\ncells, until = [], time.monotonic() + 20\n"
+        "import time\nfrom rlm_jupyter.live import comm\ncells, until = [], time.monotonic() + 60\n"
         "while not cells and time.monotonic() < until:\n"
         "    cells = [c.id for c in comm._lines['rlm-pausing'].cells.settled() if c.status == 'running']\n"
         "    time.sleep(0.05)\n"
@@ -252,7 +252,7 @@ def test_while_the_run_goes_on_it_waits_for_a_pause(notebook: Notebook, model: M
     ).value.strip("'")
     refused = refusal(notebook.run("x", cell_id=cell_id), gone=False)
     assert refused == "Not run: the run is using its kernel: stop or pause it first."
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 40
     while "Not run" in (shown := notebook.run("x += 40\nFINAL('by hand')\nx", cell_id=cell_id)).text:
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -260,5 +260,5 @@ def test_while_the_run_goes_on_it_waits_for_a_pause(notebook: Notebook, model: M
     # it is resumed while a person's cell runs: the model's next cell comes after that
     notebook.run("import threading\nthreading.Timer(0.5, rlm_result.control.resume).start()")
     notebook.run("time.sleep(1.5)\nx += 1", cell_id=cell_id)
-    answer = notebook.run("rlm_result.result(20).answer if hasattr(rlm_result, 'result') else rlm_result.answer")
+    answer = notebook.run("rlm_result.result(60).answer if hasattr(rlm_result, 'result') else rlm_result.answer")
     assert answer.value == "'42'"

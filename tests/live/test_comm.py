@@ -195,7 +195,7 @@ def test_a_page_is_heard_while_the_cell_runs(page: Page) -> None:
     began = time.monotonic()
     page.make_heard(comm_id, asks({"type": "stop", "n": 1}), "comm_msg", subshell)
     page.until_idle(request)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 40
     heard = page.heard
     items = [item for content in of_kind(heard, "comm_msg") for item in content["data"].get("items", [])]
     assert items[-1]["item"] == "end"

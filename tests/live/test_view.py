@@ -168,10 +168,10 @@ def test_a_long_run_costs_no_more_than_a_short_one() -> None:
     assert len(view.status()) < short[1] * 1.1
     assert view.iterations().count("<details") == SHOWN_LIVE
     assert f"{500 - SHOWN_LIVE} earlier iterations" in view.iterations()
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(20):
         view.iterations()
-    assert time.perf_counter() - began < 2  # what was drawn is kept
+    assert time.process_time() - began < 2  # what was drawn is kept
     view.apply(ended())
     assert view.iterations().count("<details") == SHOWN_AFTER + 1
     assert "470 earlier iterations" in view.iterations()

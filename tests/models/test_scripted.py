@@ -57,7 +57,7 @@ async def test_latency_is_waited_for_together():
     model = ScriptedModel(list("abcdefgh"), latency=0.2)
     started = time.monotonic()
     replies = await asyncio.gather(*(say(model) for _ in range(8)))
-    assert 0.2 <= time.monotonic() - started < 1.0
+    assert 0.2 <= time.monotonic() - started < 1.6  # one after the other they would take that long
     assert "".join(reply.text for reply in replies) == "abcdefgh"
 
 
