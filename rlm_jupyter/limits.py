@@ -41,7 +41,8 @@ class Limits:
     max_kernels: int = 8
     """Kernels alive at once, for the whole tree."""
     output_chars: int = 20_000
-    """What the model is shown of one iteration's outputs; the rest stays in a variable."""
+    """What the model is shown of one iteration's outputs; the rest stays in a variable. No more characters than its
+    window has tokens."""
     max_output_tokens: int = 8_192
     """The cap that each request for a reply carries."""
 

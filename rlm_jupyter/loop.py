@@ -36,7 +36,7 @@ async def solve(run: Run) -> Ending:
             reply = await root.draw(run)
             outcome = await carry_out(run, reply)
         except LimitReached as limit:
-            run.iteration -= 1
+            run.iteration = max((iteration.index for iteration in run.trajectory.iterations[-1:]), default=0)
             return await _salvage(run, limit.stop_reason, str(limit))
         except KernelDiedError as death:
             return await _salvage(run, "kernel_died", str(death))

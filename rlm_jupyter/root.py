@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from rlm_jupyter import calls, parsing, prompts
 from rlm_jupyter.calls import Answered
 from rlm_jupyter.errors import ContextWindowError, LimitReached
 from rlm_jupyter.events import OutputsElided, ReplyReceived, ReplyStreamed
 from rlm_jupyter.ledger import Bill
 from rlm_jupyter.run import Run
-from rlm_jupyter.tokens import most_tokens
+from rlm_jupyter.tokens import BYTES_PER_TOKEN, most_tokens
 from rlm_jupyter.types import FinishReason, Message
 
 MOST_REPEATS = 3
@@ -65,11 +67,13 @@ async def ask(run: Run) -> Answered:
         try:
             answered = await _ask(run, conversation)
         except ContextWindowError as overflow:
-            # the provider counts more tokens than we thought
-            if not _elide(run):
+            # the provider counts more tokens than we thought: from now on we count as it does
+            run.density = max(run.density, _density(run, overflow.tokens or 0))
+            if not (_elide(run) or _elide(run, last=True)):
                 raise LimitReached(str(overflow), stop_reason="context_window") from overflow
             continue
         usage = answered.reply.usage
+        run.density = max(run.density, _density(run, usage.input_tokens))
         run.token_confidence = answered.reply.token_confidence
         run.last_read = (len(conversation), usage.input_tokens + usage.output_tokens)
         run.room = _next_room(run, answered.reply.finish)
@@ -88,7 +92,7 @@ async def _ask(run: Run, conversation: list[Message]) -> Answered:
             conversation,
             run.ledger,
             max_output_tokens=run.room,
-            input_tokens=run.conversation.tokens(run.trajectory),
+            input_tokens=_tokens(run),
             most_input_tokens=_most_input(run, conversation),
             logprobs=run.policy.wants_logprobs,
             on_text=lambda text: run.emit(ReplyStreamed(run.iteration, text)),
@@ -123,22 +127,33 @@ def _fit_window(run: Run) -> list[Message]:
     Then a quarter of the window is freed at once: every elision costs the provider's cache.
     """
     room = run.model.window - min(run.room, run.model.window // 4)
-    conversation = run.conversation
-    if conversation.tokens(run.trajectory) > room:
-        while conversation.tokens(run.trajectory) > room * 3 // 4 and _elide(run):
+    if _tokens(run) > room:
+        while _tokens(run) > room * 3 // 4 and _elide(run):
             pass
-        if conversation.tokens(run.trajectory) > room:
-            raise LimitReached(
-                f"the conversation no longer fits the {run.model.window:,} tokens that {run.model.name} reads",
-                stop_reason="context_window",
-            )
-    return conversation.messages(run.trajectory)
+        while _tokens(run) > room:
+            if not _elide(run, last=True):
+                raise LimitReached(
+                    f"the conversation no longer fits the {run.model.window:,} tokens that {run.model.name} reads",
+                    stop_reason="context_window",
+                )
+    return run.conversation.messages(run.trajectory)
 
 
-def _elide(run: Run) -> bool:
-    """Leave out the outputs of one more iteration; the last one's stay."""
+def _tokens(run: Run) -> int:
+    """About how many tokens the conversation has, as the provider counts."""
+    return math.ceil(run.conversation.tokens(run.trajectory) * run.density)
+
+
+def _density(run: Run, counted: int) -> float:
+    """How many tokens the provider counted for each that was estimated, within what a tokenizer can make of a text."""
+    return min(counted / max(run.conversation.tokens(run.trajectory), 1), BYTES_PER_TOKEN)
+
+
+def _elide(run: Run, *, last: bool = False) -> bool:
+    """Leave out the outputs of one more iteration; the last one's stay as long as that helps."""
+    iterations = run.trajectory.iterations
     through = run.trajectory.elided_through + 1
-    if through >= run.iteration - 1:
+    if not iterations or through > iterations[-1].index or (through == iterations[-1].index and not last):
         return False
     run.record(OutputsElided(through))
     run.last_read = None

@@ -70,6 +70,11 @@ INTERRUPT_MARGIN = 0.5
 """Seconds before the deadline at which a running cell is interrupted, so that the run can still end in time."""
 
 
+def shown_chars(limits: Limits, model: Model) -> int:
+    """How many characters of an iteration's outputs the model is shown: a quarter of a small window, or a half."""
+    return min(limits.output_chars, model.window)
+
+
 @dataclass
 class Run:
     """A run under way. `emit` is told every event; records are in `trajectory` before it is."""
@@ -129,6 +134,8 @@ class Run:
     last_read: tuple[int, int] | None = None
     """Messages and tokens of the last request, its reply included, as the provider counted."""
 
+    density: float = 1.0
+    """Tokens that the provider counts for each that we estimate, at the most so far; no less than one."""
     lost: Bill = field(default_factory=Bill)
     """What was billed for replies of the root model that never came whole: no record of its own has it."""
 
@@ -346,7 +353,7 @@ class Run:
         executed = [cell for cell in iteration.cells if cell.status != "skipped"]
         taken = {variable.name for variable in self.variables}
         pieces, whole = [], []
-        budget = self.limits.output_chars
+        budget = shown_chars(self.limits, self.model)
         for place, cell in enumerate(executed):
             text = outputs.render(cell.outputs)
             whole.append(text)

@@ -35,7 +35,7 @@ from rlm_jupyter.models.prices import Price
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import RewardPolicy, Shared, TerminationPolicy
 from rlm_jupyter.record import Recorder, recording
-from rlm_jupyter.run import INTERRUPT_MARGIN, Run
+from rlm_jupyter.run import INTERRUPT_MARGIN, Run, shown_chars
 from rlm_jupyter.tape import Tape
 from rlm_jupyter.taped import TapedRun
 from rlm_jupyter.tokens import fitting_chars
@@ -281,7 +281,7 @@ def first_messages(
     sub_model = settings.routing.model_for(depth + 1)
     system = prompts.system(
         context.type_name,
-        output_chars=limits.output_chars,
+        output_chars=shown_chars(limits, settings.routing.model_for(depth)),
         sub_chars=fitting_chars(sub_model.window, min(limits.max_output_tokens, sub_model.window // 4)),
         recursive=depth + 1 < limits.max_depth,
     )

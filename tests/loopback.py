@@ -19,7 +19,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,6 +28,8 @@ from aiohttp import web
 KEY = "sk-loopback-0123456789"
 """A key for tests; the server takes any, unless it was given the one that it wants."""
 PIECES = 3
+CHARS_PER_TOKEN = 2
+"""Fewer than anybody expects of English: as a tokenizer has it for tables, code and other languages."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,10 @@ class Loopback:
         The one key that is accepted; `None`: any.
     n_ctx
         What `/v1/models` tells of the window, as llama.cpp does; `None`: there is no such page.
+    holds
+        The tokens that it really takes, at `CHARS_PER_TOKEN`: a longer conversation is refused as llama.cpp refuses it.
+    alternates
+        Refuse what the strictest servers refuse: all but one system message first, then user and assistant in turn.
     port
         `0`: any that is free.
     """
@@ -140,6 +146,8 @@ class Loopback:
         *,
         key: str | None = None,
         n_ctx: int | None = None,
+        holds: int | None = None,
+        alternates: bool = False,
         port: int = 0,
     ) -> None:
         self.requests: list[Request] = []
@@ -151,6 +159,7 @@ class Loopback:
         """How many requests were in flight together, at most."""
         self._replies = list(replies)
         self._key, self._n_ctx, self._port = key, n_ctx, port
+        self._holds, self._alternates = holds, alternates
         self._in_flight = 0
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
@@ -223,7 +232,7 @@ class Loopback:
         self._in_flight += 1
         self.most_at_once = max(self.most_at_once, self._in_flight)
         try:
-            said = self._refusal(request) or await self.reply_to(request)
+            said = self._refusal(request) or _continued(await self.reply_to(request), request)
             if isinstance(said, Fault) and not said.drop:
                 return web.json_response(said.body, status=said.code, headers=said.headers)
             if isinstance(said, Fault) and said.drop == "before":
@@ -261,8 +270,15 @@ class Loopback:
         )
         if self._key is not None and given != self._key:
             return Fault.status(401, f"Incorrect API key provided: {given}")
-        if [message["role"] for message in request.messages[-2:]] == ["assistant", "assistant"]:
+        roles = [message["role"] for message in request.messages]
+        if roles[-2:] == ["assistant", "assistant"]:
             return Fault.status(400, "Cannot have 2 or more assistant messages at the end of the list.")
+        turns = roles[1:] if roles[:1] == ["system"] else roles
+        if self._alternates and turns != ["user", *["assistant", "user"] * (len(turns) // 2)]:
+            return Fault.status(400, f"Conversation roles must alternate user/assistant and end with user: {roles}")
+        tokens = sum(len(message["content"]) for message in request.messages) // CHARS_PER_TOKEN
+        if self._holds is not None and tokens >= self._holds:
+            return Fault.overflow(tokens, self._holds)
         return None
 
 
@@ -292,6 +308,14 @@ class Player(Loopback):
             await asyncio.sleep(0.1)
         await asyncio.sleep(0.1)  # it may still be being written
         return Said(waited.read_text(), input_tokens=len(text) // 4)
+
+
+def _continued(said: Said | Fault, request: Request) -> Said | Fault:
+    """A last message of the assistant's is a prefill: the reply goes on from it, and begins with its text."""
+    last = request.messages[-1] if request.messages else {"role": "", "content": ""}
+    if isinstance(said, Fault) or last["role"] != "assistant":
+        return said
+    return replace(said, text=last["content"] + said.text)
 
 
 def _cut(http: web.Request) -> None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rlm_jupyter.errors import ContextWindowError
 from rlm_jupyter.models import faults, prices
 from rlm_jupyter.models.client import Clients
 from rlm_jupyter.tokens import DEFAULT_WINDOW
@@ -147,7 +148,10 @@ class HostedModel(ABC):
             cause = None if self.endpoint.key and self.endpoint.key in str(error) else error
             if hear.started and not getattr(error, "body", None):
                 raise faults.broken_off(self.endpoint, after_text=hear.heard) from cause
-            raise faults.model_error(error, self.endpoint) from cause
+            raised = faults.model_error(error, self.endpoint)
+            if isinstance(raised, ContextWindowError) and raised.window:
+                self._window = raised.window  # it knows better than any list
+            raise raised from cause
         if reply is None:
             raise faults.broken_off(self.endpoint, after_text=hear.heard)
         return reply

@@ -98,15 +98,15 @@ STOPS = (
     Stop(
         "the window, none left",
         "context_window",
-        _cell(after="print('x' * 12_000)"),
+        _cell(after=f"# {'x' * 12_000}"),
         {"window": 4_000},
         forced=False,
     ),
     Stop(
         "the window, some left",
         "context_window",
-        _cell(after="print('x' * 46_000)"),
-        {"window": 16_000, "output_chars": 50_000},
+        _cell(after=f"# {'x' * 46_000}"),
+        {"window": 16_000},
         forced=True,
     ),
     Stop("no progress", "no_progress", lambda source: [*_cell(after="1/0")(source) * 4], {}, forced=True),
