@@ -21,6 +21,7 @@ from pypdf import PdfReader, PdfWriter
 from rlm_jupyter import files
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.files import load
+from tests.examples import some
 
 PROSE = {
     "cp1252": "Die Größe des Gefäßes übertrifft alle Erwartungen: „Können Sie für Übermüdete Stühle räumen?“ ",
@@ -84,7 +85,7 @@ def pdf(*pages: str) -> bytes:
 # --- text -----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=some(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\ufeff"), max_size=300),
     encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"]),
@@ -93,7 +94,7 @@ def test_unicode_text_comes_back_character_by_character(text: str, encoding: str
     assert load(put("a.txt", text.encode(encoding)), note=pytest.fail) == text
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=some(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.text(st.characters(min_codepoint=9, max_codepoint=126, exclude_categories=["Cc"]), min_size=1),
     st.sampled_from(["utf-16-le", "utf-16-be"]),

@@ -13,6 +13,7 @@ from rlm_jupyter.errors import RecordError
 from rlm_jupyter.events import CellFinished, RunEnded, RunStarted
 from rlm_jupyter.journal import Journal, is_open, read, read_ends, read_first
 from rlm_jupyter.objects import Objects
+from tests.examples import some
 from tests.sample_run import FIRST, cell, ended, reply, runs, sample, started, stream
 
 
@@ -27,7 +28,7 @@ def write(path, records) -> None:
             journal.append(record)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=some(150))
 @given(runs)
 def test_any_record_is_the_same_after_json_and_back(records) -> None:
     for record in records:

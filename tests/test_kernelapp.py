@@ -375,11 +375,18 @@ async def test_code_and_commands_are_completed_and_prose_is_left_alone(front: Fr
         "%context bo\nWhat is seen_": ("%context bo\nWhat is seen_", "prose"),
         "What is seen_": ("What is seen_", "prose"),
     }
-    for code, (completed, what) in cases.items():
-        reply = (await front.kc.complete(code, reply=True))["content"]
+
+    async def complete(code: str) -> str:
+        reply = (await front.kc.complete(code, reply=True, timeout=60))["content"]
         assert reply["status"] == "ok"
         match = (reply["matches"] or [code[reply["cursor_start"] : reply["cursor_end"]]])[0]
-        assert code[: reply["cursor_start"]] + match + code[reply["cursor_end"] :] == completed, what
+        return str(code[: reply["cursor_start"]] + match + code[reply["cursor_end"] :])
+
+    for code, (completed, what) in cases.items():
+        found = await complete(code)
+        for _ in range(5):  # a busy machine may complete nothing in the time that there is for that
+            found = found if found == completed else await complete(code)
+        assert found == completed, what
     middle = (await front.kc.complete("%context bo\nWhat is it?", cursor_pos=11, reply=True))["content"]
     assert (middle["matches"], middle["cursor_start"], middle["cursor_end"]) == (["book.txt"], 9, 11)
 

@@ -17,6 +17,7 @@ from rlm_jupyter.errors import LimitReached
 from rlm_jupyter.ledger import Ledger
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.types import Usage
+from tests.examples import some
 
 PRICE = 0.001
 
@@ -58,7 +59,7 @@ CHILD = st.builds(Node, REQUESTS, st.lists(GRANDCHILD, max_size=3))
 ROOT = st.builds(Node, REQUESTS, st.lists(CHILD, max_size=4))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60), deadline=None)
 @given(
     root=ROOT,
     most=st.integers(1, 3000),
@@ -221,7 +222,7 @@ class LedgerMachine(RuleBasedStateMachine):
             self.runner.close()
 
 
-LedgerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+LedgerMachine.TestCase.settings = settings(max_examples=some(60), stateful_step_count=30, deadline=None)
 TestLedger = LedgerMachine.TestCase
 
 

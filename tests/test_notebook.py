@@ -19,6 +19,7 @@ from rlm_jupyter.events import CellFinished, Record, ReplyReceived
 from rlm_jupyter.layout import Layout
 from rlm_jupyter.notebook import NotebookWriter, read
 from rlm_jupyter.objects import Objects
+from tests.examples import some
 from tests.sample_run import FIRST, SECOND, cell, ended, long_run, reply, runs, sample, started, stream
 
 
@@ -41,7 +42,7 @@ def text_of(cell) -> str:
     return "".join(cell["source"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some(150), deadline=None)
 @given(runs)
 def test_any_run_is_the_same_after_notebook_and_back(tmp_path_factory, records) -> None:
     path = tmp_path_factory.getbasetemp() / "any.ipynb"
@@ -49,7 +50,7 @@ def test_any_run_is_the_same_after_notebook_and_back(tmp_path_factory, records) 
     assert read(path) == records
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60), deadline=None)
 @given(runs)
 def test_any_run_is_a_valid_notebook_in_utf8(records) -> None:
     content = json.loads(lay_out(records).decode("utf-8"))

@@ -72,28 +72,28 @@ def test_a_document_in_a_string_or_a_comment_declares_nothing(document: str) -> 
 @pytest.mark.parametrize(
     "text",
     [
-        "(" * 10**6,
-        "FINAL(\n" * 150_000,
-        'FINAL("\n' * 130_000,
-        'FINAL(f"x"\n' * 90_000 + '"' + ")" * 90_000 + '"',
-        "FINAL('x\n'\n" * 90_000 + '"' + ")" * 90_000 + '"',
-        "```\n" * 250_000,
-        "```repl\nx\n```\n" * 70_000,
-        "```repl\n'''\n```\n'''\n" * 50_000,
-        "```repl\nx\n```\noutput" + " " * 10**6,
-        "```repl\nx\n```\n" + "results:" * 120_000 + "\n```\n1\n```",
-        "FINAL(\n" + "```repl\nx\n```\n" * 60_000 + ")",
-        "answer ready" + " " * 10**6 + "x x",
-        "-" * 10**6 + "1",
+        "(" * 250_000,
+        "FINAL(\n" * 37_500,
+        'FINAL("\n' * 32_500,
+        'FINAL(f"x"\n' * 22_500 + '"' + ")" * 22_500 + '"',
+        "FINAL('x\n'\n" * 22_500 + '"' + ")" * 22_500 + '"',
+        "```\n" * 60_000,
+        "```repl\nx\n```\n" * 17_500,
+        "```repl\n'''\n```\n'''\n" * 12_500,
+        "```repl\nx\n```\noutput" + " " * 250_000,
+        "```repl\nx\n```\n" + "results:" * 30_000 + "\n```\n1\n```",
+        "FINAL(\n" + "```repl\nx\n```\n" * 15_000 + ")",
+        "answer ready" + " " * 250_000 + "x x",
+        "-" * 250_000 + "1",
     ],
     ids=lambda text: repr(text[:24]),
 )
-def test_a_megabyte_is_read_at_once(text: str) -> None:
+def test_a_long_text_is_read_at_once(text: str) -> None:
     # a quadratic reading takes minutes
     for read in (parse, find_final_answer, mend_block, declares_ready):
         started = time.process_time()
         read(text)
-        assert time.process_time() - started < 15, read
+        assert time.process_time() - started < 1.5, read
 
 
 def test_prose_and_blocks_are_told_apart() -> None:

@@ -27,6 +27,7 @@ from rlm_jupyter.notebook import read, read_context
 from rlm_jupyter.objects import digest
 from rlm_jupyter.redaction import Redactor
 from rlm_jupyter.trajectory import Trajectory
+from tests.examples import some
 from tests.sample_run import cell, ended, reply, runs, sample, started, stream, subcall
 
 
@@ -172,7 +173,7 @@ def plant(records: list[Any], picked: random.Random) -> list[Any]:
 
 # to shrink a failure would take minutes, and the seed shows it as well
 @settings(
-    max_examples=40,
+    max_examples=some(40),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

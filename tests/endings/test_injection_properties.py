@@ -22,6 +22,7 @@ from tests.endings.bench import END, Bench, recorded_as_it_was, saying, unmoved
 from tests.endings.bench import bench as bench
 from tests.endings.hostile import TEXTS, WAYS
 from tests.endings.table import block
+from tests.examples import some
 from tests.loopback import KEY, Loopback
 from tests.sample_run import cell, ended, reply, started, stream, subcall
 
@@ -95,7 +96,7 @@ documents = st.recursive(
 _kept = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@settings(_kept, max_examples=120)
+@settings(_kept, max_examples=some(120))
 @given(document=documents, way=st.sampled_from(sorted(WAYS)))
 def test_no_document_ends_a_run(bench: Bench, document: str, way: str) -> None:
     bench.said = saying(document)
@@ -103,7 +104,7 @@ def test_no_document_ends_a_run(bench: Bench, document: str, way: str) -> None:
     unmoved(bench.run(replies, document, save=False), replies)
 
 
-@settings(_kept, max_examples=40)
+@settings(_kept, max_examples=some(40))
 @given(document=documents, ways=st.lists(st.sampled_from(sorted(WAYS)), min_size=1, max_size=5))
 def test_no_document_forges_a_record(bench: Bench, document: str, ways: list[str]) -> None:
     bench.said = saying(document)
@@ -113,7 +114,7 @@ def test_no_document_forges_a_record(bench: Bench, document: str, ways: list[str
     recorded_as_it_was(seen)
 
 
-@settings(_kept, max_examples=40)
+@settings(_kept, max_examples=some(40))
 @given(document=documents, executor=st.sampled_from(["exec", "eval", "get_ipython().run_cell", "get_ipython().ex"]))
 def test_no_document_that_is_executed_ends_a_run(bench: Bench, document: str, executor: str) -> None:
     source = json.dumps(document)  # a document in Python: it says its text, in its own way
@@ -133,7 +134,7 @@ def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, lis
         opened.close()
 
 
-@settings(_kept, max_examples=40)
+@settings(_kept, max_examples=some(40))
 @given(
     document=documents.filter(str.strip), way=st.sampled_from([way for way in WAYS if "llm_query('?')" in WAYS[way]])
 )
@@ -158,7 +159,7 @@ def outputs(document: str) -> tuple[dict[str, Any], ...]:
     )
 
 
-@settings(_kept, max_examples=200)
+@settings(_kept, max_examples=some(200))
 @given(documents)
 def test_any_outputs_read_as_text_and_hide_nothing(document: str) -> None:
     for output in outputs(document):
@@ -195,7 +196,7 @@ def lay_out(records: list[Record]) -> bytes:
     return b"".join(layout.pieces())
 
 
-@settings(_kept, max_examples=100)
+@settings(_kept, max_examples=some(100))
 @given(documents)
 def test_a_run_comes_back_from_its_notebook_byte_for_byte(tmp_path_factory: Any, document: str) -> None:
     records = run_of(document)
@@ -210,7 +211,7 @@ def test_a_run_comes_back_from_its_notebook_byte_for_byte(tmp_path_factory: Any,
     assert lay_out(back) == path.read_bytes()
 
 
-@settings(_kept, max_examples=100)
+@settings(_kept, max_examples=some(100))
 @given(documents)
 def test_a_document_stays_within_its_message(document: str) -> None:
     messages = prompts.messages(Trajectory(run_of(document)))
@@ -220,7 +221,7 @@ def test_a_document_stays_within_its_message(document: str) -> None:
     assert not any(document in messages[n].content for n in (0, 1) if len(document) > 50)
 
 
-@settings(_kept, max_examples=300)
+@settings(_kept, max_examples=some(300))
 @given(documents)
 def test_a_document_that_a_reply_quotes_is_neither_run_nor_counted(document: str) -> None:
     own = block("print(len(context))")

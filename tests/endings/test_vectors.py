@@ -108,19 +108,19 @@ def test_the_tables_are_in_order() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "FINAL(“\n" * 130_000,
-        "FINAL(“\n" * 120_000 + "”" + ")" * 10,
-        "FINAL(«“\n" * 100_000 + "»",
-        "FINAL(" + "[" * 10**6,
-        "FINAL([\n" * 120_000,
-        "FINAL('a'a'a\n" * 80_000 + "'",
-        "FINAL({'it's\n" * 80_000,
-        "FINAL_VAR(\n" * 100_000,
+        "FINAL(“\n" * 32_000,
+        "FINAL(“\n" * 30_000 + "”" + ")" * 10,
+        "FINAL(«“\n" * 25_000 + "»",
+        "FINAL(" + "[" * 250_000,
+        "FINAL([\n" * 30_000,
+        "FINAL('a'a'a\n" * 20_000 + "'",
+        "FINAL({'it's\n" * 20_000,
+        "FINAL_VAR(\n" * 25_000,
     ],
     ids=lambda text: repr(text[:16]),
 )
-def test_a_megabyte_is_read_at_once(text: str) -> None:
+def test_a_long_text_is_read_at_once(text: str) -> None:
     for read in (parse, find_final_answer, mend_block):
         started = time.process_time()
         read(text)
-        assert time.process_time() - started < 15, read
+        assert time.process_time() - started < 1.5, read

@@ -32,18 +32,19 @@ class Page:
 def test_two_displays_are_updated_and_seldom() -> None:
     page = Page()
     shown = progress.start(page)
+    began = time.monotonic()
     shown(started())
     for index in range(1, 300):
         shown(reply(index, f"prose {index}"))
         time.sleep(0.004)
     time.sleep(0.6)
-    run_so_far = len(page.shown(update=True))
+    run_so_far, seconds = len(page.shown(update=True)), time.monotonic() - began
     shown(ended())
     shown.end()
     ids = {output["transient"]["display_id"] for output in page.display_pub.outputs}
     assert len(ids) == 2
     assert len(page.shown(update=False)) == 2
-    assert 2 <= run_so_far <= 8  # about 1.9 seconds, twice a second, two displays
+    assert 2 <= run_so_far <= 2 + 4 * seconds  # twice a second, two displays
     last = {output["transient"]["display_id"]: output["data"] for output in page.display_pub.outputs}
     first, second = last.values()
     assert "Answered" in first["text/html"]
@@ -66,7 +67,9 @@ def test_completed_iterations_are_published_only_when_there_is_a_new_one() -> No
     shown = progress.start(page)
     for event in (started(), reply(1, "prose")):
         shown(event)
-    time.sleep(2.2)
+    until = time.monotonic() + 30
+    while len(page.shown(update=True)) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
     second = page.display_pub.outputs[1]["transient"]["display_id"]
     ticks = page.shown(update=True)
     assert len(ticks) >= 2  # the clock goes on
