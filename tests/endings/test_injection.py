@@ -23,9 +23,17 @@ from tests.endings.table import block
 from tests.loopback import KEY, Loopback
 
 
-@pytest.mark.parametrize("text", TEXTS)
-def test_no_text_ends_a_run_in_whatever_way_it_comes(bench: Bench, text: str) -> None:
-    replies = [block("kept = 'from the first cell'"), *[block(cell) for cell in WAYS.values()], END]
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        pytest.param(text, part, id=f"{text}, the rest" if soak else text, marks=pytest.mark.soak if soak else ())
+        for place, text in enumerate(TEXTS)
+        for soak, part in ((False, place % 2), (True, 1 - place % 2))
+    ],
+)
+def test_no_text_ends_a_run_in_whatever_way_it_comes(bench: Bench, text: str, part: int) -> None:
+    """Every text in half of the ways, and every way with half of the texts; the other halves under `soak`."""
+    replies = [block("kept = 'from the first cell'"), *[block(cell) for cell in list(WAYS.values())[part::2]], END]
     bench.said = saying(TEXTS[text])
     seen = bench.run(replies, TEXTS[text])
     unmoved(seen, replies)

@@ -44,6 +44,15 @@ KernelProcess._unwatch = struck
 _GONE_SECONDS = 20.0
 _ENDS_SECONDS = 50.0
 AT_ONCE = int(os.environ.get("RLM_FAULTS_TIMES", "50"))
+OFTEN = {
+    "completion-once",
+    "completion-twice at once",
+    "completion-impatiently",
+    "acompletion-once",
+    "acompletion-twice",
+    "acompletion-twice at once",
+}
+"""The rest is under `soak`."""
 TIMES = {"once": (), "twice": (0.15,), "twice at once": (0.0,), "impatiently": (0.1, 0.1, 0.1, 0.1)}
 
 
@@ -92,8 +101,11 @@ def interrupted(script: str, again: tuple[float, ...], folder: Path, watch: Watc
 
 @pytest.mark.parametrize(
     ("script", "times"),
-    [pytest.param(SCRIPT, times, id=f"completion-{times}") for times in TIMES]
-    + [pytest.param(ASYNC, times, id=f"acompletion-{times}") for times in TIMES],
+    [
+        pytest.param(script, times, id=f"{name}-{times}", marks=() if f"{name}-{times}" in OFTEN else pytest.mark.soak)
+        for name, script in {"completion": SCRIPT, "acompletion": ASYNC}.items()
+        for times in TIMES
+    ],
 )
 def test_ctrl_c_ends_it(script: str, times: str, tmp_path: Path, watch: Watch) -> None:
     interrupted(script, TIMES[times], tmp_path / "run", watch, 0.4)

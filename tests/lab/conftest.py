@@ -7,6 +7,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ import pytest
 from tests.loopback import Fault, Loopback, Request, Said
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytest.importorskip("jupyterlab", reason="JupyterLab is not installed")
+if find_spec("jupyterlab") is None:  # it takes a second to import, and is run in a process of its own
+    pytest.skip("JupyterLab is not installed", allow_module_level=True)
 
 from playwright.sync_api import Browser, sync_playwright
 

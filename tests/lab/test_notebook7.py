@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from playwright.sync_api import Browser
 from tests.lab.conftest import Waiting, check_ready
 from tests.lab.lab import Lab, NotebookPage, Window, running_lab, texts
 
-pytest.importorskip("notebook", reason="Notebook is not installed")
+pytestmark = pytest.mark.skipif(find_spec("notebook") is None, reason="Notebook is not installed")
 
 ASK = "%%rlm -m openai/any -c text --rerun\nHow long is it?"
 LOOK = "I look.\n```repl\nprint(len(context))\n```"

@@ -68,7 +68,7 @@ def in_the_page(page: NotebookPage) -> list[tuple[str, str]]:
     return [(cell["source"], texts(cell)) for cell in page.live("code")]
 
 
-@pytest.mark.parametrize("how", ["", " --background"])
+@pytest.mark.parametrize("how", ["", pytest.param(" --background", marks=pytest.mark.soak)])
 def test_every_cell_is_whole_though_most_messages_are_dropped(opened: Open, model: Waiting, lab: Lab, how: str) -> None:
     model.play([*STEPS, FINAL])
     page = opened("text = 'x' * 10", ASK.replace(" --rerun", f" --rerun{how}"))
