@@ -1,4 +1,4 @@
-"""FINAL and its kin, recorded in a real kernel."""
+"""FINAL and its kin, recorded in a real kernel: one for all tests, and each begins a prompt in it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ import pytest
 from rlm_jupyter import context as contexts
 from rlm_jupyter.kernel.guest.codec import DRAFT
 from rlm_jupyter.kernel.session import Kernel
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture
+def kernel(begun: Kernel) -> Kernel:
+    return begun
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,13 @@ from rlm_jupyter.kernel.session import Kernel
 from tests.kernel.conftest import Answerer
 from tests.kernel.test_session import text_of
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture
+def kernel(begun: Kernel) -> Kernel:
+    return begun
+
 
 @pytest.mark.parametrize(
     ("source", "shown"),
