@@ -293,10 +293,10 @@ def test_a_kernel_that_is_not_used_for_long_is_closed_and_says_so(shell: Interac
     write_script(Path("idle.json"), [LOOK, "```repl\nFINAL('one')\n```"] + ["```repl\nFINAL('more')\n```"] * 2)
     run(shell, "%%rlm -m scripted/idle.json\nWhat?")
     before = children()
-    run(shell, "%config RLMMagics.kernel_idle_seconds = 1.5")  # also for those that are kept already
-    time.sleep(1)
+    run(shell, "%config RLMMagics.kernel_idle_seconds = 3")  # also for those that are kept already
+    time.sleep(1.7)
     assert run(shell, "rlm_result.ask('And?')")[1] is None
-    time.sleep(1)
+    time.sleep(1.5)
     assert children() == before  # it was used since
     deadline = time.monotonic() + 40
     while children() == before and time.monotonic() < deadline:
