@@ -10,14 +10,23 @@ from tests.endings.fates import DIE, FATES, KILLED, SLEEP, WAYS, Fate, Way
 from tests.endings.table import GO_ON, LOOK, NEXT, TABLE, Row, block, fence
 
 ROWS = [pytest.param(row, id=f"{reply}: {row.id}") for reply, rows in TABLE.items() for row in rows]
+
+
+def every_other(number: int) -> tuple[pytest.MarkDecorator, ...]:
+    """The marks of a combination: of two neighbours, one is run by hand."""
+    return (pytest.mark.soak,) if number % 2 else ()
+
+
 COSTLY = [fate for fate in FATES if fate.before and fate.status in {"interrupted", "died"}]
 """Whatever the way, its lines are not reached: some of the ways will do."""
 CROSSED = [
-    pytest.param(way, fate, id=f"{way.id}, cell {fate.id}")
+    pytest.param(way, fate, id=f"{way.id}, cell {fate.id}", marks=every_other(place + fated))
     for place, way in enumerate(WAYS)
-    for fate in (*FATES, *(KILLED if place % 7 == 0 else ()))
+    for fated, fate in enumerate((*FATES, *(KILLED if place % 7 == 0 else ())))
     if fate not in COSTLY or place % 3 == 0
 ]
+"""Each way meets half of the fates, and each fate half of the ways; the other halves under `soak`."""
+AFTER = (DIE, SLEEP, "1/0", "FINAL('later')")
 NOT_OK = [fate for fate in (*FATES, *KILLED) if fate.before]
 
 
@@ -73,8 +82,14 @@ def test_blocks_after_one_that_did_not_succeed_are_not_run(stage: Stage, fate: F
     assert "1 more block was not executed" in played.told
 
 
-@pytest.mark.parametrize("after", [DIE, SLEEP, "1/0", "FINAL('later')"])
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.id)
+@pytest.mark.parametrize(
+    ("way", "after"),
+    [
+        pytest.param(way, after, id=f"{way.id}-{after}", marks=every_other(place + number))
+        for place, way in enumerate(WAYS)
+        for number, after in enumerate(AFTER)
+    ],
+)
 def test_blocks_after_the_answer_are_not_run(stage: Stage, way: Way, after: str) -> None:
     source = "\n".join(line for line in (way.first, way.lines) if line)
     played = stage.play([LOOK, fence(source) + "\n" + fence(after), GO_ON], sub=str, cell_seconds=1.0)

@@ -218,10 +218,13 @@ async def test_a_value_comes_out_whole_without_its_repr(kernel: Kernel) -> None:
 
 
 async def test_a_value_comes_out_while_a_cell_runs(kernel: Kernel) -> None:
-    running = asyncio.create_task(kernel.execute("x = 5\nimport time; time.sleep(1)"))
-    await asyncio.sleep(0.5)
+    begun = asyncio.Event()
+    source = "x = 5\nprint('begun', flush=True)\nimport time; time.sleep(60)"
+    running = asyncio.create_task(kernel.execute(source, on_outputs=lambda _: begun.set()))
+    await asyncio.wait_for(begun.wait(), 30)
     assert (await kernel.get("x")).json == 5
     assert not running.done()
+    await kernel.interrupt()
     await running
 
 

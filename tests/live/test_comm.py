@@ -6,7 +6,7 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,8 +36,9 @@ HAS_SUBSHELLS = version_info >= (7, 0)
 class Page:
     """A client of a kernel that speaks as a page does."""
 
-    def __init__(self, client: BlockingKernelClient) -> None:
+    def __init__(self, client: BlockingKernelClient, interrupt: Callable[[], None]) -> None:
         self.client = client
+        self.interrupt = interrupt
         self.heard: list[dict[str, Any]] = []
         """All that came on iopub."""
         self.states: list[tuple[str, str]] = []
@@ -131,7 +132,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     client.start_channels()
     try:
         client.wait_for_ready(timeout=30)
-        page = Page(client)
+        page = Page(client, manager.interrupt_kernel)
         page.until_idle(page.execute("%load_ext rlm_jupyter"))
         yield page
     finally:
@@ -209,13 +210,17 @@ def test_a_page_is_heard_while_the_cell_runs(page: Page) -> None:
 @pytest.mark.skipif(not HAS_SUBSHELLS, reason="this ipykernel has no subshells")
 def test_a_page_that_closes_the_line_gets_no_more(page: Page) -> None:
     subshell = page.subshell()
-    request = page.execute("%%rlm -m scripted/slow.json --max-seconds 8\nWhat?")
+    request = page.execute("%%rlm -m scripted/slow.json\nWhat?")
     comm_id = page.until(lambda message: message["msg_type"] == "comm_open")["content"]["comm_id"]
     page.make_heard(comm_id, {}, "comm_close", subshell)
     page.until(lambda message: message["msg_type"] == "update_display_data")  # one message may be on its way
-    heard = page.until_idle(request)
-    assert not of_kind(heard, "comm_msg")
-    assert any("limit of time" in d["data"]["text/plain"] for d in of_kind(page.heard, "update_display_data"))
+    before = len(page.heard)
+    for _ in range(2):
+        page.until(lambda message: message["msg_type"] == "update_display_data")
+    page.interrupt()
+    page.until_idle(request)
+    assert not of_kind(page.heard[before:], "comm_msg")
+    assert any("Stopped" in d["data"]["text/plain"] for d in of_kind(page.heard, "update_display_data"))
 
 
 class Line:
