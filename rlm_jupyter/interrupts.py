@@ -27,24 +27,27 @@ def in_order() -> Iterator[None]:
     The first cancels the main task, as ever. A third does not wait for anything any more. Does nothing elsewhere:
     who has a handler of their own knows what they do.
     """
-    handler: Any = signal.getsignal(signal.SIGINT)
+    handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    if not isinstance(handler, _InOrder):
+    if isinstance(handler, _InOrder):
+        ours = handler
+    else:
         runner = getattr(handler.func, "__self__", None) if isinstance(handler, functools.partial) else None
         if not isinstance(runner, asyncio.Runner):
             yield
             return
-        handler = _InOrder(handler)
-        signal.signal(signal.SIGINT, handler)
-    handler.users += 1
+        ours = _InOrder(handler)
+        signal.signal(signal.SIGINT, ours)
+    ours.users += 1
     try:
         yield
     finally:
-        handler.users -= 1
-        if not handler.users and signal.getsignal(signal.SIGINT) is handler:
-            signal.signal(signal.SIGINT, handler.then)
+        ours.users -= 1
+        is_last = not ours.users and signal.getsignal(signal.SIGINT) is ours
+        if is_last:
+            signal.signal(signal.SIGINT, ours.then)
 
 
 class _InOrder:

@@ -133,7 +133,7 @@ class KernelProcess:
 
     @property
     def pid(self) -> int:
-        """Of the kernel's process."""
+        """Of the kernel's process, or of its supervisor, which ends as that does."""
         return int(self._provisioner.pid)
 
     def url(self, channel: str) -> str:

@@ -94,9 +94,10 @@ class GuestProvisioner(LocalProvisioner):
         if self._inside_fd is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 signal.pidfd_send_signal(self._inside_fd, signal.SIGKILL)
-        elif self.pgid is not None:
+        elif self.process is not None and self.exit_code() is None:
+            # the guest's supervisor, which ends all that is below it
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pgid, signal.SIGKILL)
+                os.kill(self.process.pid, signal.SIGTERM)
 
     def release(self) -> None:
         """Close what is open here; the process is gone."""
@@ -158,7 +159,7 @@ def _filled(stack: ExitStack, data: bytes) -> int:
 async def _by_a_thread_of_its_own(start: Callable[[], Any], keep: Callable[[Any], None]) -> None:
     """Start a process in a thread that lives as long as it does.
 
-    A kernel that asks to be killed when its parent dies (`guest/confined.py`) means, to Linux, the thread that
+    A kernel that asks to be told when its parent dies (`guest/supervisor.py`) means, to Linux, the thread that
     started it; that of an event loop may end long before its process does.
 
     Parameters

@@ -22,6 +22,8 @@ import pytest
 from rlm_jupyter import journal, notebook
 from rlm_jupyter.events import ReplyReceived, SubcallSettled
 from rlm_jupyter.kernel.place import sweep
+from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX
+from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.objects import CHILDREN
 from rlm_jupyter.saved import SavedRun
 from rlm_jupyter.store import RunFiles
@@ -183,3 +185,70 @@ def test_a_kernel_ends_with_its_host_whatever_it_does(busy: str, tmp_path: Path,
     with Server(BUSY[busy]) as server:
         killed = kill_one(tmp_path / "run", watch, server, 1.0, after_reply=True)
     assert (killed.received, killed.lost) == (1, 0)
+
+
+STRAYS = """
+import multiprocessing, os, subprocess, sys, time
+os.system("sleep 601 &")
+os.system("setsid sleep 602 &")
+subprocess.Popen(["sleep", "603"])
+subprocess.Popen(["sleep", "604"], start_new_session=True)
+subprocess.Popen(["sh", "-c", "trap '' TERM INT HUP; sleep 605; sleep 605"], start_new_session=True)
+multiprocessing.get_context("fork").Process(target=time.sleep, args=(606,)).start()
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        os.execvp("sleep", ["sleep", "607"])  # a daemon
+    os._exit(0)
+"""
+
+
+def started(watch: Watch) -> list[psutil.Process]:
+    """The processes that the cell has started, all of them."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        found = [process for process in watch.kernels() if "tests.faults.host" not in process.cmdline()]
+        if len(found) == 10:  # the supervisor, the kernel, its fork, and seven others
+            return found
+        time.sleep(0.05)
+    raise AssertionError([process.cmdline() for process in watch.kernels()])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is best effort")
+def test_what_a_cell_has_started_ends_with_the_host(
+    tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RLM_SANDBOX", "none")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with Server(STRAYS + BUSY["in C, holding the interpreter's lock"]) as server:
+        arguments = [server.openai_url, str(folder / "run.ipynb"), str(folder / "log")]
+        command = [sys.executable, "-m", "tests.faults.host", *arguments]
+        environment = os.environ | {"TMPDIR": str(watch.places)}
+        with subprocess.Popen(command, cwd=_ROOT, env=environment, stderr=subprocess.DEVNULL) as host:
+            try:
+                processes = started(watch)
+            finally:
+                host.kill()
+    assert not psutil.wait_procs(processes, timeout=_ORPHAN_SECONDS)[1]
+    assert not watch.kernels()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is best effort")
+@pytest.mark.parametrize("last", ["", "os._exit(3)", "os.killpg(0, 9)"], ids=["closes", "dies", "kills its group"])
+async def test_what_a_cell_has_started_ends_with_its_kernel(last: str, watch: Watch) -> None:
+    async def answer(call: object, kind: object) -> None: ...
+
+    kernel = await Kernel.start(answer, sandbox=NO_SANDBOX)  # type: ignore[arg-type]
+    try:
+        await kernel.execute(STRAYS)
+        processes = started(watch)
+        if last:
+            ran = await kernel.execute(last)
+            assert ran.status == "died"
+            code = "exit code 3" if "_exit" in last else "signal 9"
+            assert kernel._connection.ended == f"the kernel's process ended ({code})"
+            assert not psutil.wait_procs(processes, timeout=_ORPHAN_SECONDS)[1]
+    finally:
+        await kernel.close()
+    assert not psutil.wait_procs(processes, timeout=_ORPHAN_SECONDS)[1]

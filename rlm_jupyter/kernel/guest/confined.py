@@ -10,13 +10,14 @@ import contextlib
 import json
 import os
 import platform
-import signal
 import sys
 from typing import Any
 
+from rlm_jupyter.kernel.guest.supervisor import supervise
+
 VARIABLE = "RLM_CONFINED"
 """JSON: `parent`, the process id of the host, or 0 where it can't be seen; `memory`, `processes`: numbers, or null."""
-_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP = 1, 38, 24
+_PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP = 38, 24
 _CAPABILITY_VERSION = 0x20080522
 _GIVEN_UP = (16, 17, 19, 21, 22, 24, 38, 39, 40)
 """Of root's: SYS_MODULE, SYS_RAWIO, SYS_PTRACE (reads any process), SYS_ADMIN, SYS_BOOT, SYS_RESOURCE (raises any
@@ -24,7 +25,7 @@ limit), PERFMON, BPF, CHECKPOINT_RESTORE."""
 
 
 def confine() -> None:
-    """Do what the host asked for, as far as this system can."""
+    """Do what the host asked for, as far as this system can; without a sandbox, what returns is a process below."""
     asked = json.loads(os.environ.pop(VARIABLE, "{}"))
     if not asked or sys.platform == "win32":
         return
@@ -33,10 +34,11 @@ def confine() -> None:
         import ctypes
 
         libc = ctypes.CDLL(None)
-        _end_with(libc, asked["parent"])
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         if os.geteuid() == 0:
             _give_up(libc, ctypes)
+    if asked["parent"]:
+        supervise(asked["parent"])
 
 
 def _limit(asked: dict[str, Any]) -> None:
@@ -58,14 +60,6 @@ def _counts_by_namespace() -> bool:
     """Whether Linux counts processes for each user namespace; before 5.14, all of the user's count."""
     major, minor = (int("0" + "".join(filter(str.isdigit, part))) for part in platform.release().split(".")[:2])
     return (major, minor) >= (5, 14)
-
-
-def _end_with(libc: Any, parent: int) -> None:
-    """End at once when the host's thread that started us ends, whatever the code is at; Python need not notice."""
-    if parent:
-        libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent:  # it ended before
-            os._exit(1)
 
 
 def _give_up(libc: Any, ctypes: Any) -> None:
