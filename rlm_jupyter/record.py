@@ -10,10 +10,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from rlm_jupyter import atomic
 from rlm_jupyter.errors import ConfigurationError, RecordError
 from rlm_jupyter.events import Record
 from rlm_jupyter.journal import Journal
 from rlm_jupyter.notebook import NotebookWriter
+from rlm_jupyter.objects import CHILDREN
 from rlm_jupyter.saved import SavedRun
 from rlm_jupyter.store import RunFiles
 from rlm_jupyter.types import PacksContext
@@ -43,6 +45,8 @@ class Recorder:
         self.files = files
         self.run_id = files.new_id() if again is None else again.trajectory.run_id
         self._objects = files.objects
+        if files.notebook.parent.name != CHILDREN:
+            atomic.sweep_once(files.notebook.parent)
         if again is not None and again.journaled < 0:
             files.journal.rename(files.journal.with_suffix(".damaged"))
         self._journal = Journal.open(files.journal, self._objects)

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -20,6 +21,8 @@ if sys.platform != "win32":
 
 _PREFIX = "rlm-"
 _OWNER, _GROUP = "owner", "cgroup"
+_FRESH_SECONDS = 60.0
+"""How long one without an `owner` is left alone: its host may be about to make it."""
 _MOST_PATH = 90
 """Bytes of a directory for ipc sockets: their paths end at 104 (macOS) or 108 (Linux)."""
 
@@ -40,7 +43,7 @@ class Place:
         base = _base()
         _sweep_once(base)
         try:
-            self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+            self.path, made = _made(base)
             try:
                 for name in ("run", "home", "tmp"):
                     (self.path / name).mkdir(mode=0o700)
@@ -48,6 +51,9 @@ class Place:
             except BaseException:
                 shutil.rmtree(self.path, ignore_errors=True)
                 raise
+            finally:
+                if made is not None:
+                    os.close(made)
         except OSError as error:
             raise KernelStartError(
                 f"No private directory for the kernel could be made in {base}: {error.strerror}. "
@@ -85,6 +91,22 @@ def _base() -> str:
     return base
 
 
+def _made(base: str) -> tuple[Path, int | None]:
+    """A new directory, locked by this descriptor until its `owner` is: one that nobody owns is swept."""
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+        if sys.platform == "win32":
+            return path, None
+        try:
+            made = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:  # swept at once
+            continue
+        fcntl.flock(made, fcntl.LOCK_EX)
+        if path.exists():
+            return path, made
+        os.close(made)
+
+
 def _lock(path: Path) -> IO[bytes] | None:
     """A lock that ends with this process, and its name only once it is held."""
     if sys.platform == "win32":
@@ -104,7 +126,7 @@ def _sweep_once(base: str) -> None:
 
 
 def sweep(base: str) -> None:
-    """Remove the directories of our user whose host is gone."""
+    """Remove the directories of our user whose host is gone, also where that ended before it had signed its own."""
     if sys.platform == "win32":
         return
     for path in Path(base).glob(f"{_PREFIX}*"):
@@ -117,8 +139,16 @@ def sweep(base: str) -> None:
 def _sweep(path: Path) -> None:
     if sys.platform == "win32":
         return
-    with (path / _OWNER).open("rb") as owner:
-        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with contextlib.suppress(OSError):
-            pids.release(Path((path / _GROUP).read_text()))
-        shutil.rmtree(path, ignore_errors=True)
+    owner = path / _OWNER
+    owned = owner.exists()
+    if not owned and time.time() - path.stat().st_mtime < _FRESH_SECONDS:
+        return
+    held = os.open(owner if owned else path, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if owned or not owner.exists():  # else its host has just come that far
+            with contextlib.suppress(OSError):
+                pids.release(Path((path / _GROUP).read_text()))
+            shutil.rmtree(path, ignore_errors=True)
+    finally:
+        os.close(held)

@@ -31,6 +31,7 @@ from tests.faults.injector import Watch, watched
 from tests.faults.runs import block
 from tests.loopback import Loopback, Request, Said
 
+KILLS = int(os.environ.get("RLM_FAULTS_TIMES", "200"))
 _ORPHAN_SECONDS = 20.0
 _IN_HAND_SECONDS = 0.05
 """A reply that came so shortly before the kill may still have been in the host's hands: it writes at once, but not
@@ -166,6 +167,8 @@ def kill_many(times: int, folder: Path, watch: Watch) -> None:
         f"received, {subcalls} of them to sub-calls; 0 lost, {in_hand} in hand, 0 orphans"
     )
     assert received or times < 10
+    for place in watch.places.glob("rlm-*"):
+        os.utime(place, (time.time() - 3_600,) * 2)  # those that were not signed yet may be anybody's for a minute
     sweep(str(watch.places))
     assert not list(watch.places.glob("rlm-*"))
 
@@ -176,8 +179,8 @@ def test_a_host_that_is_killed_loses_nothing(tmp_path: Path, watch: Watch) -> No
 
 @pytest.mark.soak
 @pytest.mark.timeout(3_600)
-def test_a_host_that_is_killed_two_hundred_times_loses_nothing(tmp_path: Path, watch: Watch) -> None:
-    kill_many(200, tmp_path, watch)
+def test_a_host_that_is_killed_hundreds_of_times_loses_nothing(tmp_path: Path, watch: Watch) -> None:
+    kill_many(KILLS, tmp_path, watch)
 
 
 @pytest.mark.parametrize("busy", BUSY)
