@@ -27,7 +27,7 @@ from rlm_jupyter.events import (
     SubcallSettled,
 )
 from rlm_jupyter.objects import CHILDREN
-from rlm_jupyter.record import recording
+from rlm_jupyter.record import Faults, recording
 from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.resume import play
 from rlm_jupyter.saved import SavedRun
@@ -109,8 +109,9 @@ class Forking:
             spent=Spent(),
             owed=part.owed,
         )
+        faults = Faults()
         with interrupts.in_order():
-            async with recording(prompt, context, settings.save) as recorder:
+            async with recording(prompt, context, settings.save, faults=faults) as recorder:
                 if recorder is not None:
                     _take_children(saved.files, recorder.files, part.records)
                 run_id = recorder.run_id if recorder is not None else "unsaved"
@@ -123,7 +124,7 @@ class Forking:
                     control,
                     forked=(saved.trajectory.run_id, part.at, run_id),
                 )
-        return result_of(trajectory, recorder.files.notebook if recorder is not None else None)
+        return result_of(trajectory, recorder.files.notebook if recorder is not None else None, unsaved=faults)
 
 
 def _edited(saved: SavedRun, edited: dict[Place, str]) -> Forked:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rlm_jupyter import atomic
 from rlm_jupyter.errors import ConfigurationError, RecordError
@@ -21,6 +21,20 @@ from rlm_jupyter.store import RunFiles
 from rlm_jupyter.types import PacksContext
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Faults(dict[str, None]):
+    """What of a run and its children is not on disk: each in a line, once."""
+
+    def note(self, text: str) -> None:
+        """One more; it is logged as well, at once."""
+        if text not in self:
+            log.warning("%s", text)
+        self[text] = None
+
+    def __str__(self) -> str:
+        return "; ".join(text.rstrip(".") for text in self)
 
 
 class Recorder:
@@ -34,6 +48,8 @@ class Recorder:
         The run's; kept with it, in the background.
     again
         The run, where it is gone on with: what its journal lacks is entered there first.
+    faults
+        Told what can't be written.
 
     Raises
     ------
@@ -41,8 +57,13 @@ class Recorder:
         The journal can't be written, or another process writes it.
     """
 
-    def __init__(self, files: RunFiles, context: PacksContext, again: SavedRun | None = None) -> None:
+    def __init__(
+        self, files: RunFiles, context: PacksContext, again: SavedRun | None = None, faults: Faults | None = None
+    ) -> None:
         self.files = files
+        self.faults = Faults() if faults is None else faults
+        self.is_lost = False
+        """The disk has refused the journal: nothing more is written."""
         self.run_id = files.new_id() if again is None else again.trajectory.run_id
         self._objects = files.objects
         if files.notebook.parent.name != CHILDREN:
@@ -82,13 +103,35 @@ class Recorder:
         self._notebook.update(record, data)
         self._notebook.maybe_write()
 
+    def keep(self, record: Record) -> None:
+        """`add`, unless the disk refuses, or has before."""
+        self.attempt(lambda recorder: recorder.add(record))
+
+    def attempt(self, write: Callable[[Recorder], T], when: str = "") -> T | None:
+        """Do this with the recorder; where the disk refuses, that is noted, and nothing is written from then on.
+
+        Parameters
+        ----------
+        when
+            From where on, in words.
+        """
+        if self.is_lost:
+            return None
+        try:
+            return write(self)
+        except RecordError as error:
+            # the answer is worth more than its record
+            self.is_lost = True
+            self.faults.note(f"The run goes on without being saved{when}: {error}")
+            return None
+
     async def close(self) -> None:
         """Write the last state of everything; where nothing was recorded, nothing is left."""
         try:
             await self._storing
         except RecordError as error:
             # the answer is worth more than the copy of a context that the caller has
-            log.warning("The context was not kept with the run: %s", error)
+            self.faults.note(f"The context was not kept with the run: {error}")
         finally:
             self._let_go()
             if self._begun:
@@ -100,13 +143,14 @@ class Recorder:
         try:
             self._journal.close()
         except RecordError as error:
-            log.warning("The run is over, and its journal is not safe yet: %s", error)
+            self.faults.note(f"The run is over, and its journal is not safe yet: {error}")
 
     async def _write_last(self) -> None:
         try:
             await self._notebook.close()
         except RecordError as error:
-            log.warning("The notebook is behind its run, the journal has all of it: %s", error)
+            has_all = "" if self.is_lost else ", the journal has all of it"
+            self.faults.note(f"The notebook is behind its run{has_all}: {error}")
 
 
 @asynccontextmanager
@@ -116,6 +160,7 @@ async def recording(
     save: Path | bool,
     parent: Recorder | None = None,
     again: SavedRun | None = None,
+    faults: Faults | None = None,
 ) -> AsyncIterator[Recorder | None]:
     """A recorder for a new run, closed on leaving; `None` where nothing is to be saved.
 
@@ -127,19 +172,24 @@ async def recording(
         The recorder of the run that starts this one: its folder is the place then.
     again
         A run that is gone on with: its record grows, wherever it is.
+    faults
+        Told what can't be written: also the default place, which nobody has asked for by name.
 
     Raises
     ------
     ConfigurationError
-        The place can't be written to.
+        The place that was named can't be written to.
     """
     recorder = None
+    faults = Faults() if faults is None else faults
     if again is not None:
-        recorder = Recorder(again.files, context, again)
+        recorder = Recorder(again.files, context, again, faults)
     elif parent is not None and save:
         recorder = _of_child(parent, context)
+    elif save is True:
+        recorder = _by_default(prompt, context, faults)
     elif save:
-        recorder = Recorder(RunFiles.create(prompt, None if save is True else save), context)
+        recorder = Recorder(RunFiles.create(prompt, save), context, faults=faults)
     if recorder is None:
         yield None
         return
@@ -150,10 +200,18 @@ async def recording(
         await asyncio.shield(recorder.close())
 
 
+def _by_default(prompt: str, context: PacksContext, faults: Faults) -> Recorder | None:
+    try:
+        return Recorder(RunFiles.create(prompt), context, faults=faults)
+    except (ConfigurationError, RecordError) as error:
+        faults.note(f"The run is not saved: {error}")
+        return None
+
+
 def _of_child(parent: Recorder, context: PacksContext) -> Recorder | None:
     """A child's recorder; where the disk refuses, as it may by now, none: its answer is worth more than its record."""
     try:
-        return Recorder(parent.files.child(), context)
+        return Recorder(parent.files.child(), context, faults=parent.faults)
     except (ConfigurationError, RecordError) as error:
-        log.warning("A child run goes on without being saved: %s", error)
+        parent.faults.note(f"A child run goes on without being saved: {error}")
         return None

@@ -52,6 +52,8 @@ class Result:
     """The notebook, where the run was saved."""
     message: str = ""
     """In one line, why the run ended, when that is not plain."""
+    unsaved: str = ""
+    """In one line, what of the run could not be written to the disk, and why; empty when all of it was."""
     _kept: Kept | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -111,7 +113,8 @@ class Result:
     def _repr_html_(self) -> str:
         # a model wrote the answer: it is shown as text, never as a part of the page
         answer, facts = html.escape(str(self)), html.escape(self._facts())
-        return f'<div style="white-space: pre-wrap">{answer}</div><small>{facts}</small>'
+        unsaved = f"<div>{html.escape(self.unsaved)}</div>" if self.unsaved else ""
+        return f'<div style="white-space: pre-wrap">{answer}</div>{unsaved}<small>{facts}</small>'
 
     def _facts(self) -> str:
         iterations = len(self.trajectory.iterations)
@@ -126,8 +129,15 @@ class Result:
         return " · ".join(facts)
 
 
-def result_of(trajectory: Trajectory, path: Path | None = None, kept: Kept | None = None) -> Result:
+def result_of(
+    trajectory: Trajectory, path: Path | None = None, kept: Kept | None = None, unsaved: object = ""
+) -> Result:
     """The result that a finished record stands for.
+
+    Parameters
+    ----------
+    unsaved
+        What could not be written; its text is in one line.
 
     Raises
     ------
@@ -147,5 +157,6 @@ def result_of(trajectory: Trajectory, path: Path | None = None, kept: Kept | Non
         trajectory=trajectory,
         path=path,
         message=ended.message,
+        unsaved=str(unsaved),
         _kept=kept,
     )

@@ -18,7 +18,7 @@ from rlm_jupyter.edits import edited_cells
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.ledger import Ledger
 from rlm_jupyter.limits import Limits
-from rlm_jupyter.record import Recorder, recording
+from rlm_jupyter.record import Faults, Recorder, recording
 from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.saved import SavedRun
 from rlm_jupyter.tape import Playing, Tape, taken_up_at
@@ -165,11 +165,12 @@ class TakingUp:
             sub_model=self._settings.routing.model_for(1).name,
         )
         context = saved.context()
+        faults = Faults()
         with interrupts.in_order():
-            async with recording(prompt, context, True, again=saved) as recorder:
+            async with recording(prompt, context, True, again=saved, faults=faults) as recorder:
                 tape = Tape(saved.records, playing)
                 trajectory = await play(self._settings, context, tape, recorder, on_event, control)
-        return result_of(trajectory, saved.files.notebook)
+        return result_of(trajectory, saved.files.notebook, unsaved=faults)
 
 
 async def play(

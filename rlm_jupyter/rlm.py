@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +17,17 @@ from rlm_jupyter.estimate import Estimate, estimate
 from rlm_jupyter.events import Event
 from rlm_jupyter.from_record import FromRecord
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.ledger import Ledger
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.models import Model
 from rlm_jupyter.models.prices import own_prices
 from rlm_jupyter.models.routing import Routing
+from rlm_jupyter.opening import open_in_time, unopened
 from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, Shared, TerminationPolicy
-from rlm_jupyter.record import recording
+from rlm_jupyter.record import Faults, recording
 from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.running import BackgroundWorkspace, Running, check_prompt
-from rlm_jupyter.workspace import Settings, open_workspace
+from rlm_jupyter.workspace import Settings
 
 if TYPE_CHECKING:
     from rlm_jupyter.policies.reward import RewardFunction
@@ -184,12 +187,18 @@ class RLM(FromRecord):
             return await self._answer(prompt, held, on_event, control)
 
     async def _answer(self, prompt: str, held: Context, on_event: OnEvent | None, control: Control | None) -> Result:
-        async with (
-            recording(prompt, held, self._settings.save) as recorder,
-            open_workspace(self._settings, held) as workspace,
-        ):
-            trajectory = await workspace.answer(prompt, recorder=recorder, emit=on_event, control=control)
-        return result_of(trajectory, recorder.files.notebook if recorder else None)
+        control = control or Control()
+        control.attach()
+        ledger, faults = Ledger(self._settings.limits), Faults()
+        async with recording(prompt, held, self._settings.save, faults=faults) as recorder, AsyncExitStack() as stack:
+            workspace = await open_in_time(stack, self._settings, held, ledger, control)
+            if workspace is None:
+                trajectory = unopened(self._settings, held, prompt, ledger, control, recorder=recorder, emit=on_event)
+            else:
+                trajectory = await workspace.answer(
+                    prompt, ledger=ledger, recorder=recorder, emit=on_event, control=control
+                )
+        return result_of(trajectory, recorder.files.notebook if recorder else None, unsaved=faults)
 
     async def stream(
         self, prompt: str, context: object = None, *, root_prompt: str | None = None

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from rlm_jupyter import outputs, prompts
 from rlm_jupyter.control import Control, Decision
-from rlm_jupyter.errors import KernelDiedError, KernelError, KernelStartError, RecordError
+from rlm_jupyter.errors import KernelDiedError, KernelError, KernelStartError
 from rlm_jupyter.events import (
     CellDecided,
     CellFinished,
@@ -218,13 +218,10 @@ class Run:
         """Do this with the recorder, if there is one; where the disk refuses, there is none any more."""
         if self.recorder is None:
             return None
-        try:
-            return write(self.recorder)
-        except RecordError as error:
-            # the answer is worth more than its record
-            log.warning("The run goes on without being saved: %s", error)
+        written = self.recorder.attempt(write, f" from iteration {self.iteration} on" if self.iteration else "")
+        if self.recorder.is_lost:
             self.recorder = None
-            return None
+        return written
 
     def notice(self, text: str) -> None:
         """Tell the model something of the run's own."""

@@ -15,11 +15,13 @@ from rlm_jupyter.errors import ConfigurationError, RLMError
 from rlm_jupyter.events import Event, RunPaused, RunResumed
 from rlm_jupyter.interrupts import Wait
 from rlm_jupyter.kernel.cell import OnMessage
-from rlm_jupyter.record import recording
+from rlm_jupyter.ledger import Ledger
+from rlm_jupyter.opening import open_in_time, unopened
+from rlm_jupyter.record import Faults, Recorder, recording
 from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import AnswerSubcall, CellRun, Value
-from rlm_jupyter.workspace import Settings, Workspace, open_workspace
+from rlm_jupyter.workspace import Settings, Workspace
 
 _IN_USE = "the run is using its kernel: stop or pause it first"
 _STILL_RUNS = "another cell that was run by hand is not over"
@@ -144,17 +146,12 @@ class BackgroundWorkspace:
             # one kernel answers one prompt at a time; another waits for its turn
             if not await self._take_turn(control):
                 return self._stopped(prompt, on_event)
+            ledger, faults = Ledger(self._settings.limits), Faults()
             try:
-                async with recording(prompt, self._context, self._settings.save) as recorder:
+                async with recording(prompt, self._context, self._settings.save, faults=faults) as recorder:
                     if self.closed:
                         raise ConfigurationError("The kernel of this run is closed.")
-                    if self._workspace is None:
-                        opening = open_workspace(self._settings, self._context)
-                        self._workspace = await self._stack.enter_async_context(opening)
-                        background.close_at_exit(self)
-                    trajectory = await self._workspace.answer(
-                        prompt, recorder=recorder, emit=self._watching(on_event), control=control
-                    )
+                    trajectory = await self._answer(prompt, ledger, recorder, on_event, control)
             finally:
                 self._is_paused = False
                 self._turn.release()
@@ -167,9 +164,23 @@ class BackgroundWorkspace:
         finally:
             self._controls.discard(control)
             self._rest()
-        if not self._keep:
+        kept = self if self._keep and self._workspace is not None else None
+        if kept is None:
             await self.aclose()
-        return result_of(trajectory, recorder.files.notebook if recorder else None, self if self._keep else None)
+        return result_of(trajectory, recorder.files.notebook if recorder else None, kept, faults)
+
+    async def _answer(
+        self, prompt: str, ledger: Ledger, recorder: Recorder | None, on_event: OnEvent | None, control: Control
+    ) -> Trajectory:
+        if self._workspace is None:
+            self._workspace = await open_in_time(self._stack, self._settings, self._context, ledger, control)
+            if self._workspace is None:
+                return unopened(
+                    self._settings, self._context, prompt, ledger, control, recorder=recorder, emit=on_event
+                )
+            background.close_at_exit(self)
+        emit = self._watching(on_event)
+        return await self._workspace.answer(prompt, ledger=ledger, recorder=recorder, emit=emit, control=control)
 
     async def execute(
         self, source: str, answer_subcall: AnswerSubcall, on_message: OnMessage

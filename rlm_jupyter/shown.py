@@ -81,9 +81,11 @@ class ShownResult(Result):
 
     def answer_html(self) -> str:
         """The answer alone, for a notebook's page."""
+        # what is not on disk is said where the answer is: it may be looked for there tomorrow
+        unsaved = fragments.block(fragments.note(self.unsaved)) if self.unsaved else ""
         if self.answer is None:
-            return fragments.block(fragments.note(f"No answer: {self.message or self.stop_reason}"))
-        return fragments.answer(self.answer)
+            return fragments.block(fragments.note(f"No answer: {self.message or self.stop_reason}")) + unsaved
+        return fragments.answer(self.answer) + unsaved
 
     def _repr_html_(self) -> str:
         place = fragments.link(self.path) if self.path is not None else ""
@@ -95,7 +97,8 @@ class ShownResult(Result):
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         place = f" · {_near(self.path)}" if self.path is not None else ""
-        printer.text(f"{self}\n\n{self._facts()}{place}")
+        unsaved = f"\n\n{self.unsaved}" if self.unsaved else ""
+        printer.text(f"{self}\n\n{self._facts()}{place}{unsaved}")
 
 
 class BackgroundRun:

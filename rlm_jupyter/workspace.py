@@ -40,7 +40,8 @@ from rlm_jupyter.tape import Tape
 from rlm_jupyter.taped import TapedRun
 from rlm_jupyter.tokens import fitting_chars
 from rlm_jupyter.trajectory import Trajectory
-from rlm_jupyter.types import AnswerSubcall, CellRun, ContextInfo, PackedContext, Usage, Value
+from rlm_jupyter.types import AnswerSubcall, CellRun, ContextInfo, PackedContext, Value
+from rlm_jupyter.unbegun import never_begun
 from rlm_jupyter.verdicts import begin, end
 from rlm_jupyter.watching import guarded, reporting
 
@@ -189,12 +190,8 @@ class Workspace:
 
     def stopped(self, prompt: str, emit: Callable[[Event], None] | None) -> Trajectory:
         """What came of a prompt that was stopped before its turn: a record of no cost, which is kept nowhere."""
-        ended = RunEnded("cancelled", None, None, False, 0, 0.0, Usage(), 0.0, "It was stopped before its turn came.")
-        trajectory, tell = Trajectory(), guarded(emit)
-        for record in (self._started(prompt, Ledger(self.settings.limits), "unsaved", None, False), ended):
-            trajectory.apply(record)
-            tell(record)
-        return trajectory
+        started = self._started(prompt, Ledger(self.settings.limits), "unsaved", None, False)
+        return never_begun(started, "cancelled", "It was stopped before its turn came", tell=guarded(emit))
 
     async def _solve(self, run: Run, prompt: str, parent: str | None, run_id: str) -> None:
         self.answering.run = run
@@ -234,36 +231,56 @@ class Workspace:
         return self._started(prompt, Ledger(self.settings.limits), run_id, None, False)
 
     def _started(self, prompt: str, ledger: Ledger, run_id: str, parent: str | None, restarted: bool) -> RunStarted:
-        settings, limits = self.settings, self.settings.limits
-        model = settings.routing.model_for(self.depth)
-        sub_model = settings.routing.model_for(self.depth + 1)
-        system, opening = first_messages(
-            settings,
-            self.context.info,
+        return run_started(
+            self.settings,
+            self.context,
             prompt,
             ledger,
+            run_id,
             depth=self.depth,
+            parent=parent,
+            surroundings=self.surroundings,
+            sandbox=self.sandbox,
             history=len(self.history),
             restarted=restarted,
         )
-        return RunStarted(
-            run_id=run_id,
-            prompt=prompt,
-            system=system,
-            opening=self.surroundings + self.sandbox.told() + opening,
-            context=self.context.info,
-            model=model.name,
-            sub_model=sub_model.name,
-            depth=self.depth,
-            limits=dataclasses.asdict(limits),
-            started=datetime.now(UTC).isoformat(timespec="seconds"),
-            request=""
-            if self.history
-            else request_digest(settings, prompt, self.context, lent=bool(self.surroundings)),
-            parent=parent,
-            version=version("rlm_jupyter"),
-            options=_options(settings, self.sandbox, lent=bool(self.surroundings)),
-        )
+
+
+def run_started(
+    settings: Settings,
+    context: Context | PackedContext,
+    prompt: str,
+    ledger: Ledger,
+    run_id: str,
+    *,
+    depth: int = 0,
+    parent: str | None = None,
+    surroundings: str = "",
+    sandbox: Sandbox = NO_SANDBOX,
+    history: int = 0,
+    restarted: bool = False,
+) -> RunStarted:
+    """The first record of a run; parameters as for `Workspace` and `first_messages`."""
+    routing = settings.routing
+    system, opening = first_messages(
+        settings, context.info, prompt, ledger, depth=depth, history=history, restarted=restarted
+    )
+    return RunStarted(
+        run_id=run_id,
+        prompt=prompt,
+        system=system,
+        opening=surroundings + sandbox.told() + opening,
+        context=context.info,
+        model=routing.model_for(depth).name,
+        sub_model=routing.model_for(depth + 1).name,
+        depth=depth,
+        limits=dataclasses.asdict(settings.limits),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        request="" if history else request_digest(settings, prompt, context, lent=bool(surroundings)),
+        parent=parent,
+        version=version("rlm_jupyter"),
+        options=_options(settings, sandbox, lent=bool(surroundings)),
+    )
 
 
 def first_messages(

@@ -215,7 +215,7 @@ def _print(args: Namespace, result: Result) -> None:
     if args.json:
         ended = result.trajectory.ended
         assert ended is not None
-        _print_json(ended, len(result.trajectory.iterations), result.path)
+        _print_json(ended, len(result.trajectory.iterations), result.path, result.unsaved)
     elif result.answer is not None:
         apart = not args.quiet and sys.stdout.isatty() and sys.stderr.isatty()
         terminal.write(f"\n{result.answer}\n\n" if apart else result.answer)
@@ -223,6 +223,8 @@ def _print(args: Namespace, result: Result) -> None:
         terminal.say(_why(result))
     elif result.message:
         terminal.say(f"{result.message.rstrip('.')}.")
+    if result.unsaved:
+        terminal.say(f"{result.unsaved.rstrip('.')}.")
     if not args.quiet:
         counts = [(len(result.trajectory.iterations), "iteration"), (len(result.trajectory.subcalls), "sub-call")]
         facts = [terminal.count(number, unit) for number, unit in counts if number]
@@ -242,7 +244,7 @@ def _why(result: Result) -> str:
     return f"{have}: the run ended by {result.stop_reason}.{more}"
 
 
-def _print_json(ended: RunEnded, iterations: int, notebook: Path | None) -> None:
+def _print_json(ended: RunEnded, iterations: int, notebook: Path | None, unsaved: str = "") -> None:
     facts: dict[str, Any] = {
         "answer": ended.answer,
         "value": ended.value if ended.is_json else ended.answer,
@@ -253,6 +255,7 @@ def _print_json(ended: RunEnded, iterations: int, notebook: Path | None) -> None
         "seconds": round(ended.seconds, 3),
         "iterations": iterations,
         "notebook": None if notebook is None else str(notebook),
+        "unsaved": unsaved,
     }
     terminal.write(json.dumps(facts))  # in ASCII: a lone surrogate has no other form
 

@@ -197,8 +197,8 @@ class _Here:
 
     def _result(self, over: object) -> ShownResult:
         match over:
-            case Over(path):
-                result = HereResult.of(result_of(self._trajectory, path))
+            case Over(path, unsaved):
+                result = HereResult.of(result_of(self._trajectory, path, unsaved=unsaved))
                 self._shown.end(path)
                 return result
             case Failed(kind, text):

@@ -17,7 +17,7 @@ from rlm_jupyter.here.pipe import Began, Failed, Over, Pipe, Recorded, Request
 from rlm_jupyter.here.steering import Steered
 from rlm_jupyter.kernel.lent import LentKernel
 from rlm_jupyter.kernel.session import Kernel
-from rlm_jupyter.record import recording
+from rlm_jupyter.record import Faults, recording
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.running import check_prompt
 from rlm_jupyter.types import AnswerSubcall
@@ -63,14 +63,15 @@ class Drive:
         check_prompt(request.prompt)
         if not request.rerun and (path := self._recorded(settings)) is not None:
             return Recorded(path)
+        faults = Faults()
         async with (
-            recording(request.prompt, request.context, settings.save) as recorder,
+            recording(request.prompt, request.context, settings.save, faults=faults) as recorder,
             open_workspace(settings, request.context, join=self._join, surroundings=request.surroundings) as workspace,
         ):
             path = recorder.files.notebook if recorder else None
             self._pipe.send(Began(path, settings.routing.unpriced))
             await workspace.answer(request.prompt, recorder=recorder, emit=self._tell, control=self._control)
-        return Over(path)
+        return Over(path, str(faults))
 
     def _recorded(self, settings: Settings) -> Path | None:
         """The notebook of the run that was asked just this."""

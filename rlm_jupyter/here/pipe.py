@@ -62,6 +62,8 @@ class Over:
     """The run has ended, and its record is complete."""
 
     path: Path | None
+    unsaved: str = ""
+    """What of it is not on disk, in one line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from rlm_jupyter.control import Control
 from rlm_jupyter.errors import KernelDiedError, KernelError
 from rlm_jupyter.kernel.cell import OnMessage
 from rlm_jupyter.kernel.session import Kernel
-from rlm_jupyter.record import recording
+from rlm_jupyter.record import Faults, recording
 from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.types import CellRun, ContextInfo, Subcall, SubcallFailure
 from rlm_jupyter.workspace import Settings, Workspace, child_of
@@ -59,21 +59,24 @@ class Driven:
         count
             The execution count of the prompt; the model's cells have those after it.
         """
-        control = Control()
+        control, faults = Control(), Faults()
         async with self._turn:
             with self._interrupted_by(control.stop):
                 kernel = await self._ready(note)
                 await self._count_from(kernel, count + 1)
                 self._answering = Answering(settings.routing, 0, _children(settings))
                 workspace = Workspace(settings, self._context, 0, kernel, self._answering, history=self._history)
-                async with settings.routing.lease(), recording(prompt, self._context, settings.save) as recorder:
+                async with (
+                    settings.routing.lease(),
+                    recording(prompt, self._context, settings.save, faults=faults) as recorder,
+                ):
                     try:
                         trajectory = await workspace.answer(prompt, recorder=recorder, emit=on_event, control=control)
                     finally:
                         self._answering = None
             with contextlib.suppress(KernelError):  # where it died at the end, the next cell says so
                 await kernel.put("history", list(self._history))
-        return result_of(trajectory, recorder.files.notebook if recorder else None)
+        return result_of(trajectory, recorder.files.notebook if recorder else None, unsaved=faults)
 
     async def execute(self, source: str, count: int, on_message: OnMessage, note: Note) -> CellRun:
         """Run a person's cell; an interrupt is passed on to it.

@@ -174,6 +174,8 @@ class RLMKernel(Kernel):
         self.execution_count = max(self.execution_count, _last_count(result))
         if result.answer is not None:
             page.result(result.answer)
+        if result.unsaved:
+            page.note(result.unsaved)
         if result.stop_reason == "cancelled":
             # the cell fails, so that Run All stops here, as it does wherever a cell is interrupted
             page.error("KeyboardInterrupt", "the run was stopped")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import html
+import json
 import logging
 import os
 import subprocess
@@ -15,12 +17,14 @@ from typing import Any
 
 import nbformat
 import pytest
+from IPython.lib.pretty import pretty
 
 from rlm_jupyter import RLM, Limits, Result, journal
 from rlm_jupyter.errors import ConfigurationError, KernelStartError
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.objects import CHILDREN
-from rlm_jupyter.store import RunFiles
+from rlm_jupyter.shown import ShownResult
+from rlm_jupyter.store import FOLDER, RunFiles
 from tests.faults.runs import Parts, block
 
 EARLY = 0
@@ -32,7 +36,7 @@ REPLIES = [
 ]
 
 
-async def run(save: Path, model: Any = None, **options: Any) -> Result:
+async def run(save: Path | bool, model: Any = None, **options: Any) -> Result:
     rlm = RLM(model or ScriptedModel(REPLIES), limits=Limits(max_depth=2), save=save, **options)
     return await rlm.acompletion("What?", "some longer text " * 20)
 
@@ -91,7 +95,11 @@ async def test_a_disk_that_fills_up_costs_the_record_and_not_the_run(
             return
         result = await run(tmp_path / "run.ipynb", model)
     assert (result.answer, result.stop_reason) == ("of the child", "answered")
-    assert "without being saved" in caplog.text or "behind its run" in caplog.text or after >= 16
+    said = result.unsaved
+    assert "without being saved" in said or "behind its run" in said
+    assert "No space left on device" in said
+    assert "No space left on device" in caplog.text
+    assert html.escape(said) in result._repr_html_()
     files = RunFiles(tmp_path / "run.ipynb")
     if files.journal.exists() and files.journal.stat().st_size:
         journal.read(files.journal)  # what is there is whole
@@ -109,7 +117,7 @@ async def main():
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
     rlm = RLM(ScriptedModel(REPLIES), save=Path(sys.argv[1]) / "run.ipynb")
     result = await rlm.acompletion("What?", "a context of some length " * 80_000)
-    print(result.answer, result.stop_reason)
+    print(result.answer, result.stop_reason, "from iteration 2 on" in result.unsaved)
 asyncio.run(main())
 """
 
@@ -119,7 +127,7 @@ def test_a_quota_of_the_system_costs_the_record_and_not_the_run(tmp_path: Path) 
         [sys.executable, "-c", FILES_OF_A_MEGABYTE, str(tmp_path)],
         capture_output=True, text=True, timeout=100, cwd=Path(__file__).parents[2], check=False,
     )  # fmt: skip
-    assert done.stdout == "done answered\n", done.stderr
+    assert done.stdout == "done answered True\n", done.stderr
     assert "File too large" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -135,6 +143,7 @@ async def test_a_sync_that_fails_costs_nothing(
         result = await run(tmp_path / "run.ipynb")
     assert (result.answer, result.stop_reason) == ("done", "answered")
     assert "Input/output error" in caplog.text
+    assert "not safe yet" in result.unsaved
     assert len(journal.read(RunFiles(tmp_path / "run.ipynb").journal)) > 8
 
 
@@ -144,6 +153,31 @@ async def test_a_folder_that_can_not_be_written_is_named_before_anything_is_spen
     with pytest.raises(ConfigurationError, match=r"can't be saved in /(proc|dev/null)"):
         await run(Path(save), model)
     assert not model.requests
+
+
+async def test_a_folder_that_nobody_named_and_that_can_not_be_written_costs_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / FOLDER).touch()
+    result = await run(True)
+    assert (result.answer, result.stop_reason, result.path) == ("done", "answered", None)
+    assert result.unsaved.startswith("The run is not saved: A run can't be saved in")
+    assert ShownResult.of(result).unsaved in str(pretty(ShownResult.of(result)))
+    assert html.escape(result.unsaved) in ShownResult.of(result)._repr_html_()
+    assert not (await run(tmp_path / "elsewhere.ipynb")).unsaved
+
+
+def test_the_command_line_says_what_was_not_saved(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).touch()
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([block("FINAL('done')")]))
+    command = [sys.executable, "-m", "rlm_jupyter.cli", "run", "What?", "-m", f"scripted/{script}", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path, check=True)
+    said = json.loads(done.stdout)
+    assert (said["answer"], said["notebook"]) == ("done", None)
+    assert said["unsaved"].startswith("The run is not saved: ")
+    assert said["unsaved"].rstrip(".") in done.stderr
 
 
 def no_room(*args: Any, **options: Any) -> Any:
@@ -185,4 +219,5 @@ async def test_a_child_that_can_not_be_saved_answers_all_the_same(
     result = await run(tmp_path / "run.ipynb", Parts(latency=0.0))
     assert (result.answer, result.stop_reason) == ("of the child", "answered")
     assert "A child run goes on without being saved" in caplog.text
+    assert "A child run goes on without being saved" in result.unsaved
     assert not list(tmp_path.rglob(f"{CHILDREN}/*"))

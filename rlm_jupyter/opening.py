@@ -1,0 +1,70 @@
+"""A run's kernel is opened: no longer than the run has, and only until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from rlm_jupyter.context import Context
+from rlm_jupyter.control import Control
+from rlm_jupyter.events import Event
+from rlm_jupyter.kernel.through import see_through
+from rlm_jupyter.ledger import Ledger
+from rlm_jupyter.record import Recorder
+from rlm_jupyter.trajectory import Trajectory
+from rlm_jupyter.unbegun import never_begun
+from rlm_jupyter.watching import guarded
+from rlm_jupyter.workspace import Settings, Workspace, open_workspace, run_started
+
+
+async def open_in_time(
+    stack: AsyncExitStack, settings: Settings, context: Context, ledger: Ledger, control: Control
+) -> Workspace | None:
+    """Open a workspace, to be closed by `stack`; `None`: the run was stopped, or its time was up, before it was there.
+
+    Raises
+    ------
+    ContextError, KernelStartError
+        As of `open_workspace`.
+    """
+    opening = asyncio.create_task(stack.enter_async_context(open_workspace(settings, context)))
+    waiting: list[asyncio.Task[Any]] = [
+        asyncio.create_task(control.stopping.wait()),
+        asyncio.create_task(ledger.expired()),
+    ]
+    try:
+        await asyncio.wait([opening, *waiting], return_when="FIRST_COMPLETED")
+    finally:
+        for task in (opening, *waiting):
+            task.cancel()
+        # its kernel is put away here, or given to the stack
+        await see_through(asyncio.wait([opening, *waiting]))
+        if not opening.cancelled():
+            opening.exception()  # told of below, or nowhere
+    return None if opening.cancelled() else opening.result()
+
+
+def unopened(
+    settings: Settings,
+    context: Context,
+    prompt: str,
+    ledger: Ledger,
+    control: Control,
+    *,
+    recorder: Recorder | None,
+    emit: Callable[[Event], None] | None,
+) -> Trajectory:
+    """The record of a run whose kernel was not there in time."""
+    run_id = recorder.run_id if recorder else "unsaved"
+    started = run_started(settings, context, prompt, ledger, run_id, sandbox=settings.sandbox.chosen())
+    stopped = control.stopping.is_set()
+    return never_begun(
+        started,
+        "cancelled" if stopped else "seconds",
+        f"{'It was stopped' if stopped else 'The time was up'} before its kernel had started",
+        tell=guarded(emit),
+        recorder=recorder,
+        seconds=ledger.seconds,
+    )
