@@ -44,6 +44,7 @@ async def ask(
     most_input_tokens: int | None = None,
     on_text: Callable[[str], None] | None = None,
     logprobs: bool = False,
+    until: Callable[[], Callable[[str], bool]] | None = None,
     bill: Bill | None = None,
 ) -> Answered:
     """One visible reply of `model`. What a provider could not serve is asked for again, as long as that may help.
@@ -64,6 +65,9 @@ async def ask(
         again.
     logprobs
         Ask for `token_confidence` as well.
+    until
+        Makes, for each attempt, what is given each piece of the reply and says when the rest is not needed; a provider
+        that can then closes the request.
     bill
         Takes what was billed, also where there is no reply in the end.
 
@@ -92,7 +96,7 @@ async def ask(
 
     failures = 0
     while True:
-        request = _Request(model, messages, Usage(input_tokens=most, output_tokens=cap), hear, logprobs)
+        request = _Request(model, messages, Usage(input_tokens=most, output_tokens=cap), hear, logprobs, until)
         try:
             reply = await _billed(request, ledger, bill)
         except ModelUnavailableError as error:
@@ -145,6 +149,7 @@ class _Request:
     most: Usage
     on_text: Callable[[str], None]
     logprobs: bool
+    until: Callable[[], Callable[[str], bool]] | None
 
 
 async def _billed(request: _Request, ledger: Ledger, bill: Bill) -> Reply:
@@ -190,6 +195,8 @@ async def _complete(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
             extra: dict[str, Any] = (
                 {"logprobs": True} if request.logprobs and getattr(model, "tells_logprobs", False) else {}
             )
+            if request.until is not None and getattr(model, "closes_early", False):
+                extra["until"] = request.until()
             reply = await model.complete(messages, max_output_tokens=most.output_tokens, on_text=count, **extra)
     except BaseException as error:
         # what broke off, or was stopped, is billed all the same, and nobody says how much

@@ -68,6 +68,13 @@ class ReplyReceived:
     """Why the reply was drawn again instead of run (a repetition, say); it is then not part of the conversation."""
     forced: bool = False
     """The final call of a run that met a limit."""
+    estimated: bool = False
+    """`usage` and `cost` are our own estimate: the provider did not tell, or the request was closed before it did."""
+
+    @property
+    def unread(self) -> str:
+        """What of the text does not count; empty for most."""
+        return "" if self.read is None or self.rejected or self.forced else self.text[self.read :]
 
 
 @dataclass(frozen=True, slots=True)

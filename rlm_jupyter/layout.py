@@ -34,6 +34,7 @@ INLINE_BYTES = 65_536
 """A context up to this size stands in the notebook itself."""
 _SHOWN_CHARS = 20_000
 """Of a prompt or an answer, to read; the whole is in the record."""
+UNREAD = "Not read: here the model wrote an output of its own, before the kernel gave one."
 _KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 _TAGS: dict[CellStatus, tuple[str, ...]] = {
     "ok": (),
@@ -196,6 +197,8 @@ class Layout:
                 block += 1
             if part == 0:
                 cell.add(dump(data))
+        if record.unread.strip():
+            self._add("notice", record.iteration, _unread(record))
 
     def _finish(self, record: CellFinished, data: dict[str, Any]) -> None:
         cell = self._blocks.get((record.iteration, record.block))
@@ -214,6 +217,12 @@ def _segments(record: ReplyReceived) -> tuple[tuple[Segment, ...], str]:
         return (Segment("prose", record.text),), ""
     parsed = parse(record.text)
     return parsed.segments, record.text[parsed.read :]
+
+
+def _unread(record: ReplyReceived) -> str:
+    """Instead of what the model wrote in the kernel's place, which nobody is to take for an output."""
+    closed = " The request was closed there, so its tokens are an estimate." if record.estimated else ""
+    return f"> {UNREAD} ({len(record.unread.strip()):,} characters, kept in the record.){closed}"
 
 
 def _inline(context: PackedContext) -> dict[str, Any] | None:

@@ -73,9 +73,10 @@ async def ask(run: Run) -> Answered:
                 raise LimitReached(str(overflow), stop_reason="context_window") from overflow
             continue
         usage = answered.reply.usage
-        run.density = max(run.density, _density(run, usage.input_tokens))
         run.token_confidence = answered.reply.token_confidence
-        run.last_read = (len(conversation), usage.input_tokens + usage.output_tokens)
+        if not answered.reply.estimated:
+            run.density = max(run.density, _density(run, usage.input_tokens))
+            run.last_read = (len(conversation), usage.input_tokens + usage.output_tokens)
         run.room = _next_room(run, answered.reply.finish)
         return answered
 
@@ -96,6 +97,7 @@ async def _ask(run: Run, conversation: list[Message]) -> Answered:
             most_input_tokens=_most_input(run, conversation),
             logprobs=run.policy.wants_logprobs,
             on_text=lambda text: run.emit(ReplyStreamed(run.iteration, text)),
+            until=lambda: parsing.Reading().is_over,
             bill=bill,
         )
     except BaseException:
@@ -117,6 +119,7 @@ def received(run: Run, answered: Answered, *, read: int | None, rejected: str = 
             read=read,
             rejected=rejected,
             forced=forced,
+            estimated=answered.reply.estimated,
         )
     )
 

@@ -82,6 +82,8 @@ class Reply:
     finish: FinishReason = "stop"
     token_confidence: float | None = None
     """The geometric mean of the tokens' probabilities, from 0 to 1, where it was asked for and is told."""
+    estimated: bool = False
+    """`usage` is our own estimate: the provider tells none, or the request was closed before it did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,8 @@ class Said:
     """Of the tokens, told where they are asked for (OpenAI's side only); one for each piece, in turn."""
     delay: float = 0.0
     """Seconds between pieces."""
+    pieces: int = PIECES
+    """In which it is streamed."""
 
 
 Scripted = str | Said | Fault | Callable[[list[dict[str, str]]], "str | Said"]
@@ -328,8 +330,8 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content or ())
 
 
-def _pieces(text: str) -> Sequence[str]:
-    size = max(-(-len(text) // PIECES), 1)
+def _pieces(text: str, pieces: int) -> Sequence[str]:
+    size = max(-(-len(text) // pieces), 1)
     return [text[i : i + size] for i in range(0, len(text), size)]
 
 
@@ -384,7 +386,7 @@ def _openai_events(said: Said | Fault, request: Request) -> Iterator[bytes]:
     if said.thinking:
         yield chunk({"reasoning_content": said.thinking})
     logprobs = itertools.cycle(said.logprobs if request.body.get("logprobs") and said.logprobs else (None,))
-    for piece, logprob in zip(_pieces(said.text), logprobs, strict=False):
+    for piece, logprob in zip(_pieces(said.text, said.pieces), logprobs, strict=False):
         yield chunk({"content": piece}, None, logprob)
     yield chunk({}, said.finish)
     if said.counted and request.body.get("stream_options", {}).get("include_usage"):
@@ -443,7 +445,7 @@ def _anthropic_events(said: Said | Fault, request: Request) -> Iterator[bytes]:
     index = 0
     for kind, text in (("thinking", said.thinking), ("text", said.text)):
         if text:
-            yield from block(index, kind, _pieces(text))
+            yield from block(index, kind, _pieces(text, said.pieces))
             yield _sse({"type": "content_block_stop", "index": index}, "content_block_stop")
             index += 1
     ending = {"stop_reason": _ANTHROPIC_FINISH[said.finish], "stop_sequence": None}

@@ -16,7 +16,7 @@ from rlm_jupyter.context import pack
 from rlm_jupyter.encoding import LARGE
 from rlm_jupyter.errors import RecordError
 from rlm_jupyter.events import CellFinished, Record, ReplyReceived
-from rlm_jupyter.layout import Layout
+from rlm_jupyter.layout import UNREAD, Layout
 from rlm_jupyter.notebook import NotebookWriter, read
 from rlm_jupyter.objects import Objects
 from tests.examples import some
@@ -80,6 +80,7 @@ def test_the_cells_are_what_a_person_expects(tmp_path) -> None:
         ("code", "code", "x = 1 / 0"),
         ("prose", "markdown", "and"),
         ("code", "code", "FINAL(x)"),
+        ("notice", "markdown", f"> {UNREAD} (28 characters, kept in the record.)"),
         ("notice", "markdown", "> Two lines\n> of a notice."),
         ("prose", "markdown", "It was Ada."),
         ("answer", "markdown", text_of(content["cells"][-1])),

@@ -1,12 +1,13 @@
 import time
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.parsing import (
     Declaration,
+    Reading,
     declared_in_prose,
     declares_ready,
     find_final_answer,
@@ -206,6 +207,10 @@ def test_a_final_whose_bracket_closes_within_a_block_hides_nothing() -> None:
         "Output of block 1:\n3",
         "Output (block 2):\n3",
         "Observation: 3",
+        "Final Answer:\n```\n1200\n```",
+        "**Final Answer:** 1200\n\n```text\n1200\n```",
+        "## The final answer\n~~~\n1200\n~~~",
+        "Result:\n```text\n3\n```\nFINAL(3)",
     ],
 )
 @pytest.mark.parametrize("after", ["", "\n```repl\nmore\n```\n", "\n```repl\ncut o"])
@@ -237,6 +242,55 @@ def test_an_output_that_the_model_makes_up_is_not_read(made_up: str, after: str)
 def test_prose_between_blocks_is_no_output(between: str) -> None:
     parsed = parse(f"```repl\na\n```\n{between}\n```repl\nb\n```\n")
     assert parsed.blocks == ("a", "b")
+
+
+@pytest.mark.parametrize("tag", ["", "text", "output", "console"])
+def test_a_plain_fence_at_once_after_a_block_is_not_read(tag: str) -> None:
+    before = "Look.\n```repl\nprint(n)\n```\n"
+    parsed = parse(f"{before}\n```{tag}\n100\n```\nThere are 100.\n```repl\nFINAL(100)\n```")
+    assert (parsed.blocks, parsed.prose) == (("print(n)",), "Look.")
+    assert parsed.read <= len(before) + 1
+
+
+def test_a_plain_fence_elsewhere_and_an_answer_in_words_are_read() -> None:
+    assert parse("```text\nthe plan\n```\n```repl\na\n```\n```repl\nb\n```").blocks == ("a", "b")
+    assert parse("```repl\na\n```\n```json\n{}\n```\n```\n1\n```\n```repl\nb\n```").blocks == ("a", "b")
+    parsed = parse("```repl\na\n```\n| a | b |\n|---|---|\n| 1 | 2 |\n\nFinal answer:\nFINAL_VAR(x)")
+    assert parsed.prose_after.endswith("FINAL_VAR(x)")
+
+
+SPOKEN = [
+    "I look.\n",
+    "```repl\nprint(1)\n```\n",
+    "```python\nprint(2)\n```\n",
+    '```repl\ns = """\n```\nOutput:\n```\n"""\n```\n',
+    '```repl\ns = """\n```\n',
+    "Output:\n",
+    "**Output:** 7\n",
+    "Final Answer:\n",
+    "```\n7\n```\n",
+    "```text\n7\n",
+    "```\n",
+    "~~~\n",
+    "FINAL(7)\n",
+    "FINAL(seven\n",
+    "and so on)\n",
+    "| a | b |\n",
+]
+
+
+@given(st.lists(st.sampled_from(SPOKEN), max_size=9).map("".join), st.integers(1, 7))
+@settings(max_examples=300, deadline=None)
+def test_a_reply_is_closed_only_where_the_rest_can_not_count(text: str, size: int) -> None:
+    reading = Reading()
+    whole = parse(text)
+    for end in range(size, len(text) + size, size):
+        if reading.is_over(text[end - size : end]):
+            heard = parse(text[:end])
+            assert (heard.segments, heard.read, heard.unclosed) == (whole.segments, whole.read, whole.unclosed)
+            return
+    if whole.read < len(text) and text.endswith("\n") and whole.blocks and "FINAL" not in text and '"""' not in text:
+        assert "```python" in text
 
 
 def test_an_output_shown_before_any_block_is_read() -> None:

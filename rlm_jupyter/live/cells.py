@@ -29,6 +29,7 @@ from rlm_jupyter.events import (
     SubcallSettled,
     SubcallStarted,
 )
+from rlm_jupyter.layout import UNREAD
 from rlm_jupyter.live import asked, safe
 from rlm_jupyter.live.arriving import Part, arrived, arriving
 from rlm_jupyter.live.cell import Item, LiveCell
@@ -254,6 +255,8 @@ class Cells:
             self._add(LiveCell(self._id(), "notice", event.iteration, source=text, status="ok"))
             return
         self._see(event.iteration, arrived(event.text))
+        if event.unread.strip():
+            self._add(LiveCell(self._id(), "notice", event.iteration, source=f"> {UNREAD}", status="ok"))
         for cell in reply.cells:
             if cell.role == "prose" or event.forced:
                 cell.status = "skipped" if cell.role == "code" else "ok"

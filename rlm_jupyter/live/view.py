@@ -34,6 +34,7 @@ from rlm_jupyter.events import (
     SubcallSettled,
     SubcallStarted,
 )
+from rlm_jupyter.layout import UNREAD
 from rlm_jupyter.live import fragments
 from rlm_jupyter.live.seen import SeenIteration, count
 from rlm_jupyter.live.underway import Underway
@@ -224,6 +225,8 @@ class View:
             now.notices.append(f"Drawn again: the reply {event.rejected}.")
         else:
             now.segments = parse(event.text).segments
+            if event.unread.strip():
+                now.notices.append(UNREAD)
 
     def _close(self) -> None:
         if self._now is not None:

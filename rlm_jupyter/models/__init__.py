@@ -52,7 +52,8 @@ class Model(Protocol):
             Given each piece of visible text as it arrives.
 
         A model whose attribute `tells_logprobs` is true also takes `logprobs=True`, and then fills the reply's
-        `token_confidence`.
+        `token_confidence`. One whose attribute `closes_early` is true takes `until`, which is given each piece too and
+        says when the rest is not needed.
 
         Returns
         -------

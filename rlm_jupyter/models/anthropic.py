@@ -5,9 +5,11 @@ https://docs.claude.com/en/api/messages
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.models.hosted import HostedModel, Listener
+from rlm_jupyter.tokens import estimate_tokens
 from rlm_jupyter.types import FinishReason, Message, Reply, Usage
 
 if TYPE_CHECKING:
@@ -59,15 +61,21 @@ class AnthropicModel(HostedModel):
         ) as stream:
             hear()
             async for event in stream:
-                hear(event.text if event.type == "text" else "")
+                if hear(event.text if event.type == "text" else ""):
+                    break
             final = stream.current_message_snapshot
-        if final.stop_reason is None:
+        closed = hear.over and final.stop_reason is None
+        if final.stop_reason is None and not closed:
             return None
+        text, usage = "".join(block.text for block in final.content if block.type == "text"), _usage(final.usage)
+        if closed:  # what was read is told at the beginning, what was written at the end
+            usage = replace(usage, output_tokens=max(usage.output_tokens, estimate_tokens(text)))
         return Reply(
-            text="".join(block.text for block in final.content if block.type == "text"),
+            text=text,
             model=final.model,
-            usage=_usage(final.usage),
-            finish=_FINISH.get(final.stop_reason, "other"),
+            usage=usage,
+            finish=_FINISH.get(final.stop_reason or "end_turn", "other"),
+            estimated=closed,
         )
 
 

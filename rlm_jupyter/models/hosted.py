@@ -28,21 +28,31 @@ coming is never cut."""
 class Listener:
     """Hears a reply arrive: hands its text on, and puts the deadline off."""
 
-    def __init__(self, deadline: asyncio.Timeout, patience: float, on_text: Callable[[str], None] | None) -> None:
+    def __init__(
+        self,
+        deadline: asyncio.Timeout,
+        patience: float,
+        on_text: Callable[[str], None] | None,
+        until: Callable[[str], bool] | None = None,
+    ) -> None:
         self.started = False
         """The server has begun to stream."""
         self.heard = False
         """Visible text has arrived."""
-        self._deadline, self._patience, self._on_text = deadline, patience, on_text
+        self.over = False
+        """Nobody wants to hear the rest."""
+        self._deadline, self._patience, self._on_text, self._until = deadline, patience, on_text, until
 
-    def __call__(self, text: str = "") -> None:
-        """Something arrived; `text` is what is visible of it."""
+    def __call__(self, text: str = "") -> bool:
+        """Something arrived; `text` is what is visible of it. `True`: the rest need not come."""
         self.started = True
         self._deadline.reschedule(asyncio.get_running_loop().time() + self._patience)
         if text:
             self.heard = True
             if self._on_text is not None:
                 self._on_text(text)
+            self.over = self.over or (self._until is not None and self._until(text))
+        return self.over
 
 
 class HostedModel(ABC):
@@ -58,6 +68,8 @@ class HostedModel(ABC):
         Seconds of silence after which a request is given up.
     """
 
+    closes_early: ClassVar[bool] = True
+    """It takes `until`."""
     sdk: ClassVar[str]
     """The module that speaks to the server; imported with the first lease, away from the event loop."""
 
@@ -104,11 +116,14 @@ class HostedModel(ABC):
         max_output_tokens: int,
         on_text: Callable[[str], None] | None = None,
         logprobs: bool = False,
+        until: Callable[[str], bool] | None = None,
     ) -> Reply:
         """Ask for a reply to `messages`, of at most `max_output_tokens`; once, the SDK's own retries are off.
 
         Whoever asks for a whole tree (`calls.ask`) knows better when it is time to ask again.
         `logprobs` asks for `token_confidence` too, where the provider tells it.
+        `until` gets the same pieces as `on_text`; when it says `True`, the request is closed, which frees the server at
+        once, and the reply is what has come, its usage estimated.
         `on_text` gets the visible text piece by piece. An empty reply comes back as it is, with its `finish`.
 
         Raises
@@ -123,7 +138,7 @@ class HostedModel(ABC):
         """
         wire = [Message(message.role, _sendable(message.content)) for message in messages]
         async with self._clients.lease() as client:
-            return await self._attempt(client, wire, max_output_tokens, on_text, logprobs)
+            return await self._attempt(client, wire, max_output_tokens, on_text, logprobs, until)
 
     async def _attempt(
         self,
@@ -132,10 +147,11 @@ class HostedModel(ABC):
         cap: int,
         on_text: Callable[[str], None] | None,
         logprobs: bool,
+        until: Callable[[str], bool] | None,
     ) -> Reply:
         sdk = import_module(self.sdk)
         deadline = asyncio.timeout(self.patience)
-        hear = Listener(deadline, self.patience, on_text)
+        hear = Listener(deadline, self.patience, on_text, until)
         try:
             async with deadline:
                 reply = await self._stream(client, messages, cap, hear, logprobs=logprobs)

@@ -84,15 +84,18 @@ class OpenAIModel(HostedModel):
                     pieces.append(text)
                     told += [token.logprob for token in (choice.logprobs and choice.logprobs.content) or ()]
                     hear(text)
-        if finish is None:
+                if hear.over:
+                    break
+        if finish is None and not hear.over:
             return None
         text, refused = "".join(pieces), "".join(refusal)
         return Reply(
             text=text or refused,
             model=model,
             usage=_usage(usage) if usage is not None else _estimate(messages, text),
-            finish="refusal" if refused and not text else _FINISH.get(finish, "other"),
+            finish="refusal" if refused and not text else _FINISH.get(finish or "stop", "other"),
             token_confidence=math.exp(min(math.fsum(told) / len(told), 0.0)) if told else None,
+            estimated=usage is None,
         )
 
     async def _served_window(self, client: openai.AsyncOpenAI) -> int | None:

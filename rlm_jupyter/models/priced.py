@@ -50,6 +50,11 @@ class PricedModel:
         """Whether it tells how probable its tokens were."""
         return bool(getattr(self.model, "tells_logprobs", False))
 
+    @property
+    def closes_early(self) -> bool:
+        """Whether it takes `until`."""
+        return bool(getattr(self.model, "closes_early", False))
+
     async def complete(
         self,
         messages: Sequence[Message],

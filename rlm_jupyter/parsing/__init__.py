@@ -19,13 +19,14 @@ from rlm_jupyter.parsing.finals import (
     mend_block,
     unquoted,
 )
-from rlm_jupyter.parsing.replies import ParsedReply, Segment, parse
+from rlm_jupyter.parsing.replies import ParsedReply, Reading, Segment, parse
 from rlm_jupyter.parsing.sources import constant_final, declares_ready, named_final, only_constant_final
 
 __all__ = [
     "Declaration",
     "Environment",
     "ParsedReply",
+    "Reading",
     "Segment",
     "constant_final",
     "declarations",

@@ -76,6 +76,11 @@ def declarations(text: str, *, case_sensitive: bool = True, in_fences: bool = Fa
             yield Declaration(kind, text[word.end() : closing].strip(), word.start(1), end)
 
 
+def opens_in_prose(prose: str) -> bool:
+    """Whether a FINAL is begun at the start of a line, its bracket closed or not."""
+    return re.search(r"^[^\S\n]*FINAL(?:_VAR)?\(", prose, re.MULTILINE) is not None
+
+
 def declared_in_prose(prose: str) -> Declaration | None:
     """The answer that prose declares, FINAL_VAR before FINAL; `None` when there is none.
 

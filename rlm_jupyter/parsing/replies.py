@@ -7,7 +7,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Literal
 
-from rlm_jupyter.parsing import fences, finals
+from rlm_jupyter.parsing import fences, finals, sources
 from rlm_jupyter.parsing.fences import CODE_TAGS, Fence
 
 _WORDS = r"(?:the|actual|expected|sample|simulated|repl|cell|code|kernel|execution|console|program|python|script)"
@@ -29,6 +29,8 @@ _LEADS_TO_OUTPUT = re.compile(
     re.IGNORECASE,
 )
 """A line with such a word that ends with a colon announces an output, when a plain fence follows at once."""
+_ANSWER_LABEL = re.compile(r"[\s#>*_]*(?:(?:the|my)[ \t]+)?final[ \t]+answer\b", re.IGNORECASE)
+"""A line that begins so presents an answer, when a plain fence follows at once."""
 _BLANK_LINES = re.compile(r"(?:[^\S\n]*\n)*")
 
 
@@ -109,6 +111,45 @@ def parse(reply: str) -> ParsedReply:
     return ParsedReply(tuple(_segments(reply[:read], running)), read, unclosed)
 
 
+class Reading:
+    """Reads a reply while it arrives, to tell when nothing of the rest can count any more.
+
+    It never says so where the whole reply might be read otherwise: `parse` of what was heard until then and
+    `parse` of the whole have the same segments.
+    """
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._line = 0
+        """Where the line begins that is still arriving."""
+        self._fences = 0
+
+    def is_over(self, text: str) -> bool:
+        """Whether the reply plays the kernel from some line on, now that `text` has come to it."""
+        self._text += text
+        if "\n" not in text:
+            return False
+        lines, self._line = self._text[self._line :], self._text.rfind("\n") + 1
+        fences_before, whole = self._fences, self._text[: self._line]
+        self._fences += sum(line.lstrip(" ")[:3] in {"```", "~~~"} for line in lines.splitlines())
+        # only such lines can end the reading, and only after a block
+        may_end = self._fences > fences_before or _OUTPUT_LABEL.search(lines)
+        return bool(self._fences > 1 and may_end and _is_settled(whole, parse(whole)))
+
+
+def _is_settled(text: str, parsed: ParsedReply) -> bool:
+    """Whether this beginning of a reply is read up to the same place, and as the same, whatever follows it."""
+    if parsed.read == len(text):
+        return False
+    blocks = [segment for segment in parsed.segments if segment.kind == "block"]
+    if not blocks or blocks[0].lang != "repl":
+        return False  # a `repl` block would count instead of these
+    if finals.opens_in_prose(parsed.prose):
+        return False  # its bracket may close behind all this
+    strings = (segment.text for segment in blocks if '"""' in segment.text or "'''" in segment.text)
+    return all(sources.tree(text) is not None for text in strings)  # else a fence stood within a string
+
+
 def _outside_finals(reply: str, found: list[Fence]) -> list[Fence]:
     """Without the fences that stand in the content of a FINAL, where that ends outside of any."""
     if not found:
@@ -130,7 +171,7 @@ def _outside_finals(reply: str, found: list[Fence]) -> list[Fence]:
 
 def _made_up_output(reply: str, found: list[Fence], first: Fence) -> int:
     """Where an output is written that no kernel gave, after the `first` block; else the reply's length."""
-    position = first.end
+    position, follows_code = first.end, True
     for fence in [f for f in found if f.start >= first.end]:
         label = _OUTPUT_LABEL.search(reply, position, fence.start)
         if label:
@@ -140,9 +181,11 @@ def _made_up_output(reply: str, found: list[Fence], first: Fence) -> int:
             announced = reply[line : fence.start].rstrip(" \t\r\n*_")
             if announced.endswith(":") and _LEADS_TO_OUTPUT.search(announced):
                 return line
-            if fence.lang in _OUTPUT_TAGS:
+            if _ANSWER_LABEL.match(announced):
+                return line
+            if fence.lang in _OUTPUT_TAGS or (follows_code and not reply[position : fence.start].strip()):
                 return fence.start
-        position = fence.end
+        position, follows_code = fence.end, fence.lang in CODE_TAGS and fence.closed
     label = _OUTPUT_LABEL.search(reply, position)
     return label.start() if label else len(reply)
 
