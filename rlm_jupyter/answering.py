@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,8 +84,10 @@ class Answering:
         answers = run.recorded_answers(call, kind, run.subcall_ordinal)
         asking = [i for i in range(len(call.prompts)) if i not in answers]
         try:
-            run.ledger.count_subcalls(len(asking))
             model = self._routing.model_for(self._depth + 1, call.model)
+            again = _asked_again(run, call, asking, model) if kind == "llm" and _is_deterministic(model) else {}
+            asking = [i for i in asking if i not in again]
+            run.ledger.count_subcalls(len(asking))
         except RLMError as error:
             return [answers.get(i, SubcallFailure(f"{error}.")) for i in range(len(call.prompts))]
         first, run.subcall_ordinal = run.subcall_ordinal, run.subcall_ordinal + len(call.prompts)
@@ -94,6 +96,12 @@ class Answering:
         settled = [await asked[0]] if len(asked) == 1 else await _all(asked)
         for i, item in zip(asking, settled, strict=True):
             answers[i] = SubcallFailure(item.text) if item.failed else item.text
+        for i, key in again.items():
+            # of the same batch, or of an earlier call
+            known = run.known_answers.get(key)
+            answers[i] = SubcallFailure("the same prompt failed in this call") if known is None else known
+            run.repeated_subcalls += 1
+            run.record_soon(_repeated(run, call, model, first + i, call.prompts[i], answers[i]))
         return [answers[i] for i in range(len(call.prompts))]
 
     async def _one(
@@ -127,6 +135,8 @@ class Answering:
         )
         if answered.reply.finish == "length":
             run.cut_subcalls += 1
+        if _is_deterministic(model):
+            run.known_answers[prompt, model.name] = answered.reply.text
         return _Settled(answered.reply.text, model=answered.reply.model)
 
     async def _recurse(self, run: Run, prompt: str, asked: SubcallStarted, bill: Bill) -> _Settled:
@@ -135,6 +145,33 @@ class Answering:
         child = await self._start_child(run, prompt, asked, bill)
         text = child.text if child.text is not None else f"the child run ended without an answer ({child.stop_reason})"
         return _Settled(text, child.text is None, "", child.run_id)
+
+
+def _is_deterministic(model: Model) -> bool:
+    """Whether it gives the same reply to the same prompt."""
+    return getattr(model, "temperature", None) == 0
+
+
+def _asked_again(run: Run, call: Subcall, asking: Sequence[int], model: Model) -> dict[int, tuple[str, str]]:
+    """The prompts that need not be asked, by their place: they were already, in this run or in this call."""
+    seen: set[tuple[str, str]] = set()
+    again = {}
+    for i in asking:
+        key = call.prompts[i], model.name
+        if key in run.known_answers or key in seen:
+            again[i] = key
+        seen.add(key)
+    return again
+
+
+def _repeated(
+    run: Run, call: Subcall, model: Model, ordinal: int, prompt: str, answer: str | SubcallFailure
+) -> Callable[[], SubcallSettled]:
+    """The record of a sub-call that was not sent: it cost nothing."""
+    asked = SubcallStarted(run.iteration, run.block, "llm", ordinal, len(prompt), prompt[:_HEAD_CHARS], model.name)
+    failed = isinstance(answer, SubcallFailure)
+    done = _Settled(answer.reason if isinstance(answer, SubcallFailure) else answer, failed, model.name)
+    return lambda: _fact(asked, call, prompt, done, Bill(), 0.0)
 
 
 def _fact(

@@ -45,6 +45,8 @@ async def ask(
     on_text: Callable[[str], None] | None = None,
     logprobs: bool = False,
     until: Callable[[], Callable[[str], bool]] | None = None,
+    temperature: float | None = None,
+    may_be_empty: bool = False,
     bill: Bill | None = None,
 ) -> Answered:
     """One visible reply of `model`. What a provider could not serve is asked for again, as long as that may help.
@@ -68,6 +70,10 @@ async def ask(
     until
         Makes, for each attempt, what is given each piece of the reply and says when the rest is not needed; a provider
         that can then closes the request.
+    temperature
+        Where it can be set (`takes_temperature`); by default what the model is set to, or the server's own.
+    may_be_empty
+        A reply without a word, that is no refusal and was not cut off, is one too.
     bill
         Takes what was billed, also where there is no reply in the end.
 
@@ -96,7 +102,9 @@ async def ask(
 
     failures = 0
     while True:
-        request = _Request(model, messages, Usage(input_tokens=most, output_tokens=cap), hear, logprobs, until)
+        request = _Request(
+            model, messages, Usage(input_tokens=most, output_tokens=cap), hear, logprobs, until, temperature
+        )
         try:
             reply = await _billed(request, ledger, bill)
         except ModelUnavailableError as error:
@@ -106,12 +114,17 @@ async def ask(
             await _rest(ledger, failures, error.retry_after)
             failures += 1
             continue
-        if reply.text.strip():
+        if reply.text.strip() or (may_be_empty and reply.finish == "stop"):
             return Answered(reply, bill.usage, bill.cost, time.monotonic() - started)
         wider = min(cap * _MORE_ROOM, max(model.window - estimate_tokens_of(messages), cap))
         if reply.finish != "length" or wider == cap:
             raise ModelError(_nothing_visible(model, reply, cap))
         cap = wider
+
+
+def takes_temperature(model: Model) -> bool:
+    """Whether a request to it may say how much chance there is to be in the reply."""
+    return bool(getattr(model, "takes_temperature", False))
 
 
 def most_cost(model: Model, usage: Usage) -> float | None:
@@ -150,6 +163,7 @@ class _Request:
     on_text: Callable[[str], None]
     logprobs: bool
     until: Callable[[], Callable[[str], bool]] | None
+    temperature: float | None
 
 
 async def _billed(request: _Request, ledger: Ledger, bill: Bill) -> Reply:
@@ -197,6 +211,8 @@ async def _complete(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
             )
             if request.until is not None and getattr(model, "closes_early", False):
                 extra["until"] = request.until()
+            if request.temperature is not None and takes_temperature(model):
+                extra["temperature"] = request.temperature
             reply = await model.complete(messages, max_output_tokens=most.output_tokens, on_text=count, **extra)
     except BaseException as error:
         # what broke off, or was stopped, is billed all the same, and nobody says how much

@@ -94,6 +94,10 @@ UNSEEN = (
     "You wrote FINAL in the same reply as code, before you saw what the code printed, so it does not count yet. "
     "Look at the outputs above; if they confirm it, send FINAL again in a block of its own."
 )
+NUDGE = (
+    "You were about to send the same reply again, which would change nothing. Do something else: look at another part, "
+    "or search in another way."
+)
 NOT_READY = (
     'answer["ready"] is True, but no cell of yours says so plainly, so it does not count: write '
     'answer["ready"] = True in the cell itself, or end with FINAL.'

@@ -137,6 +137,12 @@ def _tell(run: Run, source: str, cell: CellRun, inspection: Inspection) -> None:
             "Ask for shorter ones, or about less at once."
         )
         run.cut_subcalls = 0
+    if run.repeated_subcalls:
+        run.notice(
+            f"Sub-calls that had been asked before, word for word: {run.repeated_subcalls:,}. They got the same "
+            "replies, and were not sent again."
+        )
+        run.repeated_subcalls = 0
     if inspection.problem and cell.status == "ok":
         run.notice(f"{inspection.problem} There is no answer yet.")
     if cell.status == "interrupted":

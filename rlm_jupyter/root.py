@@ -3,59 +3,108 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from rlm_jupyter import calls, parsing, prompts
 from rlm_jupyter.calls import Answered
 from rlm_jupyter.errors import ContextWindowError, LimitReached
-from rlm_jupyter.events import OutputsElided, ReplyReceived, ReplyStreamed
+from rlm_jupyter.events import NoticeGiven, OutputsElided, ReplyReceived, ReplyStreamed
 from rlm_jupyter.ledger import Bill
 from rlm_jupyter.run import Run
 from rlm_jupyter.tokens import BYTES_PER_TOKEN, most_tokens
+from rlm_jupyter.trajectory import Cell, Iteration
 from rlm_jupyter.types import FinishReason, Message
 
 MOST_REPEATS = 3
 """Replies drawn in a row that repeat the one before them; then the run ends."""
+_WARMER = (1.0, 1.3)
+"""The temperatures of what is drawn again; of its own a server takes 0.7 or 0.8, say."""
+_REPEATS = "repeats the reply before it"
+_EMPTY = "is empty"
 _ROOM_GROWTH = 2
 """A reply that was cut off lets the next be so many times longer."""
 
 
 async def draw(run: Run) -> parsing.ParsedReply:
-    """The next reply that is not the one before it over again."""
+    """The next reply that is not empty, and not the one before it over again: such a one is drawn anew, warmer.
+
+    It stays out of the conversation, where it would make the next repetition likelier. Where the provider lets no
+    temperature be set, the model is told instead.
+
+    Raises
+    ------
+    LimitReached
+        As `ask`; `no_progress` when it said nothing new `MOST_REPEATS` times in a row.
+    """
     if (recorded := run.recorded_reply()) is not None:
         run.room = _next_room(run, recorded.finish)
         return parsing.parse(recorded.text)
+    why = ""
     for attempt in range(MOST_REPEATS):
-        answered = await ask(run)
+        answered = await ask(run, temperature=_WARMER[attempt - 1] if attempt else None)
         reply = parsing.parse(answered.reply.text)
-        if not _repeats(run, answered.reply.text[: reply.read]):
+        why = _nothing_new(run, reply, answered.reply.text[: reply.read])
+        if not why:
             received(run, answered, read=reply.read)
             return reply
-        received(run, answered, read=reply.read, rejected=f"repeats the reply before it ({attempt + 1})")
-    raise LimitReached(f"the model sent the same reply {MOST_REPEATS + 1} times", stop_reason="no_progress")
+        received(run, answered, read=reply.read, rejected=f"{why} ({attempt + 1})")
+        last = run.trajectory.iterations[-1:]
+        if attempt == 0 and last and not calls.takes_temperature(run.model):
+            run.record(NoticeGiven(last[0].index, prompts.NUDGE))
+    what = "nothing" if why == _EMPTY else f"the same reply {MOST_REPEATS + 1} times"
+    raise LimitReached(f"the model sent {what}", stop_reason="no_progress")
 
 
-def _repeats(run: Run, text: str) -> bool:
-    """Whether a reply says again what failed, or what changed nothing when it was said again."""
+def _nothing_new(run: Run, reply: parsing.ParsedReply, text: str) -> str:
+    """Why a reply is drawn again: empty, or the one before it over again, which failed or changed nothing."""
+    if not text.strip():
+        return _EMPTY
     before = run.trajectory.iterations[-2:]
-    if not before or prompts.read_part(before[-1]).strip() != text.strip():
-        return False
-    last = before[-1]
-    if not last.cells:
+    if not before or not _alike(reply, parsing.parse(prompts.read_part(before[-1]))):
+        return ""
+    cells = before[-1].cells
+    if not cells:
         # a FINAL that the model was asked to confirm is to be repeated
-        return parsing.declared_in_prose(text) is None
-    if all(cell.status == "skipped" for cell in last.cells):
+        return "" if parsing.declared_in_prose(text) is not None else _REPEATS
+    executed = [cell for cell in cells if cell.status != "skipped"]
+    failed = any(cell.status != "ok" for cell in executed)
+    return _REPEATS if failed or (executed and _changed_nothing(before, reply)) else ""
+
+
+def _changed_nothing(before: Sequence[Iteration], reply: parsing.ParsedReply) -> bool:
+    """Whether the cells of a reply were executed twice already, to the same effect, and will have no other.
+
+    What polls, or draws at random, shows it only when it is repeated.
+    """
+    if len(before) < 2 or not _alike(reply, parsing.parse(prompts.read_part(before[0]))):
         return False
-    if any(cell.status != "ok" for cell in last.cells):
-        return True
-    return (
-        len(before) == 2
-        and prompts.read_part(before[0]) == prompts.read_part(last)
-        and [cell.outputs for cell in before[0].cells] == [cell.outputs for cell in last.cells]
-    )
+    one, other = ([_shown(cell) for cell in iteration.cells] for iteration in before)
+    return one == other and not any(map(parsing.may_advance, reply.blocks))
 
 
-async def ask(run: Run) -> Answered:
-    """Draw the root model's next reply; it is not recorded yet.
+def _alike(one: parsing.ParsedReply, other: parsing.ParsedReply) -> bool:
+    """Whether two replies have the same cells, white space and comments aside, or, without any, the same words."""
+    declared = [parsing.declared_in_prose(reply.prose) for reply in (one, other)]
+    if len({None if declaration is None else declaration.content for declaration in declared}) > 1:
+        return False
+    if one.blocks or other.blocks:
+        return [*map(parsing.normal, one.blocks)] == [*map(parsing.normal, other.blocks)]
+    return one.prose.split() == other.prose.split()
+
+
+def _shown(cell: Cell) -> object:
+    """What came of a cell, less the numbers that are others each time."""
+    asked = sorted(call.prompt_sha256 for call in cell.subcalls)
+    return asked, [{k: v for k, v in output.items() if k != "execution_count"} for output in cell.outputs]
+
+
+async def ask(run: Run, temperature: float | None = None) -> Answered:
+    """Draw the root model's next reply, perhaps an empty one; it is not recorded yet.
+
+    Parameters
+    ----------
+    temperature
+        Where the provider lets us set it; else, and by default, its own.
 
     Raises
     ------
@@ -65,7 +114,7 @@ async def ask(run: Run) -> Answered:
     while True:
         conversation = _fit_window(run)
         try:
-            answered = await _ask(run, conversation)
+            answered = await _ask(run, conversation, temperature)
         except ContextWindowError as overflow:
             # the provider counts more tokens than we thought: from now on we count as it does
             run.density = max(run.density, _density(run, overflow.tokens or 0))
@@ -85,7 +134,7 @@ def _next_room(run: Run, finish: FinishReason) -> int:
     return run.room * _ROOM_GROWTH if finish == "length" else run.limits.max_output_tokens
 
 
-async def _ask(run: Run, conversation: list[Message]) -> Answered:
+async def _ask(run: Run, conversation: list[Message], temperature: float | None) -> Answered:
     bill = Bill()
     try:
         return await calls.ask(
@@ -98,6 +147,8 @@ async def _ask(run: Run, conversation: list[Message]) -> Answered:
             logprobs=run.policy.wants_logprobs,
             on_text=lambda text: run.emit(ReplyStreamed(run.iteration, text)),
             until=lambda: parsing.Reading().is_over,
+            temperature=temperature,
+            may_be_empty=True,
             bill=bill,
         )
     except BaseException:

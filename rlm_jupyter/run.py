@@ -124,6 +124,10 @@ class Run:
     subcall_ordinal: int = 0
     cut_subcalls: int = 0
     """Replies to the running cell's sub-calls that ended at the cap."""
+    repeated_subcalls: int = 0
+    """Of the running cell: those that were answered without being sent."""
+    known_answers: dict[tuple[str, str], str] = field(default_factory=dict)
+    """By prompt and model, where the model always gives the same."""
     variables: tuple[Variable, ...] = ()
     history: list[dict[str, str | None]] = field(default_factory=list)
     """Earlier prompts and answers in this kernel."""

@@ -281,6 +281,7 @@ SPOKEN = [
 
 @given(st.lists(st.sampled_from(SPOKEN), max_size=9).map("".join), st.integers(1, 7))
 @settings(max_examples=300, deadline=None)
+@example("FINAL(seven\n```repl\nprint(1)\n```\nOutput:\n7\nand so on)\n", 7)
 def test_a_reply_is_closed_only_where_the_rest_can_not_count(text: str, size: int) -> None:
     reading = Reading()
     whole = parse(text)

@@ -82,6 +82,7 @@ def load_model(
     base_url: str | None = None,
     api_key: str | None = None,
     window: int | None = None,
+    temperature: float | None = None,
 ) -> Model:
     """Make the model that `name` stands for; everything that is missing is found out now, before it costs.
 
@@ -97,6 +98,10 @@ def load_model(
     window
         Tokens, input and output, where neither server nor price list says it right.
 
+    temperature
+        How much chance there is to be in its replies; 0: always the same reply to the same prompt, so that a sub-call
+        is not sent twice in a run. By default the server's own; only where chat completions are spoken.
+
     Returns
     -------
     Model
@@ -111,14 +116,18 @@ def load_model(
         # Not isinstance with a runtime protocol: that looks at `window`, which may load a price list.
         if not hasattr(name, "complete"):
             raise ConfigurationError(f"A model is named `provider/model`, not {type(name).__name__}.")
-        if (base_url, api_key, window) != (None, None, None):
-            raise ConfigurationError(f"{name.name} is made already: base_url, api_key and window go with a name.")
+        if (base_url, api_key, window, temperature) != (None,) * 4:
+            raise ConfigurationError(
+                f"{name.name} is made already: base_url, api_key, window and temperature go with a name."
+            )
         return name
     from rlm_jupyter.models.endpoint import find_endpoint, find_preset
 
     preset, model = find_preset(name.strip())
     if window is not None and window < 1:
         raise ConfigurationError(f"{name}: a window is a number of tokens above zero, not {window!r}.")
+    if temperature is not None and (preset.wire not in {"openai", "azure"} or not 0 <= temperature <= 2):
+        raise ConfigurationError(f"{name}: no temperature of {temperature!r} can be set there.")
     if preset.wire in {"extractive", "scripted"}:
         if base_url or api_key:
             raise ConfigurationError(f"{name} asks no server: it takes neither base_url nor api_key.")
@@ -130,7 +139,7 @@ def load_model(
         return AnthropicModel(endpoint, window=window)
     from rlm_jupyter.models.openai import OpenAIModel
 
-    return OpenAIModel(endpoint, window=window)
+    return OpenAIModel(endpoint, window=window, temperature=temperature)
 
 
 def _embedded(preset: Preset, model: str, window: int | None) -> Model:

@@ -54,7 +54,14 @@ class AnthropicModel(HostedModel):
         )
 
     async def _stream(
-        self, client: anthropic.AsyncAnthropic, messages: Sequence[Message], cap: int, hear: Listener, *, logprobs: bool
+        self,
+        client: anthropic.AsyncAnthropic,
+        messages: Sequence[Message],
+        cap: int,
+        hear: Listener,
+        *,
+        logprobs: bool,
+        temperature: float | None,
     ) -> Reply | None:
         async with client.messages.stream(
             model=self.endpoint.model, max_tokens=cap, **_conversation(messages)

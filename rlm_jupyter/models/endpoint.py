@@ -40,6 +40,11 @@ class Endpoint:
         return f"{self.preset.provider}/{self.model}"
 
     @property
+    def is_own(self) -> bool:
+        """Whether the server is one's own, by its kind or its address."""
+        return self.preset.local or _on_this_machine(self.url)
+
+    @property
     def key_names(self) -> str:
         """The variables that can hold the key, for people."""
         return " or ".join(self.preset.key_variables)

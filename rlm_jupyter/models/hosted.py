@@ -64,6 +64,8 @@ class HostedModel(ABC):
         Where it is asked.
     window
         Its window in tokens; by default what the server or the price list says.
+    temperature
+        Sent with every request that names no other; by default none is, and the server has its own.
     patience
         Seconds of silence after which a request is given up.
     """
@@ -73,8 +75,16 @@ class HostedModel(ABC):
     sdk: ClassVar[str]
     """The module that speaks to the server; imported with the first lease, away from the event loop."""
 
-    def __init__(self, endpoint: Endpoint, *, window: int | None = None, patience: float = REQUEST_SECONDS) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        window: int | None = None,
+        temperature: float | None = None,
+        patience: float = REQUEST_SECONDS,
+    ) -> None:
         self.endpoint = endpoint
+        self.temperature = temperature
         self.patience = patience
         self._window = window
         self._clients: Clients[Any] = Clients(self._open)
@@ -117,6 +127,7 @@ class HostedModel(ABC):
         on_text: Callable[[str], None] | None = None,
         logprobs: bool = False,
         until: Callable[[str], bool] | None = None,
+        temperature: float | None = None,
     ) -> Reply:
         """Ask for a reply to `messages`, of at most `max_output_tokens`; once, the SDK's own retries are off.
 
@@ -137,8 +148,9 @@ class HostedModel(ABC):
             Anything else that asking again would not mend, such as a wrong key.
         """
         wire = [Message(message.role, _sendable(message.content)) for message in messages]
+        options = {"logprobs": logprobs, "temperature": self.temperature if temperature is None else temperature}
         async with self._clients.lease() as client:
-            return await self._attempt(client, wire, max_output_tokens, on_text, logprobs, until)
+            return await self._attempt(client, wire, max_output_tokens, on_text, until, options)
 
     async def _attempt(
         self,
@@ -146,15 +158,15 @@ class HostedModel(ABC):
         messages: Sequence[Message],
         cap: int,
         on_text: Callable[[str], None] | None,
-        logprobs: bool,
         until: Callable[[str], bool] | None,
+        options: dict[str, Any],
     ) -> Reply:
         sdk = import_module(self.sdk)
         deadline = asyncio.timeout(self.patience)
         hear = Listener(deadline, self.patience, on_text, until)
         try:
             async with deadline:
-                reply = await self._stream(client, messages, cap, hear, logprobs=logprobs)
+                reply = await self._stream(client, messages, cap, hear, **options)
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -172,6 +184,11 @@ class HostedModel(ABC):
             raise faults.broken_off(self.endpoint, after_text=hear.heard)
         return reply
 
+    @property
+    def takes_temperature(self) -> bool:
+        """Whether `complete` takes a temperature; what a provider's own models may refuse, is not sent unasked."""
+        return False
+
     async def _open(self) -> Any:
         # Cold imports take seconds: a kernel that starts in the same loop must not wait for them.
         await asyncio.to_thread(import_module, self.sdk)
@@ -186,7 +203,14 @@ class HostedModel(ABC):
 
     @abstractmethod
     async def _stream(
-        self, client: Any, messages: Sequence[Message], cap: int, hear: Listener, *, logprobs: bool
+        self,
+        client: Any,
+        messages: Sequence[Message],
+        cap: int,
+        hear: Listener,
+        *,
+        logprobs: bool,
+        temperature: float | None,
     ) -> Reply | None:
         """Send one request and gather its reply; `None` when the stream ended without saying why."""
 

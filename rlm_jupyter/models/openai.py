@@ -30,6 +30,11 @@ class OpenAIModel(HostedModel):
     sdk = "openai"
     tells_logprobs = True
 
+    @property
+    def takes_temperature(self) -> bool:
+        """One's own server does; of a provider's models, some refuse it."""
+        return self.endpoint.is_own
+
     def _client(self) -> openai.AsyncOpenAI:
         import openai
 
@@ -55,9 +60,18 @@ class OpenAIModel(HostedModel):
         return client
 
     async def _stream(
-        self, client: openai.AsyncOpenAI, messages: Sequence[Message], cap: int, hear: Listener, *, logprobs: bool
+        self,
+        client: openai.AsyncOpenAI,
+        messages: Sequence[Message],
+        cap: int,
+        hear: Listener,
+        *,
+        logprobs: bool,
+        temperature: float | None,
     ) -> Reply | None:
         fields: dict[str, Any] = {self.endpoint.preset.cap_field: cap} | ({"logprobs": True} if logprobs else {})
+        if temperature is not None:
+            fields["temperature"] = temperature
         told: list[float] = []
         pieces: list[str] = []
         refusal: list[str] = []

@@ -55,6 +55,17 @@ class PricedModel:
         """Whether it takes `until`."""
         return bool(getattr(self.model, "closes_early", False))
 
+    @property
+    def takes_temperature(self) -> bool:
+        """Whether it takes `temperature`."""
+        return bool(getattr(self.model, "takes_temperature", False))
+
+    @property
+    def temperature(self) -> float | None:
+        """What it is set to, where it is."""
+        value: float | None = getattr(self.model, "temperature", None)
+        return value
+
     async def complete(
         self,
         messages: Sequence[Message],

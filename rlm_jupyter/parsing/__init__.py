@@ -20,7 +20,14 @@ from rlm_jupyter.parsing.finals import (
     unquoted,
 )
 from rlm_jupyter.parsing.replies import ParsedReply, Reading, Segment, parse
-from rlm_jupyter.parsing.sources import constant_final, declares_ready, named_final, only_constant_final
+from rlm_jupyter.parsing.sources import (
+    constant_final,
+    declares_ready,
+    may_advance,
+    named_final,
+    normal,
+    only_constant_final,
+)
 
 __all__ = [
     "Declaration",
@@ -34,8 +41,10 @@ __all__ = [
     "declares_ready",
     "find_final_answer",
     "literal_cell",
+    "may_advance",
     "mend_block",
     "named_final",
+    "normal",
     "only_constant_final",
     "parse",
     "unquoted",

@@ -19,6 +19,8 @@ _IPYTHON_LINE = re.compile(
 """`%magic`, `!command`, `?help`, `help?`; and `name = %magic`, `name = !command`."""
 _warnings_lock = threading.Lock()
 
+_INNER_SPACE = re.compile(r"(?<=\S)[ \t]+")
+
 
 def tree(source: str) -> ast.Module | None:
     """The syntax tree of a cell's source; `None` when it is no Python, IPython's additions allowed.
@@ -32,6 +34,41 @@ def tree(source: str) -> ast.Module | None:
             return ast.Module([], [])
         source = source[magic.end() :]
     return _python(source) or _python(_IPYTHON_LINE.sub(_placeholder, textwrap.dedent(source)))
+
+
+def normal(source: str) -> str:
+    """A cell's source less what changes nothing in it: white space and comments; equal for two that do the same."""
+    module = _python(source)
+    if module is not None:
+        return ast.dump(module)
+    # no Python, or IPython's: indentation may be the very thing that was mended
+    lines = (_INNER_SPACE.sub(" ", line.rstrip()) for line in source.splitlines())
+    return "\n".join(line for line in lines if line and not line.lstrip().startswith("#"))
+
+
+def may_advance(source: str) -> bool:
+    """Whether a cell may do something else each time though it shows the same: count on, add to a list, take the next.
+
+    `False` only where its syntax rules that out, as far as names and methods of the usual kind go.
+    """
+    module = _python(source)
+    return module is None or any(map(_advances, ast.walk(module)))
+
+
+def _advances(node: ast.AST) -> bool:
+    match node:
+        case ast.AugAssign() | ast.NamedExpr() | ast.Delete() | ast.Await() | ast.Yield() | ast.Global():
+            return True
+        case ast.Assign(targets=targets, value=value):
+            taken = {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+            return any(isinstance(name, ast.Name) and name.id in taken for name in ast.walk(value))
+        case ast.Expr(value=ast.Call(func=ast.Attribute())):
+            return True  # x.append(y)
+        case ast.Call(func=ast.Name(id="next" | "input" | "exec" | "eval")):
+            return True
+        case ast.Call(func=ast.Attribute(attr="pop" | "popleft" | "read" | "readline" | "readlines" | "get_nowait")):
+            return True
+    return False
 
 
 def expression(source: str) -> ast.expr | None:
