@@ -87,8 +87,8 @@ CUT_OFF = (
     "Your reply was cut off before its last block was closed, so that block was not executed. Send it again, shorter."
 )
 BLIND = (
-    "You answered before any code looked at `context`. Look at it first; if you are sure all the same, "
-    "send the same FINAL again."
+    "You answered before any code looked at `context`. Look at it first, with one sentence and then a block such as\n"
+    "```repl\n{probe}\n```\nIf you are sure all the same, send the same FINAL again."
 )
 UNSEEN = (
     "You wrote FINAL in the same reply as code, before you saw what the code printed, so it does not count yet. "
@@ -140,11 +140,20 @@ def system(type_name: str, *, output_chars: int, sub_chars: int, recursive: bool
         Whether `rlm_query` starts a run of its own; where it is a plain call, it is not mentioned.
     """
     return _SYSTEM.format(
-        probe=_PROBES.get(type_name, "print(type(context))\nprint(repr(context)[:1000])"),
+        probe=_probe(type_name),
         output_chars=output_chars,
         sub_chars=sub_chars,
         recursion=_RECURSION if recursive else "",
     )
+
+
+def blind(type_name: str) -> str:
+    """What a model is told that answers before it has looked at a context of this type, and how to look."""
+    return BLIND.format(probe=_probe(type_name))
+
+
+def _probe(type_name: str) -> str:
+    return _PROBES.get(type_name, "print(type(context))\nprint(repr(context)[:1000])")
 
 
 def opening(

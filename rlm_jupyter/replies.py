@@ -88,7 +88,7 @@ def _is_blind(run: Run, answers_only: bool) -> bool:
     if not answers_only or run.blind_refused or not run.has_context or not run.nothing_has_run:
         return False
     run.blind_refused = True
-    run.notice(prompts.BLIND)
+    run.notice(prompts.blind(run.trajectory.started.context.type_name))
     return True
 
 

@@ -31,6 +31,8 @@ _LEADS_TO_OUTPUT = re.compile(
 """A line with such a word that ends with a colon announces an output, when a plain fence follows at once."""
 _ANSWER_LABEL = re.compile(r"[\s#>*_]*(?:(?:the|my)[ \t]+)?final[ \t]+answer\b", re.IGNORECASE)
 """A line that begins so presents an answer, when a plain fence follows at once."""
+_LOOKS = 50
+"""How often a reply that is arriving is looked at whenever it might be over."""
 _BLANK_LINES = re.compile(r"(?:[^\S\n]*\n)*")
 
 
@@ -122,7 +124,7 @@ class Reading:
         self._text = ""
         self._line = 0
         """Where the line begins that is still arriving."""
-        self._fences = 0
+        self._fences = self._looks = self._looked_at = 0
 
     def is_over(self, text: str) -> bool:
         """Whether the reply plays the kernel from some line on, now that `text` has come to it."""
@@ -134,7 +136,12 @@ class Reading:
         self._fences += sum(line.lstrip(" ")[:3] in {"```", "~~~"} for line in lines.splitlines())
         # only such lines can end the reading, and only after a block
         may_end = self._fences > fences_before or _OUTPUT_LABEL.search(lines)
-        return bool(self._fences > 1 and may_end and _is_settled(whole, parse(whole)))
+        if self._fences < 2 or not may_end:
+            return False
+        if self._looks > _LOOKS and len(whole) < self._looked_at * 1.1:
+            return False  # nothing but fences, or headings: to read them all each time would be quadratic
+        self._looks, self._looked_at = self._looks + 1, len(whole)
+        return _is_settled(whole, parse(whole))
 
 
 def _is_settled(text: str, parsed: ParsedReply) -> bool:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rlm_jupyter.policies.confidence import ConfidenceTerminationPolicy as ConfidenceTerminationPolicy
     from rlm_jupyter.policies.finals import DeclaredTerminationPolicy as DeclaredTerminationPolicy
     from rlm_jupyter.policies.finals import FinalPatternTerminationPolicy as FinalPatternTerminationPolicy
+    from rlm_jupyter.policies.grounded import GroundedTerminationPolicy as GroundedTerminationPolicy
     from rlm_jupyter.policies.registry import PolicyRegistry as PolicyRegistry
     from rlm_jupyter.policies.reward import DefaultRewardPolicy as DefaultRewardPolicy
     from rlm_jupyter.policies.reward import FunctionRewardPolicy as FunctionRewardPolicy
@@ -63,6 +64,7 @@ _HOMES = {
         "DeclaredTerminationPolicy",
         "FinalPatternTerminationPolicy",
     ),
+    "grounded": ("GroundedTerminationPolicy",),
     "registry": ("PolicyRegistry",),
     "reward": (
         "DefaultRewardPolicy",

@@ -176,13 +176,14 @@ class PolicyRegistry:
     def _known(cls, kind: Kind) -> dict[str, type[Policy]]:
         known = cls._policies[kind]
         if "lenient" not in cls._policies["reward"]:
-            from rlm_jupyter.policies import composite, confidence, finals, reward, reward_threshold
+            from rlm_jupyter.policies import composite, confidence, finals, grounded, reward, reward_threshold
 
             for policy in (
                 finals.DeclaredTerminationPolicy,
                 finals.FinalPatternTerminationPolicy,
                 reward_threshold.RewardThresholdTerminationPolicy,
                 confidence.ConfidenceTerminationPolicy,
+                grounded.GroundedTerminationPolicy,
                 composite.CompositeTerminationPolicy,
             ):
                 cls._policies["termination"][policy.name] = policy

@@ -30,7 +30,7 @@ NEXT = "next: some text"
 
 NO_BLOCK = "There was no code block"
 CUT_OFF = "was cut off"
-BLIND = "before any code looked at `context`"
+BLIND = "before any code looked at `context`. Look at it first, with one sentence and then a block such as\n```repl"
 UNSEEN = "it does not count yet"
 
 

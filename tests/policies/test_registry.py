@@ -122,6 +122,7 @@ def test_everything_is_listed() -> None:
         "final_pattern",
         "reward_threshold",
         "confidence",
+        "grounded",
         "composite",
     ]
     assert [entry["name"] for entry in listing["reward"]] == ["default", "strict", "lenient"]
