@@ -6,6 +6,7 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import { JSONExt } from '@lumino/coreutils';
 import type { ReadonlyPartialJSONValue } from '@lumino/coreutils';
 
+import { keepStyles, withoutCursors } from './editors';
 import type { LiveCell, Output } from './events';
 import { markFor, TAGS, timesOf } from './marks';
 import { digest, isDone } from './model';
@@ -18,8 +19,9 @@ import type { Left } from './slices';
 const RENDER_MILLISECONDS = 150;
 /** Rendering takes the longer the more there is of it: then it is done less often. */
 const RENDER_MILLISECONDS_PER_CHAR = 0.01;
-/** Cells that are put into the notebook at once. */
-const MOST_AT_ONCE = 3;
+/** Cells that are put into the notebook at once, and how much may stand in them. */
+const MOST_AT_ONCE = 2;
+const MOST_CHARS_AT_ONCE = 4000;
 /** How long the next ones wait until Lab has drawn those. */
 const FILL_MILLISECONDS = 400;
 
@@ -84,13 +86,20 @@ export class CellWriter extends NotebookCells {
   }
 
   private _step(): Left {
+    const unread = this._unread.shift();
+    if (unread !== undefined) {
+      // else the table of contents reads all cells of the run at once, when it is over
+      void this.widget(unread)?.getHeadings();
+      return 'more';
+    }
     for (const id of this._needs.keys()) {
       const isNew = this._needs.get(id)?.kinds.has('placed') && this._index(id) < 0;
       if (isNew && this._isFilling()) {
         return 'later';
       }
       this._settle(id);
-      return this._needs.size ? 'more' : 'nothing';
+      // Lab draws a cell in the same task that it was put in
+      return isNew ? 'later' : 'more';
     }
     return 'nothing';
   }
@@ -130,6 +139,9 @@ export class CellWriter extends NotebookCells {
     if (isWhole || kinds.has('outputs') || kinds.has('text')) {
       this._setOutputs(model, cell);
     }
+    if (isWhole) {
+      this._unread.push(id);
+    }
     if (isWhole || kinds.has('status')) {
       this._sign(run, model, cell);
       this._told(run, [{ kind: isWhole ? 'done' : 'status', cell }]);
@@ -139,11 +151,18 @@ export class CellWriter extends NotebookCells {
   /** A cell that is not in the notebook yet, and those that come right below it. */
   private _new(run: RunModel, first: LiveCell): LiveCell[] {
     const cells = [first];
+    let room = MOST_CHARS_AT_ONCE - charsOf(first);
     for (const [id, need] of this._needs) {
+      if (cells.length >= MOST_AT_ONCE || room < 0) {
+        break;
+      }
       const cell = run.cell(id);
       const isNext = cell?.after === cells[cells.length - 1].id && need.run === run && need.kinds.has('placed');
-      if (cell && isNext && cells.length < MOST_AT_ONCE && cell.status !== 'proposed' && this._index(id) < 0) {
-        cells.push(cell);
+      if (cell && isNext && cell.status !== 'proposed' && this._index(id) < 0) {
+        room -= charsOf(cell);
+        if (room >= 0) {
+          cells.push(cell);
+        }
       }
     }
     return cells;
@@ -177,15 +196,26 @@ export class CellWriter extends NotebookCells {
       return;
     }
     const place = this._spot(run, cells[0]);
-    shared.transact(() => {
-      const made = cells.map(cell => ({
-        cell_type: cell.type,
-        id: cell.id,
-        source: cell.source,
-        metadata: { tags: [...TAGS], rlm: markFor(run, cell), ...timesOf(cell) }
-      }));
-      shared.insertCells(place, made as never);
-    }, false);
+    const made = cells.map(cell => ({
+      cell_type: cell.type,
+      id: cell.id,
+      source: cell.source,
+      metadata: {
+        tags: [...TAGS],
+        rlm: markFor(run, cell),
+        ...timesOf(cell),
+        // never on Markdown: a server would take it for a part of the notebook, and lose the signature
+        ...(cell.type === 'code' ? { trusted: true } : {})
+      },
+      // to what is put in later Lab adds; what is there from the beginning, it draws once
+      ...(cell.type === 'code' && isDone(cell.status)
+        ? { outputs: cell.outputs, execution_count: cell.execution_count }
+        : {})
+    }));
+    keepStyles();
+    withoutCursors(this._panel.content, () => {
+      shared.transact(() => shared.insertCells(place, made as never), false);
+    });
     cells.forEach((cell, offset) => this._fill(run, cell, place + offset));
     const widgets = cells.map(cell => this.widget(cell.id)).filter(widget => widget !== undefined);
     this._placed = { at: performance.now(), widgets };
@@ -198,10 +228,12 @@ export class CellWriter extends NotebookCells {
     }
     this._places.set(cell.id, place);
     if (cell.type === 'code') {
-      // never on Markdown: a server would take it for a part of the notebook, and lose the signature
       model.trusted = true;
-      this._outputs.set(cell.id, []);
+      this._outputs.set(cell.id, isDone(cell.status) ? [...cell.outputs] : []);
       this._setOutputs(model, cell);
+    }
+    if (isDone(cell.status)) {
+      this._unread.push(cell.id);
     }
     this._sign(run, model, cell);
     this._render(cell);
@@ -290,10 +322,18 @@ export class CellWriter extends NotebookCells {
   }
 
   private readonly _needs = new Map<string, Need>();
+  /** Cells that are done, and whose headings were not looked for yet. */
+  private readonly _unread: string[] = [];
   private readonly _slices = new Slices(() => this._step());
   /** The outputs that were written last, of cells that are not done. */
   private readonly _outputs = new Map<string, Output[]>();
   /** Cells that were rendered a moment ago, and whether they have become others since. */
   private readonly _resting = new Map<string, boolean>();
   private _placed: { at: number; widgets: Cell[] } = { at: 0, widgets: [] };
+}
+
+/** How much of a cell there is to draw. */
+function charsOf(cell: LiveCell): number {
+  const outputs = cell.outputs.map(output => output.text?.length ?? JSON.stringify(output).length);
+  return outputs.reduce((sum, chars) => sum + chars, cell.source.length);
 }

@@ -113,9 +113,14 @@ export class NotebookCells {
     if (hint !== undefined && cells[hint]?.getId() === id) {
       return hint;
     }
+    if (this._isMissing(id)) {
+      return -1;
+    }
     const place = cells.findIndex(cell => cell.getId() === id);
     if (place >= 0) {
       this._places.set(id, place);
+    } else {
+      this._missing.add(id);
     }
     return place;
   }
@@ -139,6 +144,19 @@ export class NotebookCells {
     return mark.status === 'proposed' || (!mark.by_hand && !isEdited(model, mark));
   }
 
+  /** Whether a cell was looked for in vain, and no cells have come since. */
+  private _isMissing(id: string): boolean {
+    const all = this._panel.content.model?.cells;
+    if (all !== this._looked) {
+      this._looked = all;
+      this._missing.clear();
+      all?.changed.connect(() => this._missing.clear());
+    }
+    return this._missing.has(id);
+  }
+
   /** Where cells were when they were looked for last. */
   protected readonly _places = new Map<string, number>();
+  private readonly _missing = new Set<string>();
+  private _looked: NonNullable<NotebookPanel['content']['model']>['cells'] | undefined;
 }

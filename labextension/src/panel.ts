@@ -11,6 +11,7 @@ import { RunBar } from './bar';
 import { CellWriter } from './cells';
 import { Rows } from './children';
 import { Dress, prompt } from './dress';
+import { keepStyles } from './editors';
 import { Executed } from './executed';
 import type { Show } from './files';
 import { Folds } from './folds';
@@ -52,6 +53,8 @@ export class LiveNotebook implements View {
     opened.set(context, this._runs);
     panel.disposed.connect(this.dispose, this);
     void context.ready.then(() => {
+      // the first editor brings the style sheet of all
+      void panel.content.widgets[0]?.ready.then(keepStyles);
       this._folds.restore();
       this._dress.start();
       this.runs.forEach(run => this.draw(run, []));

@@ -70,8 +70,12 @@ export function savedRuns(
   const found = new Map<string, ICellModel[]>();
   const others = new Map<string, ICellModel>();
   for (const model of cells) {
+    const named = RUN.exec(model.id)?.[1];
+    if (named !== undefined && known.has(named)) {
+      continue; // most of them, while a run is under way: without a copy of what stands in their marks
+    }
     // the cells of a child have ids of its own, and belong to the root's run
-    const run = markOf(model)?.run ?? RUN.exec(model.id)?.[1];
+    const run = markOf(model)?.run ?? named;
     if (run === undefined) {
       others.set(model.id, model);
     } else if (!known.has(run)) {
