@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlm_jupyter.calls import ask
@@ -23,6 +23,8 @@ from rlm_jupyter.types import AnswerSubcall, Message, Subcall, SubcallFailure, S
 
 _HEAD_CHARS = 300
 """Of a prompt, in the record."""
+MOST_REFUSED = 100
+"""Refusals of a cell that are written down; when it is executed again, those after them are like the last."""
 
 
 _STOPPED = "it was stopped before it was answered"
@@ -83,14 +85,17 @@ class Answering:
         kind: SubcallKind = "rlm" if call.kind == "rlm" and self._start_child is not None else "llm"
         answers = run.recorded_answers(call, kind, run.subcall_ordinal)
         asking = [i for i in range(len(call.prompts)) if i not in answers]
+        first, run.subcall_ordinal = run.subcall_ordinal, run.subcall_ordinal + len(call.prompts)
         try:
             model = self._routing.model_for(self._depth + 1, call.model)
             again = _asked_again(run, call, asking, model) if kind == "llm" and _is_deterministic(model) else {}
             asking = [i for i in asking if i not in again]
             run.ledger.count_subcalls(len(asking))
         except RLMError as error:
-            return [answers.get(i, SubcallFailure(f"{error}.")) for i in range(len(call.prompts))]
-        first, run.subcall_ordinal = run.subcall_ordinal, run.subcall_ordinal + len(call.prompts)
+            refusal = f"{error}."
+            for i in (i for i in range(len(call.prompts)) if i not in answers):
+                _refuse(run, call, kind, first + i, call.prompts[i], refusal)
+            return [answers.get(i, SubcallFailure(refusal)) for i in range(len(call.prompts))]
         asked = [self._one(run, call, kind, first + i, call.prompts[i], model) for i in asking]
         # a task for a single prompt would be two more turns of the loop: a tenth of what a call costs
         settled = [await asked[0]] if len(asked) == 1 else await _all(asked)
@@ -172,6 +177,19 @@ def _repeated(
     failed = isinstance(answer, SubcallFailure)
     done = _Settled(answer.reason if isinstance(answer, SubcallFailure) else answer, failed, model.name)
     return lambda: _fact(asked, call, prompt, done, Bill(), 0.0)
+
+
+def _refuse(run: Run, call: Subcall, kind: SubcallKind, ordinal: int, prompt: str, text: str) -> None:
+    """Write down that nobody was asked, so that the cell gets the same when it is executed again.
+
+    Not for ever: a loop that takes no for an answer would fill the disk.
+    """
+    run.refused += 1
+    if run.refused <= MOST_REFUSED:
+        asked = SubcallStarted(run.iteration, run.block, kind, ordinal, len(prompt), prompt[:_HEAD_CHARS])
+        run.record_soon(
+            lambda: replace(_fact(asked, call, prompt, _Settled(text, failed=True), Bill(), 0.0), refused=True)
+        )
 
 
 def _fact(

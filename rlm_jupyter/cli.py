@@ -257,6 +257,11 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     )
     shut.add_argument("--read", action="append", metavar="PATH", help="a folder or file that it shows, read-only")
     shut.add_argument("--write", action="append", metavar="PATH", help="a folder or file that code may change")
+    run.add_argument(
+        "--snapshot",
+        action="store_true",
+        help="keep the kernel's variables after each cell, so that they come back when it dies",
+    )
     run.add_argument("--estimate", action="store_true", help="say what it may cost, and ask nothing")
     run.add_argument("--json", action="store_true", help="print one JSON object instead of the answer alone")
     _add_common(run)

@@ -53,6 +53,9 @@ class Configured(Magics):
     ).tag(config=True)
     read = List(Unicode(), help="Folders and files that a sandbox shows, read-only.").tag(config=True)
     write = List(Unicode(), help="Folders and files that code in a sandbox may change.").tag(config=True)
+    snapshot = Bool(
+        False, help="Keep the kernel's variables after each cell, so that they come back when it dies."
+    ).tag(config=True)
     max_iterations = Integer(None, allow_none=True, help="Replies of the model.").tag(config=True)
     max_seconds = Float(None, allow_none=True, help="Wall time.").tag(config=True)
     max_cost = Float(None, allow_none=True, help="US dollars.").tag(config=True)
@@ -115,6 +118,7 @@ class Configured(Magics):
             "save": options.save or self.save,
             "prices": self.prices,
             "sandbox": self._sandbox(options),
+            "snapshot": not options.here and (options.snapshot or self.snapshot),
         }
 
     def _sandbox(self, options: Namespace) -> Sandbox:

@@ -103,6 +103,8 @@ class SubcallSettled:
     """The child run's id, for `rlm_query`."""
     prompt: str | None = None
     """The whole prompt, when the run keeps prompts."""
+    refused: bool = False
+    """Nobody was asked: a limit was reached, or there is no such model. It counts against no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,9 @@ class NoticeGiven:
 
     iteration: int
     text: str
+    restored: dict[str, Any] = field(default_factory=dict)
+    """Where the kernel died, and variables came back from a snapshot: their `names`, and the `iteration` and `block`
+    of the cell after which it was taken; iteration 0: before the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +177,8 @@ class RunTakenUp:
     """ISO 8601, UTC."""
     reexecuted: bool
     """Whether the cells were executed again; else the kernel was empty."""
+    sub_models: list[str] = field(default_factory=list)
+    """By depth, where there are several."""
 
 
 @dataclass(frozen=True, slots=True)

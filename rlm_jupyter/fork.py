@@ -122,6 +122,7 @@ class Forking:
                     recorder,
                     on_event,
                     control,
+                    earlier=saved.earlier(),
                     forked=(saved.trajectory.run_id, part.at, run_id),
                 )
         return result_of(trajectory, recorder.files.notebook if recorder is not None else None, unsaved=faults)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,16 +18,17 @@ from rlm_jupyter.saved import SavedRun
 from rlm_jupyter.workspace import Settings
 
 
-class FromRecord:
+class FromRecord(ABC):
     """What makes an `RLM` of a saved run, and runs it."""
 
+    @abstractmethod
     def __init__(self, model: Any, **options: Any) -> None:
-        raise NotImplementedError
+        """As `RLM` is made: a saved run gives it a model's name and options."""
 
     @property
+    @abstractmethod
     def settings(self) -> Settings:
         """The configuration, resolved."""
-        raise NotImplementedError
 
     @classmethod
     def resume(

@@ -77,6 +77,7 @@ class RLMMagics(Configured):
     @argument("--sandbox", metavar="KIND", help="bwrap, none, or auto: the best there is.")
     @argument("--read", action="append", metavar="PATH", help="A folder or file that the sandbox shows, read-only.")
     @argument("--write", action="append", metavar="PATH", help="A folder or file that its code may change.")
+    @argument("--snapshot", action="store_true", help="Keep its variables after each cell, in case its kernel dies.")
     @argument("--estimate", action="store_true", help="Say what it may cost, and ask nothing.")
     @argument("--rerun", action="store_true", help="Ask anew, though the same was asked before.")
     @argument("--approve", action="store_true", help="Each cell waits: run it, edit it, refuse it with a note.")
@@ -116,6 +117,8 @@ class RLMMagics(Configured):
             raise UsageError("--here runs in this cell: leave --background out.")
         if options.sandbox or options.read or options.write:
             raise UsageError("--here runs in this notebook's kernel, which is in no sandbox: leave that option out.")
+        if options.snapshot:
+            raise UsageError("--here runs in this notebook's kernel, which is not started again: leave --snapshot out.")
         if options.approve:
             self._check_somebody_answers(options)
         if not options.estimate:

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.tokens import estimate_tokens
-from rlm_jupyter.types import ContextInfo, Message
+from rlm_jupyter.types import ContextInfo, Message, Variable
 
 if TYPE_CHECKING:
+    from rlm_jupyter.kernel.snapshots import Restored
     from rlm_jupyter.trajectory import Iteration, Trajectory
 
 _SYSTEM = """\
@@ -118,6 +119,8 @@ PASSED_OVER = (
     "Cells that had been interrupted were not executed again, so what they had set is missing: those of iteration "
     "{iterations}."
 )
+NOT_RESTORED = "These had come back from a snapshot when the kernel died, and have not come back now: {names}."
+BEFORE_MISSING = "What the prompts before this one had set in their kernel is missing: their records are not known."
 GOES_ON = "The work goes on: code can be executed. {status}"
 FORCED = (
     "No more code can be executed. Give your best answer now, from what you have seen: only the answer itself, as "
@@ -163,7 +166,7 @@ def opening(
     max_iterations: int,
     left: Sequence[str] = (),
     history: int = 0,
-    restarted: bool = False,
+    restarted: str = "",
 ) -> str:
     """The first user message: the prompt between tags, what `context` is, and what may be used.
 
@@ -174,7 +177,7 @@ def opening(
     history
         How many prompts were answered in this kernel before; they stand in `history`.
     restarted
-        It died since, and was started again.
+        It died since, and was started again: what that means for its variables.
     """
     lines = [f"<prompt>\n{prompt}\n</prompt>", ""]
     if context.type_name == "none":
@@ -183,9 +186,7 @@ def opening(
         lines.append(f"`context` is a {context.type_name}: {context.size}.")
         lines += context.details
     if history:
-        variables = (
-            "it died and was started again, so its variables are gone" if restarted else "its variables are still there"
-        )
+        variables = f"it died and was started again{restarted}" if restarted else "its variables are still there"
         lines.append(
             f"This kernel has answered {history} prompt{'s' if history > 1 else ''} before: {variables}, "
             "and `history` is a list of those prompts and answers."
@@ -196,6 +197,63 @@ def opening(
     first = "look at how `context` begins" if context.type_name != "none" else "begin"
     lines.append(f"Iteration 1: {first}, with one sentence and then one ```repl block.")
     return "\n".join(lines)
+
+
+def revived(what: str, before: Sequence[Variable], now: Sequence[Variable], restored: Restored | None) -> str:
+    """What the model is told when its kernel has died and was started again.
+
+    Parameters
+    ----------
+    what
+        How it died, as the beginning of the sentence.
+    before, now
+        Its variables.
+    restored
+        What a snapshot has brought back; `None`: there was none.
+    """
+    text = f"{what} and was started again. `context` and the functions are back"
+    gone = gone_names(before, now, restored) or "none"
+    if restored is None:
+        return f"{text}; your variables are gone: {gone}."
+    back = back_names(now, restored)
+    if not back:
+        why = f" Their snapshot could not be read: {restored.problem}." if restored.problem else ""
+        return f"{text}; your variables are gone: {gone}.{why}"
+    why = f" Not all of the snapshot could be read: {restored.problem}." if restored.problem else ""
+    return f"{text}. These are back {back}. Gone: {gone}.{why}"
+
+
+def since_died(before: Sequence[Variable], now: Sequence[Variable], restored: Restored | None) -> str:
+    """What became of the variables of a kernel that died between two prompts, after a sentence that says so.
+
+    Parameters are those of `revived`.
+    """
+    back = "" if restored is None else back_names(now, restored)
+    if not back:
+        return ", so its variables are gone"
+    return f"; these are back {back} (gone: {gone_names(before, now, restored) or 'none'})"
+
+
+def back_names(now: Sequence[Variable], restored: Restored) -> str:
+    """The variables that a snapshot has brought back, and as of when; empty where there are none."""
+    if restored.moment is None:
+        when = "as they were before this prompt"
+    else:
+        iteration, block = restored.moment
+        when = f"as they were after iteration {iteration}" + (f" (block {block + 1})" if block else "")
+    parts = [", ".join(variable.name for variable in now)]
+    parts.append(f"imports: {', '.join(restored.modules)}" if restored.modules else "")
+    names = "; ".join(part for part in parts if part)
+    return f"{when}: {names}" if names else ""
+
+
+def gone_names(before: Sequence[Variable], now: Sequence[Variable], restored: Restored | None) -> str:
+    """The variables that are gone, with the reason where it is known; empty where there are none."""
+    back = {variable.name for variable in now}
+    reasons = {} if restored is None else restored.reasons
+    gone = [variable.name for variable in before if variable.name not in back]
+    gone += [name for name in reasons if name not in back and name not in gone]
+    return ", ".join(f"{name} ({reasons[name]})" if name in reasons else name for name in gone)
 
 
 def status(iteration: int, max_iterations: int, left: Sequence[str]) -> str:

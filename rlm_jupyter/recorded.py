@@ -31,6 +31,8 @@ class RecordedCalls:
         self._in_run: dict[Any, list[SubcallSettled]] = defaultdict(list)
         self._by_prompt: dict[str, SubcallSettled] = {}
         self._by_place: dict[tuple[Place, int], SubcallSettled] = {}
+        self._refusals: dict[Place, SubcallSettled] = {}
+        """The last of a cell: not all may be on record."""
         self._ordinal = 0
         self._uses: dict[Any, int] = defaultdict(int)
         self._place: Place | None = None
@@ -45,6 +47,8 @@ class RecordedCalls:
             self._in_run[key].append(call)
             self._by_prompt.setdefault(call.prompt_sha256, call)
             self._by_place[(call.iteration, call.block), call.ordinal] = call
+            if call.refused:
+                self._refusals[call.iteration, call.block] = call
 
     def begin(self, place: Place | None) -> None:
         """A cell begins: that of the run at `place`, or one of the reader's own."""
@@ -64,7 +68,7 @@ class RecordedCalls:
             # the record was redacted, or what the cell reads differs here: the same call of the same cell
             found = self._by_place.get((self._place, ordinal))
             found = None if found is None or found.asked_model != model else found
-        return found
+        return found or (self._refusals.get(self._place) if self._place is not None else None)
 
     def find_in_cell(self, kind: str, prompt: str, model: str | None) -> SubcallSettled | None:
         """The next use of exactly this call in the cell that began; `None` beyond the last."""

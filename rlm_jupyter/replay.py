@@ -83,7 +83,8 @@ async def areplay(run: str | Path, *, sandbox: str | None = None, on_event: OnEv
     saved = SavedRun.load(run)
     tape = Tape(saved.records, Playing(only=True))
     try:
-        again = (await play(_settings(saved, sandbox), saved.context(), tape, None, on_event, None)).ended
+        settings, earlier = _settings(saved, sandbox), saved.earlier()
+        again = (await play(settings, saved.context(), tape, None, on_event, None, earlier=earlier)).ended
     except RecordEnds:
         again = None
     before = saved.trajectory.ended if saved.has_answer else None
@@ -107,9 +108,9 @@ def _settings(saved: SavedRun, sandbox: str | None) -> Settings:
     """As the run was configured, with nobody to be asked."""
     started = saved.trajectory.started
     options = configuration(saved, {"sandbox": sandbox}).options
-    root, sub = (Silent(name) for name in (started.model, started.sub_model or started.model))
+    subs = started.options.get("sub_models") or [started.sub_model or started.model]
     return Settings(
-        routing=Routing(root, sub),
+        routing=Routing(Silent(started.model), [Silent(name) for name in subs]),
         limits=options["limits"],
         termination=Shared(PolicyRegistry.termination_from(options.get("termination"), "declared")),
         reward=Shared(PolicyRegistry.reward_from(options.get("reward"))),
@@ -117,6 +118,7 @@ def _settings(saved: SavedRun, sandbox: str | None) -> Settings:
         kernel_name=options["kernel_name"],
         cwd=None if options["cwd"] is None else Path(options["cwd"]),
         sandbox=Sandbox.of(options.get("sandbox", "auto")),
+        snapshot=options.get("snapshot", False),
     )
 
 

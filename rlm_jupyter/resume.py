@@ -8,23 +8,26 @@ journal has, half of a cell's sub-calls and the replies of children included.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rlm_jupyter import interrupts
+from rlm_jupyter import interrupts, prompts
 from rlm_jupyter.control import Control
 from rlm_jupyter.edits import edited_cells
 from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.events import RunStarted
 from rlm_jupyter.ledger import Ledger
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.record import Faults, Recorder, recording
 from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.saved import SavedRun
-from rlm_jupyter.tape import Playing, Tape, taken_up_at
+from rlm_jupyter.tape import Difference, Playing, RecordEnds, Tape, taken_up_at
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import PackedContext
-from rlm_jupyter.workspace import Settings, open_workspace
+from rlm_jupyter.workspace import Settings, Workspace, open_workspace
 
 LIMITED_BY = {
     "iterations": "max_iterations",
@@ -72,15 +75,23 @@ def configuration(saved: SavedRun, changes: dict[str, Any]) -> Configuration:
                 )
             given[name] = policy
     limits = saved.limits({name: given.pop(name) for name in list(given) if name in _LIMITS})
-    options = {"sub_model": last.sub_model if last.sub_model != last.model else None, **given, "limits": limits}
+    options = {"sub_model": _sub_model(saved), **given, "limits": limits}
     options.setdefault("kernel_name", recorded.get("kernel_name"))
     cwd = recorded.get("cwd")
     options.setdefault("cwd", cwd if cwd and Path(cwd).is_dir() else None)
-    for name in ("sandbox", "prices"):
+    for name in ("sandbox", "prices", "snapshot"):
         if name in recorded:
             options.setdefault(name, recorded[name])
     model = options.pop("model", last.model)
     return Configuration(model, options)
+
+
+def _sub_model(saved: SavedRun) -> str | list[str] | None:
+    """As it was last: one for each depth, where there were several; `None`: that of the root."""
+    taken_up, started = taken_up_at(saved.records), saved.trajectory.started
+    several = started.options.get("sub_models", []) if taken_up is None else taken_up.sub_models
+    last = taken_up or started
+    return list(several) or (last.sub_model if last.sub_model != last.model else None)
 
 
 def check_resumable(saved: SavedRun, limits: Limits | None) -> None:
@@ -158,18 +169,19 @@ class TakingUp:
         # who was asked may have taken their time: it is read anew, beside the loop
         saved = await asyncio.to_thread(SavedRun.load, self._saved.files.notebook)
         check_resumable(saved, self._settings.limits)
+        earlier = await asyncio.to_thread(saved.earlier)
         playing = Playing(
             reexecutes=self._reexecutes,
             spent=await asyncio.to_thread(saved.spent),
             unclaimed=saved.unclaimed(saved.children()),
-            sub_model=self._settings.routing.model_for(1).name,
+            sub_models=[model.name for model in self._settings.routing.sub],
         )
         context = saved.context()
         faults = Faults()
         with interrupts.in_order():
             async with recording(prompt, context, True, again=saved, faults=faults) as recorder:
                 tape = Tape(saved.records, playing)
-                trajectory = await play(self._settings, context, tape, recorder, on_event, control)
+                trajectory = await play(self._settings, context, tape, recorder, on_event, control, earlier=earlier)
         return result_of(trajectory, saved.files.notebook, unsaved=faults)
 
 
@@ -181,21 +193,33 @@ async def play(
     on_event: OnEvent | None,
     control: Control | None,
     *,
+    earlier: Sequence[tuple[SavedRun, bool]] = (),
     forked: tuple[str, int, str] | None = None,
 ) -> Trajectory:
     """Go over a tape in a kernel of its own, and on from there.
 
     Parameters
     ----------
+    earlier
+        The runs that were asked in its kernel before it (`SavedRun.earlier`).
     forked
         Whose tape it is, how many iterations are taken over, and the id of the new run.
     """
     async with open_workspace(settings, context) as workspace:
+        told: list[Difference] = []
+        for run, is_told in earlier:
+            told += await _go_over(workspace, run, is_told, tape.playing.reexecutes)
+        told += await _start_again(workspace, tape.started, tape.playing.reexecutes)
+        if len(workspace.history) < tape.started.options.get("prompts_before", 0) and not tape.playing.only:
+            told.append(Difference(0, None, prompts.BEFORE_MISSING))
+        tape.differences[:0] = told
         if forked is not None:
             ancestor, at, run_id = forked
-            started = workspace.started(tape.started.prompt, run_id)
+            restarted = tape.started.options.get("restarted", {})
+            started = workspace.started(tape.started.prompt, run_id, restarted.get("said", ""))
+            options = started.options | ({"restarted": restarted} if restarted else {})
             # with no digest: whoever asks the same as before gets the old run
-            tape.started = replace(started, forked_from=ancestor, forked_at=at, request="")
+            tape.started = replace(started, forked_from=ancestor, forked_at=at, request="", options=options)
         return await workspace.answer(
             tape.started.prompt,
             ledger=Ledger(settings.limits),
@@ -205,3 +229,29 @@ async def play(
             run_id=tape.started.run_id,
             tape=tape,
         )
+
+
+async def _go_over(workspace: Workspace, run: SavedRun, is_told: bool, reexecutes: bool) -> list[Difference]:
+    """Bring back what a run that was asked before has left in the kernel; nobody is asked, nothing is recorded."""
+    started = run.trajectory.started
+    told = await _start_again(workspace, started, reexecutes)
+    tape = Tape(run.records, Playing(only=True, reexecutes=reexecutes))
+    history = workspace.history.copy()
+    with contextlib.suppress(RecordEnds):
+        await workspace.answer(started.prompt, run_id=started.run_id, tape=tape)
+    workspace.history[:] = history + [{"prompt": started.prompt, "answer": run.trajectory.answer}] * is_told
+    workspace.after[-1]["told"] = is_told
+    return told + [replace(one, text=f"(The prompt before.) {one.text}") for one in tape.differences]
+
+
+async def _start_again(workspace: Workspace, started: RunStarted, reexecutes: bool) -> list[Difference]:
+    """Where the kernel had died before this run began: start it again, with what had come back then."""
+    restarted = started.options.get("restarted")
+    if not restarted or not reexecutes:
+        return []
+    wanted: list[str] = restarted["names"]
+    await workspace.kernel.snapshot_settled()
+    await workspace.restart(wanted)
+    back = {variable.name for variable in workspace.variables}
+    missing = [name for name in wanted if name not in back]
+    return [Difference(0, None, prompts.NOT_RESTORED.format(names=", ".join(missing)))] if missing else []

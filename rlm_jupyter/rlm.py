@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -63,7 +64,9 @@ class RLM(FromRecord):
         What the model's code is kept in: `bwrap` (Linux, bubblewrap: no network, none of your files), `none`, or
         `auto`, the best there is here; `Sandbox(...)` shows folders, and bounds memory. Default:
         `RLM_SANDBOX`, else `auto`.
-
+    snapshot
+        After each cell that went well, keep the variables that can be pickled (200 MiB at most), so that they come
+        back when the kernel dies; the model is told which did. Not on Windows.
     prices
         What models cost, where the price list is wrong or has none: `{"provider/model": (input, output)}` or
         `(input, output, cached)`, in US dollars for a million tokens.
@@ -86,10 +89,11 @@ class RLM(FromRecord):
         kernel_name: str | None = None,
         cwd: str | Path | None = None,
         sandbox: str | Mapping[str, Any] | Sandbox | None = None,
+        snapshot: bool = False,
         prices: Mapping[str, Sequence[float]] | None = None,
     ) -> None:
         limits = Limits() if limits is None else limits
-        _check_types(limits, save, cwd)
+        _check_types(limits, save, cwd, snapshot)
         own = own_prices(prices)
         routing = Routing(model, sub_model, prices=own)
         _check_prices(routing, limits)
@@ -102,6 +106,7 @@ class RLM(FromRecord):
             kernel_name=kernel_name,
             cwd=None if cwd is None else Path(cwd),
             sandbox=Sandbox.of(sandbox),
+            snapshot=snapshot,
             prices=own,
             policies={"termination": _named(termination), "reward": _named(reward)},
         )
@@ -262,11 +267,15 @@ def _asked(prompt: str, context: object, root_prompt: str | None) -> tuple[str, 
     return prompt, Context(context)
 
 
-def _check_types(limits: object, save: object, cwd: object) -> None:
+def _check_types(limits: object, save: object, cwd: object, snapshot: object) -> None:
     if not isinstance(limits, Limits):
         raise ConfigurationError(f"limits is a Limits(...), not {type(limits).__name__}.")
     if not isinstance(save, bool | str | Path):
         raise ConfigurationError(f"save is a path, True or False, not {type(save).__name__}.")
+    if not isinstance(snapshot, bool):
+        raise ConfigurationError(f"snapshot is True or False, not {type(snapshot).__name__}.")
+    if snapshot and not hasattr(os, "fork"):
+        raise ConfigurationError("snapshot=True needs a system on which a process can be forked: Linux or macOS.")
     if cwd is not None and not (isinstance(cwd, str | Path) and Path(cwd).is_dir()):
         raise ConfigurationError(f"The kernel's working directory {cwd} does not exist.")
 

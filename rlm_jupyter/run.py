@@ -11,7 +11,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -34,6 +34,7 @@ from rlm_jupyter.events import (
 )
 from rlm_jupyter.kernel.guest.codec import DRAFT
 from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.snapshots import Restored
 from rlm_jupyter.ledger import Bill, Ledger
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.models import Model
@@ -122,6 +123,8 @@ class Run:
     steps: list[dict[str, Any]] = field(default_factory=list)
     """A line for each iteration that was rated: what policies are given as `history`."""
     subcall_ordinal: int = 0
+    refused: int = 0
+    """Sub-calls of the running cell that nobody was asked."""
     cut_subcalls: int = 0
     """Replies to the running cell's sub-calls that ended at the cap."""
     repeated_subcalls: int = 0
@@ -280,9 +283,10 @@ class Run:
             latest = now
             self.emit(OutputChanged(self.iteration, self.block, now))
 
+        await self.kernel.snapshot_begun()
         if not self.kernel.is_alive:
             await self._revive(DIED_BETWEEN)
-        self.subcall_ordinal = 0
+        self.subcall_ordinal = self.refused = 0
         self.emit(CellStarted(self.iteration, self.block, source))
         cell = CellRun("interrupted")
         try:
@@ -308,7 +312,9 @@ class Run:
                 self.confidence = self.kernel.recorded_confidence
                 return cell, Inspection(answer="recorded", confidence=self.confidence)
             await self._revive("The kernel died while it executed this cell")
-            return cell, Inspection()
+            return cell, Inspection(variables=self.variables)
+        if cell.status == "ok":
+            self.kernel.take_snapshot((self.iteration, self.block - 1))
         return cell, inspection
 
     async def _look(self) -> Inspection:
@@ -403,18 +409,16 @@ class Run:
             return None  # it can't become text
 
     async def _revive(self, what: str) -> None:
-        """Start the kernel again, and tell the model exactly what is gone."""
-        gone = ", ".join(variable.name for variable in self.variables) or "none"
+        """Start the kernel again, and tell the model exactly what is gone, and what is back from a snapshot."""
+        before = self.variables
         # a thread may have called FINAL between two cells
         self.kept = self.kernel.recorded or self.kept
-        await self._restart()
-        self.notice(
-            f"{what} and was started again. `context` and the functions are back; your variables are gone: {gone}."
-        )
-        self.variables = ()
+        restored = await self._restart()
+        text = prompts.revived(what, before, self.variables, restored)
+        self.record(NoticeGiven(self.iteration, text, restoration(self.variables, restored)))
 
-    async def _restart(self) -> None:
-        """Start the kernel again; where it dies over that, after a rest once more.
+    async def _restart(self) -> Restored | None:
+        """Start the kernel again, with what a snapshot has; where it dies over that, after a rest once more.
 
         Raises
         ------
@@ -431,9 +435,20 @@ class Run:
                 await self.kernel.begin()
                 if self.history:
                     await self.kernel.put("history", self.history)
-                return
+                restored = await self.kernel.restore()
+                self.variables = () if restored is None else (await self.kernel.inspect()).variables
+                return restored
             except KernelStartError as error:
                 raise KernelDiedError(f"the kernel died, and another did not come up: {error}") from error
             except KernelDiedError:
                 if not self.kernel.can_restart:
                     raise
+
+
+def restoration(variables: Sequence[Variable], restored: Restored | None) -> dict[str, Any]:
+    """What a snapshot has brought back, for the record; empty where it was nothing."""
+    names = [] if restored is None else [variable.name for variable in variables] + [*restored.modules]
+    if restored is None or not names:
+        return {}
+    iteration, block = restored.moment or (0, 0)
+    return {"names": names, "iteration": iteration, "block": block}

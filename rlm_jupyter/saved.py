@@ -72,6 +72,30 @@ class SavedRun:
         cells = (cell for iteration in self.trajectory.iterations for cell in iteration.cells)
         return sum(cell.status in {"ok", "error"} for cell in cells)
 
+    def earlier(self) -> list[tuple[SavedRun, bool]]:
+        """The runs that were asked in its kernel before it, and whether `history` has them.
+
+        Raises
+        ------
+        RecordError
+            The record of one of them is not to be found beside it.
+        """
+        found = []
+        for one in self.trajectory.started.options.get("after", []):
+            try:
+                files = store.find(one["run_id"], self.files.notebook.parent)
+            except RecordError:
+                raise RecordError(
+                    f"{self.files.name} was asked in the kernel of {one['run_id']}, whose record is not beside it."
+                ) from None
+            found.append((SavedRun.load(files.notebook), one["told"]))
+        return found
+
+    @property
+    def cells_again(self) -> int:
+        """How many cells would be executed again, with those of the runs before it in its kernel."""
+        return self.cells + sum(run.cells for run, _ in self.earlier())
+
     def context(self) -> PackedContext:
         """Its context.
 
@@ -132,7 +156,7 @@ class SavedRun:
                 usage, cost = usage + more, _sum(cost, priced)
         if ended is not None:
             usage, cost, seconds = usage + ended.usage, _sum(cost, ended.cost), seconds + ended.seconds
-        subcalls = sum(len(run.trajectory.subcalls) for run in (self, *children))
+        subcalls = sum(not call.refused for run in (self, *children) for call in run.trajectory.subcalls)
         return Spent(usage, cost, subcalls, seconds)
 
 

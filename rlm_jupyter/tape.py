@@ -26,6 +26,7 @@ from rlm_jupyter.events import (
     RunTakenUp,
     SubcallSettled,
 )
+from rlm_jupyter.kernel.snapshots import Moment
 from rlm_jupyter.recorded import RecordedCalls
 from rlm_jupyter.types import CellRun, Usage
 
@@ -72,8 +73,8 @@ class Playing:
     """Of a root: what its ledger goes on from."""
     unclaimed: Mapping[str, list[Path]] = field(default_factory=dict)
     """Children that had not answered, by the SHA-256 of what they were given: they are gone on with."""
-    sub_model: str = ""
-    """Answers sub-calls from now on; for the record."""
+    sub_models: Sequence[str] = ()
+    """Answer sub-calls from now on, by depth; for the record."""
     owed: Sequence[SubcallSettled] = ()
     """Answers that a cell is to get which is not among the records: it was edited."""
 
@@ -121,12 +122,30 @@ class Tape:
             for record in records
             if isinstance(record, NoticeGiven) and record.text.startswith(_SENT_BACK)
         }
+        self._revivals = deque(record for record in self._left if isinstance(record, NoticeGiven) and record.restored)
         self._pending = sum(map(self._drives, self._left))
 
     @property
     def is_over(self) -> bool:
         """Whether nothing is left that the run's code has to go over."""
         return not self._pending
+
+    @property
+    def moment(self) -> Moment | None:
+        """The cell after which the snapshot was taken that the next kernel to die was restored from, if one was."""
+        if not self._revivals:
+            return None
+        restored = self._revivals[0].restored
+        return restored["iteration"], restored["block"]
+
+    def revival(self) -> NoticeGiven | None:
+        """What was said of the kernel's new beginning, after the cell that it died in."""
+        for record in self._left:
+            if isinstance(record, NoticeGiven):
+                return record
+            if _counts(record) or isinstance(record, CellFinished | OutputsShown):
+                break
+        return None
 
     def went_on(self, iteration: int) -> bool:
         """Whether the run is known to have gone on after this iteration."""
@@ -196,6 +215,8 @@ class Tape:
     def _pop(self) -> Record:
         record = self._left.popleft()
         self._pending -= self._drives(record)
+        if self._revivals and record is self._revivals[0]:
+            self._revivals.popleft()
         return record
 
     def _is_cell(self, record: Record) -> bool:

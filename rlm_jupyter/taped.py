@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from rlm_jupyter import parsing, prompts
 from rlm_jupyter.control import Decision
 from rlm_jupyter.differences import difference
+from rlm_jupyter.errors import KernelDiedError
 from rlm_jupyter.events import (
     CellFinished,
     CellReplayed,
@@ -27,6 +28,7 @@ from rlm_jupyter.events import (
     RunTakenUp,
     SubcallSettled,
 )
+from rlm_jupyter.kernel.snapshots import Moment
 from rlm_jupyter.run import DIED_BETWEEN, Run
 from rlm_jupyter.saved import SavedRun
 from rlm_jupyter.tape import Difference, RecordEnds, Tape, copied, recorded_cell
@@ -43,6 +45,8 @@ class TapedRun(Run):
     tape: Tape = field(kw_only=True)
     _held: tuple[list[Record], CellFinished] | None = None
     """The recorded cell that comes next, when somebody has asked for it."""
+    _is_first: bool = True
+    """No cell was gone over yet."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,7 +62,8 @@ class TapedRun(Run):
             taken_up = RunTakenUp(
                 iteration=self.tape.last_iteration,
                 model=self.model.name,
-                sub_model=playing.sub_model or self.model.name,
+                sub_model=next(iter(playing.sub_models), self.model.name),
+                sub_models=[*playing.sub_models] if len(playing.sub_models) > 1 else [],
                 limits=dataclasses.asdict(self.limits),
                 taken_up=datetime.now(UTC).isoformat(timespec="seconds"),
                 reexecuted=playing.reexecutes,
@@ -192,8 +197,12 @@ class TapedRun(Run):
 
     async def _again(self, taken: list[Record], cell: CellFinished) -> tuple[CellRun, Inspection]:
         """Go over a recorded cell."""
-        if any(isinstance(record, NoticeGiven) and record.text.startswith(DIED_BETWEEN) for record in taken):
-            await self._restart()
+        if self.tape.moment == (0, 0) and self._is_first:
+            await self._keep_variables((0, 0))
+        self._is_first = False
+        notices = [record for record in taken if isinstance(record, NoticeGiven)]
+        for died in (notice for notice in notices if notice.text.startswith(DIED_BETWEEN)):
+            await self._start_again(died)
         self._apply(taken)
         self.subcall_ordinal = 0
         self.emit(CellStarted(cell.iteration, cell.block, cell.source))
@@ -202,6 +211,8 @@ class TapedRun(Run):
         inspection = Inspection()
         if self.tape.playing.reexecutes and self.kernel.is_alive:
             inspection = await self._look()
+            if recorded.status == "ok":
+                await self._keep_variables((cell.iteration, cell.block))
         inspection = await self._as_recorded(cell, inspection)
         self.block += 1
         executes = self.tape.playing.reexecutes and cell.status in {"ok", "error"}
@@ -214,8 +225,9 @@ class TapedRun(Run):
         """Bring its effect on the kernel back; how its outputs differ."""
         if not self.tape.playing.reexecutes:
             return ""
+        await self.kernel.snapshot_begun()
         if cell.status == "died":
-            await self._restart()
+            await self._start_again(self.tape.revival())
             return ""
         if cell.status == "interrupted":
             await self.kernel.execute(_COUNTED)
@@ -229,7 +241,7 @@ class TapedRun(Run):
         if differs:
             self.tape.note(*place, differs)
         if again.status == "died" or not self.kernel.is_alive:
-            await self._restart()
+            await self._start_again(None)
         return differs
 
     async def _as_recorded(self, cell: CellFinished, inspection: Inspection) -> Inspection:
@@ -241,12 +253,40 @@ class TapedRun(Run):
             await self.kernel.reopen()
         return replace(inspection, answer="none", problem="", draft_ready=False)
 
-    async def _restart(self) -> None:
-        if self.tape.playing.reexecutes:
-            await self.kernel.restart()
-            await self.kernel.begin()
+    async def _keep_variables(self, place: Moment) -> None:
+        """Take the snapshot that a recorded death needs, and no other before that; then as a run does."""
+        needed = self.tape.moment
+        if needed is None or needed == place:
+            self.kernel.take_snapshot(place)
+        if needed == place:
+            await self.kernel.snapshot_settled()
+
+    async def _start_again(self, notice: NoticeGiven | None) -> None:
+        """Start the kernel again, with what had come back then, as the notice has it."""
         self.restarts += 1
         self.variables = ()
+        if not self.tape.playing.reexecutes:
+            return
+        await self._renew()
+        wanted: list[str] = notice.restored.get("names", []) if notice is not None else []
+        if not wanted:
+            return
+        try:
+            restored = await self.kernel.restore(wanted)
+        except KernelDiedError:  # over the snapshot, which is dropped
+            await self._renew()
+            restored = None
+        modules = () if restored is None else restored.modules
+        self.variables = (await self.kernel.inspect()).variables
+        back = {variable.name for variable in self.variables} | {*modules}
+        if missing := [name for name in wanted if name not in back]:
+            self.tape.note(self.iteration, None, prompts.NOT_RESTORED.format(names=", ".join(missing)))
+
+    async def _renew(self) -> None:
+        await self.kernel.restart()
+        await self.kernel.begin()
+        if self.history:
+            await self.kernel.put("history", self.history)
 
     def _apply(self, records: Iterable[Record]) -> None:
         """Enter what is recorded already, and tell it."""

@@ -10,9 +10,9 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -35,12 +35,12 @@ from rlm_jupyter.models.prices import Price
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import RewardPolicy, Shared, TerminationPolicy
 from rlm_jupyter.record import Recorder, recording
-from rlm_jupyter.run import INTERRUPT_MARGIN, Run, shown_chars
+from rlm_jupyter.run import INTERRUPT_MARGIN, Run, restoration, shown_chars
 from rlm_jupyter.tape import Tape
 from rlm_jupyter.taped import TapedRun
 from rlm_jupyter.tokens import fitting_chars
 from rlm_jupyter.trajectory import Trajectory
-from rlm_jupyter.types import AnswerSubcall, CellRun, ContextInfo, PackedContext, Value
+from rlm_jupyter.types import AnswerSubcall, CellRun, ContextInfo, PackedContext, Value, Variable
 from rlm_jupyter.unbegun import never_begun
 from rlm_jupyter.verdicts import begin, end
 from rlm_jupyter.watching import guarded, reporting
@@ -66,6 +66,8 @@ class Settings:
     kernel_name: str | None = None
     cwd: Path | None = None
     sandbox: Sandbox = field(default_factory=Sandbox)
+    snapshot: bool = False
+    """Keep the kernel's variables, for the one that is started in its place if it dies."""
     prices: Mapping[str, Price] = field(default_factory=dict)
     """By the model's name, where they are not those of the list."""
     policies: dict[str, Any] = field(default_factory=dict)
@@ -86,6 +88,10 @@ class Workspace:
     sandbox: Sandbox = NO_SANDBOX
     """That of the kernel."""
     history: list[dict[str, str | None]] = field(default_factory=list)
+    after: list[dict[str, Any]] = field(default_factory=list)
+    """The runs so far, by `run_id`, and whether `history` has them (`told`)."""
+    variables: tuple[Variable, ...] = ()
+    """In the kernel, after the last prompt."""
     records: list[Trajectory] = field(default_factory=list)
     """Of all prompts so far, the one that is being answered included."""
 
@@ -141,6 +147,7 @@ class Workspace:
                 history=self.history,
                 control=control or Control(),
                 asked=asked,
+                variables=self.variables,
             )
             self.records.append(run.trajectory)
             run.control.attach(
@@ -149,8 +156,13 @@ class Workspace:
                 unpriced=settings.routing.unpriced,
             )
             await begin(run, prompt)
-            await self._solve(run, prompt, parent, recorder.run_id if recorder else run_id or "unsaved")
+            entry: dict[str, Any] = {"run_id": recorder.run_id if recorder else run_id or "unsaved", "told": False}
+            try:
+                await self._solve(run, prompt, parent, entry["run_id"])
+            finally:
+                self.after.append(entry)
         self.history.append({"prompt": prompt, "answer": run.trajectory.answer})
+        entry["told"] = True
         return run.trajectory
 
     async def execute(
@@ -177,37 +189,44 @@ class Workspace:
         KernelDiedError
             There was no kernel any more; one that the cell takes along is a status of its own.
         """
+        await self.kernel.snapshot_begun()
         await self.kernel.reopen()  # after an answer no sub-call is let through
         self.answering.instead = answer_subcall
+        ok = False
         try:
             run = await self.kernel.execute(source, on_message=on_message)
+            ok = run.status == "ok"
             return run, self.kernel.recorded
         finally:
             self.answering.instead = None
             with contextlib.suppress(KernelError):
                 await self.kernel.reopen()
-                await self.kernel.inspect()  # what there is to say of this cell is nothing for the model
+                # what there is to say of this cell is nothing for the model
+                self.variables = (await self.kernel.inspect()).variables
+                if ok:
+                    paused = self.answering.run
+                    self.kernel.take_snapshot((0, 0) if paused is None else (paused.iteration, paused.block))
 
     def stopped(self, prompt: str, emit: Callable[[Event], None] | None) -> Trajectory:
         """What came of a prompt that was stopped before its turn: a record of no cost, which is kept nowhere."""
-        started = self._started(prompt, Ledger(self.settings.limits), "unsaved", None, False)
+        started = self._started(prompt, Ledger(self.settings.limits), "unsaved", None, "")
         return never_begun(started, "cancelled", "It was stopped before its turn came", tell=guarded(emit))
 
     async def _solve(self, run: Run, prompt: str, parent: str | None, run_id: str) -> None:
         self.answering.run = run
-        restarted = False
+        restarted, restored = "", dict[str, Any]()
+        self.kernel.age_snapshot()
         try:
             await self.kernel.begin()
         except KernelDiedError:  # before, or just now
-            restarted = True
-            await self.kernel.restart()
-            await self.kernel.begin()
+            restarted, restored = await self.restart()
         if self.history:
             await self.kernel.put("history", self.history)
         if run.is_replaying:
             run.begin()
         else:
-            run.record(self._started(prompt, run.ledger, run_id, parent, restarted))
+            started = self._started(prompt, run.ledger, run_id, parent, restarted)
+            run.record(replace(started, options=started.options | ({"restarted": restored} if restored else {})))
         ending = Ending("failed")
         try:
             ending = await _until_stopped(run)
@@ -220,18 +239,45 @@ class Workspace:
             ending = Ending("failed", message=str(error))
             raise
         finally:
-            self.answering.run = None
+            self.answering.run, self.variables = None, run.variables
             # nothing may settle, and be billed, after the last record
             await self.kernel.drop_calls()
             run.record(_ended(run, ending))
             await end(run)
 
-    def started(self, prompt: str, run_id: str) -> RunStarted:
-        """How a run of this prompt would begin."""
-        return self._started(prompt, Ledger(self.settings.limits), run_id, None, False)
+    def _before(self) -> dict[str, Any]:
+        """What else it takes to go on with a run that was asked in a kernel with others before it."""
+        before = {"prompts_before": len(self.history), "after": [dict(one) for one in self.after]}
+        return {name: value for name, value in before.items() if value}
 
-    def _started(self, prompt: str, ledger: Ledger, run_id: str, parent: str | None, restarted: bool) -> RunStarted:
-        return run_started(
+    async def restart(self, only: Sequence[str] | None = None) -> tuple[str, dict[str, Any]]:
+        """Start the kernel again, that died since the last prompt; what is back, for the model and the record.
+
+        Parameters
+        ----------
+        only
+            Names that a snapshot is to bring back. Default: all that it has.
+        """
+        await self.kernel.restart()
+        await self.kernel.begin()
+        restored = None
+        if only is None or only:
+            try:
+                restored = await self.kernel.restore(only)
+            except KernelDiedError:  # over its snapshot, which is dropped
+                await self.kernel.restart()
+                await self.kernel.begin()
+        now = () if restored is None else (await self.kernel.inspect()).variables
+        before, self.variables = self.variables, now
+        said = prompts.since_died(before, now, restored)
+        return said, {"said": said, "names": [], **restoration(now, restored)}
+
+    def started(self, prompt: str, run_id: str, restarted: str = "") -> RunStarted:
+        """How a run of this prompt would begin; `restarted` as for `prompts.opening`."""
+        return self._started(prompt, Ledger(self.settings.limits), run_id, None, restarted)
+
+    def _started(self, prompt: str, ledger: Ledger, run_id: str, parent: str | None, restarted: str) -> RunStarted:
+        started = run_started(
             self.settings,
             self.context,
             prompt,
@@ -244,6 +290,7 @@ class Workspace:
             history=len(self.history),
             restarted=restarted,
         )
+        return replace(started, options=started.options | self._before())
 
 
 def run_started(
@@ -258,7 +305,7 @@ def run_started(
     surroundings: str = "",
     sandbox: Sandbox = NO_SANDBOX,
     history: int = 0,
-    restarted: bool = False,
+    restarted: str = "",
 ) -> RunStarted:
     """The first record of a run; parameters as for `Workspace` and `first_messages`."""
     routing = settings.routing
@@ -291,7 +338,7 @@ def first_messages(
     *,
     depth: int = 0,
     history: int = 0,
-    restarted: bool = False,
+    restarted: str = "",
 ) -> tuple[str, str]:
     """The system message and the first user message of a run; further parameters as for `prompts.opening`."""
     limits = settings.limits
@@ -348,7 +395,11 @@ async def open_workspace(
         else:
             sandbox = settings.sandbox.chosen()
             kernel = await Kernel.start(
-                answering.answer, kernel_name=settings.kernel_name, cwd=settings.cwd, sandbox=sandbox
+                answering.answer,
+                kernel_name=settings.kernel_name,
+                cwd=settings.cwd,
+                sandbox=sandbox,
+                snapshot=settings.snapshot,
             )
             stack.push_async_callback(kernel.close)
             await kernel.set_context(context)
@@ -361,8 +412,11 @@ def _options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dict[str, A
     """What else it takes to go on with the run, as far as it is not the default."""
     cwd = settings.cwd or Path.cwd()
     options = {"kernel_name": settings.kernel_name, "cwd": str(cwd.absolute()), "lent": lent, **settings.policies}
+    options["snapshot"] = settings.snapshot
     if not lent:
         options["sandbox"] = sandbox.asked()
+    if len(settings.routing.sub) > 1:
+        options["sub_models"] = [model.name for model in settings.routing.sub]
     options["prices"] = {name: [*dataclasses.astuple(price)] for name, price in settings.prices.items()}
     return {name: value for name, value in options.items() if value}
 

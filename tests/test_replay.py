@@ -19,6 +19,7 @@ from nbclient import NotebookClient
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.differences import difference
 from rlm_jupyter.errors import ConfigurationError, ModelUnavailableError
+from rlm_jupyter.saved import SavedRun
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import CellRun
 from tests.test_restore import outputs, plain
@@ -120,6 +121,28 @@ async def test_runs_that_did_not_answer_are_replayed_as_far_as_they_went() -> No
     Path("now").touch()
     replayed = await RLM.areplay(declared.path)
     assert [one.text for one in replayed.differences] == ["The cell declares an answer, which it had not."]
+
+
+async def test_sub_calls_that_a_limit_or_a_wrong_name_refused_are_refused_again_and_cost_nothing() -> None:
+    lines = [
+        "print(*map(str, llm_query_batched(['one', 'two'], model='scripted/nobody')))",
+        "said = []",
+        "for i in range(150):",
+        "    try: said.append(llm_query(f'p{i}'))",
+        "    except SubcallError as error: said.append(str(error))",
+        "print(*said)",
+    ]
+    limits = Limits(max_subcalls=3, max_iterations=1)
+    result = await RLM(Counting([block(*lines), "none"]), limits=limits).acompletion("What?", CONTEXT)
+    shown = result.trajectory.iterations[0].shown
+    assert "<p2> 1 sub-calls were asked for, and 0 of 3 are left." in shown
+    assert [sum(call.refused is refused for call in result.trajectory.subcalls) for refused in (False, True)] == [
+        3,
+        100,
+    ]
+    assert result.path is not None
+    assert (await RLM.areplay(result.path)).differences == ()
+    assert SavedRun.load(result.path).spent().subcalls == 3
 
 
 def test_it_works_in_a_script() -> None:

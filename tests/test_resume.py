@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import signal
@@ -12,20 +13,23 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import nbformat
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from rlm_jupyter import RLM, Limits, Result, notebook
+from rlm_jupyter import RLM, Limits, Result, background, notebook
 from rlm_jupyter.control import Control
 from rlm_jupyter.errors import ConfigurationError, RecordError
 from rlm_jupyter.events import CellReplayed, CellStarted, Event, NoticeGiven, RunTakenUp
 from rlm_jupyter.journal import Journal
+from rlm_jupyter.kernel import snapshots
 from rlm_jupyter.models import load_model
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.policies import TerminationPolicy
+from rlm_jupyter.resume import configuration
+from rlm_jupyter.saved import SavedRun
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import Message, Reply
 from tests.loopback import Loopback, Said
@@ -490,3 +494,62 @@ def test_from_a_notebook(in_folder: Path, shell: InteractiveShell) -> None:
     assert error is None, shown
     assert "21" in shown
     assert shell.user_ns["rlm_result"].answer == "21"
+
+
+async def test_one_sub_model_for_each_depth_is_gone_on_with_as_it_was() -> None:
+    limits, replies = Limits(max_iterations=1), [block("print(1)"), *["nothing"] * 5]
+    one, two, three = (Counting(replies, name=f"scripted/{name}") for name in ("one", "two", "three"))
+    result = await RLM(Counting(replies), sub_model=[one, two], limits=limits).acompletion("What?", "text")
+    assert result.path is not None
+    assert configuration(SavedRun.load(result.path), {}).options["sub_model"] == ["scripted/one", "scripted/two"]
+    # what it was gone on with counts from then on
+    changes: dict[str, Any] = {"model": Counting(replies), "max_iterations": 2}
+    again = await RLM.aresume(result.path, sub_model=[two, three], **changes)
+    assert again.path is not None
+    assert configuration(SavedRun.load(again.path), {}).options["sub_model"] == ["scripted/two", "scripted/three"]
+    last = await RLM.aresume(again.path, sub_model=three, **(changes | {"max_iterations": 3}))
+    assert last.path is not None
+    assert configuration(SavedRun.load(last.path), {}).options["sub_model"] == "scripted/three"
+
+
+FIRST = [block("x = [1]", "y = llm_query('a')", "print(y)"), block("FINAL(x)")]
+SECOND = [block("x.append(2)", "print(x, y, history[0]['answer'])"), block("FINAL(x)")]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_further_prompt_is_gone_on_with_in_the_kernel_that_the_one_before_had_left(
+    dies: bool, in_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "GRACE_SECONDS", 20.0)
+    model = ScriptedModel([*FIRST, *SECOND], sub=lambda prompt: f"<{prompt}>")
+    rlm = RLM(model, sandbox="none", snapshot=dies, save=True)
+    first = rlm.completion("First?", "text", keep_kernel=True)
+    try:
+        if dies:
+            kernel = cast(Any, first._kept)._workspace.kernel
+            background.submit(kernel.snapshot_settled()).result()
+            os.kill(kernel._connection.process.pid, signal.SIGKILL)
+            time.sleep(0.5)
+        second = first.ask("Second?")
+    finally:
+        first.close()
+    assert second.value == [1, 2]
+    opening = second.trajectory.started.opening
+    back = "it died and was started again; these are back as they were before this prompt: x, y (gone: none), and"
+    assert (back if dies else "its variables are still there") in opening
+    assert second.path is not None
+    assert first.path is not None
+    assert RLM.replay(second.path).differences == ()
+    path = cut(second, 4, name="alone")
+    model = ScriptedModel(SECOND[1:])
+    with pytest.raises(RecordError, match=rf"asked in the kernel of {first.trajectory.run_id}, whose record is not"):
+        RLM.resume(path, model=model)
+    for source in (first.path, first.path.with_suffix(".rlm")):
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, path.with_name(source.name))
+    again = RLM.resume(path, model=model)
+    assert (again.value, len(model.requests), again.usage.input_tokens) == ([1, 2], 1, second.usage.input_tokens)
+    assert not any(i.notices for i in again.trajectory.iterations)
+    fork = RLM.fork(path, 0, model=ScriptedModel([block("x.append(3)", "FINAL([x, y])")]))
+    assert fork.value == [[1, 3], "<a>"]
+    assert fork.trajectory.started.opening == opening
+    assert SavedRun.load(path).cells_again == 4

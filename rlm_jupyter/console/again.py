@@ -28,7 +28,7 @@ def resume(args: Namespace) -> int:
     saved = _saved(args.run)
     check_resumable(saved, None)
     going_on = TakingUp(saved, _rlm(args, saved).settings, reexecutes=not args.no_reexec)
-    _ask(args, saved, saved.cells)
+    _ask(args, saved, saved.cells_again)
     prompt = saved.trajectory.started.prompt
     return asking.answered(args, lambda tell: Running(going_on, prompt, tell), saved.files.notebook)
 
@@ -44,7 +44,8 @@ def fork(args: Namespace) -> int:
     rlm = _rlm(args, saved, save=asking.place(args))
     forking = Forking(saved, part, rlm.settings, reexecutes=not args.no_reexec)
     cells = [record for record in part.records if isinstance(record, CellFinished)]
-    _ask(args, saved, sum(cell.status in {"ok", "error"} for cell in cells))
+    before = saved.cells_again - saved.cells
+    _ask(args, saved, before + sum(cell.status in {"ok", "error"} for cell in cells))
     if not args.quiet:
         terminal.say(f"A new run with the first {terminal.count(part.at, 'iteration')} of {saved.files.name}.")
     prompt = saved.trajectory.started.prompt
@@ -61,7 +62,7 @@ def replay(args: Namespace) -> int:
             terminal.say(f"  iteration {event.iteration}, cell {event.block + 1}: {event.status}")
 
     saved = _saved(args.run)
-    _ask(args, saved, saved.cells)
+    _ask(args, saved, saved.cells_again)
     came = replaying.replay(saved.files.notebook, sandbox=args.sandbox, on_event=tell)
     if came.passed_over:
         terminal.say(
@@ -101,7 +102,12 @@ def _rlm(args: Namespace, saved: SavedRun, **options: Any) -> RLM:
     changes |= {field.name: getattr(args, field.name, None) for field in fields(Limits)}
     changes["prices"] = parsed_prices(args.price) if args.price else None
     found = configuration(saved, changes)
-    model, sub_model = asking.models(found.model, found.options.pop("sub_model", None), args.base_url)
+    sub_name = found.options.pop("sub_model", None)
+    if isinstance(sub_name, list):  # one for each depth
+        model, _ = asking.models(found.model, None, args.base_url)
+        subs = [asking.models(found.model, name, args.base_url)[1] or model for name in sub_name]
+        return RLM(model, sub_model=subs, **found.options)
+    model, sub_model = asking.models(found.model, sub_name, args.base_url)
     return RLM(model, sub_model=sub_model, **found.options)
 
 

@@ -63,6 +63,7 @@ def run(args: Namespace) -> int:
         reward=args.reward,
         save=place(args),
         sandbox={"kind": args.sandbox, "read": args.read or (), "write": args.write or ()},
+        snapshot=args.snapshot,
         prices=parsed_prices(args.price or ()),
     )
     context = _context_of(args)

@@ -10,7 +10,7 @@ import asyncio
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from rlm_jupyter.errors import ContextError, KernelDiedError, KernelError, KernelStartError
 from rlm_jupyter.kernel.cell import OnMessage, RunningCell
@@ -18,6 +18,7 @@ from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes
 from rlm_jupyter.kernel.inspected import fetched, inspection, readable
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.kernel.snapshots import RESTORE_SECONDS, Moment, Restored, Snapshots
 from rlm_jupyter.kernel.subcalls import Subcalls
 from rlm_jupyter.kernel.through import see_through
 from rlm_jupyter.types import (
@@ -41,7 +42,7 @@ class Kernel:
     can_restart = True
     """Whether it is ours to start again."""
 
-    def __init__(self, answer_subcall: AnswerSubcall, launch: Mapping[str, Any]) -> None:
+    def __init__(self, answer_subcall: AnswerSubcall, launch: Mapping[str, Any], *, snapshot: bool = False) -> None:
         self._launch_options = launch
         self._subcalls = Subcalls(answer_subcall, self._tell, self.get)
         self._recorded: Value | None = None
@@ -51,6 +52,7 @@ class Kernel:
         self._contexts: list[PacksContext] = []
         self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._connection: Connection
+        self._snapshots = Snapshots() if snapshot else None
         self.aside = asyncio.Lock()
         """Held while a cell runs that is not the run's own, such as a person's while the run is paused."""
 
@@ -63,6 +65,7 @@ class Kernel:
         cwd: str | Path | None = None,
         environment: Mapping[str, str] | None = None,
         sandbox: Sandbox | None = None,
+        snapshot: bool = False,
     ) -> Self:
         """Start a kernel and wait until it answers.
 
@@ -72,6 +75,8 @@ class Kernel:
             Answers the sub-calls of its cells.
         kernel_name, cwd, environment, sandbox
             As for `KernelProcess.launch`.
+        snapshot
+            Keep its variables (`take_snapshot`) for the kernel that is started in its place if it dies.
 
         Raises
         ------
@@ -81,7 +86,7 @@ class Kernel:
             It did not come up.
         """
         launch = {"kernel_name": kernel_name, "cwd": cwd, "environment": environment, "sandbox": sandbox}
-        kernel = cls(answer_subcall, launch)
+        kernel = cls(answer_subcall, launch, snapshot=snapshot)
         await kernel._connect()
         return kernel
 
@@ -258,7 +263,7 @@ class Kernel:
 
     async def restart(self) -> None:
         """End the process and start a new one with the same contexts; every other variable is gone."""
-        await self.close()
+        await see_through(self._close())
         await self._connect()
         contexts, self._contexts = self._contexts, []
         try:
@@ -267,12 +272,66 @@ class Kernel:
         except BaseException:
             # never one that is alive and lacks its context; the next restart brings it
             self._contexts = contexts
-            await self.close()
+            await see_through(self._close())
             raise
+
+    def take_snapshot(self, moment: Moment) -> None:
+        """Keep the variables as they are now, after this cell; returns at once. Does nothing where none are kept."""
+        if self._snapshots is not None and self.is_alive and self._recorded is None:
+            self._snapshots.take(self._connection, moment)
+
+    async def snapshot_begun(self) -> None:
+        """Wait until the snapshot that was asked for, if one was, is no concern of the next cell's: some ms."""
+        if self._snapshots is not None:
+            await self._snapshots.begun()
+
+    async def snapshot_settled(self) -> None:
+        """Wait until the snapshot that was asked for, if one was, is kept, or has failed."""
+        if self._snapshots is not None:
+            await self._snapshots.settled()
+
+    def age_snapshot(self) -> None:
+        """A new prompt begins: what is kept is from before it."""
+        if self._snapshots is not None:
+            self._snapshots.age()
+
+    async def restore(self, only: Sequence[str] | None = None) -> Restored | None:
+        """After a restart: bring the variables of the kernel before back, as far as they were kept.
+
+        Parameters
+        ----------
+        only
+            Names of those to bring back. Default: all.
+
+        Returns
+        -------
+        Restored or None
+            `None`: nothing was kept.
+
+        Raises
+        ------
+        KernelDiedError
+            The kernel has died over it; it is not tried a second time.
+        """
+        if self._snapshots is None:
+            return None
+        return await self._snapshots.restore(self._connection, self._execute_unseen, only)
+
+    async def _execute_unseen(self, source: str) -> None:
+        content = {"code": source, "silent": True, "store_history": False, "allow_stdin": False}
+        if await self.ask("execute_request", content, seconds=RESTORE_SECONDS) is None:
+            await self._end(f"the kernel did not come to an end of its snapshot within {RESTORE_SECONDS:.0f} s")
+
+    async def _end(self, reason: str) -> NoReturn:
+        await self._connection.process.kill()
+        self._connection.died(None)
+        raise KernelDiedError(reason)
 
     async def close(self) -> None:
         """Give up what is open and end the kernel at once. A second time does nothing."""
         await see_through(self._close())
+        if self._snapshots is not None:
+            await self._snapshots.close()
 
     async def _close(self) -> None:
         await self._subcalls.cancel()
@@ -283,9 +342,7 @@ class Kernel:
         """End it if it executes nothing any more: a cell can break the shell that all cells run in."""
         nothing = {"code": "", "silent": True, "store_history": False, "allow_stdin": False}
         if await self.ask("execute_request", nothing, seconds=LOOK_SECONDS) is None:
-            await self._connection.process.kill()
-            self._connection.died(None)
-            raise KernelDiedError("the kernel executed nothing any more and was ended")
+            await self._end("the kernel executed nothing any more and was ended")
 
     async def _connect(self) -> None:
         """Start it; one that is killed as it starts, as where memory runs short, is tried again after a rest."""
@@ -303,12 +360,18 @@ class Kernel:
             self._launch_options,
             on_shell=self._on_shell,
             on_iopub=self._on_iopub,
-            on_call=self._subcalls.receive,
+            on_call=self._on_call,
             on_death=self._fail_cell,
         )
 
     def _tell(self, msg_type: str, content: dict[str, Any], buffers: Sequence[Frame] = ()) -> None:
         self._connection.tell(msg_type, content, buffers)
+
+    def _on_call(self, message: WireMessage) -> None:
+        if message.type != "rlm_snapshot":
+            self._subcalls.receive(message)
+        elif self._snapshots is not None:
+            self._snapshots.receive(message)
 
     def _on_shell(self, message: WireMessage) -> None:
         asked = self._asked.get(message.parent_id)
@@ -322,6 +385,8 @@ class Kernel:
             self._cell.take(message)
 
     def _fail_cell(self, reason: str) -> None:
+        if self._snapshots is not None:
+            self._snapshots.broken_off()
         if self._cell is not None:
             self._cell.fail(reason)
         for asked in self._asked.values():

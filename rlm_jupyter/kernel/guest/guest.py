@@ -14,6 +14,7 @@ from rlm_jupyter.kernel.guest.codec import DRAFT, WireMessage, to_bytes
 from rlm_jupyter.kernel.guest.finals import Finals, NamedFinals, as_share
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.names import Names
+from rlm_jupyter.kernel.guest.snapshots import Snapshots
 from rlm_jupyter.kernel.guest.surroundings import Surroundings
 from rlm_jupyter.kernel.guest.wire import Wire
 
@@ -41,6 +42,7 @@ class Guest:
         self._contexts: dict[str, Any] = {}
         self._restored: list[str] = []
         self._outer, self._nested = "", 0
+        self._snapshots: Snapshots | None = None
         self._watch_compiler()
         self._names = names or Names(self._shell)
         self._surroundings = Surroundings() if names is None else None
@@ -66,6 +68,14 @@ class Guest:
         self._shell.input_transformers_cleanup.append(self._questions)
         self._shell.events.register("pre_run_cell", self._before_cell)
         self._shell.events.register("post_run_cell", self._after_cell)
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Made when the first is asked for: most runs have none."""
+        if self._snapshots is None:
+            names = self._names
+            self._snapshots = Snapshots(self._shell, names.kept, names.lent, self._cells, self.wire.send)
+        return self._snapshots
 
     def _watch_compiler(self) -> None:
         """Learn the file name of every cell that the host sends, and of no other code.
@@ -163,21 +173,22 @@ class Guest:
                 return {"pid": os.getpid(), "python": platform.python_version()}, []
             case "rlm_context":
                 self._set_context(asked["name"], values.load(asked["kind"], message.buffers))
-                return {}, []
             case "rlm_put":
                 self._names.lend({asked["name"]: values.load(asked["kind"], message.buffers)})
-                return {}, []
             case "rlm_begin" | "rlm_reopen" as which:
                 self._finals.reset()
                 if which == "rlm_begin":
                     self._restored.clear()
                     self._names.lend({"answer": {"content": "", "ready": False}})
-                return {}, []
             case "rlm_inspect":
                 return self._inspect(), []
             case "rlm_get":
                 return self._get(asked.get("name"))
-        raise ValueError(f"unknown request {message.type}")
+            case "rlm_snapshot" | "rlm_restore" | "rlm_restored":
+                return self.snapshots.serve(message), []
+            case _:
+                raise ValueError(f"unknown request {message.type}")
+        return {}, []
 
     def _set_context(self, name: str, value: Any) -> None:
         self._contexts[name] = value

@@ -46,7 +46,7 @@ class LentNames(Names):
         shell = self._shell
         for name, (value, hidden) in self._before.items():
             now = shell.user_ns.get(name, _MISSING)
-            if value is _MISSING and name in self._lent and now is not self._lent[name] and not _is_draft(name, now):
+            if value is _MISSING and name in self.lent and now is not self.lent[name] and not _is_draft(name, now):
                 shell.user_ns_hidden.pop(name, None)
                 continue
             _put(shell.user_ns, name, value)

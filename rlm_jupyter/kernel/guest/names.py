@@ -31,25 +31,27 @@ class Names:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._kept: dict[str, Any] = {}
-        self._lent: dict[str, Any] = {}
+        self.kept: dict[str, Any] = {}
+        """Restored before every cell."""
+        self.lent: dict[str, Any] = {}
+        """The model may change them."""
 
     def keep(self, names: dict[str, Any]) -> None:
         """Set names that are restored before every cell."""
-        self._kept.update(names)
+        self.kept.update(names)
         self._shell.push(names, interactive=False)
 
     def lend(self, names: dict[str, Any]) -> None:
         """Set names that the model may change."""
-        self._lent.update(names)
+        self.lent.update(names)
         self._shell.push(names, interactive=False)
 
     def restore(self) -> list[str]:
         """Put back what was overwritten or deleted; returns those names."""
         namespace = self._shell.user_ns
-        lost = [name for name, value in self._kept.items() if namespace.get(name, self) is not value]
+        lost = [name for name, value in self.kept.items() if namespace.get(name, self) is not value]
         for name in lost:
-            namespace[name] = self._kept[name]
+            namespace[name] = self.kept[name]
         return lost
 
     def variables(self) -> list[tuple[str, str, str]]:
@@ -62,8 +64,8 @@ class Names:
             and name.isidentifier()
             and not keyword.iskeyword(name)
             and not name.startswith("_")
-            and name not in self._kept
-            and (name not in self._lent or self._lent[name] is not value)
+            and name not in self.kept
+            and (name not in self.lent or self.lent[name] is not value)
             and (name not in hidden or hidden[name] is not value)
             and not issubclass(type(value), _NOT_VARIABLES)
         ]
@@ -71,9 +73,9 @@ class Names:
     def show(self) -> Listing:
         """The variables, a line each; `context` first."""
         lines = []
-        for name in ("context", *(n for n in self._kept if n.startswith("context_"))):
-            if name in self._kept:
-                value = self._kept[name]
+        for name in ("context", *(n for n in self.kept if n.startswith("context_"))):
+            if name in self.kept:
+                value = self.kept[name]
                 lines.append(_line(name, values.type_name(value), values.size(value)))
         lines += [_line(*variable) for variable in self.variables()]
         return Listing("\n".join(lines) or "no variables yet")
