@@ -8,7 +8,8 @@ import type { ReadonlyPartialJSONValue } from '@lumino/coreutils';
 
 import { keepStyles, withoutCursors } from './editors';
 import type { LiveCell, Output } from './events';
-import { markFor, TAGS, timesOf } from './marks';
+import { atOnce, made } from './made';
+import { markFor, timesOf } from './marks';
 import { digest, isDone } from './model';
 import type { Change, RunModel } from './model';
 import { NotebookCells } from './notebook';
@@ -19,9 +20,6 @@ import type { Left } from './slices';
 const RENDER_MILLISECONDS = 150;
 /** Rendering takes the longer the more there is of it: then it is done less often. */
 const RENDER_MILLISECONDS_PER_CHAR = 0.01;
-/** Cells that are put into the notebook at once, and how much may stand in them. */
-const MOST_AT_ONCE = 2;
-const MOST_CHARS_AT_ONCE = 4000;
 /** How long the next ones wait until Lab has drawn those. */
 const FILL_MILLISECONDS = 400;
 
@@ -88,8 +86,8 @@ export class CellWriter extends NotebookCells {
   private _step(): Left {
     const unread = this._unread.shift();
     if (unread !== undefined) {
-      // else the table of contents reads all cells of the run at once, when it is over
-      void this.widget(unread)?.getHeadings();
+      // Lab keeps them; else its table of contents reads all cells of a run in one go, a second after the last of them
+      this.widget(unread)?.getHeadings().catch(() => undefined);
       return 'more';
     }
     for (const id of this._needs.keys()) {
@@ -116,10 +114,8 @@ export class CellWriter extends NotebookCells {
       const cells = this._new(run, cell);
       cells.forEach(({ id }) => this._needs.delete(id));
       this._place(run, cells);
-      this._told(
-        run,
-        cells.map(cell => ({ kind: 'placed', cell }))
-      );
+      const changes = cells.map((cell): Change => ({ kind: 'placed', cell }));
+      this._told(run, changes);
       return;
     }
     this._needs.delete(id);
@@ -150,22 +146,11 @@ export class CellWriter extends NotebookCells {
 
   /** A cell that is not in the notebook yet, and those that come right below it. */
   private _new(run: RunModel, first: LiveCell): LiveCell[] {
-    const cells = [first];
-    let room = MOST_CHARS_AT_ONCE - charsOf(first);
-    for (const [id, need] of this._needs) {
-      if (cells.length >= MOST_AT_ONCE || room < 0) {
-        break;
-      }
-      const cell = run.cell(id);
-      const isNext = cell?.after === cells[cells.length - 1].id && need.run === run && need.kinds.has('placed');
-      if (cell && isNext && cell.status !== 'proposed' && this._index(id) < 0) {
-        room -= charsOf(cell);
-        if (room >= 0) {
-          cells.push(cell);
-        }
-      }
-    }
-    return cells;
+    const others = [...this._needs.keys()].flatMap(id => run.cell(id) ?? []);
+    return atOnce(first, others, ({ id, status }) => {
+      const need = this._needs.get(id);
+      return need?.run === run && need.kinds.has('placed') && status !== 'proposed' && this._index(id) < 0;
+    });
   }
 
   /** Whether Lab has still to draw the cells that were put in last. */
@@ -196,25 +181,10 @@ export class CellWriter extends NotebookCells {
       return;
     }
     const place = this._spot(run, cells[0]);
-    const made = cells.map(cell => ({
-      cell_type: cell.type,
-      id: cell.id,
-      source: cell.source,
-      metadata: {
-        tags: [...TAGS],
-        rlm: markFor(run, cell),
-        ...timesOf(cell),
-        // never on Markdown: a server would take it for a part of the notebook, and lose the signature
-        ...(cell.type === 'code' ? { trusted: true } : {})
-      },
-      // to what is put in later Lab adds; what is there from the beginning, it draws once
-      ...(cell.type === 'code' && isDone(cell.status)
-        ? { outputs: cell.outputs, execution_count: cell.execution_count }
-        : {})
-    }));
+    const json = cells.map(cell => made(run, cell));
     keepStyles();
     withoutCursors(this._panel.content, () => {
-      shared.transact(() => shared.insertCells(place, made as never), false);
+      shared.transact(() => shared.insertCells(place, json as never), false);
     });
     cells.forEach((cell, offset) => this._fill(run, cell, place + offset));
     const widgets = cells.map(cell => this.widget(cell.id)).filter(widget => widget !== undefined);
@@ -330,10 +300,4 @@ export class CellWriter extends NotebookCells {
   /** Cells that were rendered a moment ago, and whether they have become others since. */
   private readonly _resting = new Map<string, boolean>();
   private _placed: { at: number; widgets: Cell[] } = { at: 0, widgets: [] };
-}
-
-/** How much of a cell there is to draw. */
-function charsOf(cell: LiveCell): number {
-  const outputs = cell.outputs.map(output => output.text?.length ?? JSON.stringify(output).length);
-  return outputs.reduce((sum, chars) => sum + chars, cell.source.length);
 }
