@@ -64,10 +64,13 @@ class Lab:
 
 
 @contextmanager
-def running_lab(folder: Path, model_url: str, application: str = "jupyterlab") -> Iterator[Lab]:
+def running_lab(
+    folder: Path, model_url: str, application: str = "jupyterlab", *, installed: Path | None = None
+) -> Iterator[Lab]:
     """JupyterLab over `folder / "work"`, with no setting, kernel or extension but its own and ours.
 
-    `application` is the module that is run: Notebook's is `notebook`.
+    `application` is the module that is run: Notebook's is `notebook`. `installed` is the Python of an environment
+    with an extension of its own, which is taken as it is.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -87,9 +90,10 @@ def running_lab(folder: Path, model_url: str, application: str = "jupyterlab") -
     news = folder / "settings" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
     news.parent.mkdir(parents=True)
     news.write_text('{"fetchNews": "false", "checkForUpdates": false}')
-    extensions = folder / "data" / "labextensions"
-    extensions.mkdir()
-    (extensions / "rlm-jupyter").symlink_to(ASSETS)
+    if installed is None:
+        extensions = folder / "data" / "labextensions"
+        extensions.mkdir()
+        (extensions / "rlm-jupyter").symlink_to(ASSETS)
     environment = {
         **os.environ,
         **{name: str(place) for name, place in places.items()},
@@ -97,7 +101,7 @@ def running_lab(folder: Path, model_url: str, application: str = "jupyterlab") -
         "OPENAI_API_KEY": "k",
     }
     # else the extension that was installed with the environment comes before the one that was built last
-    environment["JUPYTER_PREFER_ENV_PATH"] = "0"
+    environment["JUPYTER_PREFER_ENV_PATH"] = "0" if installed is None else "1"
     environment.pop("JUPYTER_TOKEN", None)
     options = [
         "--no-browser",
@@ -110,7 +114,7 @@ def running_lab(folder: Path, model_url: str, application: str = "jupyterlab") -
     ]
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(
-            [PYTHON, "-m", application, *options],
+            [str(installed or PYTHON), "-m", application, *options],
             cwd=work,
             env=environment,
             stdin=subprocess.DEVNULL,
