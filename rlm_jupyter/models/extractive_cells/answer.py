@@ -26,5 +26,7 @@ if context is None or (hasattr(context, "__len__") and len(context) == 0):
 elif not best:
     lines = [f"Nothing in the context matches the words of the question: {question}"]
 else:
-    lines = [f"{n}. {sentence} ({places[sentence]})" for n, sentence in enumerate(best, 1)]
+    # as code: `__init__` is Markdown for something in bold
+    shown = {s: re.sub(r"(?<![`\w])(__\w+__(?:\(\))?)(?![`\w])", r"`\1`", s) for s in best}
+    lines = [f"{n}. {shown[sentence]} ({places[sentence]})" for n, sentence in enumerate(best, 1)]
 FINAL("\n".join([*lines, "", "Picked by word matching (extractive/bm25): no language model read the text."]))
