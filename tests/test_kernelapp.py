@@ -25,6 +25,7 @@ import rlm_jupyter
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.kernelapp.configuration import Configuration
 from rlm_jupyter.trajectory import Trajectory
+from tests.attacks.conftest import need_bwrap
 
 SPEC = Path(rlm_jupyter.__file__).parent / "kernelspec"
 LOOK = "I look.\n```repl\nprint(len(context))\nmade = [seen] if 'seen' in globals() else []\n```"
@@ -173,9 +174,11 @@ async def test_a_prompt_is_answered_in_the_kernel_that_cells_of_code_run_in(fron
 async def test_without_a_model_the_embedded_one_answers_and_says_so_once(front: Front) -> None:
     await front.run("%context book.txt")
     asked = await front.run("What colour is grass?")
-    assert "it is no language model" in asked.text("stderr")
+    assert "it is no language model" in asked.drawn
+    assert asked.text("stderr") == ""  # which pages draw as an error
     assert "Grass is green." in asked.result["text/plain"]
-    assert "it is no language model" not in (await front.run("What colour is the sky?")).text("stderr")
+    assert "it is no language model" not in (await front.run("What colour is the sky?")).drawn
+    assert "%context PATH" in (await front.run("%help")).text()
     assert (await front.run("%model")).text() == "model extractive/bm25\n"
 
 
@@ -231,8 +234,10 @@ async def test_what_is_wrong_is_said_in_one_line_and_changes_nothing(front: Fron
         "%model nobody/x": "No provider 'nobody'",
         "%model anthropic/claude-sonnet-5": "ANTHROPIC_API_KEY",
         "%model scripted/none.json": "the script can't be read",
-        "%model a b": "one model and --sub-model",
-        "%model --sub-model": "--sub-model needs a model",
+        "%model a b": "takes one model, --sub-model and --price",
+        "%model --sub-model": "--sub-model needs a value",
+        "%model scripted/two.json --price=scripted=1": "The price of 'scripted' is",
+        "%model scripted/two.json --price scripted/two.json=much": "A price is written MODEL=INPUT,OUTPUT",
         "%limits max_cots=3": "no limit 'max_cots'; there is max_cost",
         "%limits max_cost": "takes NAME=VALUE",
         "%limits max_cost=-1": "must be more than zero",
@@ -351,6 +356,24 @@ async def test_a_key_is_entered_here_and_is_not_in_the_kernel_behind(front: Fron
     assert named.text() == "model anthropic/claude-sonnet-5\n"
     seen = await front.run("%%python\nimport os\n'sk-secret' in str(dict(os.environ))")
     assert seen.result["text/plain"] == "False"
+
+
+async def test_a_price_that_is_given_holds_from_then_on(front: Front) -> None:
+    priced = await front.run("%model scripted/two.json --price=scripted/two.json=0,0\n%limits max_cost=1")
+    assert "max_cost=1" in priced.text()
+    assert (await front.run("%model scripted/two.json")).text() == "model scripted/two.json\n"
+    assert (await front.run("How many?")).result["text/plain"] == "**0** nobody []"
+
+
+async def test_where_it_is_asked_for_by_name_the_kernel_behind_is_shut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    need_bwrap()
+    secret = Path("secret.txt").absolute()
+    secret.write_text("mine")
+    for named, seen in (("bwrap", "False"), ("auto", "True")):
+        monkeypatch.setenv("RLM_SANDBOX", named)
+        async with started() as front:
+            shown = await front.run(f"%%python\nimport os\nos.path.exists({str(secret)!r})")
+            assert shown.result["text/plain"] == seen
 
 
 async def test_silence_asks_no_model_and_an_empty_cell_does_nothing(front: Front) -> None:

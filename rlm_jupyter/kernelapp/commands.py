@@ -14,6 +14,7 @@ from rlm_jupyter.kernelapp.cell import Command
 from rlm_jupyter.kernelapp.configuration import Configuration
 from rlm_jupyter.kernelapp.driven import Driven
 from rlm_jupyter.kernelapp.page import Page
+from rlm_jupyter.models.prices import parsed_prices
 from rlm_jupyter.types import ContextInfo
 
 HELP = {
@@ -23,8 +24,9 @@ HELP = {
         "Alone it says what context is.\n\nExample: %context report.txt 'docs/**/*.md'"
     ),
     "model": (
-        "%model PROVIDER/MODEL [--sub-model PROVIDER/MODEL]\n\nThe model that answers prompts, and the one that "
-        "answers its sub-calls.\nAlone it says which they are.\n\n"
+        "%model PROVIDER/MODEL [--sub-model PROVIDER/MODEL] [--price PROVIDER/MODEL=IN,OUT[,CACHED]]\n\nThe model "
+        "that answers prompts, and the one that answers its sub-calls. A price is in US dollars for a million tokens, "
+        "where the list prices are wrong or have none.\nAlone it says which they are.\n\n"
         "Example: %model anthropic/claude-sonnet-5 --sub-model anthropic/claude-haiku-4-5"
     ),
     "limits": (
@@ -36,8 +38,21 @@ HELP = {
         "%rlm_key PROVIDER\n\nEnter the provider's key so that it stands in no notebook. It stays in this kernel, "
         "for as long as it lives; the kernel behind never has it.\n\nExample: %rlm_key anthropic"
     ),
+    "help": "%help\n\nWhat can be written in a cell of this kernel.",
 }
 """The commands by name, and what is said of them."""
+_SHORT = {
+    "context": "%context PATH …            what prompts are about: files, folders, patterns",
+    "model": "%model PROVIDER/MODEL      who answers; alone: who does now",
+    "limits": "%limits max_cost=0.5       what each prompt may use; alone: what it may now",
+    "rlm_key": "%rlm_key PROVIDER          enter a key, so that it stands in no notebook",
+}
+_HELP = (
+    "A cell in plain language is a question: a model answers it by driving the kernel behind this one.\n\n"
+    + "\n".join(f"  {line}" for line in _SHORT.values())
+    + "\n  %%python, !, other magics  run in that kernel: its variables are there to look at and to change\n\n"
+    "%context? and the like say more."
+)
 _PAIR = re.compile(r"([\w-]+)\s*=\s*([^\s,=]+)(?:[\s,]+|$)")
 
 
@@ -77,6 +92,8 @@ class Commands:
             case "rlm_key":
                 variable = keys.enter(command.arguments, self._ask)
                 page.say(f"{variable} is set for as long as this kernel lives.")
+            case "help":
+                page.say(_HELP)
 
     async def _context(self, arguments: str, page: Page) -> None:
         paths = words(arguments)
@@ -90,18 +107,15 @@ class Commands:
         page.say(described(info))
 
     def _model(self, arguments: str, page: Page) -> None:
-        names = words(arguments.replace("--sub-model=", "--sub-model "))
-        sub_model = None
-        if "--sub-model" in names:
-            place = names.index("--sub-model")
-            if place + 1 == len(names):
-                raise ConfigurationError("--sub-model needs a model: --sub-model PROVIDER/MODEL.")
-            sub_model = names[place + 1]
-            del names[place : place + 2]
-        if len(names) > 1 or (names and names[0].startswith("-")):
-            raise ConfigurationError(f"%model takes one model and --sub-model, not {' '.join(names)!r}.")
-        if names or sub_model:
-            self._configuration.name(names[0] if names else self._configuration.settings.routing.root, sub_model)
+        names = words(re.sub(r"(^|\s)(--sub-model|--price)=", r"\1\2 ", arguments))
+        sub_models = _taken(names, "--sub-model", "PROVIDER/MODEL")
+        prices = parsed_prices(_taken(names, "--price", "PROVIDER/MODEL=IN,OUT"))
+        if len(names) > 1 or len(sub_models) > 1 or (names and names[0].startswith("-")):
+            said = " ".join([*names, *sub_models])
+            raise ConfigurationError(f"%model takes one model, --sub-model and --price, not {said!r}.")
+        if names or sub_models or prices:
+            model = names[0] if names else self._configuration.settings.routing.root
+            self._configuration.name(model, sub_models[0] if sub_models else None, prices)
         page.say(self._configuration.described())
 
     def _limits(self, arguments: str, page: Page) -> None:
@@ -118,6 +132,18 @@ class Commands:
             )
         self._configuration.limit(changes)
         page.say(self._configuration.described_limits())
+
+
+def _taken(names: list[str], option: str, what: str) -> list[str]:
+    """What stands behind each `option`; both are taken out of the words."""
+    taken = []
+    while option in names:
+        place = names.index(option)
+        if place + 1 == len(names):
+            raise ConfigurationError(f"{option} needs a value: {option} {what}.")
+        taken.append(names[place + 1])
+        del names[place : place + 2]
+    return taken
 
 
 def words(line: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -23,6 +24,7 @@ class Configuration:
         self._model: Model | None = None
         self._sub_model: Model | None = None
         self._limits = Limits()
+        self._prices: dict[str, tuple[float, ...]] = {}
         self._settings: Settings | None = None
         self.is_named = False
         """Whether somebody said which model: a person here, or `RLM_MODEL`."""
@@ -39,20 +41,23 @@ class Configuration:
         if self._settings is None:
             named = os.environ.get("RLM_MODEL") or ""
             model = load_model(named or "extractive")
-            self._take(model, None, self._limits)
+            self._take(model, None, self._limits, {})
             self.is_named = bool(named)
         assert self._settings is not None
         return self._settings
 
-    def name(self, model: str | Model, sub_model: str | None) -> None:
-        """Change the models.
+    def name(
+        self, model: str | Model, sub_model: str | None, prices: Mapping[str, tuple[float, ...]] | None = None
+    ) -> None:
+        """Change the models; `prices` (US dollars for a million tokens: input, output, cached) hold from then on.
 
         Raises
         ------
         ConfigurationError
             As `load_model` says; or a limit in dollars is set, and the price is not known.
         """
-        self._take(load_model(model), load_model(sub_model) if sub_model else None, self._limits)
+        sub = load_model(sub_model) if sub_model else None
+        self._take(load_model(model), sub, self._limits, {**self._prices, **(prices or {})})
         self.is_named = True
 
     def limit(self, changes: dict[str, str]) -> None:
@@ -69,7 +74,7 @@ class Configuration:
                 raise ConfigurationError(f"There is no limit {name!r}; there is {or_close(name, LIMITS)}.")
             values[name] = _number(name, text)
         routing = self.settings.routing
-        self._take(routing.root, self._sub_model, replace(self._limits, **values))
+        self._take(routing.root, self._sub_model, replace(self._limits, **values), self._prices)
 
     def described(self) -> str:
         """The models, in a line."""
@@ -81,10 +86,12 @@ class Configuration:
         """The limits that are set, in a line."""
         return " ".join(f"{name}={value}" for name, value in asdict(self._limits).items() if value is not None)
 
-    def _take(self, model: Model, sub_model: Model | None, limits: Limits) -> None:
+    def _take(
+        self, model: Model, sub_model: Model | None, limits: Limits, prices: dict[str, tuple[float, ...]]
+    ) -> None:
         # made before anything is kept: it checks all of them together
-        self._settings = RLM(model, sub_model=sub_model, limits=limits).settings
-        self._model, self._sub_model, self._limits = model, sub_model, limits
+        self._settings = RLM(model, sub_model=sub_model, limits=limits, prices=prices).settings
+        self._model, self._sub_model, self._limits, self._prices = model, sub_model, limits, prices
 
 
 def _number(name: str, text: str) -> float | int | None:

@@ -17,6 +17,7 @@ from rlm_jupyter.context import Context
 from rlm_jupyter.control import Control
 from rlm_jupyter.errors import KernelDiedError, KernelError
 from rlm_jupyter.kernel.cell import OnMessage
+from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.record import Faults, recording
 from rlm_jupyter.result import OnEvent, Result, result_of
@@ -39,6 +40,7 @@ class Driven:
 
     def __init__(self) -> None:
         self._kernel: Kernel | None = None
+        self._sandbox = NO_SANDBOX
         self._context = Context(None)
         self._answering: Answering | None = None
         self._history: list[dict[str, str | None]] = []
@@ -65,7 +67,15 @@ class Driven:
                 kernel = await self._ready(note)
                 await self._count_from(kernel, count + 1)
                 self._answering = Answering(settings.routing, 0, _children(settings))
-                workspace = Workspace(settings, self._context, 0, kernel, self._answering, history=self._history)
+                workspace = Workspace(
+                    settings,
+                    self._context,
+                    0,
+                    kernel,
+                    self._answering,
+                    sandbox=self._sandbox,
+                    history=self._history,
+                )
                 async with (
                     settings.routing.lease(),
                     recording(prompt, self._context, settings.save, faults=faults) as recorder,
@@ -152,7 +162,10 @@ class Driven:
         if self._closed:
             raise KernelDiedError("the kernel is being shut down")
         if self._kernel is None:
-            self._kernel = await Kernel.start(self._answer_subcall)
+            sandbox = Sandbox.of(None)
+            # a person works in it, too, with files of theirs: it is shut off where that is asked for by name
+            self._sandbox = sandbox if sandbox.kind == "bwrap" else NO_SANDBOX
+            self._kernel = await Kernel.start(self._answer_subcall, sandbox=self._sandbox)
             background.close_at_exit(self)
         elif not self._kernel.is_alive:
             await self._kernel.restart()

@@ -26,6 +26,7 @@ _BANNER = (
     "No model is named, so the embedded one answers: extractive/bm25 picks passages by their words; it is no "
     "language model. Name one with %model provider/model, or RLM_MODEL in the environment."
 )
+_NO_CONTEXT = "It has nothing to read yet: %context FILE … gives it something. %help says what else there is."
 _DEBUGGER = "debugger"
 
 
@@ -36,7 +37,8 @@ class RLMKernel(Kernel):
     implementation_version = version("rlm_jupyter")
     banner = (
         "RLM (Python): write a question, and a model answers it by driving the kernel behind this one.\n"
-        "%context PATH … says what it is about, %model and %limits how; %%python, !, and any other magic run there too."
+        "%context PATH … says what it is about, %model and %limits how; %%python, !, and other magics run there too.\n"
+        "What runs there has your rights; with RLM_SANDBOX=bwrap in the environment it is shut off. %help says more."
     )
     language_info: dict[str, object] = {  # noqa: RUF012  the base class has it so
         # plain: prose drawn as Python, or Python as Markdown, is worse than neither
@@ -162,7 +164,7 @@ class RLMKernel(Kernel):
         settings = self._configuration.settings
         if not (self._configuration.is_named or self._banner_shown):
             self._banner_shown = True
-            page.note(_BANNER)
+            page.hint(_BANNER if self._driven.context.nbytes else f"{_BANNER} {_NO_CONTEXT}")
         shown = page.progress(lines=lines)
         try:
             answering = self._driven.answer(prompt, settings, page.count, shown, page.note)

@@ -63,6 +63,10 @@ class Page:
         """A line beside the matter: `stderr`."""
         self.say(text, name="stderr")
 
+    def hint(self, text: str) -> None:
+        """Something that is good to know: not on `stderr`, which pages draw as an error."""
+        self.publish({"text/html": fragments.block(fragments.note(text)), "text/plain": text})
+
     def result(self, answer: str) -> None:
         """The answer, as the cell's result.
 
