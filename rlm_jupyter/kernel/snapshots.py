@@ -33,6 +33,8 @@ RESTORE_SECONDS = 60.0
 """For reading them and importing their modules."""
 _LOOK_SECONDS = 10.0
 _MOST_NAMES = 10_000
+_MOST_TRIES = 5
+"""Each without the variable that the one before it died of."""
 _RESTORE = "__import__('IPython').get_ipython().kernel.rlm_guest.snapshots.restore()"
 
 Moment = tuple[int, int]
@@ -175,7 +177,9 @@ class Snapshots:
     async def _take(self, connection: Connection, moment: Moment) -> None:
         """One snapshot after the other, as long as one is due and no cell has begun."""
         due: Moment | None = moment
+        tries = 0
         while due is not None:
+            tries += 1
             try:
                 again = await self._take_one(connection, due)
             except (KernelError, OSError) as error:
@@ -183,7 +187,7 @@ class Snapshots:
                 again = False
             finally:
                 self._begun.set()
-            due = self._due or (due if again and not self._has_moved_on else None)
+            due = self._due or (due if again and tries < _MOST_TRIES and not self._has_moved_on else None)
             self._due = None
 
     async def _take_one(self, connection: Connection, moment: Moment) -> bool:
