@@ -304,7 +304,7 @@ def test_a_kernel_that_is_not_used_for_long_is_closed_and_says_so(shell: Interac
     assert children() == before - 1
     text, error = run(shell, "rlm_result.ask('And?')")
     assert error is not None
-    assert "The kernel of this run is closed (after 1.5 s without use): run the cell again with --rerun" in text
+    assert "The kernel of this run is closed (after 3 s without use): run the cell again with --rerun" in text
     assert len(text.strip().splitlines()) == 1
     assert shell.user_ns["rlm_result"].answer == "one"
 
