@@ -141,7 +141,7 @@ class Answering:
         if answered.reply.finish == "length":
             run.cut_subcalls += 1
         if _is_deterministic(model):
-            run.known_answers[prompt, model.name] = answered.reply.text
+            run.known_answers[_digest(prompt), model.name] = answered.reply.text
         return _Settled(answered.reply.text, model=answered.reply.model)
 
     async def _recurse(self, run: Run, prompt: str, asked: SubcallStarted, bill: Bill) -> _Settled:
@@ -150,6 +150,10 @@ class Answering:
         child = await self._start_child(run, prompt, asked, bill)
         text = child.text if child.text is not None else f"the child run ended without an answer ({child.stop_reason})"
         return _Settled(text, child.text is None, "", child.run_id)
+
+
+def _digest(prompt: str) -> str:
+    return hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _is_deterministic(model: Model) -> bool:
@@ -162,7 +166,7 @@ def _asked_again(run: Run, call: Subcall, asking: Sequence[int], model: Model) -
     seen: set[tuple[str, str]] = set()
     again = {}
     for i in asking:
-        key = call.prompts[i], model.name
+        key = _digest(call.prompts[i]), model.name
         if key in run.known_answers or key in seen:
             again[i] = key
         seen.add(key)
@@ -200,7 +204,7 @@ def _fact(
         block=asked.block,
         kind=asked.kind,
         ordinal=asked.ordinal,
-        prompt_sha256=hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest(),
+        prompt_sha256=_digest(prompt),
         prompt_chars=asked.prompt_chars,
         prompt_head=asked.prompt_head,
         asked_model=call.model,

@@ -130,7 +130,7 @@ class Run:
     repeated_subcalls: int = 0
     """Of the running cell: those that were answered without being sent."""
     known_answers: dict[tuple[str, str], str] = field(default_factory=dict)
-    """By prompt and model, where the model always gives the same."""
+    """By the prompt's SHA-256 and the model, where the model always gives the same."""
     variables: tuple[Variable, ...] = ()
     history: list[dict[str, str | None]] = field(default_factory=list)
     """Earlier prompts and answers in this kernel."""
