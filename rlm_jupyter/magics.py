@@ -352,7 +352,8 @@ class RLMMagics(Configured):
     def _show(self, result: ShownResult) -> None:
         """The answer; the numbers stand above it."""
         publisher = cast(Any, self.shell).display_pub
-        publisher.publish({"text/html": result.answer_html(), "text/plain": str(result)})
+        plain = f"{result}\n\n{result.unsaved}" if result.unsaved else str(result)
+        publisher.publish({"text/html": result.answer_html(), "text/plain": plain})
 
 
 def load(shell: Any) -> None:

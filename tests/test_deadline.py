@@ -11,8 +11,12 @@ from typing import Any
 
 import pytest
 
-from rlm_jupyter import RLM, Limits, Result
+from rlm_jupyter import RLM, Limits, Result, journal
+from rlm_jupyter.control import Control
+from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.events import ChildReported, Event, RunEnded, RunStarted, SubcallSettled
+from rlm_jupyter.kernel.connection import Connection
+from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.models import load_model
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.policies import TerminationPolicy
@@ -97,24 +101,91 @@ PLACES = (
 )
 
 
+class FromFirstRecord:
+    """Lets the limit count from the first record on, however long the kernel took to start.
+
+    Parameters
+    ----------
+    seconds
+        The limit, from then on.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.control = Control()
+        self._seconds, self._called = seconds, time.monotonic()
+        self.began = 0.0
+        self.ends: list[RunEnded] = []
+        """Of children."""
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, RunStarted):
+            self.began = time.monotonic()
+            self.control.raise_limit("max_seconds", self.began - self._called + self._seconds)
+        if isinstance(event, ChildReported) and isinstance(event.event, RunEnded):
+            self.ends.append(event.event)
+
+    async def watch(self, rlm: RLM, prompt: str = "What?", context: str = "text") -> Result:
+        return await rlm.acompletion(prompt, context, on_event=self, control=self.control)
+
+
 async def played(place: Place, seconds: float) -> tuple[Result, float, list[RunEnded]]:
     """A run with so much time: what came of it, the seconds after its deadline, and how its children ended."""
     model = Slow([block(DRAFT), place.reply, *[place.child] * 4], sub=lambda prompt: prompt)
-    limits = Limits(max_seconds=seconds, max_depth=place.depth, max_kernels=2, cell_seconds=None)
-    began: list[float] = []
-    ends: list[RunEnded] = []
-
-    def watch(event: Event) -> None:
-        if isinstance(event, RunStarted):
-            began.append(time.monotonic())
-        if isinstance(event, ChildReported) and isinstance(event.event, RunEnded):
-            ends.append(event.event)
-
-    rlm = RLM(model, limits=limits, save=False, termination=place.termination)
-    result = await rlm.acompletion("What?", "text", on_event=watch)
-    over = time.monotonic() - began[0] - seconds
+    limits = Limits(max_seconds=60, max_depth=place.depth, max_kernels=2, cell_seconds=None)
+    clock = FromFirstRecord(seconds)
+    result = await clock.watch(RLM(model, limits=limits, save=False, termination=place.termination))
+    over = time.monotonic() - clock.began - seconds
     print(f"{place.id}: {over:+.2f} s after the deadline")
-    return result, over, ends
+    return result, over, clock.ends
+
+
+async def never(*_: Any, **__: Any) -> None:
+    """The kernel's process is there, and does not answer."""
+    await asyncio.sleep(600)
+
+
+async def test_a_kernel_that_does_not_come_up_in_time_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Connection, "request", never)
+    for awaits in (True, False):
+        rlm = RLM(ScriptedModel([]), limits=Limits(max_seconds=0.7), save=tmp_path / "run.ipynb")
+        began = time.monotonic()
+        result = await rlm.acompletion("What?", "text") if awaits else await asyncio.to_thread(rlm.completion, "What?")
+        assert 0.7 <= time.monotonic() - began < 2.7
+        assert (result.answer, result.stop_reason, result.cost) == (None, "seconds", 0.0)
+        assert result.message == "The time was up before its kernel had started"
+        assert isinstance(journal.read(tmp_path / "run.rlm" / "journal.jsonl")[-1], RunEnded)
+        assert result.trajectory.started.prompt == "What?"
+
+
+async def test_a_run_is_stopped_while_its_kernel_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "request", never)
+    running = RLM(ScriptedModel([]), save=False).start("What?", "text", keep_kernel=True)
+    await asyncio.sleep(0.5)
+    began = time.monotonic()
+    running.stop()
+    result = await asyncio.to_thread(running.result)
+    assert time.monotonic() - began < 2
+    assert (result.answer, result.stop_reason) == (None, "cancelled")
+    with pytest.raises(ConfigurationError, match="kernel of this run is closed"):
+        result.ask("And?")
+
+
+async def test_the_start_of_the_kernel_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Kernel.start.__func__  # type: ignore[attr-defined]
+
+    async def late(cls: type[Kernel], *args: Any, **options: Any) -> Kernel:
+        await asyncio.sleep(3)
+        kernel: Kernel = await start(cls, *args, **options)
+        return kernel
+
+    monkeypatch.setattr(Kernel, "start", classmethod(late))
+    began = time.monotonic()
+    rlm = RLM(ScriptedModel([block("import time; time.sleep(60)")]), limits=Limits(max_seconds=5), save=False)
+    result = await rlm.acompletion("What?", "text")
+    assert result.stop_reason == "seconds"
+    assert time.monotonic() - began < 5 + 2.5  # and not 3 later
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.id)
@@ -160,21 +231,20 @@ async def test_a_run_ends_in_time_while_a_busy_server_is_waited_for(
 
 
 async def test_a_limit_that_is_raised_in_time_lets_a_reply_go_on() -> None:
-    from rlm_jupyter.control import Control
-
     class Late(ScriptedModel):
         async def complete(self, messages: Sequence[Message], **options: Any) -> Reply:
             await asyncio.sleep(2)
             return await super().complete(messages, **options)
 
-    control = Control()
+    clock = FromFirstRecord(1)
 
     def watch(event: Event) -> None:
+        clock(event)
         if isinstance(event, RunStarted):
-            control.raise_limit("max_seconds", 60)
+            asyncio.get_running_loop().call_later(0.5, clock.control.raise_limit, "max_seconds", 60)
 
-    rlm = RLM(Late([block("FINAL('in time')")]), limits=Limits(max_seconds=1), save=False)
-    result = await rlm.acompletion("What?", on_event=watch, control=control)
+    rlm = RLM(Late([block("FINAL('in time')")]), limits=Limits(max_seconds=60), save=False)
+    result = await rlm.acompletion("What?", on_event=watch, control=clock.control)
     assert (result.answer, result.stop_reason) == ("in time", "answered")
 
 
@@ -184,7 +254,7 @@ async def test_a_limit_that_is_raised_in_time_lets_a_reply_go_on() -> None:
 async def test_what_was_stopped_is_billed_and_recorded() -> None:
     asks = block("import time", "llm_query('quick')", "print(llm_query_batched(['slow', 'slow', 'quick']))")
     model = Slow([block(DRAFT), asks], sub=lambda prompt: prompt)
-    result = await RLM(model, limits=Limits(max_seconds=2.5), save=False).acompletion("What?", "text")
+    result = await FromFirstRecord(2.5).watch(RLM(model, limits=Limits(max_seconds=60), save=False))
     assert result.stop_reason == "seconds"
     settled = sorted((call.ordinal, call.failed, call.text) for call in result.trajectory.subcalls)
     stopped = "it was stopped before it was answered"
@@ -200,8 +270,8 @@ async def test_a_child_that_was_stopped_has_its_bill_in_the_record() -> None:
             return "slow" if "`context` is a str: 6 characters" in messages[1].content else super()._next(messages)
 
     model = Parts([block("print(rlm_query('a part'))"), "no more"])
-    limits = Limits(max_seconds=6.0, max_depth=2)
-    result = await RLM(model, limits=limits, save=False).acompletion("What?", "longer text")
+    limits = Limits(max_seconds=60, max_depth=2)
+    result = await FromFirstRecord(4.0).watch(RLM(model, limits=limits, save=False), context="longer text")
     (call,) = [record for record in result.trajectory.records if isinstance(record, SubcallSettled)]
     assert (call.failed, call.kind) == (True, "rlm")
     assert call.usage.input_tokens > 100

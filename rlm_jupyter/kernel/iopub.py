@@ -15,6 +15,8 @@ _ERRORS = 50
 """Beyond that: what ended the cell is always seen."""
 FLOOD_CHARS = 2 * MOST_CHARS
 """A cell that puts out more is interrupted: it would fill the host's memory faster than anybody can read."""
+FLOOD_OUTPUTS, FLOOD_ERRORS = 2 * MOST_OUTPUTS, 2_000
+"""The same for displays and their updates, and for tracebacks: each is a message, and its end comes after them all."""
 
 
 class CellOutputs:
@@ -29,6 +31,7 @@ class CellOutputs:
         self._left_out = 0
         self._displays_left_out = 0
         self._seen = 0
+        self._shown = self._errors = 0
         self.execution_count: int | None = None
         self.failed = False
 
@@ -44,11 +47,14 @@ class CellOutputs:
             case "stream":
                 self._stream(content["name"], content["text"])
             case "display_data" | "execute_result":
+                self._shown += 1
                 self._display(msg_type, content)
             case "update_display_data":
+                self._shown += 1
                 return self._update(content)
             case "error":
                 self.failed = True
+                self._errors += 1
                 self._seen += sum(map(len, content["traceback"]))
                 if len(self._outputs) >= MOST_OUTPUTS + _ERRORS:
                     self._displays_left_out += 1
@@ -73,7 +79,7 @@ class CellOutputs:
     @property
     def is_flood(self) -> bool:
         """Whether the cell puts out more than anybody wants."""
-        return self._seen > FLOOD_CHARS
+        return self._seen > FLOOD_CHARS or self._shown > FLOOD_OUTPUTS or self._errors > FLOOD_ERRORS
 
     def snapshot(self) -> tuple[Output, ...]:
         """The outputs so far."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import psutil
 import pytest
 
 from rlm_jupyter import RLM, Limits
-from rlm_jupyter.kernel.iopub import MOST_CHARS, MOST_OUTPUTS, CellOutputs
+from rlm_jupyter.kernel.iopub import FLOOD_ERRORS, FLOOD_OUTPUTS, MOST_CHARS, MOST_OUTPUTS, CellOutputs
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models.scripted import ScriptedModel
 
@@ -19,6 +20,13 @@ FLOODS = {
     "display": "from IPython.display import HTML\nwhile True: display(HTML('x' * 1_000_000))",
     "update": "h = display('', display_id=True)\nwhile True: h.update({'text/plain': 'x' * 1_000_000}, raw=True)",
 }
+
+
+BELOW = {
+    "a process": "import subprocess; subprocess.run(['yes', 'x' * 10_000])",
+    "standard error": "import os\nwhile True: os.write(2, b'x' * 100_000)",
+}
+"""Floods that do not go through Python's streams."""
 
 
 async def played(source: str, sandbox: Sandbox | str = "auto", cell_seconds: float = 90.0) -> tuple[str, str, str]:
@@ -46,6 +54,19 @@ async def test_a_flood_of_outputs_is_cut_off_and_told(flood: str) -> None:
     assert time.monotonic() - started < 90  # before its time was up
 
 
+@pytest.mark.parametrize("flood", BELOW)
+async def test_a_flood_from_below_is_bounded_and_does_not_come_out_of_the_host(
+    flood: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = psutil.Process().memory_info().rss
+    status, told, answer = await played(BELOW[flood], "none", cell_seconds=4.0)
+    assert (status, answer) == ("interrupted", "42")
+    assert "xxxx" in told
+    said = capfd.readouterr()
+    assert "xxxx" not in said.out + said.err
+    assert psutil.Process().memory_info().rss - before < 512 * MIB
+
+
 async def test_more_memory_than_it_may_have_is_an_error_of_the_cell() -> None:
     hog = "held = []\nwhile True: held.append(bytearray(50_000_000))"
     status, told, answer = await played(hog, Sandbox("none", memory=600 * MIB))
@@ -65,6 +86,23 @@ def test_what_is_kept_of_a_cell_is_bounded_and_begins_at_the_beginning() -> None
     outputs.add("clear_output", {})
     outputs.add("stream", {"name": "stdout", "text": "again"})
     assert [output["text"] for output in outputs.snapshot()] == ["again"]
+
+
+@pytest.mark.parametrize(
+    ("most", "kind", "content"),
+    [
+        (FLOOD_OUTPUTS, "display_data", {"data": {"text/plain": "x"}}),
+        (FLOOD_OUTPUTS, "update_display_data", {"data": {"text/plain": "x"}, "transient": {"display_id": "h"}}),
+        (FLOOD_ERRORS, "error", {"ename": "KeyError", "evalue": "", "traceback": []}),
+    ],
+)
+def test_many_small_messages_are_a_flood_too(most: int, kind: str, content: dict[str, Any]) -> None:
+    outputs = CellOutputs()
+    for _ in range(most):
+        outputs.add(kind, content)
+    assert not outputs.is_flood
+    outputs.add(kind, content)
+    assert outputs.is_flood
 
 
 def test_many_small_displays_are_bounded_too_and_the_error_is_seen() -> None:

@@ -6,6 +6,7 @@ and then the host's, before anybody could stop it.
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -13,6 +14,10 @@ from ipykernel.iostream import OutStream
 
 MOST_CHARS = 64 * 2**20
 """That a cell may print to one stream."""
+
+
+_MOST_TEXT = MOST_CHARS - 1_024
+"""So that the news of it has room as well: whoever reads keeps no more than that."""
 
 
 class OutputFloodError(RuntimeError):
@@ -26,6 +31,20 @@ class BoundedStream(OutStream):
         super().__init__(*args, **options)
         self._by_cell: dict[str, int] = {}
         """Characters that each cell has printed: threads of an earlier one may still be at it."""
+
+    def _setup_stream_redirects(self, name: str) -> None:
+        """Show what goes to the file descriptor itself: of C code, of processes that a cell has started.
+
+        ipykernel puts that out a second time where the kernel was started, which is the host's own output: a flood
+        would fill a terminal or a log. And where that takes no more, it stops to read, and who writes is stuck.
+        """
+        super()._setup_stream_redirects(name)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self._original_stdstream_copy)
+        os.close(null)
+
+    def _cell(self) -> str:
+        return str((self.parent_header.get("header") or {}).get("msg_id", ""))
 
     def close(self) -> None:
         """Stay open: a cell that closes its stream would take it from all cells after it."""
@@ -41,14 +60,15 @@ class BoundedStream(OutStream):
         """
         if not isinstance(string, str):
             raise TypeError(f"write() argument must be str, not {type(string).__name__}")
-        header = self.parent_header.get("header") or {}
-        cell = str(header.get("msg_id", ""))
+        cell = self._cell()
         before = self._by_cell.get(cell, 0)
         self._by_cell[cell] = written = before + len(string)
-        room = MOST_CHARS - before
+        room = _MOST_TEXT - before
         if room > 0:
             super().write(string if len(string) <= room else string[:room])
-        if written > MOST_CHARS and threading.current_thread() is threading.main_thread():
+        if before <= _MOST_TEXT < written:
+            super().write(f"\n[no more of this stream is shown: it is longer than {MOST_CHARS:,} characters]\n")
+        if written > _MOST_TEXT and threading.current_thread() is threading.main_thread():
             raise OutputFloodError(
                 f"this cell has printed more than {MOST_CHARS:,} characters, and no more is shown. Keep long things in "
                 "variables, and print a part."
