@@ -59,6 +59,8 @@ class Control:
         self.stopping = asyncio.Event()
         """Set once `stop` was called and the run is under way."""
         self._stopped = False
+        self.why_stopped = ""
+        """In a few words, where it was said."""
         self._paused = False
         self._proposed = (0, 0)
         self._waiting: list[Decision] | None = None
@@ -69,8 +71,9 @@ class Control:
 
     # what people do; any thread
 
-    def stop(self) -> None:
-        """End the run with the best answer so far."""
+    def stop(self, why: str = "") -> None:
+        """End the run with the best answer so far; `why`, in a few words, where it is not plain to who asked."""
+        self.why_stopped = self.why_stopped or why
         self._change(lambda: setattr(self, "_stopped", True))
 
     def pause(self) -> None:

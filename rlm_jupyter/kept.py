@@ -42,11 +42,11 @@ class Kept:
         """Whether this variable was given nothing else meanwhile."""
         return self._held.get(variable) is value
 
-    def drop(self, variable: str) -> bool:
-        """Close what the variable held; whether it held something."""
+    def drop(self, variable: str, why: str = "") -> bool:
+        """Close what the variable held; whether it held something. `why` it is; by default another run takes it."""
         held = self._held.pop(variable, None)
         if held is not None:
-            _close(held, f"{variable} has another result")
+            _close(held, why or f"another run took the variable {variable}")
         return held is not None
 
     def make_room(self, places: int = 0) -> list[str]:
@@ -80,7 +80,7 @@ class Kept:
         for variable in list(self._held):
             # while the interpreter exits, no thread can be started to see the killed process off
             with contextlib.suppress(RuntimeError):
-                self.drop(variable)
+                self.drop(variable, "the session ended")
 
     def _kernels(self) -> dict[str, BackgroundWorkspace]:
         """Those that live."""
@@ -93,6 +93,6 @@ def _close(held: Holds, why: str) -> None:
     if kernel is not None:
         kernel.given_up = why
     if isinstance(held, BackgroundRun):
-        held.stop()
+        held.stop(why)
     elif kernel is not None:
         kernel.close(why)

@@ -63,7 +63,8 @@ def unopened(
     return never_begun(
         started,
         "cancelled" if stopped else "seconds",
-        f"{'It was stopped' if stopped else 'The time was up'} before its kernel had started",
+        (control.why_stopped if stopped else "")
+        or f"{'It was stopped' if stopped else 'The time was up'} before its kernel had started",
         tell=guarded(emit),
         recorder=recorder,
         seconds=ledger.seconds,

@@ -54,9 +54,9 @@ class Running:
         """Whether it is over."""
         return self._future.done()
 
-    def stop(self) -> None:
-        """End the run with the best answer so far; `result()` then has it. Thread-safe."""
-        self.control.stop()
+    def stop(self, why: str = "") -> None:
+        """End the run with the best answer so far; `result()` then has it, and `why`. Thread-safe."""
+        self.control.stop(why)
 
     def result(self, timeout: float | None = None) -> Result:
         """Wait for the result.
@@ -145,7 +145,7 @@ class BackgroundWorkspace:
         try:
             # one kernel answers one prompt at a time; another waits for its turn
             if not await self._take_turn(control):
-                return self._stopped(prompt, on_event)
+                return self._stopped(prompt, on_event, control.why_stopped)
             ledger, faults = Ledger(self._settings.limits), Faults()
             try:
                 async with recording(prompt, self._context, self._settings.save, faults=faults) as recorder:
@@ -280,10 +280,10 @@ class BackgroundWorkspace:
             self._turn.release()
             raise
 
-    def _stopped(self, prompt: str, on_event: OnEvent | None) -> Result:
+    def _stopped(self, prompt: str, on_event: OnEvent | None, why: str) -> Result:
         if self._workspace is None:
             raise RLMError("the run was stopped before it began")
-        return result_of(self._workspace.stopped(prompt, on_event), None, self if self._keep else None)
+        return result_of(self._workspace.stopped(prompt, on_event, why), None, self if self._keep else None)
 
     def _watching(self, on_event: OnEvent | None) -> OnEvent:
         """Tells the events, and sees whether the run waits."""

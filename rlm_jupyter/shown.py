@@ -114,9 +114,9 @@ class BackgroundRun:
         """Whether it is over."""
         return self._running.done
 
-    def stop(self) -> None:
-        """End the run with the best answer so far."""
-        self._running.stop()
+    def stop(self, why: str = "") -> None:
+        """End the run with the best answer so far; `why`, in a few words, is said where it is shown."""
+        self._running.stop(why)
 
     def result(self, timeout: float | None = None) -> ShownResult:
         """Wait for the result.

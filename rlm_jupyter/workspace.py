@@ -207,10 +207,10 @@ class Workspace:
                     paused = self.answering.run
                     self.kernel.take_snapshot((0, 0) if paused is None else (paused.iteration, paused.block))
 
-    def stopped(self, prompt: str, emit: Callable[[Event], None] | None) -> Trajectory:
+    def stopped(self, prompt: str, emit: Callable[[Event], None] | None, why: str = "") -> Trajectory:
         """What came of a prompt that was stopped before its turn: a record of no cost, which is kept nowhere."""
         started = self._started(prompt, Ledger(self.settings.limits), "unsaved", None, "")
-        return never_begun(started, "cancelled", "It was stopped before its turn came", tell=guarded(emit))
+        return never_begun(started, "cancelled", why or "its turn had not come", tell=guarded(emit))
 
     async def _solve(self, run: Run, prompt: str, parent: str | None, run_id: str) -> None:
         self.answering.run = run
@@ -481,7 +481,7 @@ async def _until_stopped(run: Run) -> Ending:
     """Solve the run, or end it with what it has as soon as it is stopped, or its time is up wherever it is."""
     stop = run.control.stopping
     if stop.is_set():
-        return Ending("cancelled")
+        return Ending("cancelled", message=run.control.why_stopped)
     solving = asyncio.create_task(solve(run))
     stopping = asyncio.create_task(stop.wait())
     expiring = asyncio.create_task(_expired(run))
@@ -492,7 +492,7 @@ async def _until_stopped(run: Run) -> Ending:
         solving.cancel()
         await asyncio.wait([solving])
         if stopping.done():
-            return Ending("cancelled", await run.latest_best())
+            return Ending("cancelled", await run.latest_best(), message=run.control.why_stopped)
         return Ending("seconds", await run.latest_best(_LAST_LOOK))
     finally:
         for task in (solving, stopping, expiring):

@@ -476,6 +476,15 @@ def test_in_the_background_a_cell_returns_at_once_and_shows_itself_until_it_is_d
     assert stopped.outputs[-1]["data"]["text/plain"] == "'cancelled'"
 
 
+def test_a_run_whose_variable_another_one_takes_says_so() -> None:
+    replaced, *_ = execute(
+        "%rlm --background -m scripted/slow.json What?",
+        "import time\ntime.sleep(1)",
+        "%rlm -m scripted/two.json --rerun Tell me.\ntime.sleep(1)",
+    )
+    assert "Stopped: another run took the variable rlm_result" in text_of(replaced)
+
+
 def test_nbconvert_executes_and_exports_it() -> None:
     from nbconvert import HTMLExporter
     from nbconvert.preprocessors import ExecutePreprocessor

@@ -65,9 +65,9 @@ class FarControl(Control):
         """Whether a cell waits for `approve` or `refuse`."""
         return self._asking
 
-    def stop(self) -> None:
+    def stop(self, why: str = "") -> None:
         """End the run with the best answer so far."""
-        self._send(Steered("stop"))
+        self._send(Steered("stop", (why,)))
 
     def pause(self) -> None:
         """Wait before the model's next reply."""
