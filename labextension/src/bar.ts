@@ -3,6 +3,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 
+import { numbersOf } from './meters';
 import type { RunModel } from './model';
 
 /** What the buttons do. */
@@ -18,10 +19,16 @@ export interface Actions {
   refuse(): void;
   /** Whether the run's cells are hidden. */
   isFolded(): boolean;
+  /** Go to the cell that waits for approval. */
+  showProposed(): void;
+  /** Whether the notebook has all that the page knows of the run. */
+  isWritten(): boolean;
 }
-type Name = Exclude<keyof Actions, 'isFolded'>;
+type Name = Exclude<keyof Actions, 'isFolded' | 'isWritten' | 'showProposed'>;
 
 const TICK_MILLISECONDS = 1000;
+/** How long the end of a run waits for its last cells, before it is said all the same. */
+const LAST_MILLISECONDS = 20_000;
 /** Where one of these goes away while it has the focus, the next that is there gets it. */
 const SUCCESSORS: Partial<Record<Name, Name[]>> = {
   pause: ['resume'],
@@ -43,10 +50,13 @@ export class RunBar extends Widget {
     this._words.className = 'rlm-bar-words';
     this._words.setAttribute('role', 'status');
     this._words.setAttribute('aria-live', 'polite');
+    this._words.addEventListener('click', () => this._actions.showProposed());
+    // what changes all the time is shown, and not said aloud
+    this._numbers.className = 'rlm-bar-numbers';
     this._clock.className = 'rlm-bar-clock';
     this._clock.setAttribute('aria-hidden', 'true');
     this._buttons.className = 'rlm-bar-buttons';
-    this.node.append(this._words, this._clock, this._buttons);
+    this.node.append(this._words, this._numbers, this._clock, this._buttons);
     this._timer = window.setInterval(() => this._tick(), TICK_MILLISECONDS);
     this.refresh();
   }
@@ -54,19 +64,19 @@ export class RunBar extends Widget {
   /** Show what the model says now. */
   refresh(): void {
     const { run } = this;
-    const words = wordsOf(run, this._trans);
-    if (this._words.textContent !== words) {
-      this._words.textContent = words;
-    }
+    const isWhole = this._isWhole();
+    say(this._words, isWhole ? wordsOf(run, this._trans) : this._trans.__('The last cells are being written'));
+    say(this._numbers, run.isOver ? '' : [...usedBy(run, this._trans), run.facts.model].filter(Boolean).join(' · '));
+    this._words.title = run.facts.phase === 'proposed' ? this._trans.__('Go to the cell that waits') : '';
     this.node.dataset.rlmPhase = run.facts.phase;
-    this.node.dataset.rlmOutcome = run.facts.outcome ?? '';
+    this.node.dataset.rlmOutcome = isWhole ? (run.facts.outcome ?? '') : '';
     const offered = this._offered();
     if (offered.join() !== this._shown.join()) {
       this._offer(offered);
     }
     this._name('fold');
-    this._tick();
-    if (run.isOver) {
+    this._show();
+    if (run.isOver && isWhole) {
       window.clearInterval(this._timer);
     }
   }
@@ -74,6 +84,17 @@ export class RunBar extends Widget {
   override dispose(): void {
     window.clearInterval(this._timer);
     super.dispose();
+  }
+
+  /** Whether what it came to can be said: not before the cells that led to it stand there. */
+  private _isWhole(): boolean {
+    const { run } = this;
+    if (!run.isOver || run.facts.outcome === 'cut' || run.facts.outcome === 'closed') {
+      return true;
+    }
+    this._ended ||= Date.now();
+    const isWritten = !run.missed && this._actions.isWritten();
+    return isWritten || Date.now() - this._ended > LAST_MILLISECONDS;
   }
 
   private _offered(): Name[] {
@@ -133,17 +154,39 @@ export class RunBar extends Widget {
   }
 
   private _tick(): void {
+    if (this.run.isOver) {
+      this.refresh();
+    } else {
+      this._show();
+    }
+  }
+
+  private _show(): void {
     const { facts, began, isOver } = this.run;
     const seconds = facts.seconds ?? (Date.now() - began) / 1000;
     this._clock.textContent = facts.outcome === 'saved' ? '' : `${seconds.toFixed(isOver ? 1 : 0)} s`;
   }
 
   private readonly _words = document.createElement('span');
+  private readonly _numbers = document.createElement('span');
   private readonly _clock = document.createElement('span');
   private readonly _buttons = document.createElement('span');
   private readonly _made = new Map<Name, HTMLButtonElement>();
   private readonly _timer: number;
   private _shown: Name[] = [];
+  /** When the run was first seen to be over. */
+  private _ended = 0;
+}
+
+function say(node: HTMLElement, words: string): void {
+  if (node.textContent !== words) {
+    node.textContent = words;
+  }
+}
+
+/** What a run has used, as far as there is anything. */
+export function usedBy({ facts }: RunModel, trans: TranslationBundle): string[] {
+  return numbersOf({ tokens: facts.input_tokens + facts.output_tokens, cost: facts.cost }, trans);
 }
 
 /** What a button is called, and what it does. */
@@ -178,7 +221,11 @@ export function wordsOf(run: RunModel, trans: TranslationBundle): string {
   const of = facts.limits.max_iterations ? ` / ${facts.limits.max_iterations}` : '';
   const words = [titleOf(run, trans)];
   if (facts.iteration) {
-    words.push(trans.__('iteration %1', `${facts.iteration}${run.isOver ? '' : of}`));
+    words.push(
+      run.isOver
+        ? trans._n('%1 iteration', '%1 iterations', facts.iteration)
+        : trans.__('iteration %1', `${facts.iteration}${of}`)
+    );
   }
   if (facts.in_flight) {
     words.push(trans._n('%1 sub-call in flight', '%1 sub-calls in flight', facts.in_flight));
@@ -206,7 +253,7 @@ function titleOf(run: RunModel, trans: TranslationBundle): string {
     case 'answered':
       return trans.__('Answered');
     case 'cancelled':
-      return trans.__('Stopped');
+      return message ? trans.__('Stopped: %1', message) : trans.__('Stopped');
     case 'failed':
       return message ? trans.__('Failed: %1', message) : trans.__('Failed');
     case 'cut':
@@ -214,7 +261,7 @@ function titleOf(run: RunModel, trans: TranslationBundle): string {
     case 'closed':
       return trans.__('Not shown any further: the run goes on, and its notebook is saved');
     case 'saved':
-      return trans.__('A run that was saved with this notebook');
+      return trans.__('Saved with this notebook');
     case 'terminated':
       return trans.__('Ended by its policy');
     default:

@@ -71,6 +71,11 @@ export class CellWriter extends NotebookCells {
     }
   }
 
+  /** Whether something of this run is still to be written. */
+  isBehind(run: RunModel): boolean {
+    return [...this._needs.values()].some(need => need.run === run);
+  }
+
   /** Take over what another writer of this notebook, which is disposed, has not written yet. */
   adopt(other: CellWriter): void {
     for (const [id, need] of other._needs) {

@@ -65,7 +65,13 @@ const plugin: JupyterFrontEndPlugin<void> = {
       }
     };
     const status = new RunStatus(trans, showRuns);
-    statusBar?.registerStatusItem('rlm-jupyter:status', { item: status, align: 'left', rank: 10 });
+    statusBar?.registerStatusItem('rlm-jupyter:status', {
+      item: status,
+      align: 'left',
+      rank: 10,
+      isActive: () => status.isOn,
+      activeStateChanged: status.turned
+    });
 
     // what shows the run in front, and is enabled by it; not more often than people can read
     let isDue = false;

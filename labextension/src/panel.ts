@@ -1,11 +1,13 @@
 /** One view of a notebook: the cells of its runs, their bars, and what people do with them. */
 
 import { CodeCell, MarkdownCell } from '@jupyterlab/cells';
+import type { Cell } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
 import type { ISignal } from '@lumino/signaling';
 import { PanelLayout } from '@lumino/widgets';
+import type { Widget } from '@lumino/widgets';
 
 import { RunBar } from './bar';
 import { CellWriter } from './cells';
@@ -17,6 +19,7 @@ import type { Show } from './files';
 import { Folds } from './folds';
 import { markOf } from './marks';
 import type { Change, RunModel } from './model';
+import { Proposal } from './proposal';
 import { NotebookRuns } from './runs';
 import type { View } from './runs';
 import { SavedRuns } from './saved';
@@ -176,6 +179,7 @@ export class LiveNotebook implements View {
       }
     }
     this._bar(run)?.refresh();
+    this._propose(run);
     this._changed.emit(run);
   }
 
@@ -194,6 +198,7 @@ export class LiveNotebook implements View {
 
   part(run: RunModel): void {
     this._unbar(run);
+    this._propose(run);
     this._changed.emit(run);
   }
 
@@ -244,18 +249,39 @@ export class LiveNotebook implements View {
         limits: () => void this.steering.limits(model),
         fold: () => this.fold(model.parent),
         isFolded: () => this.isFolded(model.parent),
+        showProposed: () => void (model.proposed && this.jump(model.proposed.id)),
+        // any view's writer is the one that writes for all of them
+        isWritten: () => this._runs.views.every(view => !view._writer.isBehind(model)),
         remove: () => this.remove(model.parent)
       },
       this._trans
     );
     this._bars.set(model.run, bar);
-    // a cell that was never in view is empty, and what is put into it now would stand on top
-    void widget.ready.then(() => {
-      if (!bar.isDisposed && widget.layout instanceof PanelLayout) {
-        widget.layout.addWidget(bar);
-      }
-    });
+    addBelow(widget, bar);
     return bar;
+  }
+
+  /** The cell of a run that waits for approval says so itself: the bar may be far above it. */
+  private _propose(run: RunModel): void {
+    const cell = run.isOver ? undefined : run.proposed;
+    const known = this._proposals.get(run.run);
+    if (known && known.cellId === cell?.id && !known.isDisposed) {
+      return;
+    }
+    known?.dispose();
+    this._proposals.delete(run.run);
+    const widget = cell && this._writer.widget(cell.id);
+    if (!cell || !widget) {
+      return;
+    }
+    const proposal = new Proposal(
+      cell.id,
+      () => this.steering.approve(run),
+      () => void this.steering.refuse(run),
+      this._trans
+    );
+    this._proposals.set(run.run, proposal);
+    addBelow(widget, proposal);
   }
 
   private _unbar(run: RunModel): void {
@@ -268,7 +294,18 @@ export class LiveNotebook implements View {
   private readonly _executed: Executed;
   private readonly _dress: Dress;
   private readonly _bars = new Map<string, RunBar>();
+  private readonly _proposals = new Map<string, Proposal>();
   private readonly _folds: Folds;
   private readonly _saved: SavedRuns;
   private readonly _changed = new Signal<this, RunModel>(this);
+}
+
+/** Put something below all that a cell shows. */
+function addBelow(cell: Cell, widget: Widget): void {
+  // a cell that was never in view is empty, and what is put into it now would stand on top
+  void cell.ready.then(() => {
+    if (!widget.isDisposed && cell.layout instanceof PanelLayout) {
+      cell.layout.addWidget(widget);
+    }
+  });
 }

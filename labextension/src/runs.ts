@@ -54,6 +54,7 @@ export class NotebookRuns<V extends View> {
       // it reaches the run as long as the cell that asked waits for it
       interrupt: run => (this._first?.isWaiting(run) ? this._kernel?.interrupt() : undefined),
       source: cellId => this._first?.source(cellId),
+      kernel: () => this._kernel,
       show
     });
     _context.sessionContext.kernelChanged.connect(this._attach, this);

@@ -20,7 +20,7 @@ export class RunsPanel extends Widget {
     this.node.setAttribute('aria-label', _trans.__('Runs of models'));
     this.title.caption = _trans.__('Runs of models');
     this._empty.className = 'rlm-runs-empty';
-    this._empty.textContent = _trans.__('No run yet: %rlm or %%rlm in a cell begins one.');
+    this._empty.textContent = _trans.__('No run yet: %1 or %2 in a cell begins one.', '%rlm', '%%rlm');
     this.node.append(this._search(), this._empty, this._trees);
   }
 

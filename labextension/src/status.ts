@@ -1,8 +1,11 @@
 /** The status bar's item: what the run of the notebook in front is at, and what it has used. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { Signal } from '@lumino/signaling';
+import type { ISignal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
 
+import { usedBy } from './bar';
 import type { RunModel } from './model';
 
 export class RunStatus extends Widget {
@@ -23,9 +26,21 @@ export class RunStatus extends Widget {
     this.node.append(this._button, this._said);
   }
 
+  /** Whether there is something to show: the status bar itself shows and hides its items. */
+  get isOn(): boolean {
+    return this._isOn;
+  }
+
+  get turned(): ISignal<this, void> {
+    return this._turned;
+  }
+
   /** Show a run; without one, nothing. */
   follow(run: RunModel | undefined): void {
-    this.setHidden(run === undefined);
+    if (this._isOn !== (run !== undefined)) {
+      this._isOn = !this._isOn;
+      this._turned.emit();
+    }
     if (run) {
       const [words, ...numbers] = statusOf(run, this._trans);
       this._button.textContent = [words, ...numbers].join(' · ');
@@ -37,6 +52,8 @@ export class RunStatus extends Widget {
 
   private readonly _button = document.createElement('button');
   private readonly _said = document.createElement('span');
+  private readonly _turned = new Signal<this, void>(this);
+  private _isOn = false;
 }
 
 /** `RLM: iteration 3 / 30`, and the numbers. */
@@ -44,10 +61,9 @@ export function statusOf(run: RunModel, trans: TranslationBundle): string[] {
   const { facts } = run;
   const of = facts.limits.max_iterations;
   const iteration = of ? `${facts.iteration} / ${of}` : `${facts.iteration}`;
-  const tokens = facts.input_tokens + facts.output_tokens;
+  const begun = facts.iteration ? trans.__('RLM: iteration %1', iteration) : trans.__('RLM: starting');
   return [
-    run.isOver ? trans.__('RLM: ended at iteration %1', facts.iteration) : trans.__('RLM: iteration %1', iteration),
-    trans.__('%1 tokens', tokens.toLocaleString()),
-    ...(facts.cost === null ? [] : [`$${facts.cost.toFixed(2)}`])
+    run.isOver ? trans.__('RLM: ended at iteration %1', facts.iteration) : begun,
+    ...usedBy(run, trans)
   ];
 }

@@ -1,16 +1,20 @@
 /** What people ask of the runs of one notebook: stop, pause, approve, a note, a limit, an export. */
 
 import { Notification, showErrorMessage } from '@jupyterlab/apputils';
+import type { Kernel } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { Asks } from './asks';
 import type { Line } from './comm';
 import type { Ask, Form, NumberedAsk, Place, Said } from './events';
 import type { Show } from './files';
+import { exportSaved } from './late';
 import { askLimits } from './limits';
 import type { RunModel } from './model';
 
 const INTERRUPT_MILLISECONDS = 1500;
+/** What is done within this time needs no word of being under way. */
+const PATIENCE_MILLISECONDS = 600;
 const SHOWN_CHARS = 200;
 
 /** Asks somebody for a line of text; `null`: they thought better of it. */
@@ -22,6 +26,8 @@ export interface Hands {
   interrupt(run: RunModel): Promise<void> | undefined;
   /** What a cell says now. */
   source(cellId: string): string | undefined;
+  /** The notebook's kernel. */
+  kernel(): Kernel.IKernelConnection | null | undefined;
   /** Show a file that the kernel has written. */
   show: Show;
 }
@@ -68,27 +74,30 @@ export class Steering {
     for (const said of run.facts.said) {
       if (said.page === steered.asks.page && !steered.shown.has(said.n)) {
         steered.shown.add(said.n);
+        this._finish(`${run.run}-${said.n}`);
         this._tell(said);
       }
     }
     if (run.isOver && !steered.isOver) {
       steered.isOver = true;
       const isGone = run.facts.outcome === 'cut' || run.facts.outcome === 'closed';
-      this._lost(steered.asks.drop(ask => !isGone && (ask.type === 'export' || ask.type === 'child')));
+      const lost = steered.asks.drop(ask => !isGone && (ask.type === 'export' || ask.type === 'child'));
+      lost.forEach(({ n }) => this._finish(`${run.run}-${n}`));
+      this._lost(lost);
     }
   }
 
-  /** Tell a run's kernel what a person wants. */
-  ask(run: RunModel, ask: Ask): void {
+  /** Tell a run's kernel what a person wants; returns its number, where the kernel may hear it. */
+  ask(run: RunModel, ask: Ask): number | undefined {
     const steered = this._steered.get(run.run);
     if (!steered || (run.isOver && ask.type !== 'export' && ask.type !== 'child')) {
-      return;
+      return undefined;
     }
     if (steered.line.isClosed) {
       Notification.warning(this._trans.__('The kernel that this run belongs to is gone.'));
-      return;
+      return undefined;
     }
-    steered.asks.ask(ask);
+    return steered.asks.ask(ask);
   }
 
   /** Stop a run: by the line, and by an interrupt where the kernel does not hear it. */
@@ -143,13 +152,21 @@ export class Steering {
 
   /** Have the run written as one file that can be sent to somebody. */
   export(run: RunModel, form: Form): void {
-    this.ask(run, { type: 'export', form });
+    if (run.facts.outcome === 'saved') {
+      void this._exportSaved(run, form);
+      return;
+    }
+    const n = this.ask(run, { type: 'export', form });
+    if (n !== undefined) {
+      this._begin(`${run.run}-${n}`);
+    }
   }
 
   dispose(): void {
     for (const { asks } of this._steered.values()) {
       asks.drop();
     }
+    [...this._writing.keys()].forEach(key => this._finish(key));
     this._steered.clear();
   }
 
@@ -171,8 +188,38 @@ export class Steering {
     }
   }
 
+  /** What is written takes a while the first time, and longer for long runs: say that it is under way. */
+  private _begin(key: string): void {
+    const timer = window.setTimeout(() => {
+      const id = Notification.emit(this._trans.__('The run is being written…'), 'in-progress', { autoClose: false });
+      this._writing.set(key, () => Notification.dismiss(id));
+    }, PATIENCE_MILLISECONDS);
+    this._writing.set(key, () => window.clearTimeout(timer));
+  }
+
+  private _finish(key: string): void {
+    this._writing.get(key)?.();
+    this._writing.delete(key);
+  }
+
+  /** A run that was only found in the notebook has no line: the notebook's kernel is asked. */
+  private async _exportSaved(run: RunModel, form: Form): Promise<void> {
+    const key = `${run.run}-${form}`;
+    this._finish(key);
+    this._begin(key);
+    const { what, text, file } = await exportSaved(this._hands.kernel(), run.facts.run_id, form, this._trans);
+    this._finish(key);
+    if (what === 'exported' && file) {
+      this._exported(file, text);
+    } else {
+      Notification.warning(this._trans.__('Not done: %1', text), { autoClose: false });
+    }
+  }
+
   private _exported(place: Place, text: string): void {
-    const written = this._trans.__('The run was written to %1', place.path);
+    // the folder above it is the reader's own, and a notice has no room for it
+    const name = place.beside === null || place.beside.startsWith('../') ? place.path : place.beside;
+    const written = this._trans.__('Written to %1', name);
     Notification.success(`${written}\n${text}`, { autoClose: 8000 });
     void this._hands.show(place);
   }
@@ -191,6 +238,8 @@ export class Steering {
   }
 
   private readonly _steered = new Map<string, Steered>();
+  /** Of the exports under way, what takes their notice away. */
+  private readonly _writing = new Map<string, () => void>();
 }
 
 function shortened(text: string): string {

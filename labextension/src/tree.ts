@@ -172,8 +172,7 @@ export class RunTree {
   private _paintActions(): void {
     const trans = this._trans;
     const place = notebookOf(this.run);
-    const isSaved = this.run.facts.outcome === 'saved';
-    const state = `${place?.path ?? ''} ${isSaved}`;
+    const state = place?.path ?? '';
     if (this._offered === state) {
       return;
     }
@@ -186,13 +185,12 @@ export class RunTree {
       open.addEventListener('click', () => this._doing.show(place));
       this._actions.append(open);
     }
-    // what was only found in the notebook has no kernel that could write it
     const forms: [Form, string, string][] = [
       ['ipynb', 'ipynb', trans.__('Export as one notebook that can be sent; keys and home folders are taken out')],
       ['html', 'HTML', trans.__('Export as a page; keys and home folders are taken out')],
       ['jsonl', 'JSONL', trans.__('Export as lines of JSON; keys and home folders are taken out')]
     ];
-    for (const [form, label, caption] of place && !isSaved ? forms : []) {
+    for (const [form, label, caption] of place ? forms : []) {
       const button = this._button(trans.__('Export %1', label), caption, form);
       button.addEventListener('click', () => this._doing.export(this.run, form));
       this._actions.append(button);

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from rlm_jupyter.errors import ConfigurationError, RLMError
 from rlm_jupyter.live import facts
-from rlm_jupyter.store import RunFiles
+from rlm_jupyter.store import RunFiles, find
 
 log = logging.getLogger(__name__)
 
@@ -48,21 +51,38 @@ def act(control: Any, data: dict[str, Any]) -> bool:
 
 def export(ask: dict[str, Any], told: facts.RunFacts) -> None:
     """Write the run, as it is on disk, beside the notebook that is worked in; the facts say where, or why not."""
+
+    def files() -> RunFiles:
+        if told.notebook is None:
+            raise ConfigurationError("This run is not saved, so there is nothing to export.")
+        return RunFiles(told.notebook)
+
+    told.asks.say(ask, **_written(files, ask.get("form")))
+
+
+def export_saved(run: str, form: str) -> str:
+    """Write a run that was saved, for a page that has only its id; what came of it, as JSON in base64.
+
+    The page evaluates it in the notebook's kernel, and gets a representation of the value: base64 has nothing
+    in it that a representation would change.
+    """
+    said = _written(lambda: find(run, facts.home()), form)
+    return base64.b64encode(json.dumps(said).encode()).decode()
+
+
+def _written(files: Callable[[], RunFiles], form: object) -> dict[str, Any]:
+    """What there is to say of an export: `what`, a `text` for people, and the `file`, if there is one."""
     # with all that makes pages, it is loaded only where it is wanted
     from rlm_jupyter.export.sent import FORMS, send
 
-    notebook, form = told.notebook, ask.get("form")
     try:
-        if form not in FORMS:
+        if not isinstance(form, str) or form not in FORMS:
             raise ConfigurationError(f"A run is exported as one of {', '.join(FORMS)}, not {form!r}.")
-        if notebook is None:
-            raise ConfigurationError("This run is not saved, so there is nothing to export.")
-        sent = send(RunFiles(notebook), form, facts.home())
+        sent = send(files(), form, facts.home())
     except (RLMError, OSError) as error:
-        told.asks.say(ask, "refused", str(error))
-    except Exception as error:  # in a thread of its own: nobody else would say that it came to nothing
+        return {"what": "refused", "text": str(error)}
+    except Exception as error:  # where it is called, nobody else would say that it came to nothing
         log.exception("The run could not be exported")
-        told.asks.say(ask, "refused", f"The run could not be exported: {type(error).__name__}: {error}")
-    else:
-        file = None if sent.path is None else facts.place(sent.path)
-        told.asks.say(ask, "exported", " ".join(sent.said), file=file)
+        return {"what": "refused", "text": f"The run could not be exported: {type(error).__name__}: {error}"}
+    file = {} if sent.path is None else {"file": facts.place(sent.path)}
+    return {"what": "exported", "text": " ".join(sent.said), **file}

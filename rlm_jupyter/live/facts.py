@@ -45,6 +45,8 @@ class RunFacts:
         self._phase: Phase = "starting"
         self._started: RunStarted | None = None
         self._iteration = 0
+        self._replied = 0
+        """The last iteration of which there is a reply."""
         self._usage = Usage()
         self._cost: float | None = 0.0
         self._subcalls = 0
@@ -60,7 +62,7 @@ class RunFacts:
             case ReplyStreamed(iteration=index):
                 self._iteration, self._phase = index, "writing"
             case ReplyReceived(iteration=index):
-                self._iteration = index
+                self._iteration = self._replied = index
                 self._spend(event.usage, event.cost)
             case CellStarted():
                 self._phase = "running"
@@ -126,6 +128,7 @@ class RunFacts:
 
     def _end(self, event: RunEnded) -> None:
         self._phase, self.outcome, self._message = "ended", event.stop_reason, event.message
+        self._iteration = self._replied  # one whose reply was cut off is none
         self._usage, self._cost, self._seconds, self._in_flight = event.usage, event.cost, event.seconds, 0
 
 

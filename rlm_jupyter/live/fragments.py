@@ -62,9 +62,12 @@ _STYLE = f"""
 
 
 def block(*pieces: str, label: str = "") -> str:
-    """The whole of one display, with its style sheet."""
-    live = f' role="status" aria-live="polite" aria-label="{html.escape(label)}"' if label else ""
-    return f'<div class="rlm"{live}><style>{_STYLE}</style>{"".join(pieces)}</div>'
+    """The whole of one display, with its style sheet; with a `label`, of a run that is under way.
+
+    JupyterLab's extension knows the latter by its class, and hides it where its own bar says the same.
+    """
+    live = f' rlm-under-way" role="status" aria-live="polite" aria-label="{html.escape(label)}' if label else ""
+    return f'<div class="rlm{live}"><style>{_STYLE}</style>{"".join(pieces)}</div>'
 
 
 def headline(tone: Tone, title: str, facts: Sequence[str], *, path: Path | None = None) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from rlm_jupyter.events import Event, OutputsShown
 from rlm_jupyter.live import fragments
 from rlm_jupyter.live.comm import LiveRun, open_live
+from rlm_jupyter.live.frontend import too_old
 from rlm_jupyter.live.view import WAITING, View
 
 REST_SECONDS = 0.5
@@ -112,6 +113,7 @@ class PageProgress:
         self._news = threading.Event()
         self._over = threading.Event()
         self._live: LiveRun | None = open_live(shell)
+        self._too_old = too_old() if self._live is not None else ""
         self._publish(self._ids[0], self._status(), update=False)
         self._publish(self._ids[1], "", update=False)
         self._thread = threading.Thread(target=self._keep_up, name="rlm_jupyter progress", daemon=True)
@@ -143,7 +145,8 @@ class PageProgress:
             self._view.fail()
         if self._live is not None:
             self._live.end(path, failed=failed, message=title)
-        above = fragments.note(title) if title else ""
+        notes = [title, "" if self._is_live else self._too_old]
+        above = "".join(fragments.note(note) for note in notes if note)
         self._publish(self._ids[0], fragments.block(above, self._view.status(path), below), update=True)
         self._publish(self._ids[1], self._iterations(), update=True)
 
@@ -160,7 +163,8 @@ class PageProgress:
                 self._publish(self._ids[1], self._iterations(), update=True)
 
     def _status(self) -> str:
-        return fragments.block(self._view.status(brief=self._is_live), label="Progress of the run")
+        above = fragments.note(self._too_old) if self._too_old and not self._is_live else ""
+        return fragments.block(above, self._view.status(brief=self._is_live), label="Progress of the run")
 
     @property
     def _is_live(self) -> bool:

@@ -93,6 +93,8 @@ class View:
         self._failed = False
         self._done: deque[SeenIteration] = deque(maxlen=SHOWN_AFTER)
         self._count = 0
+        self._replies = 0
+        """Iterations of which there is a reply: a notice or the beginning of a reply makes none."""
         self._person = ""
         """What a person is waited for."""
         self._now: SeenIteration | None = None
@@ -180,8 +182,10 @@ class View:
             self._see(event)
 
     def _rate(self, rated: IterationRated) -> None:
+        # each run is rated; it means something to who has named a policy for it
+        is_asked = self._started is None or "reward" in self._started.options
         # it comes when the iteration's outputs were shown: that one is done
-        if self._done and self._done[-1].index == rated.iteration:
+        if is_asked and self._done and self._done[-1].index == rated.iteration:
             self._done[-1].reward = rated.reward
 
     def _see(self, event: _Seen) -> None:
@@ -232,6 +236,7 @@ class View:
         if self._now is not None:
             self._done.append(self._now)
             self._count += 1
+            self._replies += self._now.is_begun
             self._now = None
 
     def _spend(self, usage: Usage, cost: float | None) -> None:
@@ -247,9 +252,11 @@ class View:
         return fragments.headline(tone, title, facts, path=path)
 
     def _words(self) -> tuple[str, list[str]]:
-        if self._ended is not None:
-            iterations = [count(self._count, "iteration")]
-            return _ENDED[self._ended.stop_reason], iterations + self._spent() + [f"{self._ended.seconds:.1f} s"]
+        if (ended := self._ended) is not None:
+            title = _ENDED[ended.stop_reason]
+            if ended.stop_reason == "cancelled" and ended.message:  # it was not the reader who stopped it
+                title = f"{title}: {ended.message}"
+            return title, [count(self._replies, "iteration"), *self._spent(), f"{ended.seconds:.1f} s"]
         most = None if self._started is None else self._started.limits.get("max_seconds")
         seconds = [f"{time.monotonic() - self._began:.0f} s{f' of {most:.0f} s' if most else ''}"]
         if self._failed:

@@ -127,7 +127,7 @@ def test_limits_export_filter_and_fold(opened: Open, model: Waiting) -> None:
 
     # half way: an export that can be looked at, though the kernel is busy
     runs.get_by_role("button", name="Export HTML").click()
-    page.until(lambda: "The run was written to" in notices(page), "where it is")
+    page.until(lambda: "Written to" in notices(page), "where it is")
     html = page.until(lambda: list(page.path.parent.glob("*.html")), "the file")[0].read_text("utf-8")
     assert "haystack" in html
     assert "7 cm" not in html
@@ -155,12 +155,19 @@ def test_limits_export_filter_and_fold(opened: Open, model: Waiting) -> None:
     page.page.evaluate("sessionStorage.clear()")
     page.open()
     bar = bar_of(page)
-    page.until(lambda: "A run that was saved with this notebook · iteration 3" in bar.inner_text(), "the bar")
+    page.until(lambda: "Saved with this notebook · 3 iterations" in bar.inner_text(), "the bar")
     assert (len(page.live()), page.page.locator(".rlm-live:visible").count()) == (before, 0)
     page.until(lambda: "Iteration 2" in runs.inner_text(), "the tree of the saved run")
     assert "How long is the needle?" in runs.inner_text()
     bar.get_by_role("button", name="Unfold").click()
     page.until(lambda: page.page.locator(".rlm-live:visible").count() > 0, "the cells are shown")
+    # its line is gone with the kernel that ran it, and what is saved can be sent all the same
+    runs.get_by_role("button", name="Export JSONL").click()
+    page.until(lambda: "Written to" in notices(page), "where it is")
+    assert "7 cm" in page.until(lambda: list(page.path.parent.glob("*.jsonl")), "the file")[0].read_text("utf-8")
+    dismiss(page)
+    page.page.evaluate("window.jupyterapp.shell.currentWidget.close()")
+    page.until(lambda: page.page.evaluate("Boolean(window.jupyterapp.shell.currentWidget?.content)"), "the notebook")
     runs.get_by_role("button", name="Notebook").first.click()
     page.until(
         lambda: page.page.evaluate("window.jupyterapp.shell.currentWidget?.context?.path ?? ''").startswith(

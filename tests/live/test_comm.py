@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import queue
 import threading
@@ -20,6 +21,7 @@ from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.events import CellDecided, CellProposed, Event, OutputsShown, RunStarted
 from rlm_jupyter.export import WholeRun
 from rlm_jupyter.here.steering import FarControl
+from rlm_jupyter.live.acts import export_saved
 from rlm_jupyter.live.cells import Cells
 from rlm_jupyter.live.comm import LiveRun
 from rlm_jupyter.models.scripted import ScriptedModel
@@ -266,7 +268,7 @@ class Steered(Control):
         super().__init__()
         self.done: list[Any] = []
 
-    def stop(self) -> None:
+    def stop(self, why: str = "") -> None:
         self.done.append("stop")
 
     def approve(self, source: str | None = None, *, cell: tuple[int, int] | None = None) -> None:
@@ -407,6 +409,15 @@ async def test_a_run_is_exported_for_the_page_while_it_goes_on_and_after(
     assert Path(again["file"]["path"]).parent == tmp_path
     assert WholeRun.gather(again["file"]["path"]).trajectory.answer == "done"
     assert exported("docx", 3)["what"] == "refused"
+
+    # by a page that has only the id; its line is gone
+    def saved(run: str, form: str) -> dict[str, Any]:
+        return dict(json.loads(base64.b64decode(export_saved(run, form))))
+
+    late = saved(result.trajectory.run_id, "jsonl")
+    assert (late["what"], late["file"]["beside"][-6:]) == ("exported", ".jsonl")
+    assert key not in Path(late["file"]["path"]).read_text("utf-8")
+    assert "There is no run 'nobody'" in saved("nobody", "html")["text"]
     unsaved, line = a_live_run(Control())
     live = unsaved
     assert exported("html", 1)["text"] == "This run is not saved, so there is nothing to export."

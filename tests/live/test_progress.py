@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 import pytest
 from IPython.core.displaypub import CapturingDisplayPublisher
 
 from rlm_jupyter.events import Event, OutputsShown
-from rlm_jupyter.live import progress
+from rlm_jupyter.live import frontend, progress
 from tests.live.test_view import ended, reply, started
 
 
@@ -50,6 +51,23 @@ def test_two_displays_are_updated_and_seldom() -> None:
     assert "Answered" in first["text/html"]
     assert first["text/plain"].startswith("Answered · 299 iterations")
     assert "Trajectory" in second["text/html"]
+
+
+@pytest.mark.parametrize(
+    ("installed", "is_old"), [("4.1.8", True), ("4.2.0", False), ("5.0.0a1", False), (None, False)]
+)
+def test_a_page_that_is_too_old_for_live_cells_is_named(
+    installed: str | None, is_old: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(name: str) -> str:
+        if installed is None:
+            raise PackageNotFoundError(name)
+        return installed
+
+    monkeypatch.setattr(frontend, "version", version)
+    monkeypatch.setattr(frontend, "too_old", frontend.too_old.__wrapped__)
+    assert ("too old" in frontend.too_old()) is is_old
+    assert (f"JupyterLab {installed} is" in frontend.too_old()) is is_old
 
 
 def test_nothing_is_published_after_the_end() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -25,6 +26,7 @@ from rlm_jupyter.events import (
     SubcallStarted,
 )
 from rlm_jupyter.live import fragments
+from rlm_jupyter.live.facts import RunFacts
 from rlm_jupyter.live.view import SHOWN_AFTER, SHOWN_LIVE, View
 from rlm_jupyter.types import ContextInfo, StopReason, Usage
 
@@ -110,6 +112,24 @@ def test_a_run_without_an_answer_does_not_look_like_one_with(stop: StopReason) -
     view.apply(ended(stop))
     assert "rlm-good" not in view.status().partition("</style>")[2]
     assert "Answered" not in view.text()
+
+
+def test_what_has_no_reply_is_counted_as_no_iteration() -> None:
+    view, facts = View(), RunFacts()
+    run(view, 1, 3)
+    facts.apply(reply(3, "the third"))
+    for event in (NoticeGiven(4, "A note of yours."), ReplyStreamed(4, "Half of"), ended("cancelled")):
+        view.apply(event)
+        facts.apply(event)
+    assert view.text().startswith("Stopped · 3 iterations")
+    assert facts.told()["iteration"] == 3
+
+
+def test_who_did_not_stop_a_run_is_told_why_it_was_stopped() -> None:
+    view = View()
+    view.apply(started())
+    view.apply(replace(ended("cancelled"), message="another run took the variable x"))
+    assert view.text().startswith("Stopped: another run took the variable x · ")
 
 
 def test_a_failing_host_ends_the_view() -> None:
@@ -208,11 +228,14 @@ def test_an_answer_is_drawn_as_markdown() -> None:
     assert "x &lt; 1" in drawn
 
 
-def test_how_an_iteration_was_rated_is_shown_with_it() -> None:
-    view = View()
-    view.apply(started())
-    run(view, 1, 2)
-    view.apply(IterationRated(2, -0.25, {"failure": -0.25}))
+def test_how_an_iteration_was_rated_is_shown_with_it_where_a_policy_was_named() -> None:
+    unasked, view = View(), View()
+    view.apply(replace(started(), options={"reward": "code_quality"}))
+    unasked.apply(started())
+    for each in (unasked, view):
+        run(each, 1, 2)
+        each.apply(IterationRated(2, -0.25, {"failure": -0.25}))
+    assert "reward" not in unasked.iterations()
     assert "reward -0.25" in view.iterations()
     assert view.iterations().count("reward") == 1
 
