@@ -162,9 +162,10 @@ def test_limits_export_filter_and_fold(opened: Open, model: Waiting) -> None:
     bar.get_by_role("button", name="Unfold").click()
     page.until(lambda: page.page.locator(".rlm-live:visible").count() > 0, "the cells are shown")
     # its line is gone with the kernel that ran it, and what is saved can be sent all the same
-    runs.get_by_role("button", name="Export JSONL").click()
+    runs.get_by_role("button", name="Export HTML").click()
     page.until(lambda: "Written to" in notices(page), "where it is")
-    assert "7 cm" in page.until(lambda: list(page.path.parent.glob("*.jsonl")), "the file")[0].read_text("utf-8")
+    assert "7 cm" in next(page.path.parent.glob("*.html")).read_text("utf-8")
+    page.until(lambda: page.page.locator(".jp-HTMLViewer").count(), "it is opened")
     dismiss(page)
     page.page.evaluate("window.jupyterapp.shell.currentWidget.close()")
     page.until(lambda: page.page.evaluate("Boolean(window.jupyterapp.shell.currentWidget?.content)"), "the notebook")
