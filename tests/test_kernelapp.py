@@ -132,7 +132,10 @@ async def front() -> AsyncIterator[Front]:
 
 
 def guests(process: psutil.Process) -> list[psutil.Process]:
-    return [p for p in process.children(recursive=True) if "rlm_jupyter.kernel.guest" in " ".join(p.cmdline())]
+    """The kernels behind it, less their supervisors, which look like them."""
+    found = [p for p in process.children(recursive=True) if "rlm_jupyter.kernel.guest" in " ".join(p.cmdline())]
+    above = {p.ppid() for p in found}
+    return [p for p in found if p.pid not in above]
 
 
 async def eventually(holds: Callable[[], bool], seconds: float = 40.0) -> None:
