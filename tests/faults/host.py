@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,8 @@ class Noting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    async def complete(
-        self, messages: Sequence[Message], *, max_output_tokens: int, on_text: Callable[[str], None] | None = None
-    ) -> Reply:
-        reply: Reply = await self._model.complete(messages, max_output_tokens=max_output_tokens, on_text=on_text)
+    async def complete(self, messages: Sequence[Message], **options: Any) -> Reply:
+        reply: Reply = await self._model.complete(messages, **options)
         now = [time.monotonic(), time.process_time()]
         os.write(self._log, json.dumps([*now, reply.text]).encode() + b"\n")
         return reply
