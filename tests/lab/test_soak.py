@@ -157,9 +157,11 @@ def test_a_page_stays_responsive(lab: Lab, window: Window, model: Waiting, mode:
         if mode != "full":
             window.page.wait_for_function(SHOWN, timeout=180_000, polling=500)
         window.page.wait_for_timeout(3000)
+        start = time.monotonic()
+        page.command(command, wait=False)
+        if command != "notebook:run-cell":
+            window.page.wait_for_timeout(2000)
         with traced(window.page) as trace:
-            start = time.monotonic()
-            page.command(command, wait=False)
             done = "window.jupyterapp.shell.currentWidget.content.model.cells.get(2).executionCount !== null"
             window.page.wait_for_function(done, timeout=300_000, polling=200)
             seconds = time.monotonic() - start
