@@ -116,7 +116,8 @@ def test_a_directory_is_its_hosts_from_first_to_last(base: Path) -> None:
 
 
 def test_a_directory_that_is_swept_as_it_is_made_is_made_anew(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, swept = tempfile.mkdtemp, []
+    made = tempfile.mkdtemp
+    swept: list[str] = []
 
     def and_swept(**options: str) -> str:
         path = made(**options)
