@@ -9,14 +9,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlm_jupyter.errors import ContextWindowError, LimitReached, ModelError, ModelUnavailableError
+from rlm_jupyter.errors import (
+    ContextWindowError,
+    LimitReached,
+    ModelError,
+    ModelUnavailableError,
+    UnusableReplyError,
+)
 from rlm_jupyter.ledger import Bill, Ledger
 from rlm_jupyter.models import Model
+from rlm_jupyter.repetition import Repetition
 from rlm_jupyter.tokens import estimate_tokens, fitting_chars, most_tokens
 from rlm_jupyter.types import Message, Reply, Usage
 
 _MORE_ROOM = 4
 """A reply that came back empty is asked for again with so many times its cap."""
+_MOST_UNUSABLE = 2
+"""How often a reply without an end, or an empty one, is drawn again: the next may be another."""
+_SHOWN_CHARS = 40
 _REST_SECONDS = 0.5
 """Before a request that failed is sent again; twice as long each time."""
 _LONGEST_REST = 8.0
@@ -83,8 +93,10 @@ async def ask(
         The messages don't fit the model's window; refused before the call, with the numbers.
     LimitReached
         A limit leaves no room for the request, or the time is up.
+    UnusableReplyError
+        It replied, again and again, with nothing that can be seen, or with one piece without end.
     ModelError
-        The provider failed for good, or replied with nothing that can be seen.
+        The provider failed for good.
     """
     started = time.monotonic()
     if input_tokens is None:
@@ -100,7 +112,7 @@ async def ask(
         if on_text is not None and not muted:
             on_text(text)
 
-    failures = 0
+    failures = unusable = 0
     while True:
         request = _Request(
             model, messages, Usage(input_tokens=most, output_tokens=cap), hear, logprobs, until, temperature
@@ -114,12 +126,14 @@ async def ask(
             await _rest(ledger, failures, error.retry_after)
             failures += 1
             continue
+        except UnusableReplyError:
+            if unusable >= _MOST_UNUSABLE:
+                raise
+            muted, unusable = heard, unusable + 1
+            continue
         if reply.text.strip() or (may_be_empty and reply.finish == "stop"):
             return Answered(reply, bill.usage, bill.cost, time.monotonic() - started)
-        wider = min(cap * _MORE_ROOM, max(model.window - estimate_tokens_of(messages), cap))
-        if reply.finish != "length" or wider == cap:
-            raise ModelError(_nothing_visible(model, reply, cap))
-        cap = wider
+        cap, unusable = _after_nothing(model, messages, reply, cap, unusable)
 
 
 def takes_temperature(model: Model) -> bool:
@@ -177,7 +191,8 @@ async def _billed(request: _Request, ledger: Ledger, bill: Bill) -> Reply:
 
 async def _served(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
     """One reply; while the provider refuses everybody, it is waited for."""
-    pace = ledger.pace(getattr(request.model, "provider", request.model.name))
+    model = request.model
+    pace = ledger.pace(getattr(model, "provider", model.name), getattr(model, "slots", None))
     again = False
     while True:
         try:
@@ -198,11 +213,15 @@ async def _complete(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
     """Send it once."""
     model, messages, most = request.model, request.messages, request.most
     written = 0
+    repetition = Repetition()
 
     def count(text: str) -> None:
         nonlocal written
         written += estimate_tokens(text)
         request.on_text(text)
+        if piece := repetition.hear(text):
+            shown = piece if len(piece) <= _SHOWN_CHARS else f"{piece[:_SHOWN_CHARS]}…"
+            raise UnusableReplyError(f"{model.name} wrote {shown!r} over and over; its reply was cut off.")
 
     try:
         async with ledger.in_time():
@@ -222,6 +241,8 @@ async def _complete(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
             entry.settle(spent, model.cost(spent))
         raise
     entry.settle(reply.usage, model.cost(reply.usage))
+    if remark := getattr(model, "remark", ""):
+        ledger.remarks[model.name] = remark
     return reply
 
 
@@ -232,10 +253,21 @@ async def _rest(ledger: Ledger, failures: int, retry_after: float | None) -> Non
         await asyncio.sleep(rest if retry_after is None else min(retry_after, _PATIENCE))
 
 
+def _after_nothing(model: Model, messages: Sequence[Message], reply: Reply, cap: int, unusable: int) -> tuple[int, int]:
+    """With what cap a reply with nothing to be seen is asked for again, and how many there were by then."""
+    if reply.finish == "refusal":
+        raise ModelError(f"{model.name} refused to reply.")
+    if reply.finish == "length":
+        wider = min(cap * _MORE_ROOM, max(model.window - estimate_tokens_of(messages), cap))
+        if wider > cap:
+            return wider, unusable
+    elif unusable < _MOST_UNUSABLE:
+        return cap, unusable + 1
+    raise UnusableReplyError(_nothing_visible(model, reply, cap))
+
+
 def _nothing_visible(model: Model, reply: Reply, cap: int) -> str:
     thought = f", {reply.usage.reasoning_tokens:,} of them thinking" if reply.usage.reasoning_tokens else ""
-    if reply.finish == "refusal":
-        return f"{model.name} refused to reply."
     return (
         f"{model.name} replied with nothing that can be seen ({reply.usage.output_tokens:,} tokens written{thought}; "
         f"cap {cap:,}). Raise Limits(max_output_tokens=…), or choose another model."

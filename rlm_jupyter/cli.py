@@ -50,6 +50,13 @@ examples:
   jupyter rlm fork rlm_runs/20250102-101500-who.ipynb --edit
 
 """
+_MODELS_EXAMPLES = """\
+examples:
+  jupyter rlm models
+  jupyter rlm models ollama
+  jupyter rlm models llamacpp --base-url http://192.168.1.5:8080/v1
+
+"""
 _EXPORT_EXAMPLES = """\
 examples:
   jupyter rlm export
@@ -109,6 +116,10 @@ def _command(args: argparse.Namespace) -> int:
 
             going_on = {"resume": again.resume, "fork": again.fork, "replay": again.replay}
             return going_on[args.command](args)
+        case "models":
+            from rlm_jupyter.console import served
+
+            return served.models(args)
         case "list" | "show" | "export" | "clean":
             from rlm_jupyter.console import kept
 
@@ -116,8 +127,8 @@ def _command(args: argparse.Namespace) -> int:
             return commands[args.command](args)
         case _:
             raise ConfigurationError(
-                "A command is missing: run, demo, resume, fork, replay, list, show, export or clean (see jupyter rlm "
-                "--help)."
+                "A command is missing: run, demo, models, resume, fork, replay, list, show, export or clean (see "
+                "jupyter rlm --help)."
             )
 
 
@@ -193,6 +204,12 @@ def _parser() -> argparse.ArgumentParser:
         "examples:\n  jupyter rlm demo\n  jupyter rlm demo --no-save\n\n",
     )
     _add_common(demo)
+    listed = command("models", "list the models that are served", _MODELS_EXAMPLES)
+    listed.add_argument(
+        "provider", nargs="?", metavar="PROVIDER", help="one only (default: your own servers, and all with a key)"
+    )
+    listed.add_argument("--base-url", metavar="URL", help="where it is")
+    listed.add_argument("--json", action="store_true", help="print them as JSON")
     _add_resume(command("resume", "go on with a run that was broken off, or that met a limit", _RESUME_EXAMPLES))
     _add_fork(command("fork", "begin a new run with the first iterations of another", _FORK_EXAMPLES))
     replay = command(
@@ -239,6 +256,9 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--sub-model", metavar="NAME", help="provider/model that answers sub-calls (default: the model)")
     run.add_argument(
         "--base-url", metavar="URL", help="where the model is served (and a sub-model of the same provider)"
+    )
+    run.add_argument(
+        "--window", type=int, metavar="TOKENS", help="what the model reads, with its reply (default: as it is served)"
     )
     run.add_argument(
         "--termination",
@@ -305,6 +325,7 @@ def _add_going_on(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", "--model", metavar="NAME", help="provider/model (default: as before)")
     parser.add_argument("--sub-model", metavar="NAME", help="provider/model for sub-calls (default: as before)")
     parser.add_argument("--base-url", metavar="URL", help="where the model is served")
+    parser.add_argument("--window", type=int, metavar="TOKENS", help="what the model reads, with its reply")
     parser.add_argument("--termination", metavar="POLICY", help="when the run ends (default: as before)")
     parser.add_argument("--reward", metavar="POLICY", help="how iterations are rated (default: as before)")
     parser.add_argument("--no-reexec", action="store_true", help="do not execute its cells again: the kernel is empty")

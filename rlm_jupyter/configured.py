@@ -14,6 +14,7 @@ from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.live import fragments
+from rlm_jupyter.models import nearby
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.rlm import RLM
 
@@ -31,6 +32,12 @@ class Configured(Magics):
     _banner_shown = False
     model = Unicode(None, allow_none=True, help="`provider/model` that drives runs.").tag(config=True)
     sub_model = Unicode(None, allow_none=True, help="Answers sub-calls. Default: the model.").tag(config=True)
+    base_url = Unicode(None, allow_none=True, help="Where the model is served. Default: its usual address.").tag(
+        config=True
+    )
+    window = Integer(
+        None, allow_none=True, help="Tokens that the model reads, with its reply. Default: as its server says."
+    ).tag(config=True)
     termination = Union(
         [Unicode(), Dict()],
         default_value=None,
@@ -105,13 +112,18 @@ class Configured(Magics):
     def configuration(self, options: Namespace) -> tuple[str, dict[str, Any]]:
         """Model and options of `RLM`: options first, then traits, then the environment."""
         model = options.model or self._model()
+        base_url, window = options.base_url or self.base_url, options.window or self.window
         if model is None:
-            model = "extractive"
+            if options.base_url or options.window:
+                raise ConfigurationError("--base-url and --window go with a model: name it with -m provider/model.")
+            model, base_url, window = "extractive", None, None
             self._show_banner()
         limits = {name: getattr(options, name) for name in _LIMITS}
         limits = {name: getattr(self, name) if value is None else value for name, value in limits.items()}
         return model, {
             "sub_model": options.sub_model or self.sub_model,
+            "base_url": base_url,
+            "window": window,
             "limits": Limits(**{name: value for name, value in limits.items() if value is not None}),
             "termination": self._policy(options.termination, TerminationPolicy) or self.termination,
             "reward": self._policy(options.reward, RewardPolicy) or self.reward,
@@ -139,5 +151,6 @@ class Configured(Magics):
     def _show_banner(self) -> None:
         if not self._banner_shown:
             self._banner_shown = True
-            html = fragments.block(fragments.note(_BANNER))
-            cast(Any, self.shell).display_pub.publish({"text/html": html, "text/plain": _BANNER})
+            text = " ".join(filter(None, [_BANNER, nearby.offer()]))
+            html = fragments.block(fragments.note(text))
+            cast(Any, self.shell).display_pub.publish({"text/html": html, "text/plain": text})

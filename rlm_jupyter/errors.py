@@ -9,7 +9,8 @@ says what to do.
     │   └── ContextError                  the context can't be handed to a kernel
     ├── ModelError                        a provider failed for good
     │   ├── ModelUnavailableError         no answer: refused, timed out, overloaded, cut off
-    │   └── ContextWindowError            the prompt does not fit the model's window
+    │   ├── ContextWindowError            the prompt does not fit the model's window
+    │   └── UnusableReplyError            it replied, with nothing that can be used
     ├── KernelError                       the kernel can't be used
     │   ├── KernelStartError
     │   └── KernelDiedError
@@ -66,6 +67,10 @@ class ContextWindowError(ModelError):
         """How many tokens the prompt has, where that is known."""
         self.window = window
         """The model's window in tokens, where that is known."""
+
+
+class UnusableReplyError(ModelError):
+    """A model did reply, also when it was asked again, but with nothing, or with one thing over and over."""
 
 
 class KernelError(RLMError):

@@ -305,6 +305,15 @@ class ChildReported:
     """The child's notebook, where it is saved."""
 
 
+@dataclass(frozen=True, slots=True)
+class RemarkMade:
+    """Something that people should know and the model need not: a server is waited for, another model answers."""
+
+    text: str
+    passes: bool = False
+    """It holds only until the run begins."""
+
+
 Record = (
     RunStarted
     | ReplyReceived
@@ -327,6 +336,7 @@ Glimpse = (
     | RunPaused
     | RunResumed
     | CellReplayed
+    | RemarkMade
     | ChildReported
 )
 Event = Record | Glimpse

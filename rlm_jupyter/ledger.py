@@ -75,6 +75,8 @@ class Ledger:
         self._subcalls_refused = False
         self.overbilled: dict[str, str] = {}
         """What was billed beyond what a request could use, by the model's name; in one line each."""
+        self.remarks: dict[str, str] = {}
+        """What people should know of who answered, by the model's name; in one line each."""
         self._excess: dict[str, float] = {}
         """How many times over, so that the next requests to such a model reserve more."""
 
@@ -210,9 +212,18 @@ class Ledger:
             self._changed.set()
             self._compare(model, entry, most, cost)
 
-    def pace(self, provider: str) -> Pace:
-        """How fast a provider is asked; by its address, as it refuses everybody when it refuses one request."""
-        return self._paces.setdefault(provider, Pace(self.limits.concurrency, self._clock))
+    def pace(self, provider: str, slots: int | None = None) -> Pace:
+        """How fast a provider is asked; by its address, as it refuses everybody when it refuses one request.
+
+        Parameters
+        ----------
+        slots
+            How many requests it serves at once, where that is known: what waits there may time out, here it can't.
+        """
+        if (pace := self._paces.get(provider)) is None:
+            most = self.limits.concurrency
+            pace = self._paces[provider] = Pace(min(most, slots or most), self._clock)
+        return pace
 
     @asynccontextmanager
     async def turn(self, pace: Pace, *, again: bool = False) -> AsyncIterator[None]:

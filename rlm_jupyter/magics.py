@@ -19,6 +19,7 @@ from traitlets import observe
 from rlm_jupyter import context as contexts
 from rlm_jupyter import restore, store
 from rlm_jupyter.approval import Approvals
+from rlm_jupyter.completer import install
 from rlm_jupyter.configured import Configured
 from rlm_jupyter.errors import RLMError
 from rlm_jupyter.events import Event
@@ -64,6 +65,8 @@ class RLMMagics(Configured):
     )
     @argument("-m", "--model", help="The model that drives the run: provider/model.")
     @argument("--sub-model", metavar="MODEL", help="The model that answers sub-calls. Default: the same.")
+    @argument("--base-url", metavar="URL", help="Where it is served (and a sub-model of the same provider).")
+    @argument("--window", type=int, metavar="TOKENS", help="What it reads, with its reply. Default: as it is served.")
     @argument("-o", "--output", metavar="VAR", default=RESULT, help="The result's variable. Default: rlm_result.")
     @argument("--max-iterations", type=int, metavar="N", help="Replies of the model.")
     @argument("--max-seconds", type=float, metavar="S", help="Wall time.")
@@ -363,6 +366,8 @@ def load(shell: Any) -> None:
     magics = RLMMagics(shell)
     shell.register_magics(magics)
     shell.register_magics(ResumeMagics(shell, magics.finish))
+    parser = cast(Any, magics.rlm).parser
+    install(shell, lambda: [name for action in parser._actions for name in action.option_strings])
     # before questions are kept: it takes the line as it was written
     shell.input_transformers_cleanup.append(here_source.awaited(shell, magics.asks_here))
     shell.input_transformers_cleanup.append(keep_questions("rlm"))

@@ -20,16 +20,21 @@ from rlm_jupyter.workspace import Settings, Workspace, open_workspace, run_start
 
 
 async def open_in_time(
-    stack: AsyncExitStack, settings: Settings, context: Context, ledger: Ledger, control: Control
+    stack: AsyncExitStack,
+    settings: Settings,
+    context: Context,
+    ledger: Ledger,
+    control: Control,
+    emit: Callable[[Event], None] | None,
 ) -> Workspace | None:
     """Open a workspace, to be closed by `stack`; `None`: the run was stopped, or its time was up, before it was there.
 
     Raises
     ------
-    ContextError, KernelStartError
+    ModelError, ContextError, KernelStartError
         As of `open_workspace`.
     """
-    opening = asyncio.create_task(stack.enter_async_context(open_workspace(settings, context)))
+    opening = asyncio.create_task(stack.enter_async_context(open_workspace(settings, context, emit=emit)))
     waiting: list[asyncio.Task[Any]] = [
         asyncio.create_task(control.stopping.wait()),
         asyncio.create_task(ledger.expired()),

@@ -205,7 +205,7 @@ async def play(
     forked
         Whose tape it is, how many iterations are taken over, and the id of the new run.
     """
-    async with open_workspace(settings, context) as workspace:
+    async with open_workspace(settings, context, emit=on_event, control=control) as workspace:
         told: list[Difference] = []
         for run, is_told in earlier:
             told += await _go_over(workspace, run, is_told, tape.playing.reexecutes)

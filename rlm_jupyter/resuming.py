@@ -20,7 +20,7 @@ from rlm_jupyter.shown import in_one_line
 
 Finish = Callable[[Running, progress.Progress, str], None]
 """Waits for a run and shows what came of it: the run, its progress, the result's variable."""
-_CHANGES = ("model", "max_iterations", "max_seconds", "max_cost", "max_tokens", "max_subcalls")
+_CHANGES = ("model", "base_url", "max_iterations", "max_seconds", "max_cost", "max_tokens", "max_subcalls")
 
 
 @magics_class
@@ -41,6 +41,7 @@ class ResumeMagics(Magics):
     @argument("run", help="Name, id or path of the run.")
     @argument("-o", "--output", metavar="VAR", default="rlm_result", help="The result's variable. Default: rlm_result.")
     @argument("-m", "--model", help="Another model than before: provider/model.")
+    @argument("--base-url", metavar="URL", help="Where it is served.")
     @argument("--max-iterations", type=int, metavar="N", help="Replies of the model.")
     @argument("--max-seconds", type=float, metavar="S", help="Wall time.")
     @argument("--max-cost", type=float, metavar="USD", help="US dollars.")

@@ -20,7 +20,7 @@ from rlm_jupyter.from_record import FromRecord
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.ledger import Ledger
 from rlm_jupyter.limits import Limits
-from rlm_jupyter.models import Model
+from rlm_jupyter.models import Model, load_model
 from rlm_jupyter.models.prices import own_prices
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.opening import open_in_time, unopened
@@ -70,6 +70,11 @@ class RLM(FromRecord):
     prices
         What models cost, where the price list is wrong or has none: `{"provider/model": (input, output)}` or
         `(input, output, cached)`, in US dollars for a million tokens.
+    base_url
+        Where the model is served, and a sub-model of the same provider. Default: the provider's variable in the
+        environment, else its usual address.
+    window
+        How many tokens those read, with their reply, where their server or the price list does not say it right.
 
     Raises
     ------
@@ -91,11 +96,13 @@ class RLM(FromRecord):
         sandbox: str | Mapping[str, Any] | Sandbox | None = None,
         snapshot: bool = False,
         prices: Mapping[str, Sequence[float]] | None = None,
+        base_url: str | None = None,
+        window: int | None = None,
     ) -> None:
         limits = Limits() if limits is None else limits
         _check_types(limits, save, cwd, snapshot)
         own = own_prices(prices)
-        routing = Routing(model, sub_model, prices=own)
+        routing = Routing(*_served(model, sub_model, base_url, window), prices=own)
         _check_prices(routing, limits)
         self._settings = Settings(
             routing=routing,
@@ -109,6 +116,7 @@ class RLM(FromRecord):
             snapshot=snapshot,
             prices=own,
             policies={"termination": _named(termination), "reward": _named(reward)},
+            served=(base_url, window),
         )
 
     @property
@@ -196,7 +204,7 @@ class RLM(FromRecord):
         control.attach()
         ledger, faults = Ledger(self._settings.limits), Faults()
         async with recording(prompt, held, self._settings.save, faults=faults) as recorder, AsyncExitStack() as stack:
-            workspace = await open_in_time(stack, self._settings, held, ledger, control)
+            workspace = await open_in_time(stack, self._settings, held, ledger, control, on_event)
             if workspace is None:
                 trajectory = unopened(self._settings, held, prompt, ledger, control, recorder=recorder, emit=on_event)
             else:
@@ -243,6 +251,27 @@ class RLM(FromRecord):
         """
         prompt, held = _asked(prompt, context, root_prompt)
         return Running(BackgroundWorkspace(self._settings, held, keep_kernel), prompt, on_event, approve=approve)
+
+
+def _served(
+    model: str | Model,
+    sub_model: str | Model | Sequence[str | Model] | None,
+    base_url: str | None,
+    window: int | None,
+) -> tuple[str | Model, str | Model | Sequence[str | Model] | None]:
+    """The models, at the address of the first one's provider."""
+    if base_url is None and window is None:
+        return model, sub_model
+    root = load_model(model, base_url=base_url, window=window)
+    provider = root.name.partition("/")[0]
+
+    def there(name: str | Model) -> str | Model:
+        same = isinstance(name, str) and name.partition("/")[0] == provider
+        return load_model(name, base_url=base_url, window=window) if same else name
+
+    if sub_model is None or isinstance(sub_model, str) or not isinstance(sub_model, Sequence):
+        return root, None if sub_model is None else there(sub_model)
+    return root, [there(name) for name in sub_model]
 
 
 def _named(policy: object) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rlm_jupyter import calls, parsing, prompts
 from rlm_jupyter.calls import Answered
-from rlm_jupyter.errors import ContextWindowError, LimitReached
+from rlm_jupyter.errors import ContextWindowError, LimitReached, UnusableReplyError
 from rlm_jupyter.events import NoticeGiven, OutputsElided, ReplyReceived, ReplyStreamed
 from rlm_jupyter.ledger import Bill
 from rlm_jupyter.run import Run
@@ -121,6 +121,8 @@ async def ask(run: Run, temperature: float | None = None) -> Answered:
             if not (_elide(run) or _elide(run, last=True)):
                 raise LimitReached(str(overflow), stop_reason="context_window") from overflow
             continue
+        except UnusableReplyError as nothing:
+            raise LimitReached(str(nothing), stop_reason="no_progress") from nothing
         usage = answered.reply.usage
         run.token_confidence = answered.reply.token_confidence
         if not answered.reply.estimated:

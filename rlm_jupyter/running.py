@@ -173,7 +173,7 @@ class BackgroundWorkspace:
         self, prompt: str, ledger: Ledger, recorder: Recorder | None, on_event: OnEvent | None, control: Control
     ) -> Trajectory:
         if self._workspace is None:
-            self._workspace = await open_in_time(self._stack, self._settings, self._context, ledger, control)
+            self._workspace = await open_in_time(self._stack, self._settings, self._context, ledger, control, on_event)
             if self._workspace is None:
                 return unopened(
                     self._settings, self._context, prompt, ledger, control, recorder=recorder, emit=on_event

@@ -24,7 +24,7 @@ from rlm_jupyter.answering import Answering, ChildAnswer, StartChild
 from rlm_jupyter.context import Context
 from rlm_jupyter.control import Control
 from rlm_jupyter.errors import KernelDiedError, KernelError, RLMError
-from rlm_jupyter.events import Event, RunEnded, RunStarted, SubcallStarted
+from rlm_jupyter.events import Event, RemarkMade, RunEnded, RunStarted, SubcallStarted
 from rlm_jupyter.kernel.cell import OnMessage
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.session import Kernel
@@ -72,6 +72,8 @@ class Settings:
     """By the model's name, where they are not those of the list."""
     policies: dict[str, Any] = field(default_factory=dict)
     """How the policies were named, for the record."""
+    served: tuple[str | int | None, ...] = ()
+    """The address and the window that were given for the models, where they are not the usual ones."""
 
 
 @dataclass
@@ -369,6 +371,8 @@ async def open_workspace(
     ledger: Ledger | None = None,
     join: Callable[[AnswerSubcall], Awaitable[Kernel]] | None = None,
     surroundings: str = "",
+    emit: Callable[[Event], None] | None = None,
+    control: Control | None = None,
 ) -> AsyncIterator[Workspace]:
     """Start a kernel with this context in it; everything is closed on leaving.
 
@@ -378,13 +382,19 @@ async def open_workspace(
         Joins a kernel that is there already, with the context in it, instead of starting one.
     surroundings
         As in `Workspace`.
+    emit, control
+        As in `Workspace.answer`, of the first prompt: a model's server may have to be waited for.
 
     Raises
     ------
+    ModelError
+        One's own server is not there, or has no such model; no kernel was started.
     ContextError, KernelStartError
         The kernel can't load the context, or didn't come up.
     """
     async with AsyncExitStack() as stack:
+        if depth == 0:
+            await prepare(settings, emit, control)
         await stack.enter_async_context(settings.routing.lease())
         recursive = depth + 1 < settings.limits.max_depth
         answering = Answering(settings.routing, depth, child_of(settings, depth) if recursive else None)
@@ -406,6 +416,35 @@ async def open_workspace(
         if isinstance(context, Context):
             context.release()
         yield Workspace(settings, context, depth, kernel, answering, surroundings, sandbox)
+
+
+async def prepare(settings: Settings, emit: Callable[[Event], None] | None, control: Control | None = None) -> None:
+    """See to it that the models' servers are ready.
+
+    Parameters
+    ----------
+    control
+        Ends the waiting for one that loads its model, as does `max_seconds`; `None`: the caller sees to that.
+
+    Raises
+    ------
+    ModelError
+        As `open_workspace` says.
+    """
+    emit = guarded(emit)
+    stop, seconds = asyncio.Event(), None
+    if control is not None:
+        control.attach()
+        stop, seconds = control.stopping, settings.limits.max_seconds
+    try:
+        await settings.routing.prepare(lambda text: emit(RemarkMade(text, passes=True)), stop, seconds)
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    if stop.is_set():
+        raise RLMError("the run was stopped before it began")
+    remarks = {model.name: getattr(model, "remark", "") for model in settings.routing.models}
+    for remark in filter(None, remarks.values()):
+        emit(RemarkMade(remark))
 
 
 def _options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dict[str, Any]:
@@ -432,6 +471,8 @@ def request_digest(settings: Settings, prompt: str, context: Context | PackedCon
         "policies": [settings.termination.digest, settings.reward.digest],
         "kernel": "lent" if lent else settings.kernel_name,
     }
+    if any(settings.served):
+        asked["served"] = settings.served
     if folders := [(str(path), changed) for path, changed in settings.sandbox.folders()]:
         asked["folders"] = folders
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -517,7 +558,7 @@ def _ended(run: Run, ending: Ending) -> RunEnded:
         own = run.trajectory.cost
         usage = run.trajectory.usage + run.lost.usage
         cost = None if own is None or run.lost.cost is None else own + run.lost.cost
-    excess = "; ".join(run.ledger.overbilled.values())
+    excess = "; ".join([*run.ledger.overbilled.values(), *run.ledger.remarks.values()])
     return RunEnded(
         stop_reason=ending.stop_reason,
         answer=answer.text if answer else None,

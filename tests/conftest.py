@@ -11,6 +11,8 @@ from tests.examples import ALL, some
 
 # the same on every machine, for fixtures of whole modules, too; the tests of sandboxes name theirs
 os.environ["RLM_SANDBOX"] = "none"
+# no test looks for servers that happen to run here, but those that are about it
+os.environ["RLM_FIND_SERVERS"] = "0"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,5 +37,5 @@ _PARTS = ("_API_KEY", "_BASE_URL", "_ENDPOINT", "_API_TOKEN")
 @pytest.fixture(autouse=True)
 def _no_real_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.endswith(_PARTS) or name in {"RLM_MODEL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"}:
+        if name.endswith(_PARTS) or name in {"RLM_MODEL", "OLLAMA_HOST", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"}:
             monkeypatch.delenv(name)

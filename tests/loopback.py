@@ -203,8 +203,7 @@ class Loopback:
         app.router.add_post("/v1/chat/completions", self._answer)
         app.router.add_post("/openai/deployments/{deployment}/chat/completions", self._answer)
         app.router.add_post("/v1/messages", self._answer)
-        if self._n_ctx:
-            app.router.add_get("/v1/models", self._models)
+        self.routes(app)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", self._port)
@@ -217,6 +216,11 @@ class Loopback:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), 0.02)
         await runner.cleanup()
+
+    def routes(self, app: web.Application) -> None:
+        """Further pages; servers that say more of themselves override it."""
+        if self._n_ctx:
+            app.router.add_get("/v1/models", self._models)
 
     async def _models(self, request: web.Request) -> web.Response:
         entry = {

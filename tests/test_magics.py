@@ -15,13 +15,16 @@ from typing import Any, cast
 import nbformat
 import psutil
 import pytest
+from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from nbclient import NotebookClient
 from traitlets.config import Config
 
 from rlm_jupyter.magics import RLMMagics, load
+from rlm_jupyter.models import nearby
 from rlm_jupyter.shown import ShownResult
+from tests.local_servers import LocalServer
 
 LOOK = "I look.\n```repl\nprint(len(context))\n```"
 ANSWER = "```repl\nreply = llm_query('who?')\nFINAL(f'**{len(context)}** {reply}')\n```"
@@ -571,3 +574,42 @@ def test_each_cell_is_asked_about(
 def test_approval_in_the_background_is_refused_before_anything_starts(shell: InteractiveShell) -> None:
     shows, _ = run(shell, "%rlm -m scripted/two.json --approve --background What?")
     assert "the run can't go on in the background" in shows
+
+
+def test_options_and_models_are_completed(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def completed(line: str) -> list[str]:
+        with provisionalcompleter():
+            found = list(shell.Completer.completions(line, len(line)))
+        return sorted((line[: completion.start] + completion.text).split()[-1] for completion in found)
+
+    with LocalServer(kind="ollama", models={"qwen3:8b": 4096, "qwen3:4b": 4096, "nomic": 1}) as server:
+        monkeypatch.setenv("RLM_FIND_SERVERS", "1")
+        monkeypatch.setattr(nearby, "LOOK_SECONDS", 10.0)
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        monkeypatch.setattr(nearby, "_known", (float("-inf"), []))
+        assert completed("%%rlm -c book -m oll") == ["ollama/"]
+        assert completed("%rlm --sub-model ollama/q") == ["ollama/qwen3:4b", "ollama/qwen3:8b"]
+        assert completed("%%rlm -m ollama/qwen3:") == ["ollama/qwen3:4b", "ollama/qwen3:8b"]
+        assert completed("%%rlm --base") == ["--base-url"]
+    monkeypatch.setattr(nearby, "_known", (float("-inf"), []))
+
+
+def test_no_model_is_guessed_where_a_server_runs_but_it_is_offered(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LocalServer() as server:
+        monkeypatch.setenv("RLM_FIND_SERVERS", "1")
+        monkeypatch.setattr(nearby, "LOOK_SECONDS", 10.0)
+        monkeypatch.setenv("LLAMACPP_BASE_URL", server.url)
+        monkeypatch.setattr(nearby, "_known", (float("-inf"), []))
+        assert magics(shell).configuration(parsed(shell, "Who?")[0])[0] == "extractive"
+        options = parsed(shell, "-m llamacpp/coder --base-url 127.0.0.1:1 --window 3000 Who?")[0]
+        model, configured = magics(shell).configuration(options)
+        assert (model, configured["base_url"], configured["window"]) == ("llamacpp/coder", "127.0.0.1:1", 3000)
+        with capture_output() as captured:
+            magics(shell)._banner_shown = False
+            magics(shell).configuration(parsed(shell, "Who?")[0])
+        place = server.url.removeprefix("http://")
+        assert f"llama.cpp at {place} serves coder: -m llamacpp/coder." in captured.outputs[0].data["text/plain"]
+        assert server.requests == []
+    monkeypatch.setattr(nearby, "_known", (float("-inf"), []))

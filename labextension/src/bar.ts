@@ -66,7 +66,8 @@ export class RunBar extends Widget {
     const { run } = this;
     const isWhole = this._isWhole();
     say(this._words, isWhole ? wordsOf(run, this._trans) : this._trans.__('The last cells are being written'));
-    say(this._numbers, run.isOver ? '' : [...usedBy(run, this._trans), run.facts.model].filter(Boolean).join(' · '));
+    const numbers = [...usedBy(run, this._trans), run.facts.model, speedOf(run, this._trans)];
+    say(this._numbers, run.isOver ? '' : numbers.filter(Boolean).join(' · '));
     this._words.title = run.facts.phase === 'proposed' ? this._trans.__('Go to the cell that waits') : '';
     this.node.dataset.rlmPhase = run.facts.phase;
     this.node.dataset.rlmOutcome = isWhole ? (run.facts.outcome ?? '') : '';
@@ -230,16 +231,32 @@ export function wordsOf(run: RunModel, trans: TranslationBundle): string {
   if (facts.in_flight) {
     words.push(trans._n('%1 sub-call in flight', '%1 sub-calls in flight', facts.in_flight));
   }
+  if (facts.remark && facts.phase !== 'starting') {
+    words.push(facts.remark);
+  }
+  return words.join(' · ');
+}
+
+/** How fast a reply arrives: of one that is slow it is seen that it does. */
+export function speedOf(run: RunModel, trans: TranslationBundle): string {
+  const { first, rate, phase } = run.facts;
+  const words: string[] = [];
+  if (phase === 'writing' && first !== null) {
+    words.push(trans.__('first words after %1 s', first.toFixed(1)));
+  }
+  if (phase === 'writing' && rate !== null) {
+    words.push(trans.__('%1 tokens/s', `${rate}`));
+  }
   return words.join(' · ');
 }
 
 function titleOf(run: RunModel, trans: TranslationBundle): string {
-  const { phase, outcome, message } = run.facts;
+  const { phase, outcome, message, remark } = run.facts;
   switch (phase) {
     case 'starting':
-      return trans.__('Starting a kernel');
+      return remark || trans.__('Starting a kernel');
     case 'writing':
-      return trans.__('The model writes');
+      return run.facts.is_waiting ? trans.__('Waiting for the model') : trans.__('The model writes');
     case 'running':
       return trans.__('A cell runs');
     case 'proposed':

@@ -114,6 +114,14 @@ export interface RunFacts {
   cost: number | null;
   subcalls: number;
   in_flight: number;
+  /** A reply was asked for, and nothing of it is there yet. */
+  is_waiting: boolean;
+  /** Seconds until the first words of the reply that arrives. */
+  first: number | null;
+  /** Tokens a second. */
+  rate: number | null;
+  /** What people should know and the model need not; empty: nothing. */
+  remark: string;
   model: string;
   prompt: string;
   run_id: string;

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rlm_jupyter.saved import SavedRun
 
 
-_CHANGES = ("model", "sub_model", "termination", "reward", "sandbox")
+_CHANGES = ("model", "sub_model", "base_url", "window", "termination", "reward", "sandbox")
 
 
 def resume(args: Namespace) -> int:
@@ -102,13 +102,7 @@ def _rlm(args: Namespace, saved: SavedRun, **options: Any) -> RLM:
     changes |= {field.name: getattr(args, field.name, None) for field in fields(Limits)}
     changes["prices"] = parsed_prices(args.price) if args.price else None
     found = configuration(saved, changes)
-    sub_name = found.options.pop("sub_model", None)
-    if isinstance(sub_name, list):  # one for each depth
-        model, _ = asking.models(found.model, None, args.base_url)
-        subs = [asking.models(found.model, name, args.base_url)[1] or model for name in sub_name]
-        return RLM(model, sub_model=subs, **found.options)
-    model, sub_model = asking.models(found.model, sub_name, args.base_url)
-    return RLM(model, sub_model=sub_model, **found.options)
+    return RLM(found.model, **found.options)
 
 
 def _ask(args: Namespace, saved: SavedRun, cells: int) -> None:

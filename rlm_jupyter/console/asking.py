@@ -19,7 +19,6 @@ from rlm_jupyter.errors import ConfigurationError, RecordError, RLMError
 if TYPE_CHECKING:
     from rlm_jupyter.console.progress import Progress
     from rlm_jupyter.events import RunEnded
-    from rlm_jupyter.models import Model
     from rlm_jupyter.result import OnEvent, Result
     from rlm_jupyter.running import Running
 
@@ -49,7 +48,7 @@ def run(args: Namespace) -> int:
     if not prompt.strip():
         last = f", before --context: jupyter rlm run {args.context[-1]!r} --context …" if args.context else "."
         raise ConfigurationError(f"The question is missing: it comes first{last}")
-    model, sub_model = _models(args)
+    model = _model(args)
     from rlm_jupyter.models.prices import parsed_prices
     from rlm_jupyter.rlm import RLM  # after what is quickly found to be wrong
 
@@ -57,7 +56,9 @@ def run(args: Namespace) -> int:
     sys.path.insert(0, str(Path.cwd()))
     rlm = RLM(
         model,
-        sub_model=sub_model,
+        sub_model=args.sub_model,
+        base_url=args.base_url,
+        window=args.window,
         limits=limits,
         termination=args.termination,
         reward=args.reward,
@@ -106,28 +107,21 @@ def _context_of(args: Namespace) -> object:
     return load(args.context, note=terminal.say)
 
 
-def _models(args: Namespace) -> tuple[Model, Model | None]:
-    from rlm_jupyter.models import PROVIDERS
+def _model(args: Namespace) -> str:
+    from rlm_jupyter.models import PROVIDERS, load_model, nearby
 
     name = args.model or os.environ.get("RLM_MODEL")
     if not name:
-        if args.base_url:
-            raise ConfigurationError("--base-url needs a model: name it by -m, such as -m openai/NAME.")
+        if args.base_url or args.window:
+            option = "--base-url" if args.base_url else "--window"
+            raise ConfigurationError(f"{option} needs a model: name it by -m, such as -m openai/NAME.")
         examples = ", ".join(PROVIDERS[provider].example for provider in _EXAMPLES)
         terminal.say(_NO_MODEL.format(examples=examples))
-        name = "extractive"
-    return models(name, args.sub_model, args.base_url)
-
-
-def models(name: str, sub_name: str | None, base_url: str | None) -> tuple[Model, Model | None]:
-    """The models; an address is that of the first one's provider."""
-    from rlm_jupyter.models import load_model
-
-    model = load_model(name, base_url=base_url)
-    if sub_name is None:
-        return model, None
-    same = sub_name.partition("/")[0] == name.partition("/")[0]
-    return model, load_model(sub_name, base_url=base_url if same else None)
+        if offer := nearby.offer():
+            terminal.say(offer)
+        return "extractive"
+    load_model(name, base_url=args.base_url, window=args.window)  # what is wrong is said before files are read
+    return str(name)
 
 
 def answered(

@@ -19,6 +19,7 @@ from rlm_jupyter.events import (
     IterationRated,
     NoticeGiven,
     OutputsShown,
+    RemarkMade,
     ReplyReceived,
     ReplyStreamed,
     RunEnded,
@@ -27,6 +28,7 @@ from rlm_jupyter.events import (
     SubcallSettled,
     SubcallStarted,
 )
+from rlm_jupyter.live.speed import Speed
 from rlm_jupyter.live.underway import Underway
 from rlm_jupyter.types import Usage
 
@@ -41,6 +43,9 @@ _PLAIN_SECONDS = 5.0
 _STYLES = {"ok": "green", "error": "red", "died": "red", "interrupted": "yellow", "skipped": "dim"}
 _MARKS = {"ok": "✓", "error": "✗", "died": "✗", "interrupted": "■", "skipped": "–"}
 _ASCII_MARKS = {"ok": "+", "error": "x", "died": "x", "interrupted": "#", "skipped": "-"}
+_WAITING = "waiting for a reply"
+_SLOW_SECONDS = 2.0
+"""A reply that took longer is told with its time."""
 _DULL = re.compile(r"\s*(#\s*)?(?:(?:from \S+ )?import\b.*|[\W_]*)$")
 """A line that says nothing of what a cell does."""
 
@@ -73,6 +78,7 @@ class Progress:
     _settled: int = 0
     _failed: int = 0
     _children: Underway = field(default_factory=Underway)
+    _speed: Speed = field(default_factory=Speed)
     _told: float = 0.0
     _cell_began: float = 0.0
     _console: Console | None = None
@@ -111,9 +117,13 @@ class Progress:
         if isinstance(event, ChildReported):
             self._children.apply(event)
             return
+        self._speed.apply(event)
         try:
             if isinstance(event, CellReplayed | RunTakenUp):
                 self._tell_again(event)
+            elif isinstance(event, RemarkMade):
+                self.say(f"    {terminal.printable(event.text)}", "yellow")
+                self._doing = "waiting for the model's server" if event.passes else self._doing
             else:
                 self._on_event(event)
         except OSError:
@@ -187,7 +197,7 @@ class Progress:
         if iteration != self._iteration:
             self._iteration = iteration
             self._written = 0
-            self._doing = "waiting for a reply"
+            self._doing = _WAITING
 
     def _spend(self, usage: Usage, cost: float | None) -> None:
         self.usage += usage
@@ -201,7 +211,9 @@ class Progress:
             )
         else:
             words = "the last call: " * reply.forced + (prose or "(no words)")
-            self.say(f"{reply.iteration:>3} {terminal.one_line(words, self._width - 4)}", "" if prose else "dim")
+            took = _took(reply)
+            line = terminal.one_line(words, self._width - 4 - len(took))
+            self.say(f"{reply.iteration:>3} {line}{took}", "" if prose else "dim")
 
     def _tell_cell(self, cell: CellFinished) -> None:
         marks = _MARKS if self._unicode else _ASCII_MARKS
@@ -250,13 +262,26 @@ class Progress:
         of = f" of {self._most_iterations}" if self._most_iterations else ""
         where = f"iteration {self._iteration}{of} · " if self._iteration else ""
         top = Table.grid(padding=(0, 1))
-        top.add_row(self._spinner, Text(f"{where}{self._doing}", no_wrap=True, overflow="ellipsis"))
+        top.add_row(self._spinner, Text(f"{where}{self._at_work()}", no_wrap=True, overflow="ellipsis"))
         subcalls = f"{self._subcalls()} · " if self._started else ""
         return Group(top, Text(f"  {subcalls}{self._facts()}", "dim", no_wrap=True, overflow="ellipsis"))
+
+    def _at_work(self) -> str:
+        """What is done now; a slow model is seen to be at work."""
+        if (waiting := self._speed.waiting) is not None and self._doing == _WAITING:
+            return f"{self._doing}, {terminal.duration(waiting)}"
+        return " · ".join([self._doing, *([] if self._speed.waiting is not None else self._speed.words)])
 
     @property
     def _width(self) -> int:
         return self._console.width if self._console is not None and self._live is not None else _PLAIN_WIDTH
+
+
+def _took(reply: ReplyReceived) -> str:
+    """How long a slow reply took, and how fast it was written."""
+    if reply.seconds < _SLOW_SECONDS:
+        return ""
+    return f"  {terminal.duration(reply.seconds)}, {reply.usage.output_tokens / reply.seconds:.2g} tokens/s"
 
 
 def _context(started: RunStarted) -> str:

@@ -66,7 +66,14 @@ class Drive:
         faults = Faults()
         async with (
             recording(request.prompt, request.context, settings.save, faults=faults) as recorder,
-            open_workspace(settings, request.context, join=self._join, surroundings=request.surroundings) as workspace,
+            open_workspace(
+                settings,
+                request.context,
+                join=self._join,
+                surroundings=request.surroundings,
+                emit=self._tell,
+                control=self._control,
+            ) as workspace,
         ):
             path = recorder.files.notebook if recorder else None
             self._pipe.send(Began(path, settings.routing.unpriced))

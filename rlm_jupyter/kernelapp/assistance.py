@@ -14,9 +14,10 @@ from rlm_jupyter.kernelapp.cell import PYTHON, body_at, is_code, is_python, rest
 from rlm_jupyter.kernelapp.commands import HELP
 from rlm_jupyter.kernelapp.configuration import LIMITS
 from rlm_jupyter.kernelapp.driven import Driven
-from rlm_jupyter.models import PROVIDERS
+from rlm_jupyter.models import PROVIDERS, nearby
 
 _MOST_FILES = 200
+_MODEL_OPTIONS = ("--sub-model", "--base-url", "--window")
 _NOTHING_FOUND: dict[str, Any] = {"status": "ok", "found": False, "data": {}, "metadata": {}}
 _TYPES = "_jupyter_types_experimental"
 """The kinds of completions, which front ends show beside them."""
@@ -112,11 +113,7 @@ def _matches(before: str) -> list[str]:
     word = re.split(r"\s", before)[-1]
     match found[1]:
         case "model":
-            choices = [
-                "--sub-model",
-                "extractive",
-                *(preset.example for preset in PROVIDERS.values() if preset.example),
-            ]
+            choices = [*_MODEL_OPTIONS, *nearby.choices(word)]
         case "limits":
             choices = [f"{name}=" for name in LIMITS]
         case "rlm_key":

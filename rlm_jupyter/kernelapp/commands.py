@@ -24,9 +24,10 @@ HELP = {
         "Alone it says what context is.\n\nExample: %context report.txt 'docs/**/*.md'"
     ),
     "model": (
-        "%model PROVIDER/MODEL [--sub-model PROVIDER/MODEL] [--price PROVIDER/MODEL=IN,OUT[,CACHED]]\n\nThe model "
-        "that answers prompts, and the one that answers its sub-calls. A price is in US dollars for a million tokens, "
-        "where the list prices are wrong or have none.\nAlone it says which they are.\n\n"
+        "%model PROVIDER/MODEL [--sub-model PROVIDER/MODEL] [--base-url URL] [--window TOKENS]\n"
+        "       [--price PROVIDER/MODEL=IN,OUT[,CACHED]]\n\nThe model that answers prompts, and the one that answers its "
+        "sub-calls; where they are served, and how much they read. A price is in US dollars for a million tokens, where "
+        "the list prices are wrong or have none.\nAlone it says which they are.\n\n"
         "Example: %model anthropic/claude-sonnet-5 --sub-model anthropic/claude-haiku-4-5"
     ),
     "limits": (
@@ -107,15 +108,25 @@ class Commands:
         page.say(described(info))
 
     def _model(self, arguments: str, page: Page) -> None:
-        names = words(re.sub(r"(^|\s)(--sub-model|--price)=", r"\1\2 ", arguments))
+        names = words(re.sub(r"(^|\s)(--sub-model|--base-url|--window|--price)=", r"\1\2 ", arguments))
         sub_models = _taken(names, "--sub-model", "PROVIDER/MODEL")
+        urls, windows = _taken(names, "--base-url", "URL"), _taken(names, "--window", "TOKENS")
         prices = parsed_prices(_taken(names, "--price", "PROVIDER/MODEL=IN,OUT"))
         if len(names) > 1 or len(sub_models) > 1 or (names and names[0].startswith("-")):
             said = " ".join([*names, *sub_models])
-            raise ConfigurationError(f"%model takes one model, --sub-model and --price, not {said!r}.")
-        if names or sub_models or prices:
-            model = names[0] if names else self._configuration.settings.routing.root
-            self._configuration.name(model, sub_models[0] if sub_models else None, prices)
+            raise ConfigurationError(
+                f"%model takes one model, --sub-model, --base-url, --window and --price, not {said!r}."
+            )
+        if windows and not windows[-1].isdecimal():
+            raise ConfigurationError(f"--window takes a number of tokens, not {windows[-1]!r}.")
+        if names or sub_models or urls or windows or prices:
+            self._configuration.name(
+                names[0] if names else None,
+                sub_models[0] if sub_models else None,
+                prices,
+                base_url=urls[-1] if urls else None,
+                window=int(windows[-1]) if windows else None,
+            )
         page.say(self._configuration.described())
 
     def _limits(self, arguments: str, page: Page) -> None:

@@ -47,17 +47,37 @@ class Configuration:
         return self._settings
 
     def name(
-        self, model: str | Model, sub_model: str | None, prices: Mapping[str, tuple[float, ...]] | None = None
+        self,
+        model: str | None,
+        sub_model: str | None,
+        prices: Mapping[str, tuple[float, ...]] | None = None,
+        *,
+        base_url: str | None = None,
+        window: int | None = None,
     ) -> None:
         """Change the models; `prices` (US dollars for a million tokens: input, output, cached) hold from then on.
+
+        Parameters
+        ----------
+        model
+            `None`: the one that there is.
+        base_url, window
+            As for `RLM`.
 
         Raises
         ------
         ConfigurationError
             As `load_model` says; or a limit in dollars is set, and the price is not known.
         """
-        sub = load_model(sub_model) if sub_model else None
-        self._take(load_model(model), sub, self._limits, {**self._prices, **(prices or {})})
+        there = self.settings.routing.root
+        if model is None and (base_url or window):
+            model = there.name  # made anew, for that address
+        root = load_model(model or there, base_url=base_url, window=window)
+        sub = None
+        if sub_model:
+            same = sub_model.partition("/")[0] == root.name.partition("/")[0]
+            sub = load_model(sub_model, base_url=base_url, window=window) if same else load_model(sub_model)
+        self._take(root, sub, self._limits, {**self._prices, **(prices or {})})
         self.is_named = True
 
     def limit(self, changes: dict[str, str]) -> None:

@@ -22,7 +22,7 @@ from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.record import Faults, recording
 from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.types import CellRun, ContextInfo, Subcall, SubcallFailure
-from rlm_jupyter.workspace import Settings, Workspace, child_of
+from rlm_jupyter.workspace import Settings, Workspace, child_of, prepare
 
 ASK_SECONDS = 10.0
 """How long the kernel behind may take to complete or to inspect."""
@@ -64,6 +64,7 @@ class Driven:
         control, faults = Control(), Faults()
         async with self._turn:
             with self._interrupted_by(control.stop):
+                await prepare(settings, on_event, control)
                 kernel = await self._ready(note)
                 await self._count_from(kernel, count + 1)
                 self._answering = Answering(settings.routing, 0, _children(settings))

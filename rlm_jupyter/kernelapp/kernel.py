@@ -18,6 +18,7 @@ from rlm_jupyter.kernelapp.commands import HELP, Commands
 from rlm_jupyter.kernelapp.configuration import Configuration
 from rlm_jupyter.kernelapp.driven import Driven
 from rlm_jupyter.kernelapp.page import Page
+from rlm_jupyter.models import nearby
 from rlm_jupyter.result import Result
 
 T = TypeVar("T")
@@ -164,7 +165,8 @@ class RLMKernel(Kernel):
         settings = self._configuration.settings
         if not (self._configuration.is_named or self._banner_shown):
             self._banner_shown = True
-            page.hint(_BANNER if self._driven.context.nbytes else f"{_BANNER} {_NO_CONTEXT}")
+            hint = _BANNER if self._driven.context.nbytes else f"{_BANNER} {_NO_CONTEXT}"
+            page.hint(" ".join(filter(None, [hint, await asyncio.to_thread(nearby.offer, "%model")])))
         shown = page.progress(lines=lines)
         try:
             answering = self._driven.answer(prompt, settings, page.count, shown, page.note)

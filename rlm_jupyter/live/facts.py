@@ -13,6 +13,7 @@ from rlm_jupyter.events import (
     CellProposed,
     CellStarted,
     Event,
+    RemarkMade,
     ReplyReceived,
     ReplyStreamed,
     RunEnded,
@@ -23,6 +24,7 @@ from rlm_jupyter.events import (
     SubcallStarted,
 )
 from rlm_jupyter.live.asks import Asks
+from rlm_jupyter.live.speed import Speed
 from rlm_jupyter.types import Usage
 
 Phase = Literal["starting", "writing", "running", "proposed", "paused", "ended"]
@@ -53,12 +55,23 @@ class RunFacts:
         self._in_flight = 0
         self._seconds: float | None = None
         self._message = ""
+        self._remark = ""
+        self._passes = False
+        self._speed = Speed()
 
     def apply(self, event: Event) -> None:
         """Take in an event."""
+        self._speed.apply(event)
+        if isinstance(event, RemarkMade):
+            self._remark, self._passes = event.text, event.passes
+        else:
+            self._count(event)
+
+    def _count(self, event: Event) -> None:
         match event:
             case RunStarted():
                 self._started, self._phase = event, "writing"
+                self._remark = "" if self._passes else self._remark
             case ReplyStreamed(iteration=index):
                 self._iteration, self._phase = index, "writing"
             case ReplyReceived(iteration=index):
@@ -111,6 +124,10 @@ class RunFacts:
             "cost": self._cost,
             "subcalls": self._subcalls,
             "in_flight": self._in_flight,
+            "is_waiting": self._phase == "writing" and self._speed.waiting is not None,
+            "first": None if self._speed.first is None else round(self._speed.first, 1),
+            "rate": None if self._speed.rate is None else float(f"{self._speed.rate:.2g}"),
+            "remark": self._remark,
             "model": started.model if started is not None else "",
             "prompt": " ".join(started.prompt.split())[:_PROMPT_CHARS] if started is not None else "",
             "run_id": started.run_id if started is not None else "",

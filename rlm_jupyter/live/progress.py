@@ -13,7 +13,7 @@ import uuid
 from pathlib import Path
 from typing import Any, Protocol
 
-from rlm_jupyter.events import Event, OutputsShown
+from rlm_jupyter.events import Event, OutputsShown, RemarkMade
 from rlm_jupyter.live import fragments
 from rlm_jupyter.live.comm import LiveRun, open_live
 from rlm_jupyter.live.frontend import too_old
@@ -84,6 +84,8 @@ class TerminalProgress:
     def __call__(self, event: Event) -> None:
         """Take in an event; the completion of an iteration is printed."""
         self._view.apply(event)
+        if isinstance(event, RemarkMade) and not self._quiet:
+            print(event.text, flush=True)  # noqa: T201
         if isinstance(event, OutputsShown) and not self._quiet:
             print(self._view.summary, flush=True)  # noqa: T201
 

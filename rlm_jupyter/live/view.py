@@ -24,6 +24,7 @@ from rlm_jupyter.events import (
     OutputChanged,
     OutputsElided,
     OutputsShown,
+    RemarkMade,
     ReplyReceived,
     ReplyStreamed,
     RunEnded,
@@ -37,6 +38,7 @@ from rlm_jupyter.events import (
 from rlm_jupyter.layout import UNREAD
 from rlm_jupyter.live import fragments
 from rlm_jupyter.live.seen import SeenIteration, count
+from rlm_jupyter.live.speed import Speed
 from rlm_jupyter.live.underway import Underway
 from rlm_jupyter.parsing import parse
 from rlm_jupyter.types import Usage
@@ -104,11 +106,14 @@ class View:
         self._settled = 0
         self._in_flight = 0
         self._children = Underway()
+        self._speed = Speed()
+        self._remark = ""
         self._began = time.monotonic()
 
     def apply(self, event: Event) -> None:
         """Take in an event."""
         with self._lock:
+            self._speed.apply(event)
             if isinstance(event, RunStarted):
                 self._started = event
             elif isinstance(event, RunEnded):
@@ -142,6 +147,8 @@ class View:
         """The headline, and (unless it is to be `brief`) the iteration under way."""
         with self._lock:
             pieces = [self._headline(path)]
+            if self._remark:
+                pieces.append(fragments.note(self._remark))
             if self._now is not None and self._ended is None and not brief:
                 body = self._now.html(done=False)
                 pieces.append(
@@ -174,6 +181,12 @@ class View:
             self._person = "a cell waits for your approval" if isinstance(event, CellProposed) else "paused"
         elif isinstance(event, CellDecided | RunResumed):
             self._person = ""
+        elif isinstance(event, RemarkMade):
+            # what passes stands in the headline until the run begins
+            if event.passes:
+                self._title = event.text.rstrip(".")
+            else:
+                self._remark = event.text
         elif isinstance(event, IterationRated):
             self._rate(event)
         elif isinstance(event, ChildReported):
@@ -265,7 +278,7 @@ class View:
             waiting = WAITING if self._started is not None else self._title
             return waiting, self._model() + seconds
         index = self._now.index if self._now is not None else self._count
-        return f"Iteration {index}{self._of()}", self._spent() + seconds + self._model()
+        return f"Iteration {index}{self._of()}", self._spent() + seconds + self._model() + self._speed.words
 
     def _doing(self) -> list[str]:
         if self._person:

@@ -42,7 +42,7 @@ class Endpoint:
     @property
     def is_own(self) -> bool:
         """Whether the server is one's own, by its kind or its address."""
-        return self.preset.local or _on_this_machine(self.url)
+        return self.preset.local or on_this_machine(self.url)
 
     @property
     def key_names(self) -> str:
@@ -59,7 +59,7 @@ def find_endpoint(preset: Preset, model: str, *, base_url: str | None, api_key: 
         An address or a key is missing or can't be one; the text names the variable to set.
     """
     name = f"{preset.provider}/{model}"
-    url = base_url or _environment(preset.url_variables)[1] or preset.base_url
+    url = address(preset, base_url)
     if not url:
         raise ConfigurationError(
             f"{name}: {preset.title} needs your own address: set {preset.url_variables[0]} or pass base_url."
@@ -67,7 +67,7 @@ def find_endpoint(preset: Preset, model: str, *, base_url: str | None, api_key: 
     if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
         raise ConfigurationError(f"{name}: the address {url!r} must begin with http:// or https://.")
     key_variable, key = (None, api_key.strip()) if api_key else _environment(preset.key_variables)
-    if not key and preset.needs_key and not _on_this_machine(url):
+    if not key and preset.needs_key and not on_this_machine(url):
         raise ConfigurationError(
             f"{name}: no key for {preset.title}. Set {preset.key_variables[0]} or pass api_key; without a "
             "key there are servers of your own (llamacpp/…, ollama/…) and the embedded `extractive`."
@@ -88,6 +88,25 @@ def find_endpoint(preset: Preset, model: str, *, base_url: str | None, api_key: 
         headers={header: value for header, value in headers.items() if value},
         api_version=_environment(AZURE_VERSION_VARIABLES)[1] or AZURE_VERSION,
     )
+
+
+def address(preset: Preset, base_url: str | None = None) -> str:
+    """Where a provider is asked: what was given, else the environment, else the preset's address."""
+    url = (base_url or "").strip() or _environment(preset.url_variables)[1] or preset.base_url
+    if not preset.local or not url:
+        return url
+    scheme, mark, rest = url.rpartition("://")
+    host, slash, path = rest.partition("/")
+    # as people write it, and as OLLAMA_HOST has it: without a scheme, a port or a path; where it listens everywhere,
+    # it is here too
+    if host.startswith("0.0.0.0"):
+        host = f"127.0.0.1{host.removeprefix('0.0.0.0')}"
+    port = urlsplit(preset.base_url).port
+    if host.startswith(":"):
+        host = f"127.0.0.1{host}"
+    elif not mark and not host.rpartition("]")[2].count(":"):
+        host = f"{host}:{port}"
+    return f"{scheme or 'http'}://{host}/{path if slash and path else 'v1'}"
 
 
 def find_preset(name: str) -> tuple[Preset, str]:
@@ -119,7 +138,8 @@ def _environment(variables: tuple[str, ...]) -> tuple[str | None, str]:
     return None, ""
 
 
-def _on_this_machine(url: str) -> bool:
+def on_this_machine(url: str) -> bool:
+    """Whether an address is one of this machine's own."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -18,6 +18,7 @@ from rlm_jupyter.errors import ContextWindowError, ModelError, ModelUnavailableE
 
 if TYPE_CHECKING:
     from rlm_jupyter.models.endpoint import Endpoint
+    from rlm_jupyter.models.presets import Preset
 
 _DETAIL_CHARS = 300
 _RETRIES = 4
@@ -27,6 +28,11 @@ _OVERLOADED = {429, 503, 529}
 _OVERLOADED_TYPES = {"rate_limit_error", "overloaded_error", "rate_limit_exceeded"}
 _NO_CREDIT = {"insufficient_quota", "billing_error", "billing_hard_limit_reached"}
 """Also sent as 429, though no waiting helps."""
+_CROWDED = "context size has been exceeded"
+"""llama.cpp's slots may share one memory: requests that fit alone then don't fit together."""
+_CANNOT = re.compile(r"not supported|unsupported|does not support|not implemented", re.I)
+"""Sent as 500 by servers of one's own, though no repetition helps: an image without a model that sees, say."""
+_NOT_IMPLEMENTED = 501
 _STREAMED_STATUS = {
     "authentication_error": 401,
     "permission_error": 403,
@@ -74,7 +80,9 @@ def model_error(error: Exception, endpoint: Endpoint) -> ModelError:
     kinds = {str(body.get("type")), str(body.get("code"))}
     if kinds & _NO_CREDIT:
         return ModelError(f"{endpoint.name}: {endpoint.preset.title} says that nothing is left to spend. {detail}")
-    overloaded = status in _OVERLOADED or bool(kinds & _OVERLOADED_TYPES)
+    if status == _NOT_IMPLEMENTED or (status is not None and status >= 500 and _CANNOT.search(detail)):
+        return ModelError(f"{endpoint.name}: {endpoint.preset.title} can't do that ({status}). {detail}")
+    overloaded = status in _OVERLOADED or bool(kinds & _OVERLOADED_TYPES) or _CROWDED in detail.lower()
     if overloaded or (status is not None and (status >= 500 or status in {408, 409})):
         said = "refuses more for now" if overloaded else "failed"
         return ModelUnavailableError(
@@ -104,6 +112,28 @@ def silent(endpoint: Endpoint, seconds: float) -> ModelUnavailableError:
     )
 
 
+def not_there(endpoint: Endpoint, said: str = "") -> ModelUnavailableError:
+    """Nobody answers at an address of one's own."""
+    why = f" ({said})" if said else ""
+    return ModelUnavailableError(
+        f"{endpoint.name}: no connection to {endpoint.url}{why}. {how_to_start(endpoint.preset)}",
+        retries=_LOCAL_RETRIES,
+    )
+
+
+def still_loading(endpoint: Endpoint) -> ModelUnavailableError:
+    """It was not ready when the time was up."""
+    return ModelUnavailableError(
+        f"{endpoint.name}: {endpoint.url} had not loaded its model when the time was up. Give it longer (max_seconds), "
+        "or load the model before."
+    )
+
+
+def how_to_start(preset: Preset) -> str:
+    """What to do where a server of one's own does not answer."""
+    return f"Start it ({preset.start}), or say where it is: base_url (--base-url), or {preset.url_variables[0]}."
+
+
 def _refusal(status: int | None, detail: str, endpoint: Endpoint) -> ModelError:
     name, title = endpoint.name, endpoint.preset.title
     if status in {401, 403}:
@@ -119,7 +149,7 @@ def _refusal(status: int | None, detail: str, endpoint: Endpoint) -> ModelError:
 
 
 def _no_connection(error: Exception, endpoint: Endpoint) -> ModelUnavailableError:
-    advice = "Is the server running?" if endpoint.preset.local else "Check the network and the address."
+    advice = how_to_start(endpoint.preset) if endpoint.preset.local else "Check the network and the address."
     retries = _retries(endpoint)
     if "Timeout" in type(error).__name__:
         return ModelUnavailableError(

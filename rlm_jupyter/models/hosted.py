@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import time
 from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rlm_jupyter.errors import ContextWindowError
+from rlm_jupyter.errors import ContextWindowError, ModelError
 from rlm_jupyter.models import faults, prices
 from rlm_jupyter.models.client import Clients
+from rlm_jupyter.models.fetch import FetchError, aside
+from rlm_jupyter.models.nearby import listed
+from rlm_jupyter.models.server import Served, Server, load, look
 from rlm_jupyter.tokens import DEFAULT_WINDOW
 from rlm_jupyter.types import Message, Reply, Usage
 
@@ -23,6 +28,14 @@ if TYPE_CHECKING:
 REQUEST_SECONDS = 600.0
 """How long a request may be silent. It starts anew with everything that arrives, so a long reply that keeps
 coming is never cut."""
+LOCAL_SECONDS = 1800.0
+"""The same for a server of one's own: without a graphics card it reads a long prompt for many minutes."""
+PAUSE_SECONDS = 300.0
+"""How long a reply may pause once it has begun."""
+_LOOK_AGAIN_SECONDS = 0.5
+_LOADING = 503
+_ANY_NAME = "local"
+"""Stands for whatever llama.cpp serves: it answers to every name."""
 
 
 class Listener:
@@ -46,9 +59,11 @@ class Listener:
     def __call__(self, text: str = "") -> bool:
         """Something arrived; `text` is what is visible of it. `True`: the rest need not come."""
         self.started = True
-        self._deadline.reschedule(asyncio.get_running_loop().time() + self._patience)
         if text:
             self.heard = True
+        patience = min(self._patience, PAUSE_SECONDS) if self.heard else self._patience
+        self._deadline.reschedule(asyncio.get_running_loop().time() + patience)
+        if text:
             if self._on_text is not None:
                 self._on_text(text)
             self.over = self.over or (self._until is not None and self._until(text))
@@ -67,7 +82,12 @@ class HostedModel(ABC):
     temperature
         Sent with every request that names no other; by default none is, and the server has its own.
     patience
-        Seconds of silence after which a request is given up.
+        Seconds of silence after which a request is given up. By default longer for a server of one's own.
+
+    Attributes
+    ----------
+    remark
+        What people should know of who answers: another model than the one that was named. Empty: nothing.
     """
 
     closes_early: ClassVar[bool] = True
@@ -81,12 +101,17 @@ class HostedModel(ABC):
         *,
         window: int | None = None,
         temperature: float | None = None,
-        patience: float = REQUEST_SECONDS,
+        patience: float | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.temperature = temperature
-        self.patience = patience
+        usual = LOCAL_SECONDS if endpoint.preset.local else REQUEST_SECONDS
+        self.patience = usual if patience is None else patience
+        self.remark = ""
+        self._given_window = window
         self._window = window
+        self._slots: int | None = None
+        self._looked = False
         self._clients: Clients[Any] = Clients(self._open)
 
     def __repr__(self) -> str:
@@ -109,9 +134,115 @@ class HostedModel(ABC):
             self._window = prices.window(self.name)
         return self._window or DEFAULT_WINDOW
 
+    @property
+    def slots(self) -> int | None:
+        """How many requests its server takes at once; `None`: as many as are sent."""
+        return self._slots or self.endpoint.preset.slots
+
     def cost(self, usage: Usage) -> float | None:
         """What `usage` costs at list price, in US dollars; `None` when unknown."""
         return prices.cost(self.name, usage)
+
+    async def prepare(self, tell: Callable[[str], None], stop: asyncio.Event, seconds: float | None = None) -> None:
+        """See to it that a server of one's own is there and ready; others are not asked.
+
+        It says how much it reads, and how many requests it takes at once. One that loads its model is waited for.
+
+        Parameters
+        ----------
+        tell
+            Given a line when there is something to wait for.
+        stop
+            Ends the waiting.
+        seconds
+            To wait at most.
+
+        Raises
+        ------
+        ModelUnavailableError
+            Nobody answers there, or it was not ready in time.
+        ModelError
+            It has no such model, or one that only makes embeddings.
+        """
+        if not self.endpoint.preset.local:
+            return
+        began = time.monotonic()
+        server = await self._ready(tell, stop, None if seconds is None else began + seconds)
+        if server is not None and not stop.is_set():
+            self._take(server, check=True)
+
+    async def _ready(self, tell: Callable[[str], None], stop: asyncio.Event, until: float | None) -> Server | None:
+        """What the server says once it has loaded the model."""
+        at, told = self.endpoint, False
+        loading: asyncio.Task[None] | None = None
+        try:
+            while True:
+                try:
+                    server = await aside(lambda: look(at))
+                except FetchError as error:
+                    if error.status is None and "timed out" not in error.said:
+                        raise faults.not_there(at, error.said) from None
+                    if error.status != _LOADING:
+                        return None  # it has no such page, or is busy: the request will say what is wrong
+                else:
+                    model = server.find(at.model)
+                    if model is None or model.is_loaded or model.embeds or (loading is not None and loading.done()):
+                        return server
+                    # what it loads by itself with the first request it loads now: only then it knows the window
+                    loading = loading or asyncio.create_task(self._load())
+                if not told:
+                    told = True
+                    tell(f"{at.preset.title} at {at.url} loads {at.model}: waiting for it.")
+                if await _stopped(stop, loading) or (until is not None and time.monotonic() > until):
+                    break
+        finally:
+            if loading is not None:
+                loading.cancel()
+        if stop.is_set():
+            return None
+        raise faults.still_loading(at)
+
+    async def _load(self) -> None:
+        try:
+            await aside(lambda: load(self.endpoint))
+        except FetchError:
+            return  # the request itself will say why
+
+    def _take(self, server: Server, *, check: bool) -> None:
+        """Take over what the server says of the model."""
+        at, self._looked = self.endpoint, True
+        model = server.find(at.model)
+        if model is None:
+            self._miss(server.models, check=check)
+        if model is not None and model.embeds and check:
+            raise ModelError(f"{at.name} makes embeddings only, it can't write: name another model.")
+        if model is None and len(server.models) == 1:
+            model = server.models[0]
+        self._slots = server.slots
+        if self._given_window is None and model is not None and model.window is not None:
+            self._window = model.window
+
+    def _miss(self, models: Sequence[Served], *, check: bool) -> None:
+        """The server has no model of that name; llama.cpp answers to every name."""
+        at = self.endpoint
+        if not models:
+            return
+        if at.preset.provider == "llamacpp":
+            if len(models) == 1 and at.model != _ANY_NAME:
+                self.remark = f"{at.preset.title} at {at.url} serves {models[0].name}, which answers for {at.model!r}."
+            return
+        if not check:
+            return
+        pull = f" Get it: ollama pull {at.model}." if at.preset.provider == "ollama" else ""
+        raise ModelError(f"{at.name}: {at.preset.title} at {at.url} has no such model, but {listed(models)}.{pull}")
+
+    def _compare(self, reply: Reply) -> None:
+        """Whether the model that was named has answered."""
+        at = self.endpoint
+        if not at.preset.local or self.remark or self._looked or at.model == _ANY_NAME or not reply.model:
+            return  # what the server has listed was compared already
+        if reply.model.removesuffix(":latest") != at.model.removesuffix(":latest"):
+            self.remark = f"{at.preset.title} at {at.url} answers for {at.model!r} with {reply.model}."
 
     @asynccontextmanager
     async def lease(self) -> AsyncIterator[None]:
@@ -150,7 +281,9 @@ class HostedModel(ABC):
         wire = [Message(message.role, _sendable(message.content)) for message in messages]
         options = {"logprobs": logprobs, "temperature": self.temperature if temperature is None else temperature}
         async with self._clients.lease() as client:
-            return await self._attempt(client, wire, max_output_tokens, on_text, until, options)
+            reply = await self._attempt(client, wire, max_output_tokens, on_text, until, options)
+        self._compare(reply)
+        return reply
 
     async def _attempt(
         self,
@@ -192,10 +325,10 @@ class HostedModel(ABC):
     async def _open(self) -> Any:
         # Cold imports take seconds: a kernel that starts in the same loop must not wait for them.
         await asyncio.to_thread(import_module, self.sdk)
-        client = self._client()
-        if self._window is None and self.endpoint.preset.local:
-            self._window = await self._served_window(client)
-        return client
+        if self.endpoint.preset.local and not self._looked:
+            with contextlib.suppress(FetchError):  # the request itself will say what is wrong
+                self._take(await aside(lambda: look(self.endpoint)), check=False)
+        return self._client()
 
     @abstractmethod
     def _client(self) -> Any:
@@ -214,9 +347,14 @@ class HostedModel(ABC):
     ) -> Reply | None:
         """Send one request and gather its reply; `None` when the stream ended without saying why."""
 
-    async def _served_window(self, client: Any) -> int | None:
-        """The window that one's own server tells of, if it does."""
-        return None
+
+async def _stopped(stop: asyncio.Event, loading: asyncio.Task[None] | None) -> bool:
+    """Wait a moment, or until the model is loaded; whether the waiting is to end."""
+    stopping = asyncio.create_task(stop.wait())
+    waited = [stopping, *([] if loading is None else [loading])]
+    await asyncio.wait(waited, timeout=_LOOK_AGAIN_SECONDS, return_when="FIRST_COMPLETED")
+    stopping.cancel()
+    return stop.is_set()
 
 
 def _sendable(text: str) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from rlm_jupyter.models.hosted import HostedModel, Listener
+from rlm_jupyter.models.endpoint import on_this_machine
+from rlm_jupyter.models.hosted import REQUEST_SECONDS, HostedModel, Listener
 from rlm_jupyter.tokens import estimate_tokens
 from rlm_jupyter.types import FinishReason, Message, Reply, Usage
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from openai.types import CompletionUsage
 
 _FINISH: dict[str, FinishReason] = {"stop": "stop", "length": "length", "content_filter": "refusal"}
-_PROBE_SECONDS = 5.0
+_CONNECT_SECONDS = 5.0
 _NO_KEY = "none"
 """The SDK insists on a key; servers of one's own read none."""
 
@@ -54,6 +55,9 @@ class OpenAIModel(HostedModel):
             api_key=_NO_KEY if at.key is None or at.preset.key_header else at.key,
             default_headers=dict(at.headers),
             max_retries=0,
+            timeout=openai.Timeout(max(self.patience, REQUEST_SECONDS), connect=_CONNECT_SECONDS),
+            # a proxy that the environment names can't reach this machine from where it is
+            http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if on_this_machine(at.url) else None,
         )
         if at.preset.provider != "openai":
             client.organization = client.project = None  # read from OPENAI_*: nobody else's business
@@ -72,6 +76,9 @@ class OpenAIModel(HostedModel):
         fields: dict[str, Any] = {self.endpoint.preset.cap_field: cap} | ({"logprobs": True} if logprobs else {})
         if temperature is not None:
             fields["temperature"] = temperature
+        if self.endpoint.preset.provider == "llamacpp":
+            # tells now and then how far it is with a long prompt, so that the connection is not silent for minutes
+            fields["extra_body"] = {"return_progress": True}
         told: list[float] = []
         pieces: list[str] = []
         refusal: list[str] = []
@@ -111,23 +118,6 @@ class OpenAIModel(HostedModel):
             token_confidence=math.exp(min(math.fsum(told) / len(told), 0.0)) if told else None,
             estimated=usage is None,
         )
-
-    async def _served_window(self, client: openai.AsyncOpenAI) -> int | None:
-        """Read the window off `/v1/models`: llama.cpp has it as `meta.n_ctx`, vLLM as `max_model_len`."""
-        import openai
-
-        try:
-            served = await client.with_options(max_retries=0, timeout=_PROBE_SECONDS).models.list()
-        except openai.APIError:
-            return None  # the request itself will say what is wrong
-        listed = [entry.to_dict() for entry in served.data or ()]
-        chosen = [entry for entry in listed if entry.get("id") == self.endpoint.model] or listed[:1]
-        for entry in chosen:
-            meta = entry.get("meta")
-            for size in (meta.get("n_ctx") if isinstance(meta, dict) else None, entry.get("max_model_len")):
-                if isinstance(size, int) and size > 0:
-                    return size
-        return None
 
 
 def _wire(message: Message) -> Any:

@@ -36,6 +36,10 @@ class Preset:
     """Whether a key must be there before anything is asked. Never demanded for an address on this machine."""
     local: bool = False
     """The server is one's own: what it writes costs nothing."""
+    start: str = ""
+    """The command that starts it, for people."""
+    slots: int | None = None
+    """How many requests one's own server is sent at once where it doesn't say; what waits there may time out."""
     cap_field: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
     """What the request's output cap is called there."""
     prices: str | None = None
@@ -71,12 +75,14 @@ _PRESETS = (
     ),
     Preset(
         provider="llamacpp",
-        title="llama.cpp's server",
+        title="llama.cpp",
         base_url="http://127.0.0.1:8080/v1",
         url_variables=("LLAMACPP_BASE_URL",),
         key_variables=("LLAMACPP_API_KEY", "LLAMA_API_KEY"),
         needs_key=False,
         local=True,
+        start="llama-server -m MODEL.gguf --port 8080",
+        slots=4,
         example="llamacpp/local",
     ),
     Preset(
@@ -87,16 +93,19 @@ _PRESETS = (
         key_variables=("VLLM_API_KEY",),
         needs_key=False,
         local=True,
+        start="vllm serve MODEL",
         example="vllm/Qwen/Qwen3-8B",
     ),
     Preset(
         provider="ollama",
         title="Ollama",
         base_url="http://127.0.0.1:11434/v1",
-        url_variables=("OLLAMA_BASE_URL",),
+        url_variables=("OLLAMA_BASE_URL", "OLLAMA_HOST"),
         key_variables=("OLLAMA_API_KEY",),
         needs_key=False,
         local=True,
+        start="ollama serve",
+        slots=4,
         example="ollama/qwen3:8b",
     ),
     Preset(
@@ -107,6 +116,8 @@ _PRESETS = (
         key_variables=("LMSTUDIO_API_KEY",),
         needs_key=False,
         local=True,
+        start="lms server start",
+        slots=4,
         example="lmstudio/qwen3-8b",
     ),
     Preset(

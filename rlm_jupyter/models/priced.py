@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,22 @@ class PricedModel:
         """What it is set to, where it is."""
         value: float | None = getattr(self.model, "temperature", None)
         return value
+
+    @property
+    def slots(self) -> int | None:
+        """How many requests its server takes at once; `None`: as many as are sent."""
+        return getattr(self.model, "slots", None)
+
+    @property
+    def remark(self) -> str:
+        """What people should know of who answers."""
+        return str(getattr(self.model, "remark", ""))
+
+    async def prepare(self, tell: Callable[[str], None], stop: asyncio.Event, seconds: float | None = None) -> None:
+        """See to it that its server is there (`HostedModel.prepare`)."""
+        prepare = getattr(self.model, "prepare", None)
+        if prepare is not None:
+            await prepare(tell, stop, seconds)
 
     async def complete(
         self,

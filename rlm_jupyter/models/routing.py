@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -92,6 +93,13 @@ class Routing:
             names = ", ".join(dict.fromkeys(model.name for model in self.models))
             raise ModelError(f"The model {name!r} is not part of this run; there are: {names}.")
         return self.root if depth <= 0 else self.sub[min(depth, len(self.sub)) - 1]
+
+    async def prepare(self, tell: Callable[[str], None], stop: asyncio.Event, seconds: float | None = None) -> None:
+        """See to it that the servers of one's own are there and ready (`HostedModel.prepare`), all together."""
+        ready = [model.prepare for model in self.models if hasattr(model, "prepare")]
+        async with asyncio.TaskGroup() as tasks:
+            for prepare in ready:
+                tasks.create_task(prepare(tell, stop, seconds))
 
     @asynccontextmanager
     async def lease(self) -> AsyncIterator[None]:

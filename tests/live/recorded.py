@@ -34,6 +34,7 @@ from rlm_jupyter.events import (
 from rlm_jupyter.live import cells, facts
 from rlm_jupyter.live.cell import Item
 from rlm_jupyter.live.cells import Cells
+from rlm_jupyter.live.speed import Speed
 from rlm_jupyter.types import ContextInfo, Output, Usage
 
 PLACE = Path(__file__).with_name("protocol.json")
@@ -135,6 +136,7 @@ def steered(live: Cells) -> list[Item]:
 def record() -> dict[str, Any]:
     """The messages of these steps, and what a page that folded them all holds."""
     live = Cells(RUN)
+    live.facts._speed = Speed(lambda: 0.0)  # the same on every machine
     times = (f"2026-01-01T00:00:{second:02}.000Z" for second in itertools.count())
     opening = {"v": 1, "run": RUN, "seq": 0, "parent": "the-cell", "execution": "a-request"}
     messages: list[dict[str, Any]] = [opening]
