@@ -17,7 +17,7 @@ from rlm_jupyter.kernelapp.driven import Driven
 from rlm_jupyter.models import PROVIDERS, nearby
 
 _MOST_FILES = 200
-_MODEL_OPTIONS = ("--sub-model", "--base-url", "--window")
+_MODEL_OPTIONS = ("--sub-model", "--base-url", "--window", "--price")
 _NOTHING_FOUND: dict[str, Any] = {"status": "ok", "found": False, "data": {}, "metadata": {}}
 _TYPES = "_jupyter_types_experimental"
 """The kinds of completions, which front ends show beside them."""

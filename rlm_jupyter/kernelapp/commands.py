@@ -25,9 +25,9 @@ HELP = {
     ),
     "model": (
         "%model PROVIDER/MODEL [--sub-model PROVIDER/MODEL] [--base-url URL] [--window TOKENS]\n"
-        "       [--price PROVIDER/MODEL=IN,OUT[,CACHED]]\n\nThe model that answers prompts, and the one that answers its "
-        "sub-calls; where they are served, and how much they read. A price is in US dollars for a million tokens, where "
-        "the list prices are wrong or have none.\nAlone it says which they are.\n\n"
+        "       [--price PROVIDER/MODEL=IN,OUT[,CACHED]]\n\nThe model that answers prompts, and the one that answers "
+        "its sub-calls; where they are served, and how much they read. A price is in US dollars for a million tokens, "
+        "where the list prices are wrong or have none.\nAlone it says which they are.\n\n"
         "Example: %model anthropic/claude-sonnet-5 --sub-model anthropic/claude-haiku-4-5"
     ),
     "limits": (
