@@ -46,7 +46,7 @@ class Kept:
         """Close what the variable held; whether it held something. `why` it is; by default another run takes it."""
         held = self._held.pop(variable, None)
         if held is not None:
-            _close(held, why or f"another run took the variable {variable}")
+            _close(held, why or f"another run took {variable}")
         return held is not None
 
     def make_room(self, places: int = 0) -> list[str]:

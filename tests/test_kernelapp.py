@@ -237,7 +237,7 @@ async def test_what_is_wrong_is_said_in_one_line_and_changes_nothing(front: Fron
         "%model nobody/x": "No provider 'nobody'",
         "%model anthropic/claude-sonnet-5": "ANTHROPIC_API_KEY",
         "%model scripted/none.json": "the script can't be read",
-        "%model a b": "takes one model, --sub-model and --price",
+        "%model a b": "takes one model, --sub-model, --base-url, --window and --price",
         "%model --sub-model": "--sub-model needs a value",
         "%model scripted/two.json --price=scripted=1": "The price of 'scripted' is",
         "%model scripted/two.json --price scripted/two.json=much": "A price is written MODEL=INPUT,OUTPUT",

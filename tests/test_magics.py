@@ -486,7 +486,7 @@ def test_a_run_whose_variable_another_one_takes_says_so() -> None:
         "import time\ntime.sleep(1)",
         "%rlm -m scripted/two.json --rerun Tell me.\ntime.sleep(1)",
     )
-    assert "Stopped: another run took the variable rlm_result" in text_of(replaced)
+    assert "Stopped: another run took rlm_result" in text_of(replaced)
 
 
 def test_nbconvert_executes_and_exports_it() -> None:

@@ -36,7 +36,7 @@ def test_a_prompt_that_waits_for_its_turn_hears_that_it_is_stopped(
     queued.stop()
     result = queued.result(60)
     assert (result.stop_reason, result.answer, result.cost) == ("cancelled", None, 0.0)
-    assert "before its turn" in result.message
+    assert "its turn had not come" in result.message
     assert [type(event) for event in events] == [RunStarted, RunEnded]
     assert not first.done
     assert len(list((tmp_path / "rlm_runs").glob("*.ipynb"))) == 2  # nothing is kept of what did not begin

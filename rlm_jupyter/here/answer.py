@@ -202,7 +202,7 @@ class _Here:
                 self._shown.end(path)
                 return result
             case Failed(kind, text):
-                raise _error(kind, text)
+                raise KeyboardInterrupt(text) if self._interrupts else _error(kind, text)
             case Gone() as gone:
                 record = f" Its record up to there: {self._path}." if self._path else ""
                 raise RLMError(f"The process that drove the run has ended {gone}; the variables stay.{record}")

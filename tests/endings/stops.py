@@ -28,6 +28,11 @@ def _cell(before: str = "", after: str = "") -> Callable[[str], list[Scripted]]:
     return lambda source: [block(*(line for line in (before, source, after) if line))]
 
 
+def _varied(chars: int) -> str:
+    """A long text that does not repeat one piece: such a reply would be refused."""
+    return " ".join(map(str, range(chars)))[:chars]
+
+
 def _is_at_work(event: Event) -> bool:
     return isinstance(event, OutputChanged) and "at work" in str(event.outputs)
 
@@ -98,14 +103,14 @@ STOPS = (
     Stop(
         "the window, none left",
         "context_window",
-        _cell(after=f"# {'x' * 12_000}"),
+        _cell(after=f"# {_varied(12_000)}"),
         {"window": 4_000},
         forced=False,
     ),
     Stop(
         "the window, some left",
         "context_window",
-        _cell(after=f"# {'x' * 46_000}"),
+        _cell(after=f"# {_varied(46_000)}"),
         {"window": 16_000},
         forced=True,
     ),

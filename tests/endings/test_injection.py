@@ -111,7 +111,8 @@ def test_what_describes_a_context_keeps_to_its_lines(bench: Bench, tmp_path: Pat
 
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
 async def test_no_text_changes_the_roles_on_a_wire(wire: str, tmp_path: Path) -> None:
-    texts = list(TEXTS.values())
+    # one letter over and over is no reply of a model: it is cut off
+    texts = [text for name, text in TEXTS.items() if name != "a long line"]
     script = [block(f"print(context[{i}])\nprint(llm_query(context[{i}]))") for i in range(len(texts))] + [END]
     left = script.copy()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rlm_jupyter.prompts import NUDGE
 from rlm_jupyter.types import Reply
 from tests.endings.conftest import Played, Stage
 from tests.endings.fates import DIE, FATES, KILLED, SLEEP, WAYS, Fate, Way
@@ -175,4 +176,8 @@ def test_a_reply_with_nothing_to_run_counts_as_failing(stage: Stage, reply: str)
 def test_a_reply_that_repeats_one_that_changed_nothing_is_drawn_again(stage: Stage) -> None:
     played = stage.play([LOOK, block("1/0"), block("1/0"), block("1/0"), GO_ON])
     assert (played.answer, len(played.iterations), len(played.requests)) == (NEXT, 3, 5)
-    assert played.requests[2] == played.requests[3] == played.requests[4]
+    # the model is told once, at the end of what it was shown; the replies themselves stay out
+    before, *again = played.requests[2:]
+    assert again[0] == again[1]
+    assert again[0][:-1] == before[:-1]
+    assert again[0][-1].content == f"{before[-1].content}\n\n{NUDGE}"

@@ -198,7 +198,7 @@ def test_where_there_is_no_kernel_for_it_a_line_says_so(notebook: Notebook, mode
     asked = len(model.requests)
     assert "no kernel of this session" in refusal(notebook.run(look["source"], cell_id="rlm-01234567-1"))
     given_up = ask(notebook, model, SECRET, "```repl\nFINAL('it')\n```", cell="another")
-    assert "(another run took the variable rlm_result)" in refusal(notebook.run("secret", cell_id=look["id"]))
+    assert "(another run took rlm_result)" in refusal(notebook.run("secret", cell_id=look["id"]))
     asked, look = len(model.requests), given_up[0]
     notebook.run("rlm_result.close()")
     assert "kernel of its run is closed. --rerun" in refusal(notebook.run(look["source"], cell_id=look["id"]))
