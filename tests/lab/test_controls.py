@@ -73,6 +73,8 @@ def tab_to(page: Any, name: str, most: int = 60) -> None:
 def theme(page: Any, name: str) -> None:
     page.page.evaluate("name => window.jupyterapp.commands.execute('apputils:change-theme', {theme: name})", name)
     page.until(lambda: page.page.locator(f"body[data-jp-theme-name='{name}']").count(), f"the theme {name}")
+    # Lab takes its splash screen away a moment later, and fails where another theme has done so meanwhile
+    page.until(lambda: not page.page.locator("#jupyterlab-splash").count(), "the splash screen is gone")
 
 
 def test_limits_export_filter_and_fold(opened: Open, model: Waiting) -> None:

@@ -160,6 +160,7 @@ class Walk(NotebookPage):
     def theme(self, name: str) -> None:
         self.page.evaluate("name => window.jupyterapp.commands.execute('apputils:change-theme', {theme: name})", name)
         self.until(lambda: self.page.locator(f"body[data-jp-theme-name='{name}']").count(), f"the theme {name}")
+        self.until(lambda: not self.page.locator("#jupyterlab-splash").count(), "the splash screen is gone")
 
 
 def test_a_newcomers_walk(walked: Lab, browser: Browser, model: Waiting, pictures: Path, python: Path) -> None:
