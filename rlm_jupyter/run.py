@@ -58,7 +58,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _SOON = 0.01
-"""Seconds after which an answered sub-call is written down: the answers of a batch leave first, all of them."""
+"""Seconds after which an answered sub-call is written down: the answers of a batch leave first, all of them.
+
+It is also what a host that is killed can lose: the sub-calls that were answered in its last moment.
+"""
 MOST_RESTARTS = 3
 """How often a kernel that died is started again in one run."""
 _STOP_SECONDS = 5.0
@@ -197,7 +200,7 @@ class Run:
         return all(cell.status == "skipped" for i in self.trajectory.iterations for cell in i.cells)
 
     def record_soon(self, fact: Callable[[], Record]) -> None:
-        """Enter a fact that was paid for in a moment, and before any other: the answers that are ready leave first."""
+        """Enter what was paid for, a moment later and before any other fact: the answers that are ready leave first."""
         if not self._late:
             asyncio.get_running_loop().call_later(_SOON, self._catch_up)
         self._late.append(fact)

@@ -129,8 +129,7 @@ def test_an_answer_outlives_other_ways_to_leave(stage: Stage, leave: str) -> Non
     answered(stage.play([LOOK, block("FINAL(context[:4])", leave), GO_ON]), "some", 2)
 
 
-def test_an_answer_outlives_a_cell_that_hears_no_interrupt(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlm_jupyter.kernel.cell.INTERRUPT_SECONDS", 0.3)
+def test_an_answer_outlives_a_cell_that_hears_no_interrupt(stage: Stage) -> None:
     deaf = "import time\nwhile True:\n    try: time.sleep(5)\n    except BaseException: pass"
     played = stage.play([LOOK, block("FINAL(context[:4])", deaf), GO_ON], cell_seconds=0.5)
     answered(played, "some", 2)
