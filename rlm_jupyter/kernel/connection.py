@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 START_SECONDS = 60.0
 """How long a kernel may take to come up."""
 _NUDGE_SECONDS = 0.02
+_UNHEARD_SECONDS = (0.3, 1.0, 3.0)
+"""After how long the kernel is told to look for a request that it has said nothing of."""
 
 Receive = Callable[[WireMessage], None]
 
@@ -55,6 +57,9 @@ class Connection:
         self._requests: dict[str, asyncio.Future[WireMessage]] = {}
         self._ended: str | None = None
         self._killed = False
+        self._unheard: str | None = None
+        """The last request on shell, until the kernel says anything of it."""
+        self._nudge: asyncio.TimerHandle | None = None
         self._iopub_open = asyncio.Event()
         self._shell_open = asyncio.Event()
 
@@ -64,6 +69,8 @@ class Connection:
                     if (message := codec.decode(frames)) is not None:
                         if heard is not None:
                             heard.set()
+                            if message.parent_id == self._unheard:
+                                self._unheard = None
                         receive(message)
                 except Exception:  # the kernel is not trusted: what it makes up must not stop the reading
                     log.exception("a message of the kernel's can't be read")
@@ -132,9 +139,15 @@ class Connection:
         self.ask(msg_id, "execute_request", content)
 
     def ask(self, msg_id: str, msg_type: str, content: dict[str, Any]) -> None:
-        """Send a request of the Jupyter protocol on the shell channel."""
+        """Send a request of the Jupyter protocol on the shell channel.
+
+        ipykernel 7.0 to 7.3 may leave a request lying that comes while a reply goes: a raw send swallows the edge that
+        announces it, and no later request makes another. So one that nothing is heard of is pointed out on control.
+        """
         self.check()
         self._shell.send(self._codec.encode(msg_type, content, msg_id=msg_id))
+        self._unheard = msg_id
+        self._nudge_later(msg_id, _UNHEARD_SECONDS)
 
     async def request(
         self,
@@ -205,7 +218,23 @@ class Connection:
             channel.close()
         await self.process.kill()
 
+    def _nudge_later(self, msg_id: str, rests: Sequence[float]) -> None:
+        def nudge() -> None:
+            if self._unheard == msg_id and self._ended is None:
+                self.tell("rlm_look", {})
+                self._nudge_later(msg_id, rests[1:])
+
+        self._forget_nudge()
+        if rests:
+            self._nudge = asyncio.get_running_loop().call_later(rests[0], nudge)
+
+    def _forget_nudge(self) -> None:
+        if self._nudge is not None:
+            self._nudge.cancel()
+            self._nudge = None
+
     def _fail(self, reason: str) -> None:
+        self._forget_nudge()
         self._ended = self._ended or reason
         for future in self._requests.values():
             if not future.done():

@@ -153,6 +153,42 @@ async def test_cancelling_execute_interrupts_the_cell_first(kernel: Kernel) -> N
     assert text_of(await kernel.execute("'idle'")) == "'idle'"
 
 
+async def begun(kernel: Kernel, source: str) -> asyncio.Task[CellRun]:
+    """A cell that runs, as soon as it has printed something."""
+    seen: list[Any] = []
+    running = asyncio.create_task(kernel.execute(f"print('begun', flush=True)\n{source}", on_outputs=seen.append))
+    while not seen:
+        await asyncio.sleep(0.01)
+    return running
+
+
+async def test_an_interrupt_that_comes_late_spares_the_next_cell(kernel: Kernel) -> None:
+    running = await begun(kernel, "import time\ntime.sleep(60)")
+    await kernel.interrupt()
+    assert (await running).status == "interrupted"
+    running = await begun(kernel, "time.sleep(0.5)\n'whole'")
+    await kernel._connection.process.interrupt()
+    run = await running
+    assert (run.status, text_of(run)) == ("ok", "begun\n'whole'")
+
+    running = await begun(kernel, "time.sleep(60)")
+    await kernel._connection.process.interrupt()  # the signal overtakes the word that it is meant for this cell
+    await asyncio.sleep(0.2)
+    assert not running.done()
+    kernel._tell("rlm_stop", {"cell": kernel._cell.id if kernel._cell else "", "reason": "enough"})
+    run = await asyncio.wait_for(running, 10)
+    assert run.outputs[-1]["ename"] == "KeyboardInterrupt"
+
+
+async def test_a_cell_that_the_kernel_leaves_lying_is_run(kernel: Kernel) -> None:
+    # as ipykernel 7.0 to 7.3 does by chance: the socket is never announced as readable again
+    await kernel.execute(
+        "stream = get_ipython().kernel.shell_stream\n"
+        "stream.io_loop.add_callback(stream.io_loop.remove_handler, stream.socket)"
+    )
+    assert text_of(await asyncio.wait_for(kernel.execute("'run'"), 30)) == "'run'"
+
+
 @pytest.mark.parametrize(
     ("source", "how"),
     [

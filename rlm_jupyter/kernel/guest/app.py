@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +30,7 @@ class GuestKernel(IPythonKernel):
         session.pack = _surviving(session.pack)
         self.rlm_guest = Guest(self)
         self._interrupts = Interrupts(shell.user_ns, self._fail_calls)
+        self.rlm_guest.on_stop = self._interrupts.told
 
     def dispatch_control(self, msg: Any) -> Any:
         """Take our own messages before ipykernel's queue, lock and status messages."""
@@ -38,14 +38,13 @@ class GuestKernel(IPythonKernel):
 
     def pre_handler_hook(self) -> None:
         """Serve SIGINT in our way while a shell message is handled."""
-        self.saved_sigint_handler = signal.signal(signal.SIGINT, self._interrupts.on_sigint)
+        self.saved_sigint_handler = self._interrupts.serve(self.rlm_guest.running_cell())
 
     def _cancel_on_sigint(self, future: asyncio.Future[Any]) -> Any:
         return self._interrupts.awaiting(future)
 
-    def _fail_calls(self) -> None:
-        guest = self.rlm_guest
-        guest.calls.stop(guest.running_cell(), "the cell was interrupted")
+    def _fail_calls(self, cell: str) -> None:
+        self.rlm_guest.calls.stop(cell, "the cell was interrupted")
 
     def raw_input(self, prompt: object = "") -> str:
         """Refuse `input()`: a model runs this kernel, nobody sits at it."""

@@ -6,7 +6,10 @@ import os
 import platform
 import re
 import threading
+from collections.abc import Callable
 from typing import Any
+
+import zmq
 
 from rlm_jupyter.kernel.guest import values
 from rlm_jupyter.kernel.guest.calls import Calls, SubcallError, SubcallFailure, functions
@@ -43,6 +46,8 @@ class Guest:
         self._restored: list[str] = []
         self._outer, self._nested = "", 0
         self._snapshots: Snapshots | None = None
+        self.on_stop: Callable[[str], None] = lambda cell: None
+        """Told the cell that the host is about to interrupt (control thread)."""
         self._watch_compiler()
         self._names = names or Names(self._shell)
         self._surroundings = Surroundings() if names is None else None
@@ -158,6 +163,10 @@ class Guest:
             self.calls.settle(message)
         elif message.type == "rlm_stop":
             self.calls.stop(message.content["cell"], message.content["reason"])
+            self.on_stop(message.content["cell"])
+        elif message.type == "rlm_look":
+            shell = self._kernel.shell_stream
+            shell.io_loop.add_callback(shell.flush, zmq.POLLIN)
         else:
             try:
                 content, buffers = self._serve(message)

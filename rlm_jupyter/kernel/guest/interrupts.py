@@ -9,11 +9,15 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+_LATE_SECONDS = 5.0
+"""How long after its cell was interrupted a signal may come: the host sends a second where the first seems lost."""
 Handler = Callable[[int, FrameType | None], Any]
 
 
@@ -25,16 +29,32 @@ class Interrupts:
     namespace
         The kernel's `user_ns`: a frame with these globals is the model's code.
     fail_calls
-        Fails the sub-calls that wait, so that whoever waits for them can be interrupted.
+        Fails the sub-calls of a cell that wait, so that whoever waits for them can be interrupted.
     """
 
-    def __init__(self, namespace: dict[str, Any], fail_calls: Callable[[], None]) -> None:
+    def __init__(self, namespace: dict[str, Any], fail_calls: Callable[[str], None]) -> None:
         self._namespace = namespace
         self._fail_calls = fail_calls
+        self._cell = ""
+        self._told: tuple[str, float] = ("", 0.0)
+        self._early = ""
+
+    def told(self, cell: str) -> None:
+        """The host is about to interrupt this cell, or has just done so (control thread)."""
+        self._told = (cell, time.monotonic())
+        if self._early == cell:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def serve(self, cell: str) -> Any:
+        """Serve SIGINT from now on, while this cell runs; gives the handler before."""
+        self._cell = cell  # a handler can't ask for it: it may run outside of the cell's context
+        return signal.signal(signal.SIGINT, self.on_sigint)
 
     def on_sigint(self, signum: int, frame: FrameType | None) -> None:
         """While a synchronous cell runs: end the model's code, never the kernel's own."""
-        self._fail_calls()
+        if self._is_late():
+            return
+        self._fail_calls(self._cell)
         if self._in_model_code(frame):
             raise KeyboardInterrupt
 
@@ -44,7 +64,9 @@ class Interrupts:
         loop = asyncio.get_running_loop()
 
         def on_sigint(signum: int, frame: FrameType | None) -> None:
-            self._fail_calls()
+            if self._is_late():
+                return
+            self._fail_calls(self._cell)
             if not self._in_model_code(frame):
                 loop.call_soon_threadsafe(cell.cancel)
             elif asyncio.current_task(loop) is cell:
@@ -59,6 +81,14 @@ class Interrupts:
             yield
         finally:
             signal.signal(signal.SIGINT, before)
+
+    def _is_late(self) -> bool:
+        """Whether a signal is meant for the cell before; where it was for this one, the host's word of it follows."""
+        cell, at = self._told
+        if cell in {"", self._cell} or time.monotonic() - at > _LATE_SECONDS:
+            return False
+        self._early = self._cell
+        return True
 
     def _in_model_code(self, frame: FrameType | None) -> bool:
         frame = frame or sys._getframe()
