@@ -1,4 +1,4 @@
-"""A virtual environment for the reference: it must not be a dependency, and shares its import name with others."""
+"""Virtual environments for what this project is compared with: it must not be a dependency, and shares import names."""
 
 from __future__ import annotations
 
@@ -12,18 +12,28 @@ from platformdirs import user_cache_path
 
 VERSION = "0.1.3"
 REQUIREMENTS = (f"rlms[ipython]=={VERSION}", "psutil")
+SMOLAGENTS = "1.26.0"
 
 
 def reference_python() -> Path:
-    """The interpreter of that environment, which is made when it is not there yet.
+    """The interpreter of an environment with the reference, which is made when it is not there yet.
 
     Raises
     ------
     subprocess.CalledProcessError
         It could not be installed: no network, say.
     """
+    return _python(f"rlms-{VERSION}", REQUIREMENTS)
+
+
+def smolagents_python() -> Path:
+    """The same for smolagents."""
+    return _python(f"smolagents-{SMOLAGENTS}", (f"smolagents[openai]=={SMOLAGENTS}",))
+
+
+def _python(name: str, requirements: tuple[str, ...]) -> Path:
     tag = f"{sys.version_info.major}.{sys.version_info.minor}"
-    folder = user_cache_path("rlm_jupyter") / f"rlms-{VERSION}-py{tag}"
+    folder = user_cache_path("rlm_jupyter") / f"{name}-py{tag}"
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     if (folder / "complete").exists():
         return python
@@ -35,6 +45,6 @@ def reference_python() -> Path:
     else:
         venv.create(folder, with_pip=True)
         install = [str(python), "-m", "pip", "install", "--quiet"]
-    subprocess.run([*install, *REQUIREMENTS], check=True)
+    subprocess.run([*install, *requirements], check=True)
     (folder / "complete").touch()
     return python

@@ -1,0 +1,117 @@
+"""What the texts of the tasks are made of: names, sentences, and rows in the formats that people have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Literal
+
+Form = Literal["CSV", "JSON lines", "log", "prose"]
+FORMS: tuple[Form, ...] = ("CSV", "JSON lines", "log", "prose")
+Row = Mapping[str, str | int]
+
+LEAST, MOST = 60_000, 1_000_000
+"""Characters of a text."""
+
+_FIRST = (
+    "Ada Bruno Clara Dario Edith Farid Greta Hugo Irma Jonas Karla Ludo Mira Nils Olga Pavel Runa Samir Tilda Viktor"
+)
+_LAST = "Abel Brandt Castell Dorn Ekman Fuchs Grau Holm Iversen Jansen Keller Lindt Moreau Novak Oster Pohl Quist Roth"
+PEOPLE = tuple(f"{first} {last}" for first in _FIRST.split() for last in _LAST.split())
+_PLACES = (
+    "Aldern Birkfeld Corvale Dunmoor Eastry Fenwick Garholt Halden Ilmenau Jarrow Kestrow Lorham Marrick Norwold "
+    "Ostrava Penhale Quarley Rosdorf Selwick Tarnhof Ulverby Varden Westhay Yarmley Zellin"
+)
+PLACES = tuple(_PLACES.split())
+SERVICES = ("auth", "billing", "catalog", "delivery", "export", "index", "mailer", "search")
+PRODUCTS = ("kettle", "lamp", "backpack", "radio", "toaster", "tent", "scale", "blender", "heater", "clock")
+
+_SUBJECTS = (
+    "The committee",
+    "A visitor from the coast",
+    "The older of the two engineers",
+    "The night watch",
+    "Her neighbour",
+    "The council's clerk",
+    "Nobody in the village",
+    "The ferry's captain",
+    "The new librarian",
+    "A group of students",
+)
+_VERBS = (
+    "wrote down",
+    "had long forgotten",
+    "spoke at length about",
+    "asked for",
+    "paid no attention to",
+    "kept a drawing of",
+    "was surprised by",
+    "wanted to repair",
+    "had heard of",
+    "made a list of",
+)
+_OBJECTS = (
+    "the bridge near the old mill",
+    "the weather of that winter",
+    "the letters in the attic",
+    "the price of timber",
+    "the map with the torn corner",
+    "the broken clock of the town hall",
+    "a garden behind the station",
+    "the boats in the harbour",
+    "the minutes of the last meeting",
+    "the road to the quarry",
+)
+_ENDINGS = (
+    "before the snow came",
+    "on the way home",
+    "without saying why",
+    "as the bells began to ring",
+    "for the second time that year",
+    "while the others slept",
+    "and went back to work",
+    "in spite of the rain",
+)
+
+
+def sentence(rng: Random) -> str:
+    """One that says nothing that anybody asks about."""
+    parts = (rng.choice(words) for words in (_SUBJECTS, _VERBS, _OBJECTS, _ENDINGS))
+    return f"{' '.join(parts)}."
+
+
+def sentences(rng: Random, chars: int) -> list[str]:
+    """So many that they have about that length."""
+    found: list[str] = []
+    while chars > 0:
+        found.append(sentence(rng))
+        chars -= len(found[-1]) + 1
+    return found
+
+
+def paragraphs(said: Sequence[str], each: int = 6) -> str:
+    """Sentences as a text."""
+    return "\n\n".join(" ".join(said[place : place + each]) for place in range(0, len(said), each))
+
+
+def written(rows: Sequence[Row], form: Form, as_prose: str) -> str:
+    """Rows as a text; `as_prose` is the sentence that a row makes."""
+    if form == "CSV":
+        return "\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]) + "\n"
+    if form == "JSON lines":
+        return "".join(f"{json.dumps(row)}\n" for row in rows)
+    if form == "log":
+        return "".join(" ".join(f"{name}={value}" for name, value in row.items()) + "\n" for row in rows)
+    return paragraphs([as_prose.format_map(row) for row in rows])
+
+
+def time_of(rng: Random) -> str:
+    """A moment of 2031, to the second; as text they sort as they follow each other."""
+    day = f"2031-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
+    return f"{day}T{rng.randint(0, 23):02}:{rng.randint(0, 59):02}:{rng.randint(0, 59):02}"
+
+
+def length(rng: Random) -> int:
+    """Of a text: short ones are as frequent as long ones. A margin is left for what is not filler."""
+    return int(LEAST * 1.15 * (MOST / LEAST / 1.5) ** rng.random())
