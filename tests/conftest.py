@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import urllib.request
 
 import pytest
 from hypothesis import settings
@@ -15,9 +17,14 @@ os.environ["RLM_SANDBOX"] = "none"
 os.environ["RLM_FIND_SERVERS"] = "0"
 
 
+_SERVER = os.environ.get("LLAMACPP_BASE_URL", "").rstrip("/")
+"""The one server that tests may ask, and only those that are marked with `local_model`."""
+_WITHOUT_SOAK = {"not soak", "not soak and not local_model", "local_model"}
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Properties are tried with few examples, and with all of them where the long runs are selected."""
-    if config.option.markexpr != "not soak":
+    if config.option.markexpr not in _WITHOUT_SOAK:
         os.environ[ALL] = "1"
     settings.register_profile("rlm", max_examples=some(200))
     settings.load_profile("rlm")
@@ -39,3 +46,18 @@ def _no_real_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.endswith(_PARTS) or name in {"RLM_MODEL", "OLLAMA_HOST", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"}:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def local_model(_no_real_provider: None, monkeypatch: pytest.MonkeyPatch) -> str:
+    """`llamacpp/…`, as the llama.cpp server calls it that LLAMACPP_BASE_URL names and that runs."""
+    if not _SERVER:
+        pytest.skip("LLAMACPP_BASE_URL names no server")
+    address = _SERVER if _SERVER.endswith("/v1") else f"{_SERVER}/v1"
+    try:
+        with urllib.request.urlopen(f"{address}/models", timeout=10) as response:
+            name = json.load(response)["data"][0]["id"]
+    except (OSError, ValueError, LookupError) as error:
+        pytest.skip(f"no model is served at {address}: {error}")
+    monkeypatch.setenv("LLAMACPP_BASE_URL", address)
+    return f"llamacpp/{name}"

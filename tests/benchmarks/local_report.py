@@ -79,7 +79,8 @@ _FIGURES: tuple[tuple[str, Callable[[Sequence[Run]], str]], ...] = (
     ("tokens read", _mean(lambda run: run.read)),
     ("tokens read from the cache", _mean(lambda run: run.cached)),
     ("tokens written", _mean(lambda run: run.written)),
+    ("requests broken off whose tokens nobody counted", lambda runs: str(sum(run.uncounted for run in runs))),
     ("from the cache, from the second iteration on", _from_cache),
     ("seconds", _mean(lambda run: run.seconds)),
 )
-"""Counts are of runs; the rest is the mean of a run."""
+"""Counts that name nothing else are of runs; the rest is the mean of a run."""

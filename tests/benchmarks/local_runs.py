@@ -132,7 +132,7 @@ async def make_run(
         written=sum(asked.written for asked in recorder.asked),
         later_read=sum(asked.read or 0 for asked in later),
         later_cached=sum(asked.cached or 0 for asked in later),
-        uncounted=sum(asked.status == 200 and asked.read is None for asked in recorder.asked),
+        uncounted=sum(asked.status in {0, 200} and asked.read is None for asked in recorder.asked),
         seconds=round(took, 2),
         stop_reason=told.get("stop_reason", ""),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from random import Random
 
 from tests.benchmarks.local_texts import (
@@ -65,7 +66,8 @@ def _candidates(task: Task, text: str) -> set[str]:
 
 
 def _number(text: str) -> str:
-    return f"{float(re.sub('[^0-9.-]', '', text)):g}" if "." in text else str(int(re.sub("[^0-9-]", "", text)))
+    plain = f"{Decimal(re.sub('[^0-9.-]', '', text)):f}"
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 
 def tasks(seed: int) -> list[Task]:
@@ -77,7 +79,7 @@ def tasks(seed: int) -> list[Task]:
 
 def _any_of(names: Iterable[str]) -> str:
     """A candidate is any of these names, as a word of its own."""
-    return rf"\b(?:{'|'.join(re.escape(name) for name in sorted(names, key=len, reverse=True))})\b"
+    return rf"\b(?:{'|'.join(sorted(names, key=len, reverse=True))})\b".replace(" ", r"\s+")
 
 
 def _fill(rng: Random, form: Form, as_prose: str, row: Callable[[], Row]) -> list[Row]:
