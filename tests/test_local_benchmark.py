@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import sys
 from dataclasses import replace
@@ -130,17 +131,28 @@ async def test_what_the_server_says_is_counted_and_what_was_broken_off_too(tmp_p
     assert list(kept_runs(tmp_path / "runs.jsonl")) == [run]
 
 
+WAIT = """
+import json, urllib.request
+from tests.benchmarks.local_drivers.job import Job
+asked = {"model": "coder", "messages": [{"role": "system", "content": "?"}]}
+urllib.request.urlopen(Job.given().base_url + "/chat/completions", json.dumps(asked).encode())
+"""
+
+
 @pytest.mark.parametrize(
     ("code", "fate"),
     [
         ("raise KeyError('no')", "raised"),
-        ("import time; time.sleep(60)", "late"),
+        (WAIT, "late"),
         ("from tests.benchmarks.local_drivers.job import Job; Job.given().tell(Job.given().prompt, ['a'] * 9)", "own"),
     ],
 )
 async def test_what_else_becomes_of_a_run(code: str, fate: str, tmp_path: Path) -> None:
-    with LocalServer() as server:
-        run = await one(server, tmp_path, NUMBER, [sys.executable, "-c", code], 2.0 if fate == "late" else 60.0)
+    with LocalServer(thinks=60) as server:
+        run = await one(server, tmp_path, NUMBER, [sys.executable, "-c", code], 4.0 if fate == "late" else 60.0)
+        # the next run finds the server free
+        await asyncio.sleep(0.2)
+        assert (server.abandoned, run.requests, run.uncounted) == ((1, 1, 1) if fate == "late" else (0, 0, 0))
     assert (run.raised, run.late, run.own_words) == (fate == "raised", fate == "late", fate == "own")
     assert not run.right
     assert run.error == ("KeyError: 'no'" if fate == "raised" else "")

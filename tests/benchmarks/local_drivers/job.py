@@ -39,7 +39,7 @@ class Job:
     @classmethod
     def given(cls) -> Self:
         """The one that the command line names."""
-        return cls(**json.loads(Path(sys.argv[1]).read_text()))
+        return cls(**json.loads(Path(sys.argv[-1]).read_text()))
 
     def tell(self, answer: object, replies: Sequence[str], **more: str) -> None:
         """Say what came of it.
