@@ -57,7 +57,7 @@ _OBJECTS = (
     "the letters in the attic",
     "the price of timber",
     "the map with the torn corner",
-    "the broken clock of the town hall",
+    "the tower of the town hall",
     "a garden behind the station",
     "the boats in the harbour",
     "the minutes of the last meeting",
