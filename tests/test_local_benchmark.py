@@ -159,6 +159,28 @@ async def test_what_else_becomes_of_a_run(code: str, fate: str, tmp_path: Path) 
     assert run.circle == (5 if fate == "own" else 0)
 
 
+def test_a_comparison_goes_on_where_it_was_broken_off(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Its table has the runs of both times; one in which the server went away is none."""
+    say = "import time; from tests.benchmarks.local_drivers.job import Job; Job.given().tell('5', ['a'])"
+    monkeypatch.setattr(local_model, "command", lambda system: [sys.executable, "-c", say])
+    arguments = ["local_model", "--only", "ours", "reference", "--seeds", "3", "--output", str(tmp_path)]
+    with LocalServer() as server:
+        monkeypatch.setattr(sys, "argv", [*arguments, "--base-url", server.url, "--tasks", "1"])
+        assert local_model.main() == 0
+        assert len(list(kept_runs(tmp_path / "runs.jsonl"))) == 2
+        served = iter([["coder"], ["coder"], "No model server answers."])
+        monkeypatch.setattr(local_model, "_served", lambda url: next(served))
+        monkeypatch.setattr(sys, "argv", [*arguments, "--base-url", server.url, "--tasks", "2"])
+        assert local_model.main() == 2
+    runs = list(kept_runs(tmp_path / "runs.jsonl"))
+    assert [(run.task, run.system) for run in runs] == [("needle", "ours"), ("needle", "reference"), ("count", "ours")]
+    out, err = capsys.readouterr()
+    assert "0 of 2" in out
+    assert "No model server answers. What is done stands in" in err
+
+
 def test_without_a_server_it_says_so_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

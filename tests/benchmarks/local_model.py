@@ -33,7 +33,7 @@ _LOOK_SECONDS = 10.0
 
 
 def main() -> int:
-    """Run the command line; 2 when no server is there."""
+    """Run the command line; 2 when no server is there (any more), or it was interrupted."""
     options = _options()
     console = Console(width=None if sys.stdout.isatty() else 170)
     served = _served(options.base_url)
@@ -50,17 +50,20 @@ def main() -> int:
     systems = options.only or SYSTEMS[:3]
     commands = {system: command(system) for system in systems}
     chosen = [(seed, task) for seed in options.seeds for task in tasks(seed)[: options.tasks]]
+    gone = ""
     try:
-        asyncio.run(_compare(commands, chosen, settings, options))
+        gone = asyncio.run(_compare(commands, chosen, settings, options))
     except KeyboardInterrupt:
-        print(f"Interrupted; what is done stands in {options.output}, and the same command goes on.", file=sys.stderr)
+        gone = "Interrupted."
+    if gone:
+        print(f"{gone} What is done stands in {options.output}, and the same command goes on.", file=sys.stderr)
     keys = {(system, seed, task.name, model, options.max_iterations) for seed, task in chosen for system in SYSTEMS}
     done = {run.key: run for run in kept_runs(options.output / "runs.jsonl") if run.key in keys}
     runs = sorted(done.values(), key=lambda run: run.seed)
     console.print(f"{model}, at most {options.max_iterations} iterations, seeds {', '.join(map(str, options.seeds))}")
     show(console, runs, SYSTEMS)
     console.print(f"Runs, notebooks and requests: {options.output}")
-    return 0
+    return 2 if gone else 0
 
 
 def command(system: str) -> list[str]:
@@ -77,7 +80,8 @@ async def _compare(
     chosen: Sequence[tuple[int, Task]],
     settings: dict[str, Any],
     options: argparse.Namespace,
-) -> None:
+) -> str:
+    """Make the runs that are missing; returns why it can't go on, or nothing."""
     progress = Console(stderr=True)
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / "runs.jsonl"
@@ -92,9 +96,12 @@ async def _compare(
                     run = await make_run(
                         system, commands[system], task, seed, settings, folder.resolve(), options.timeout
                     )
+                if isinstance(gone := _served(options.base_url), str):
+                    return gone  # and what the run came to says nothing of the system
                 file.write(run.line)
                 file.flush()
                 progress.print(_line(run), markup=False, highlight=False)
+    return ""
 
 
 def _line(run: Run) -> str:
