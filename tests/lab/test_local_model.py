@@ -30,7 +30,7 @@ def test_cells_come_while_it_thinks(local_model: str, browser: Browser, pictures
         page.picture("while", 500)
         page.until(lambda: page.cells()[2]["execution_count"], "the end of the run", 900)
         page.picture("after", 500)
-        assert page.live("code")
+        assert page.live()
         assert page.page.locator(".rlm-bar:not([data-rlm-outcome=''])").count()
         assert not page.errors
         page.command("docmanager:save")
