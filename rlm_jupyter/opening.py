@@ -45,7 +45,7 @@ async def open_in_time(
         for task in (opening, *waiting):
             task.cancel()
         # its kernel is put away here, or given to the stack
-        await see_through(asyncio.wait([opening, *waiting]))
+        await see_through(lambda: asyncio.wait([opening, *waiting]))
         if not opening.cancelled():
             opening.exception()  # told of below, or nowhere
     return None if opening.cancelled() else opening.result()

@@ -182,7 +182,7 @@ class KernelProcess:
 
     async def kill(self) -> None:
         """End the process and all it started at once, and remove its private directory. Twice does no harm."""
-        await see_through(self._kill())
+        await see_through(self._kill)
 
     async def _kill(self) -> None:
         self._unwatch()

@@ -55,7 +55,8 @@ class GuestProvisioner(LocalProvisioner):
             self.process, self.pid = process, process.pid
             self.pgid = os.getpgid(process.pid) if hasattr(os, "getpgid") else None
 
-        await see_through(_by_a_thread_of_its_own(lambda: start(cmd, **options), keep))
+        started = _by_a_thread_of_its_own(lambda: start(cmd, **options), keep)
+        await see_through(lambda: _done(started))
         return self.connection_info
 
     def hold(self) -> None:
@@ -156,7 +157,7 @@ def _filled(stack: ExitStack, data: bytes) -> int:
     return file.fileno()
 
 
-async def _by_a_thread_of_its_own(start: Callable[[], Any], keep: Callable[[Any], None]) -> None:
+def _by_a_thread_of_its_own(start: Callable[[], Any], keep: Callable[[Any], None]) -> concurrent.futures.Future[None]:
     """Start a process in a thread that lives as long as it does.
 
     A kernel that asks to be told when its parent dies (`guest/supervisor.py`) means, to Linux, the thread that
@@ -167,13 +168,19 @@ async def _by_a_thread_of_its_own(start: Callable[[], Any], keep: Callable[[Any]
     start
         Starts it.
     keep
-        Told the process, also where this is cancelled: else nobody would end it.
+        Told the process, before the future is done: else nobody would end it.
+
+    Returns
+    -------
+    Future
+        Done when the process is there, or could not be started; it can't be cancelled.
     """
+    started: concurrent.futures.Future[None] = concurrent.futures.Future()
+    started.set_running_or_notify_cancel()
     if sys.platform != "linux":
         keep(start())
-        return
-    started: concurrent.futures.Future[None] = concurrent.futures.Future()
-    started.set_running_or_notify_cancel()  # from here on it can't be cancelled
+        started.set_result(None)
+        return started
 
     def live() -> None:
         try:
@@ -187,8 +194,8 @@ async def _by_a_thread_of_its_own(start: Callable[[], Any], keep: Callable[[Any]
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
     threading.Thread(target=live, name="rlm_jupyter kernel", daemon=True).start()
-    try:
-        await asyncio.wrap_future(started)
-    except asyncio.CancelledError:
-        concurrent.futures.wait([started])  # a few ms; when every task of a loop is cancelled, this one is too
-        raise
+    return started
+
+
+async def _done(started: concurrent.futures.Future[None]) -> None:
+    await asyncio.wrap_future(started)

@@ -263,7 +263,7 @@ class Kernel:
 
     async def restart(self) -> None:
         """End the process and start a new one with the same contexts; every other variable is gone."""
-        await see_through(self._close())
+        await see_through(self._close)
         await self._connect()
         contexts, self._contexts = self._contexts, []
         try:
@@ -272,7 +272,7 @@ class Kernel:
         except BaseException:
             # never one that is alive and lacks its context; the next restart brings it
             self._contexts = contexts
-            await see_through(self._close())
+            await see_through(self._close)
             raise
 
     def take_snapshot(self, moment: Moment) -> None:
@@ -329,7 +329,7 @@ class Kernel:
 
     async def close(self) -> None:
         """Give up what is open and end the kernel at once. A second time does nothing."""
-        await see_through(self._close())
+        await see_through(self._close)
         if self._snapshots is not None:
             await self._snapshots.close()
 

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
+_TIMES = 5
+"""How often it is begun: an event loop that is closed cancels every task of it once, this one too."""
 
-async def see_through(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """Await this to its end; a cancellation that came meanwhile goes on afterwards."""
-    task = asyncio.create_task(coroutine)
+
+async def see_through(begin: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """Await this to its end; a cancellation that came meanwhile goes on afterwards.
+
+    Parameters
+    ----------
+    begin
+        Begins it. Where the task that this is done in is itself cancelled, perhaps before its first step, it is begun
+        again: a second time does no harm, and ends what the first has left.
+    """
     cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
+    times = 0
+    while True:
+        times += 1
+        task = asyncio.create_task(begin())
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if times == _TIMES or not task.cancelled():
+            break
     if cancelled is not None:
         if not task.cancelled():
             task.exception()  # told of here, or nowhere

@@ -30,20 +30,23 @@ rlm = RLM(Endless(), limits=Limits(max_depth=2), save=Path(sys.argv[1]) / "run.i
 rlm.completion("What?", "some longer text " * 20, on_event=told)
 """
 ASYNC = SCRIPT.replace("rlm.completion(", "import asyncio; asyncio.run(rlm.acompletion(") + ")"
-PUTTING_AWAY = """
+STRUCK = """
 import os, signal
-from rlm_jupyter.kernel.process import KernelProcess
-unwatch = KernelProcess._unwatch
-def struck(process):
-    unwatch(process)
-    KernelProcess._unwatch = unwatch
-    os.kill(os.getpid(), signal.SIGINT)
-KernelProcess._unwatch = struck
+import rlm_jupyter.kernel.process, rlm_jupyter.kernel.session
+kind, name = rlm_jupyter.kernel.{kind}, {name!r}
+method = getattr(kind, name)
+strikes = [signal.SIGINT]
+def struck(self):
+    while strikes:
+        os.kill(os.getpid(), strikes.pop())
+    return method(self)
+setattr(kind, name, struck)
 """
-"""The second one comes in the middle of what puts the first kernel away."""
+"""The second one comes at this step of what puts the first kernel away."""
 _GONE_SECONDS = 20.0
 _ENDS_SECONDS = 50.0
 AT_ONCE = int(os.environ.get("RLM_FAULTS_TIMES", "50"))
+SEED = int(os.environ.get("RLM_FAULTS_SEED", "11"))
 OFTEN = {
     "completion-once",
     "completion-twice at once",
@@ -111,15 +114,19 @@ def test_ctrl_c_ends_it(script: str, times: str, tmp_path: Path, watch: Watch) -
     interrupted(script, TIMES[times], tmp_path / "run", watch, 0.4)
 
 
-def test_the_second_comes_while_the_kernel_is_put_away(tmp_path: Path, watch: Watch) -> None:
-    interrupted(PUTTING_AWAY + ASYNC, (), tmp_path / "run", watch, 0.4)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("process.KernelProcess", "_kill"), ("process.KernelProcess", "_unwatch"), ("session.Kernel", "_close")],
+)
+def test_the_second_comes_while_the_kernel_is_put_away(kind: str, name: str, tmp_path: Path, watch: Watch) -> None:
+    interrupted(STRUCK.format(kind=kind, name=name) + ASYNC, (), tmp_path / "run", watch, 0.4)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("script", [SCRIPT, ASYNC], ids=["completion", "acompletion"])
 def test_ctrl_c_twice_at_once_ends_it_at_any_moment(script: str, tmp_path: Path, watch: Watch) -> None:
-    chance = random.Random(11)
+    chance = random.Random(SEED)
     for number in range(AT_ONCE):
         interrupted(
             script, (chance.choice([0.0, 0.0, 0.001]),), tmp_path / str(number), watch, chance.uniform(0.0, 1.2)
