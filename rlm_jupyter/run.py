@@ -11,6 +11,7 @@ import itertools
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -58,10 +59,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _SOON = 0.01
-"""Seconds after which an answered sub-call is written down: the answers of a batch leave first, all of them.
-
-It is also what a host that is killed can lose: the sub-calls that were answered in its last moment.
-"""
+"""Seconds after which an answered sub-call, which is in the journal by then, is told: a batch is answered first."""
 MOST_RESTARTS = 3
 """How often a kernel that died is started again in one run."""
 _STOP_SECONDS = 5.0
@@ -139,8 +137,10 @@ class Run:
     """Earlier prompts and answers in this kernel."""
     began: float = field(default_factory=time.monotonic)
     conversation: prompts.Conversation = field(default_factory=prompts.Conversation)
-    _late: list[Callable[[], Record]] = field(default_factory=list)
-    """Facts that are to be entered before any other."""
+    _paid: list[Callable[[], Record]] = field(default_factory=list)
+    """Facts that are to be journaled before any other."""
+    _late: deque[tuple[Record, dict[str, Any] | None]] = field(default_factory=deque)
+    """Facts that are in the journal, where there is one, and nowhere else yet; with what that made of them."""
     last_read: tuple[int, int] | None = None
     """Messages and tokens of the last request, its reply included, as the provider counted."""
 
@@ -200,24 +200,35 @@ class Run:
         return all(cell.status == "skipped" for i in self.trajectory.iterations for cell in i.cells)
 
     def record_soon(self, fact: Callable[[], Record]) -> None:
-        """Enter what was paid for, a moment later and before any other fact: the answers that are ready leave first."""
-        if not self._late:
-            asyncio.get_running_loop().call_later(_SOON, self._catch_up)
-        self._late.append(fact)
+        """Enter what was paid for: in the journal in the loop's next turn, elsewhere a moment later.
+
+        The answer to a single call has left by then, and one write takes all that came in the same turn.
+        """
+        if not self._paid:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._journal_paid)
+            if not self._late:
+                loop.call_later(_SOON, self._catch_up)
+        self._paid.append(fact)
 
     def record(self, record: Record) -> None:
         """Enter a fact into the trajectory and tell it."""
+        # in the journal before anything is told: this process can be killed over that
+        self._journal_paid(record)
         self._catch_up()
-        self._enter(record)
+
+    def _journal_paid(self, *records: Record) -> None:
+        """Journal what was paid for, and these; the rest of the entering is for `_catch_up`."""
+        facts = [*(fact() for fact in self._paid), *records]
+        self._paid.clear()
+        if facts:
+            journaled = self._on_disk(lambda recorder: recorder.journal(*facts)) or itertools.repeat(None)
+            self._late += zip(facts, journaled, strict=False)
 
     def _catch_up(self) -> None:
-        if self._late:
-            facts = [fact() for fact in self._late]
-            self._late.clear()
-            # all that was paid for, before anything is told: this process can be killed over that
-            journaled = self._on_disk(lambda recorder: recorder.journal(*facts)) or itertools.repeat(None)
-            for fact, data in zip(facts, journaled, strict=False):
-                self._enter(fact, data)
+        """Enter what is in the journal into the trajectory and the notebook, and tell it."""
+        while self._late:  # whoever is told may bring the next
+            self._enter(*self._late.popleft())
 
     def _enter(self, record: Record, journaled: dict[str, Any] | None = None) -> None:
         self.trajectory.apply(record)
