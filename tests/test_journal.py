@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+from rlm_jupyter import RLM
 from rlm_jupyter.encoding import LARGE, decode, dump, encode, load
 from rlm_jupyter.errors import RecordError
-from rlm_jupyter.events import CellFinished, RunEnded, RunStarted
+from rlm_jupyter.events import CellFinished, RunEnded, RunStarted, SubcallSettled, SubcallStarted
 from rlm_jupyter.journal import Journal, is_open, read, read_ends, read_first
+from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.objects import Objects
 from tests.examples import some
 from tests.sample_run import FIRST, cell, ended, reply, runs, sample, started, stream
@@ -256,3 +258,16 @@ def test_the_version_that_wrote_is_in_the_first_line(path) -> None:
     first = json.loads(path.read_bytes())
     assert (first["schema"], first["version"]) == (1, "0.1.0")
     assert isinstance(read(path)[0], RunStarted)
+
+
+async def test_a_subcall_is_journaled_before_its_cell_can_ask_the_next(path) -> None:
+    asks = "I ask.\n```repl\nfor n in range(6): llm_query(str(n))\nFINAL(n)\n```"
+    lacking = []
+
+    def told(event) -> None:
+        if isinstance(event, SubcallStarted):
+            lacking.append(event.ordinal - sum(isinstance(record, SubcallSettled) for record in read(path)))
+
+    rlm = RLM(ScriptedModel([asks], sub=str), save=path.parent.with_suffix(".ipynb"))
+    await rlm.acompletion("What?", "text", on_event=told)
+    assert lacking == [0] * 6

@@ -33,6 +33,8 @@ from tests.loopback import Loopback, Request, Said
 
 KILLS = int(os.environ.get("RLM_FAULTS_TIMES", "200"))
 _ORPHAN_SECONDS = 20.0
+"""By then they are gone also where three tests keep the machine busy; the soak has it for itself."""
+_SOAK_ORPHAN_SECONDS = 2.0
 _IN_HAND_SECONDS = 0.05
 """A reply that came so shortly before the kill may still have been in the host's hands: it writes at once, but not
 before it has looked. On the way from the provider to here, it could have been lost as well. Time in which the machine
@@ -85,6 +87,8 @@ class Killed:
     unsaved: bool
     subcalls: int
     torn: bool
+    gone: float
+    """Seconds after the kill in which nothing of it was left that runs: kernel, supervisor, what a cell had started."""
 
 
 def kill_one(
@@ -119,12 +123,16 @@ def kill_one(
         host.send_signal(signal.SIGKILL)
         host.wait()
     used = busy.user + busy.system if busy else 0.0
-    orphans = psutil.wait_procs(watch.kernels(), timeout=_ORPHAN_SECONDS)[1]
-    assert not orphans, f"kernels that outlive their host: {orphans}"
+    gone = killed_at
+    while orphans := watch.kernels():
+        assert gone - killed_at < _ORPHAN_SECONDS, f"what outlives its host: {orphans}"
+        psutil.wait_procs(orphans, timeout=0.2)
+        gone = time.monotonic()
+    gone -= killed_at
     notes = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     received = Counter(text for *_, text in notes)
     if not files.journal.exists():
-        return Killed(received.total(), received.total(), 0, True, 0, False)
+        return Killed(received.total(), received.total(), 0, True, 0, False, gone)
     torn = not files.journal.read_bytes().endswith(b"\n")
     if files.notebook.exists():
         nbformat.validate(nbformat.read(files.notebook, as_version=4))
@@ -139,7 +147,7 @@ def kill_one(
         assert SavedRun.load(files.folder).trajectory.iterations
     missing = [(killed_at - at, used - busy_at) for at, busy_at, text in notes if not kept[text]]
     in_hand = sum(min(ago, worked) < _IN_HAND_SECONDS and ago < _STARVED_SECONDS for ago, worked in missing)
-    return Killed(received.total(), len(missing) - in_hand, in_hand, False, subcalls, torn)
+    return Killed(received.total(), len(missing) - in_hand, in_hand, False, subcalls, torn, gone)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +157,7 @@ def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
         yield watch
 
 
-def kill_many(times: int, folder: Path, watch: Watch) -> None:
+def kill_many(times: int, folder: Path, watch: Watch, orphan_seconds: float) -> None:
     seed = int(os.environ.get("RLM_FAULTS_SEED", time.time_ns() % 10**6))
     chance = random.Random(seed)
     found = []
@@ -159,12 +167,14 @@ def kill_many(times: int, folder: Path, watch: Watch) -> None:
             seconds = chance.uniform(0.0, 2.0 if from_start else 1.2)
             killed = kill_one(folder / str(number), watch, server, seconds, from_start=from_start)
             assert not killed.lost, f"kill {number} of seed {seed}: {killed}, {folder / str(number)}"
+            assert killed.gone < orphan_seconds, f"kill {number} of seed {seed}: {killed}"
             found.append(killed)
     received, subcalls = sum(k.received for k in found), sum(k.subcalls for k in found)
     unsaved, torn, in_hand = (sum(getattr(k, name) for k in found) for name in ("unsaved", "torn", "in_hand"))
     print(
         f"{times} kills (seed {seed}), {unsaved} of them before there was a run, {torn} tore a line: {received} replies "
-        f"received, {subcalls} of them to sub-calls; 0 lost, {in_hand} in hand, 0 orphans"
+        f"received, {subcalls} of them to sub-calls; 0 lost, {in_hand} in hand, "
+        f"0 orphans, the last of them gone after {max(killed.gone for killed in found):.2f} s at most"
     )
     assert received or times < 10
     for place in watch.places.glob("rlm-*"):
@@ -174,13 +184,13 @@ def kill_many(times: int, folder: Path, watch: Watch) -> None:
 
 
 def test_a_host_that_is_killed_loses_nothing(tmp_path: Path, watch: Watch) -> None:
-    kill_many(4, tmp_path, watch)
+    kill_many(4, tmp_path, watch, _ORPHAN_SECONDS)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3_600)
 def test_a_host_that_is_killed_hundreds_of_times_loses_nothing(tmp_path: Path, watch: Watch) -> None:
-    kill_many(KILLS, tmp_path, watch)
+    kill_many(KILLS, tmp_path, watch, _SOAK_ORPHAN_SECONDS)
 
 
 @pytest.mark.parametrize("busy", BUSY)
