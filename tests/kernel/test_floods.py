@@ -27,11 +27,21 @@ BELOW = {
     "standard error": "import os\nwhile True: os.write(2, b'x' * 100_000)",
 }
 """Floods that do not go through Python's streams."""
+SMALL = {
+    "displays": ("while True: display(1)", 60.0, "OutputFloodError: this cell has displayed more than 10,000 times"),
+    "the shell": ("!yes", 2.0, "\ny\ny\n"),
+    "tracebacks": (
+        "while True:\n    try: 1 / 0\n    except ZeroDivisionError: get_ipython().showtraceback()",
+        2.0,
+        "ZeroDivisionError: division by zero",
+    ),
+}
+"""Endless small ones; after how many seconds they are interrupted, and what is seen of them."""
 
 
 async def played(source: str, sandbox: Sandbox | str = "auto", cell_seconds: float = 90.0) -> tuple[str, str, str]:
-    """What became of the cell, what the model was told of it, and the answer of the next cell."""
-    model = ScriptedModel([f"I work.\n```repl\n{source}\n```", "I end.\n```repl\nFINAL(6 * 7)\n```"])
+    """What became of the cell, what the model was told of it, and the answer of the next, which is a variable of it."""
+    model = ScriptedModel([f"I work.\n```repl\nkept = 42\n{source}\n```", "I end.\n```repl\nFINAL(kept)\n```"])
     limits = Limits(cell_seconds=cell_seconds)
     result = await RLM(model, limits=limits, save=False, sandbox=sandbox).acompletion("What?", "text")
     assert result.stop_reason == "answered"
@@ -65,6 +75,14 @@ async def test_a_flood_from_below_is_bounded_and_does_not_come_out_of_the_host(
     said = capfd.readouterr()
     assert "xxxx" not in said.out + said.err
     assert psutil.Process().memory_info().rss - before < 512 * MIB
+
+
+@pytest.mark.parametrize("flood", SMALL)
+async def test_endless_small_outputs_cost_no_variable(flood: str) -> None:
+    source, cell_seconds, seen = SMALL[flood]
+    status, told, answer = await played(source, cell_seconds=cell_seconds)
+    assert (status, answer) == ("error" if flood == "displays" else "interrupted", "42")
+    assert seen in told
 
 
 async def test_more_memory_than_it_may_have_is_an_error_of_the_cell() -> None:

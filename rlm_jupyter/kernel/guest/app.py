@@ -13,6 +13,7 @@ from ipykernel.kernelapp import IPKernelApp
 from jupyter_client.jsonutil import json_default
 from traitlets import Type
 
+from rlm_jupyter.kernel.guest.displays import bound_displays
 from rlm_jupyter.kernel.guest.guest import Guest
 from rlm_jupyter.kernel.guest.interrupts import Interrupts
 from rlm_jupyter.kernel.guest.streams import BoundedStream
@@ -31,6 +32,7 @@ class GuestKernel(IPythonKernel):
         self.rlm_guest = Guest(self)
         self._interrupts = Interrupts(shell.user_ns, self._fail_calls)
         self.rlm_guest.on_stop = self._interrupts.told
+        bound_displays(shell, self._interrupts)
 
     def dispatch_control(self, msg: Any) -> Any:
         """Take our own messages before ipykernel's queue, lock and status messages."""

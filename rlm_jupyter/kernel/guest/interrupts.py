@@ -38,6 +38,8 @@ class Interrupts:
         self._cell = ""
         self._told: tuple[str, float] = ("", 0.0)
         self._early = ""
+        self.raised = 0
+        """How often the model's code was ended by an exception: whoever calls it may swallow that."""
 
     def told(self, cell: str) -> None:
         """The host is about to interrupt this cell, or has just done so (control thread)."""
@@ -55,7 +57,8 @@ class Interrupts:
         if self._is_late():
             return
         self._fail_calls(self._cell)
-        if self._in_model_code(frame):
+        if self.in_model_code(frame):
+            self.raised += 1
             raise KeyboardInterrupt
 
     @contextmanager
@@ -67,9 +70,10 @@ class Interrupts:
             if self._is_late():
                 return
             self._fail_calls(self._cell)
-            if not self._in_model_code(frame):
+            if not self.in_model_code(frame):
                 loop.call_soon_threadsafe(cell.cancel)
             elif asyncio.current_task(loop) is cell:
+                self.raised += 1
                 raise KeyboardInterrupt
             else:
                 # KeyboardInterrupt in any other task would end the kernel's own loop
@@ -90,7 +94,8 @@ class Interrupts:
         self._early = self._cell
         return True
 
-    def _in_model_code(self, frame: FrameType | None) -> bool:
+    def in_model_code(self, frame: FrameType | None = None) -> bool:
+        """Whether code of the model's is below this frame, or the caller's."""
         frame = frame or sys._getframe()
         while frame is not None:
             if frame.f_globals is self._namespace:
