@@ -13,10 +13,8 @@ from typing import Any
 from rlm_jupyter.kernel.guest.interrupts import Interrupts
 from rlm_jupyter.kernel.guest.streams import OutputFloodError
 
-MOST_DISPLAYS = 10_000
-"""Of a cell: no more is kept of it."""
-MOST_UPDATES = 20_000
-"""Of its displays, and as often may it clear its output."""
+MOST_DISPLAYS = MOST_UPDATES = 10_000
+"""Of a cell: no more is kept of it. As often may it change one, and clear its output; together that is no flood yet."""
 MOST_TRACEBACKS = 500
 """That a cell may show by itself; the one that ends it comes on top."""
 
