@@ -9,9 +9,10 @@ from rlm_jupyter.context import Context
 from rlm_jupyter.ledger import Ledger
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.models import Model
+from rlm_jupyter.settings import Settings
+from rlm_jupyter.started import first_messages
 from rlm_jupyter.tokens import BYTES_PER_TOKEN, estimate_tokens
 from rlm_jupyter.types import Usage
-from rlm_jupyter.workspace import Settings, first_messages
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,9 @@ from rlm_jupyter.record import Faults, recording
 from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.resume import play
 from rlm_jupyter.saved import SavedRun
+from rlm_jupyter.settings import Settings
 from rlm_jupyter.store import RunFiles
 from rlm_jupyter.tape import Playing, Spent, Tape
-from rlm_jupyter.workspace import Settings
 
 
 @dataclass(frozen=True)

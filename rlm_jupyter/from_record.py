@@ -15,7 +15,7 @@ from rlm_jupyter.result import OnEvent, Result
 from rlm_jupyter.resume import TakingUp, check_resumable, configuration
 from rlm_jupyter.running import Running
 from rlm_jupyter.saved import SavedRun
-from rlm_jupyter.workspace import Settings
+from rlm_jupyter.settings import Settings
 
 
 class FromRecord(ABC):

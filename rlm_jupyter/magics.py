@@ -35,9 +35,9 @@ from rlm_jupyter.result import result_of
 from rlm_jupyter.resuming import ResumeMagics
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.running import Running
+from rlm_jupyter.settings import request_digest
 from rlm_jupyter.shown import BackgroundRun, ShownResult, in_one_line, line_of, wait
 from rlm_jupyter.trajectory import Trajectory
-from rlm_jupyter.workspace import request_digest
 
 RESULT = "rlm_result"
 """The variable that a result lands in, when no other is named."""

@@ -13,10 +13,12 @@ from rlm_jupyter.events import Event
 from rlm_jupyter.kernel.through import see_through
 from rlm_jupyter.ledger import Ledger
 from rlm_jupyter.record import Recorder
+from rlm_jupyter.settings import Settings
+from rlm_jupyter.started import run_started
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.unbegun import never_begun
 from rlm_jupyter.watching import guarded
-from rlm_jupyter.workspace import Settings, Workspace, open_workspace, run_started
+from rlm_jupyter.workspace import Workspace, open_workspace
 
 
 async def open_in_time(

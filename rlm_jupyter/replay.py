@@ -21,11 +21,11 @@ from rlm_jupyter.policies import PolicyRegistry, Shared
 from rlm_jupyter.result import OnEvent
 from rlm_jupyter.resume import configuration, play
 from rlm_jupyter.saved import SavedRun
+from rlm_jupyter.settings import Settings
 from rlm_jupyter.tape import Difference, Playing, RecordEnds, Tape
 from rlm_jupyter.tokens import DEFAULT_WINDOW
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import Message, Reply, Usage
-from rlm_jupyter.workspace import Settings
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,11 @@ from rlm_jupyter.limits import Limits
 from rlm_jupyter.record import Faults, Recorder, recording
 from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.saved import SavedRun
+from rlm_jupyter.settings import Settings
 from rlm_jupyter.tape import Difference, Playing, RecordEnds, Tape, taken_up_at
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import PackedContext
-from rlm_jupyter.workspace import Settings, Workspace, open_workspace
+from rlm_jupyter.workspace import Workspace, open_workspace
 
 LIMITED_BY = {
     "iterations": "max_iterations",

@@ -28,7 +28,7 @@ from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, Shared, Terminati
 from rlm_jupyter.record import Faults, recording
 from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.running import BackgroundWorkspace, Running, check_prompt
-from rlm_jupyter.workspace import Settings
+from rlm_jupyter.settings import Settings
 
 if TYPE_CHECKING:
     from rlm_jupyter.policies.reward import RewardFunction

@@ -19,9 +19,10 @@ from rlm_jupyter.ledger import Ledger
 from rlm_jupyter.opening import open_in_time, unopened
 from rlm_jupyter.record import Faults, Recorder, recording
 from rlm_jupyter.result import OnEvent, Result, result_of
+from rlm_jupyter.settings import Settings
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import AnswerSubcall, CellRun, Value
-from rlm_jupyter.workspace import Settings, Workspace
+from rlm_jupyter.workspace import Workspace
 
 _IN_USE = "the run is using its kernel: stop or pause it first"
 _STILL_RUNS = "another cell that was run by hand is not over"

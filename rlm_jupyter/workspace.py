@@ -4,76 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-import hashlib
-import json
 import secrets
 import threading
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from rlm_jupyter import prompts
 from rlm_jupyter.answering import Answering, ChildAnswer, StartChild
 from rlm_jupyter.context import Context
 from rlm_jupyter.control import Control
+from rlm_jupyter.ended import ended, until_stopped
 from rlm_jupyter.errors import KernelDiedError, KernelError, RLMError
-from rlm_jupyter.events import Event, RemarkMade, RunEnded, RunStarted, SubcallStarted
+from rlm_jupyter.events import Event, RunStarted, SubcallStarted
 from rlm_jupyter.kernel.cell import OnMessage
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.ledger import Bill, Ledger
-from rlm_jupyter.limits import Limits
-from rlm_jupyter.loop import Ending, solve
-from rlm_jupyter.models.prices import Price
-from rlm_jupyter.models.routing import Routing
-from rlm_jupyter.policies import RewardPolicy, Shared, TerminationPolicy
+from rlm_jupyter.loop import Ending
 from rlm_jupyter.record import Recorder, recording
-from rlm_jupyter.run import INTERRUPT_MARGIN, Run, restoration, shown_chars
+from rlm_jupyter.run import INTERRUPT_MARGIN, Run, restoration
+from rlm_jupyter.settings import Settings, prepare
+from rlm_jupyter.started import run_started
 from rlm_jupyter.tape import Tape
 from rlm_jupyter.taped import TapedRun
-from rlm_jupyter.tokens import fitting_chars
 from rlm_jupyter.trajectory import Trajectory
-from rlm_jupyter.types import AnswerSubcall, CellRun, ContextInfo, PackedContext, Value, Variable
+from rlm_jupyter.types import AnswerSubcall, CellRun, PackedContext, Value, Variable
 from rlm_jupyter.unbegun import never_begun
 from rlm_jupyter.verdicts import begin, end
 from rlm_jupyter.watching import guarded, reporting
 
 CHILD_PROMPT = "Your task stands at the beginning of `context`, and so does what it is about. Do it."
 """What a child run is asked: the text that `rlm_query` was given is its context."""
-_OVERTIME = 0.75
-"""Seconds after its deadline at which a run that has not ended by itself is ended, wherever it is."""
-_LAST_LOOK = 0.5
-"""Seconds in which its kernel may then tell its best answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What a run is configured with, and its children inherit."""
-
-    routing: Routing
-    limits: Limits
-    termination: Shared[TerminationPolicy]
-    reward: Shared[RewardPolicy]
-    save: Path | bool = True
-    """Where the notebook goes: a path, the default place, or nowhere."""
-    kernel_name: str | None = None
-    cwd: Path | None = None
-    sandbox: Sandbox = field(default_factory=Sandbox)
-    snapshot: bool = False
-    """Keep the kernel's variables, for the one that is started in its place if it dies."""
-    prices: Mapping[str, Price] = field(default_factory=dict)
-    """By the model's name, where they are not those of the list."""
-    policies: dict[str, Any] = field(default_factory=dict)
-    """How the policies were named, for the record."""
-    served: tuple[str | int | None, ...] = ()
-    """The address and the window that were given for the models, where they are not the usual ones."""
 
 
 @dataclass
@@ -231,7 +195,7 @@ class Workspace:
             run.record(replace(started, options=started.options | ({"restarted": restored} if restored else {})))
         ending = Ending("failed")
         try:
-            ending = await _until_stopped(run)
+            ending = await until_stopped(run)
         except asyncio.CancelledError:
             # the cell that asked is interrupted a moment before the deadline, and takes its children along
             in_time = parent is None or run.ledger.has_time(INTERRUPT_MARGIN)
@@ -244,7 +208,7 @@ class Workspace:
             self.answering.run, self.variables = None, run.variables
             # nothing may settle, and be billed, after the last record
             await self.kernel.drop_calls()
-            run.record(_ended(run, ending))
+            run.record(ended(run, ending))
             await end(run)
 
     def _before(self) -> dict[str, Any]:
@@ -293,73 +257,6 @@ class Workspace:
             restarted=restarted,
         )
         return replace(started, options=started.options | self._before())
-
-
-def run_started(
-    settings: Settings,
-    context: Context | PackedContext,
-    prompt: str,
-    ledger: Ledger,
-    run_id: str,
-    *,
-    depth: int = 0,
-    parent: str | None = None,
-    surroundings: str = "",
-    sandbox: Sandbox = NO_SANDBOX,
-    history: int = 0,
-    restarted: str = "",
-) -> RunStarted:
-    """The first record of a run; parameters as for `Workspace` and `first_messages`."""
-    routing = settings.routing
-    system, opening = first_messages(
-        settings, context.info, prompt, ledger, depth=depth, history=history, restarted=restarted
-    )
-    return RunStarted(
-        run_id=run_id,
-        prompt=prompt,
-        system=system,
-        opening=surroundings + sandbox.told() + opening,
-        context=context.info,
-        model=routing.model_for(depth).name,
-        sub_model=routing.model_for(depth + 1).name,
-        depth=depth,
-        limits=dataclasses.asdict(settings.limits),
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-        request="" if history else request_digest(settings, prompt, context, lent=bool(surroundings)),
-        parent=parent,
-        version=version("rlm_jupyter"),
-        options=_options(settings, sandbox, lent=bool(surroundings)),
-    )
-
-
-def first_messages(
-    settings: Settings,
-    context: ContextInfo,
-    prompt: str,
-    ledger: Ledger,
-    *,
-    depth: int = 0,
-    history: int = 0,
-    restarted: str = "",
-) -> tuple[str, str]:
-    """The system message and the first user message of a run; further parameters as for `prompts.opening`."""
-    limits = settings.limits
-    sub_model = settings.routing.model_for(depth + 1)
-    system = prompts.system(
-        context.type_name,
-        output_chars=shown_chars(limits, settings.routing.model_for(depth)),
-        sub_chars=fitting_chars(sub_model.window, min(limits.max_output_tokens, sub_model.window // 4)),
-        recursive=depth + 1 < limits.max_depth,
-    )
-    opening = prompts.opening(
-        prompt,
-        context,
-        max_iterations=limits.max_iterations,
-        left=ledger.left(at_start=True),
-        history=history,
-        restarted=restarted,
-    )
-    return system, opening
 
 
 @asynccontextmanager
@@ -418,66 +315,6 @@ async def open_workspace(
         yield Workspace(settings, context, depth, kernel, answering, surroundings, sandbox)
 
 
-async def prepare(settings: Settings, emit: Callable[[Event], None] | None, control: Control | None = None) -> None:
-    """See to it that the models' servers are ready.
-
-    Parameters
-    ----------
-    control
-        Ends the waiting for one that loads its model, as does `max_seconds`; `None`: the caller sees to that.
-
-    Raises
-    ------
-    ModelError
-        As `open_workspace` says.
-    """
-    emit = guarded(emit)
-    stop, seconds = asyncio.Event(), None
-    if control is not None:
-        control.attach()
-        stop, seconds = control.stopping, settings.limits.max_seconds
-    try:
-        await settings.routing.prepare(lambda text: emit(RemarkMade(text, passes=True)), stop, seconds)
-    except ExceptionGroup as failed:
-        raise failed.exceptions[0] from None
-    if stop.is_set():
-        raise RLMError("the run was stopped before it began")
-    remarks = {model.name: getattr(model, "remark", "") for model in settings.routing.models}
-    for remark in filter(None, remarks.values()):
-        emit(RemarkMade(remark))
-
-
-def _options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dict[str, Any]:
-    """What else it takes to go on with the run, as far as it is not the default."""
-    cwd = settings.cwd or Path.cwd()
-    options = {"kernel_name": settings.kernel_name, "cwd": str(cwd.absolute()), "lent": lent, **settings.policies}
-    options["snapshot"] = settings.snapshot
-    if not lent:
-        options["sandbox"] = sandbox.asked()
-    if len(settings.routing.sub) > 1:
-        options["sub_models"] = [model.name for model in settings.routing.sub]
-    options["prices"] = {name: [*dataclasses.astuple(price)] for name, price in settings.prices.items()}
-    return {name: value for name, value in options.items() if value}
-
-
-def request_digest(settings: Settings, prompt: str, context: Context | PackedContext, *, lent: bool = False) -> str:
-    """What is asked, as one digest: the same prompt, context, models and options give the same."""
-    asked: dict[str, Any] = {
-        "prompt": prompt,
-        "context": context.info.sha256,
-        "kind": context.kind,
-        "models": [model.name for model in settings.routing.models],
-        "limits": dataclasses.asdict(settings.limits),
-        "policies": [settings.termination.digest, settings.reward.digest],
-        "kernel": "lent" if lent else settings.kernel_name,
-    }
-    if any(settings.served):
-        asked["served"] = settings.served
-    if folders := [(str(path), changed) for path, changed in settings.sandbox.folders()]:
-        asked["folders"] = folders
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-
-
 def child_of(settings: Settings, depth: int) -> StartChild:
     """What starts the children of a run at `depth`."""
 
@@ -505,68 +342,14 @@ def child_of(settings: Settings, depth: int) -> StartChild:
                     tape=tape,
                 )
             finally:
-                if workspace.records and (ended := workspace.records[-1].ended) is not None:
-                    bill.settle(ended.usage, ended.cost)
+                if workspace.records and (last := workspace.records[-1].ended) is not None:
+                    bill.settle(last.usage, last.cost)
         return _answered(trajectory)
 
     return start_child
 
 
 def _answered(trajectory: Trajectory) -> ChildAnswer:
-    ended = trajectory.ended
-    reason = ended.stop_reason if ended else "failed"
+    last = trajectory.ended
+    reason = last.stop_reason if last else "failed"
     return ChildAnswer(trajectory.answer, reason, trajectory.run_id)
-
-
-async def _until_stopped(run: Run) -> Ending:
-    """Solve the run, or end it with what it has as soon as it is stopped, or its time is up wherever it is."""
-    stop = run.control.stopping
-    if stop.is_set():
-        return Ending("cancelled", message=run.control.why_stopped)
-    solving = asyncio.create_task(solve(run))
-    stopping = asyncio.create_task(stop.wait())
-    expiring = asyncio.create_task(_expired(run))
-    try:
-        await asyncio.wait([solving, stopping, expiring], return_when="FIRST_COMPLETED")
-        if solving.done():
-            return solving.result()
-        solving.cancel()
-        await asyncio.wait([solving])
-        if stopping.done():
-            return Ending("cancelled", await run.latest_best(), message=run.control.why_stopped)
-        return Ending("seconds", await run.latest_best(_LAST_LOOK))
-    finally:
-        for task in (solving, stopping, expiring):
-            task.cancel()
-        await asyncio.gather(solving, stopping, expiring, return_exceptions=True)
-
-
-async def _expired(run: Run) -> None:
-    """Until the time is up, and a moment more."""
-    await run.ledger.expired(_OVERTIME)
-    while run.is_replaying:  # nothing is spent meanwhile, and the clock will begin anew
-        await asyncio.sleep(_OVERTIME)
-        await run.ledger.expired(_OVERTIME)
-
-
-def _ended(run: Run, ending: Ending) -> RunEnded:
-    answer = ending.answer
-    if answer is None and (earlier := run.earlier_answer) is not None:
-        answer = earlier  # of a run that was taken up again: no worse off than before
-    usage, cost = run.ledger.usage, run.ledger.cost
-    if run.trajectory.started.depth:
-        own = run.trajectory.cost
-        usage = run.trajectory.usage + run.lost.usage
-        cost = None if own is None or run.lost.cost is None else own + run.lost.cost
-    excess = "; ".join([*run.ledger.overbilled.values(), *run.ledger.remarks.values()])
-    return RunEnded(
-        stop_reason=ending.stop_reason,
-        answer=answer.text if answer else None,
-        value=answer.json if answer else None,
-        is_json=answer.is_json if answer else False,
-        iteration=run.iteration,
-        seconds=time.monotonic() - run.began,
-        usage=usage,
-        cost=cost,
-        message=". ".join(filter(None, [ending.message.rstrip("."), excess])) if excess else ending.message,
-    )

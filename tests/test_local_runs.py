@@ -15,8 +15,8 @@ from rlm_jupyter.context import pack
 from rlm_jupyter.errors import ModelUnavailableError
 from rlm_jupyter.events import Event, RemarkMade, ReplyStreamed, RunStarted
 from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.settings import request_digest
 from rlm_jupyter.tokens import DEFAULT_WINDOW, fitting_chars
-from rlm_jupyter.workspace import request_digest
 from tests.local_servers import LocalServer
 from tests.loopback import Said
 

@@ -20,8 +20,9 @@ from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.record import Faults, recording
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.running import check_prompt
+from rlm_jupyter.settings import Settings, request_digest
 from rlm_jupyter.types import AnswerSubcall
-from rlm_jupyter.workspace import Settings, open_workspace, request_digest
+from rlm_jupyter.workspace import open_workspace
 
 _EXIT_SECONDS = 10.0
 """How long this process may put things away once the notebook's kernel is gone."""

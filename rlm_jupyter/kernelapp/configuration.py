@@ -12,7 +12,7 @@ from rlm_jupyter.limits import Limits
 from rlm_jupyter.models import Model, load_model
 from rlm_jupyter.options import or_close
 from rlm_jupyter.rlm import RLM
-from rlm_jupyter.workspace import Settings
+from rlm_jupyter.settings import Settings
 
 LIMITS = tuple(field.name for field in fields(Limits))
 

@@ -21,8 +21,9 @@ from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.record import Faults, recording
 from rlm_jupyter.result import OnEvent, Result, result_of
+from rlm_jupyter.settings import Settings, prepare
 from rlm_jupyter.types import CellRun, ContextInfo, Subcall, SubcallFailure
-from rlm_jupyter.workspace import Settings, Workspace, child_of, prepare
+from rlm_jupyter.workspace import Workspace, child_of
 
 ASK_SECONDS = 10.0
 """How long the kernel behind may take to complete or to inspect."""
