@@ -71,7 +71,7 @@ def render(outputs: Sequence[Output]) -> str:
     return "\n".join(piece.removesuffix("\n") for piece in pieces if piece).rstrip("\n")
 
 
-def cut(text: str, limit: int, *, variable: str | None) -> Shown:
+def cut(text: str, limit: int, *, variable: str | None, kept: str = "") -> Shown:
     """The head and the tail of a text, with a line between them that says what is missing.
 
     Parameters
@@ -82,6 +82,8 @@ def cut(text: str, limit: int, *, variable: str | None) -> Shown:
         Characters of it to show; the line that says so comes on top.
     variable
         The name of the kernel variable that holds the whole, if one does.
+    kept
+        Where else the whole is, in words; said where it is in no variable.
 
     Returns
     -------
@@ -89,7 +91,7 @@ def cut(text: str, limit: int, *, variable: str | None) -> Shown:
         The text itself where cutting it would make it no shorter.
     """
     head = limit - limit // 2
-    where = f"; the whole output is in `{variable}`" if variable else ""
+    where = f"; the whole output is in {f'`{variable}`' if variable else kept}" if variable or kept else ""
     notice = f"[… {len(text) - limit:,} of {len(text):,} characters left out{where} …]"
     if len(text) <= limit + len(notice) + 2:
         return Shown(text, cut=False, chars=len(text))

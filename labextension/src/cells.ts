@@ -8,6 +8,7 @@ import type { ReadonlyPartialJSONValue } from '@lumino/coreutils';
 
 import { keepStyles, withoutCursors } from './editors';
 import type { LiveCell, Output } from './events';
+import { withHeights } from './heights';
 import { atOnce, made } from './made';
 import { markFor, timesOf } from './marks';
 import { digest, isDone } from './model';
@@ -262,7 +263,9 @@ export class CellWriter extends NotebookCells {
 
   private _setOutputs(model: ICellModel, cell: LiveCell): void {
     if (model.type === 'code') {
-      writeOutputs((model as ICodeCellModel).outputs, cell.outputs, this._outputs.get(cell.id));
+      withHeights(this.widget(cell.id), cell.outputs, () => {
+        writeOutputs((model as ICodeCellModel).outputs, cell.outputs, this._outputs.get(cell.id));
+      });
       if (isDone(cell.status)) {
         this._outputs.delete(cell.id);
       } else {

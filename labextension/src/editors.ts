@@ -1,6 +1,7 @@
 /** Spares a page what its editors cost one another. */
 
 import type { Notebook } from '@jupyterlab/notebook';
+import type { Signal } from '@lumino/signaling';
 
 /** What the class names that CodeMirror makes begin with. */
 const MADE = '.\u037c';
@@ -35,20 +36,31 @@ export function keepStyles(): void {
 
 /**
  * Do something to a notebook that leaves the active cell what it is, and at most changes its number. By itself Lab
- * takes another number for another cell, and sets the cursor of every editor, which measures them all.
+ * takes another number for another cell: it sets the cursor of every editor, which measures them all, and makes the
+ * toolbar of the active cell anew.
  */
 export function withoutCursors(notebook: Notebook, change: () => void): void {
-  const trimmed = notebook as unknown as { _trimSelections?: unknown };
-  if (typeof trimmed._trimSelections !== 'function' || isWithout) {
+  const view = notebook as unknown as { _trimSelections?: unknown };
+  if (typeof view._trimSelections !== 'function' || isWithout) {
     change();
     return;
   }
+  const active = notebook.activeCell;
+  const changed = notebook.activeCellChanged as unknown as { emit?: unknown } | undefined;
   isWithout = true;
-  trimmed._trimSelections = () => undefined;
+  view._trimSelections = () => undefined;
+  if (changed) {
+    changed.emit = () => undefined;
+  }
   try {
     change();
   } finally {
+    // those of their classes are there again
     isWithout = false;
-    delete trimmed._trimSelections; // that of its class is there again
+    delete view._trimSelections;
+    delete changed?.emit;
+  }
+  if (notebook.activeCell !== active) {
+    (notebook.activeCellChanged as Signal<Notebook, Notebook['activeCell']>).emit(notebook.activeCell);
   }
 }

@@ -1,4 +1,5 @@
 import type { Notebook } from '@jupyterlab/notebook';
+import { Signal } from '@lumino/signaling';
 
 import { keepStyles, withoutCursors } from '../src/editors';
 
@@ -26,6 +27,22 @@ test('a cell that is put in sets no cursor, and what a person does later sets th
   expect(() => withoutCursors(view as unknown as Notebook, fail)).toThrow('no such place');
   view.insert();
   expect(view.trimmed).toBe(2);
+});
+
+test('who follows the active cell hears of another one, and of no other number', () => {
+  const heard: unknown[] = [];
+  const activeCellChanged = new Signal<object, unknown>({});
+  activeCellChanged.connect((_, cell) => heard.push(cell));
+  const notebook = { activeCell: 'mine', activeCellChanged, _trimSelections: (): void => undefined };
+  withoutCursors(notebook as unknown as Notebook, () => activeCellChanged.emit('mine'));
+  expect(heard).toEqual([]);
+  withoutCursors(notebook as unknown as Notebook, () => {
+    notebook.activeCell = 'other';
+    activeCellChanged.emit('other');
+  });
+  expect(heard).toEqual(['other']);
+  activeCellChanged.emit('later');
+  expect(heard).toEqual(['other', 'later']);
 });
 
 test('a notebook without cursors to set is changed all the same', () => {

@@ -17,6 +17,7 @@ const NOT_READ = [
   /^Shows the cells of a recursive language model/, // the plugin's description, for developers
   /^[.#[][\w-]/,
   /^rlm-[a-z]+ rlm-[a-z]*$/, // classes
+  /^auto px$/, // a length
   /^(?:Uint8Array|JetBrains)/,
   /^<\/?\w+/
 ];

@@ -20,3 +20,10 @@ test('whatever takes the focus shows it', () => {
   const outlined = [...style.matchAll(/([^{}]+)\{[^}]*outline: 2px solid[^}]*\}/g)].map(match => match[1]).join();
   expect(focusable.filter(name => !outlined.includes(`${name}:focus-visible`))).toEqual([]);
 });
+
+test('no summary is an item of a list, for which a browser counts those of the whole page again', () => {
+  const uncounted = /([^{}]+)\{\s*counter-increment: none;/.exec(style)?.[1] ?? '';
+  const summaries = [...style.matchAll(/[.\w[\]='-]+ summary\b/g)].map(([name]) => name.replace(/\[.*\]/, ''));
+  expect(summaries.length).toBeGreaterThan(4);
+  expect(summaries.filter(name => !uncounted.includes(name))).toEqual([]);
+});

@@ -61,13 +61,15 @@ _STYLE = f"""
 """
 
 
-def block(*pieces: str, label: str = "") -> str:
+def block(*pieces: str, label: str = "", styled: bool = True) -> str:
     """The whole of one display, with its style sheet; with a `label`, of a run that is under way.
 
-    JupyterLab's extension knows the latter by its class, and hides it where its own bar says the same.
+    JupyterLab's extension knows the latter by its class, and hides it where its own bar says the same. There it
+    is not `styled`: for each style sheet that comes or goes, a browser looks at every element of the page again.
     """
     live = f' rlm-under-way" role="status" aria-live="polite" aria-label="{html.escape(label)}' if label else ""
-    return f'<div class="rlm{live}"><style>{_STYLE}</style>{"".join(pieces)}</div>'
+    style = f"<style>{_STYLE}</style>" if styled else ""
+    return f'<div class="rlm{live}">{style}{"".join(pieces)}</div>'
 
 
 def headline(tone: Tone, title: str, facts: Sequence[str], *, path: Path | None = None) -> str:

@@ -166,7 +166,9 @@ class PageProgress:
 
     def _status(self) -> str:
         above = fragments.note(self._too_old) if self._too_old and not self._is_live else ""
-        return fragments.block(above, self._view.status(brief=self._is_live), label="Progress of the run")
+        is_live = self._is_live
+        status = self._view.status(brief=is_live)
+        return fragments.block(above, status, label="Progress of the run", styled=not is_live)
 
     @property
     def _is_live(self) -> bool:

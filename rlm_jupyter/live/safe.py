@@ -19,14 +19,20 @@ from rlm_jupyter.types import Output
 if TYPE_CHECKING:
     import nh3
 
-_KEPT = ("text/plain", "text/latex", "application/json", "image/png", "image/jpeg", "image/gif", "image/webp")
-_STREAM_CHARS = 100_000
+_KEPT = ("text/latex", "application/json", "image/png", "image/jpeg", "image/gif", "image/webp")
+_TEXT_CHARS = 20_000
+"""Of a text in a cell that is done: about as much as a model reads of one, and a reader. A page lays out the
+texts of all its cells, and JupyterLab turns them all into JSON in one go whenever it saves: at a hundred kilobytes
+a cell, both take long enough to be felt. The whole is in the run's notebook."""
+_GROWING_CHARS = 100_000
+"""Of a stream while its cell runs: what comes after the beginning is what a reader waits for."""
 _RICH_CHARS = 1_000_000
 _PICTURE_CHARS = 8_000_000
 _CELL_CHARS = 16_000_000
 """Of all outputs of a cell; what is longer stays in the run's notebook: a page has to draw it."""
 _MOST_OUTPUTS = 200
 """Of a cell, likewise."""
+_KEPT_IN = "the run's notebook"
 _BREAK = "\u200b"
 """Of no width: it breaks what a Markdown reader would take for a tag or a picture, whatever reader that is."""
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
@@ -68,7 +74,7 @@ class Cleaner:
             room -= 0 if safe is None else chars(safe)
             if place >= _MOST_OUTPUTS or room < 0:
                 many = "more outputs" if running else f"{len(made) - place:,} more"
-                _add(shown, {"output_type": "stream", "name": "stderr", "text": f"[… {many}: in the run's notebook]\n"})
+                _add(shown, {"output_type": "stream", "name": "stderr", "text": f"[… {many}: in {_KEPT_IN}]\n"})
                 break
             if safe is not None:
                 _add(shown, safe)
@@ -150,16 +156,20 @@ def _clean(output: Output, running: bool) -> Output | None:
     kind = output["output_type"]
     if kind == "stream":
         text = output["text"]
-        if len(text) > _STREAM_CHARS:
-            head = f"{text[:_STREAM_CHARS]}\n[… more]\n"
-            text = head if running else outputs.cut(text, _STREAM_CHARS, variable=None).text
+        if not running:
+            text = _shortened(text)
+        elif len(text) > _GROWING_CHARS:
+            text = f"{text[:_GROWING_CHARS]}\n[… more]\n"
         return {"output_type": "stream", "name": output["name"], "text": plain(text)}
     if kind == "error":
+        traceback = [str(line) for line in output["traceback"]]
+        if sum(map(len, traceback)) > _TEXT_CHARS:
+            traceback = [_shortened("\n".join(traceback))]
         return {
             "output_type": "error",
             "ename": plain(str(output["ename"])),
-            "evalue": plain(str(output["evalue"])),
-            "traceback": [plain(str(line)) for line in output["traceback"]],
+            "evalue": plain(_shortened(str(output["evalue"]))),
+            "traceback": [plain(line) for line in traceback],
         }
     data = _bundle(output.get("data", {}))
     if not data:
@@ -170,11 +180,17 @@ def _clean(output: Output, running: bool) -> Output | None:
     return shown
 
 
+def _shortened(text: str) -> str:
+    return outputs.cut(text, _TEXT_CHARS, variable=None, kept=_KEPT_IN).text
+
+
 def _bundle(data: dict[str, Any]) -> dict[str, Any]:
     safe: dict[str, Any] = {}
     for mime, value in data.items():
-        if isinstance(value, str) and len(value) > (_PICTURE_CHARS if mime.startswith("image/") else _RICH_CHARS):
-            safe.setdefault("text/plain", f"[{mime}, {len(value):,} characters: in the run's notebook]")
+        if mime == "text/plain":
+            safe[mime] = plain(_shortened(str(value)))
+        elif isinstance(value, str) and len(value) > (_PICTURE_CHARS if mime.startswith("image/") else _RICH_CHARS):
+            safe.setdefault("text/plain", f"[{mime}, {len(value):,} characters: in {_KEPT_IN}]")
         elif mime in _KEPT:
             safe[mime] = plain(value) if isinstance(value, str) else _finite(value)
         elif mime == "text/html":

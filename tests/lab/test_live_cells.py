@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import nbformat
 
 from tests.lab.conftest import Open, Waiting
 from tests.lab.lab import texts
+from tests.loopback import Said
 
 ASK = "%%rlm -m openai/any -c text --rerun\nHow long is it?"
 LOOK = "## I look\n\nat the **text**.\n```repl\nprint(len(context))\nanswers = llm_query_batched(['one?', 'two?'])\n```"
@@ -26,7 +28,7 @@ def roles(page: Any) -> list[str]:
 
 
 def test_cells_are_there_while_the_run_goes_on(opened: Open, model: Waiting) -> None:
-    model.play([LOOK, HTML, FINAL], opened=1)
+    model.play([LOOK, HTML, Said(FINAL, delay=0.1, pieces=20)], opened=1)
     page = opened("text = 'x' * 1234", ASK, "own = 'cell'")
     page.run("user-1")
     page.run("user-2")
@@ -48,9 +50,12 @@ def test_cells_are_there_while_the_run_goes_on(opened: Open, model: Waiting) -> 
     assert bar.get_by_role("button", name="Stop").is_visible()
 
     model.let(2)
+    speed = re.compile(r"\bfirst words after \d+\.\d s · \d+(\.\d+)? tokens/s")
+    page.until(lambda: speed.search(bar.inner_text()), "how fast the last reply arrives")
     page.until(lambda: page.cells()[2]["execution_count"], "the end of the cell that asked")
     page.until(lambda: page.live("answer"), "the answer")
     page.picture("after", 500)
+    assert "tokens/s" not in bar.inner_text()
     assert page.live()[-1]["source"] == "**Answer**\n\nit is **1234** long"
     assert "Answered" in bar.inner_text()
     html = page.live("code")[1]["outputs"]

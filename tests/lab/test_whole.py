@@ -55,6 +55,21 @@ def watch(page: NotebookPage) -> None:
     )
 
 
+def note_what_stands_there(page: NotebookPage) -> None:
+    """Note which live cells the notebook has when the page first says what the run came to."""
+    page.page.evaluate(
+        """() => { window.stood = null;
+        const {content, node} = window.jupyterapp.shell.currentWidget;
+        new MutationObserver(() => {
+          if (window.stood === null && node.querySelector('.rlm-bar')?.dataset.rlmOutcome === 'answered') {
+            window.stood = Array.from(content.model.cells, cell => cell.getMetadata('rlm')).filter(Boolean)
+              .map(({role, status}) => `${role} ${status}`);
+          }
+        }).observe(node, {subtree: true, childList: true, attributes: true, attributeFilter: ['data-rlm-outcome']});
+        }"""
+    )
+
+
 def of_the_run(lab: Lab) -> list[tuple[str, str]]:
     """Source and text of each code cell in the notebook of the newest run."""
     path = max((lab.folder / "rlm_runs").glob("*.ipynb"), key=lambda path: path.stat().st_mtime_ns)
@@ -75,6 +90,7 @@ def test_every_cell_is_whole_though_most_messages_are_dropped(opened: Open, mode
     page.run("user-1")
     page.run("user-2")
     watch(page)
+    note_what_stands_there(page)
     model.let(len(STEPS) + 1)
     bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
     page.until(lambda: bar.get_attribute("data-rlm-outcome") == "answered", "the page knows of the end")
@@ -92,4 +108,7 @@ def test_every_cell_is_whole_though_most_messages_are_dropped(opened: Open, mode
     roles = [cell["metadata"]["rlm"]["role"] for cell in page.live()]
     roles = [role for role in roles if role != "notice"]
     assert roles == ["prose", "code", "subcalls"] * len(STEPS) + ["prose", "code", "answer"]
+    # nobody reads of an answer while cells that led to it are missing
+    stood = [f"{cell['metadata']['rlm']['role']} {cell['metadata']['rlm']['status']}" for cell in page.live()]
+    assert page.page.evaluate("window.stood") == stood
     assert not page.errors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -165,6 +166,44 @@ def test_a_page_need_not_draw_more_than_it_can() -> None:
         "text/plain": "[text/html, 1,200,000 characters: in the run's notebook]",
         "image/png": "A",
     }
+
+
+def test_of_a_long_text_a_page_has_the_beginning_and_the_end() -> None:
+    lines = [f"line {number} {'x' * 80}\n" for number in range(1000)]
+    text = "".join(lines)
+
+    def check(shown: str) -> None:
+        assert len(shown) < 21_000
+        found = re.fullmatch(
+            r"(.*\n)\[… ([\d,]+) of ([\d,]+) characters left out; the whole output is in the run's notebook …\]\n(.*)",
+            shown,
+            re.DOTALL,
+        )
+        assert found is not None
+        head, tail = found[1].removesuffix("\n"), found[4]
+        assert text.startswith(f"{head}\n")
+        assert text.endswith(f"\n{tail}")
+        assert len(tail) > 9_000
+        left_out, whole = (int(number.replace(",", "")) for number in (found[2], found[3]))
+        assert (whole, len(head) + left_out + len(tail)) == (len(text), len(text))
+
+    [printed, result, error] = clean(
+        [
+            stdout(text),
+            {"output_type": "execute_result", "data": {"text/plain": text}, "metadata": {}, "execution_count": 1},
+            {"output_type": "error", "ename": "ValueError", "evalue": text, "traceback": ["above", text]},
+        ]
+    )
+    check(printed["text"])
+    check(result["data"]["text/plain"])
+    check(error["evalue"])
+    assert error["traceback"][0].startswith("above\nline 0 ")
+    assert sum(map(len, error["traceback"])) < 21_000
+    # while it grows, what was sent stays as it is
+    assert clean([stdout(text)], running=True) == [stdout(text)]
+    longer = clean([stdout(text * 2)], running=True)[0]["text"]
+    assert longer == f"{(text * 2)[:100_000]}\n[… more]\n"
+    assert clean([stdout(text[:20_000])]) == [stdout(text[:20_000])]
 
 
 def test_streams_that_follow_each_other_are_one() -> None:
