@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import nh3
 
 _KEPT = ("text/latex", "application/json", "image/png", "image/jpeg", "image/gif", "image/webp")
-_TEXT_CHARS = 20_000
-"""Of a text in a cell that is done: about as much as a model reads of one, and a reader. A page lays out the
-texts of all its cells, and JupyterLab turns them all into JSON in one go whenever it saves: at a hundred kilobytes
-a cell, both take long enough to be felt. The whole is in the run's notebook."""
+_TEXT_CHARS = 8_000
+"""Of a text in a cell that is done: more than a reader takes in. A page lays out the texts of all its cells, and
+JupyterLab turns them all into JSON in one go whenever it saves: both are felt where many cells are long. The whole
+is in the run's notebook."""
 _GROWING_CHARS = 100_000
 """Of a stream while its cell runs: what comes after the beginning is what a reader waits for."""
 _RICH_CHARS = 1_000_000

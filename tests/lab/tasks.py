@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
@@ -12,13 +13,9 @@ from typing import Any
 
 from playwright.sync_api import CDPSession, Page
 
-_CATEGORIES = [
-    "disabled-by-default-devtools.timeline",
-    "devtools.timeline",
-    "v8",
-    "disabled-by-default-v8.cpu_profiler",
-    "__metadata",
-]
+_CATEGORIES = ["disabled-by-default-devtools.timeline", "devtools.timeline", "v8", "__metadata"]
+_PROFILER = "disabled-by-default-v8.cpu_profiler"
+"""Tells what functions took the time, and takes some itself: only where `RLM_LAB_PROFILE` is set."""
 _WORK = {
     "Layout": "layout",
     "UpdateLayoutTree": "style",
@@ -55,12 +52,15 @@ class Task:
 
     def __str__(self) -> str:
         work = ", ".join(f"{name} {spent:.0f}" for name, spent in self.work.most_common(5) if spent >= 1)
+        if not self.selves:
+            return f"{self._times}: {work}"
         calls = ", ".join(f"{name} {count}" for name, count in self.within.most_common(14))
         selves = ", ".join(f"{name} {count}" for name, count in self.selves.most_common(5))
-        return (
-            f"{self.wall:5.0f} ms, {self.cpu:5.0f} ms of its thread, after {self.began / 1000:6.1f} s: {work}\n"
-            f"        within: {calls}\n        itself: {selves}"
-        )
+        return f"{self._times}: {work}\n        within: {calls}\n        itself: {selves}"
+
+    @property
+    def _times(self) -> str:
+        return f"{self.wall:5.0f} ms, {self.cpu:5.0f} ms of its thread, after {self.began / 1000:6.1f} s"
 
 
 class Trace:
@@ -80,7 +80,8 @@ def traced(page: Page) -> Iterator[Trace]:
     assert browser is not None
     session = browser.new_browser_cdp_session()
     trace = Trace()
-    config = {"recordMode": "recordAsMuchAsPossible", "includedCategories": _CATEGORIES}
+    categories = [*_CATEGORIES, _PROFILER] if os.environ.get("RLM_LAB_PROFILE") else _CATEGORIES
+    config = {"recordMode": "recordAsMuchAsPossible", "includedCategories": categories}
     session.send("Tracing.start", {"transferMode": "ReturnAsStream", "traceConfig": config})
     page.evaluate(f"console.timeStamp('{_STAMP}')")
     ended: list[dict[str, Any]] = []

@@ -24,6 +24,8 @@ from tests.loopback import Said
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 ASK = "%%rlm -m openai/any -c text --rerun --max-iterations 400 --max-subcalls 4000\nHow long is it?"
+DELAY = 0.1
+"""Seconds between the pieces of a reply."""
 FINAL = "It is known.\n```repl\nFINAL('done')\n```"
 STAMPS = """
 (() => {
@@ -144,7 +146,10 @@ def newest_run(lab: Lab) -> list[dict[str, Any]]:
 )
 def test_a_page_stays_responsive(lab: Lab, window: Window, model: Waiting, mode: str, command: str) -> None:
     iterations = 200
-    model.play([*(load(place) for place in range(iterations - 1)), FINAL], opened=iterations)
+    # as quick as a model is that writes 600 tokens a second: with none in between, what a machine of two cores measures
+    # is how five busy processes share them
+    replies = [Said(load(place), delay=DELAY) for place in range(iterations - 1)]
+    model.play([*replies, FINAL], opened=iterations)
     sources = ["%load_ext rlm_jupyter", "text = 'x'", ASK]
     others = [nbformat.v4.new_code_cell(f"own_{n} = {n}", id=f"own-{n}") for n in range(250)]
     others += [nbformat.v4.new_markdown_cell(f"Words **{n}** of my own.", id=f"words-{n}") for n in range(250)]
@@ -200,8 +205,8 @@ def test_a_page_stays_responsive(lab: Lab, window: Window, model: Waiting, mode:
         assert calls == 5 * (iterations - 1)
         assert whole > 19e6
         assert not page.errors
-        # the mode that Lab has by itself; in the others it draws, or measures, more of the notebook than is seen
-        assert mode != "contentVisibility" or walls[0] <= 200
+        # the mode that Lab has by itself, and that of other versions; in the rest it draws, or measures, more than is seen
+        assert mode not in {"contentVisibility", "full"} or walls[0] <= 200
     finally:
         page.close()
         window.page.evaluate(
