@@ -38,7 +38,7 @@ What is there:
 - `context`: the text, or the data, that the question is about.
 - `llm_query(prompt)`: asks a language model that reads the prompt and nothing else, and returns its reply as a str. \
 It takes up to about {sub_chars:,} characters, so put the question and the passage into the prompt: \
-llm_query(f"Which customer complains here?\\n\\n{{passage}}").
+llm_query(f"YOUR QUESTION\\n\\n{{passage}}").
 - `llm_query_batched(prompts)`: the same for a list of prompts, all at once; returns the replies in order.
 {recursion}\
 - `SHOW_VARS()`: the variables that you have.
