@@ -173,6 +173,12 @@ export class CellWriter extends NotebookCells {
     if (before >= 0) {
       return before + 1;
     }
+    // what it stands below has not arrived yet: it may stand above what has
+    const order = run.cells.map(({ id }) => id);
+    const later = order.slice(order.indexOf(cell.id) + 1).find(id => this._index(id) >= 0);
+    if (later !== undefined) {
+      return this._index(later);
+    }
     // by their marks: a page that came late has not heard of all that stand there
     const ours = this.marked().filter(({ mark }) => mark.run === run.run);
     const there = ours.map(({ model }) => this._index(model.id));
