@@ -130,8 +130,7 @@ export class RunModel {
     for (const cell of open) {
       cell.status = cell.type === 'code' && cell.status === 'running' ? 'died' : 'ok';
     }
-    const settled = this._settle();
-    return [...settled, ...open.map(cell => ({ kind: 'done' as const, cell })), { kind: 'facts' }, { kind: 'ended' }];
+    return [...open.map(cell => ({ kind: 'done' as const, cell })), { kind: 'facts' }, { kind: 'ended' }];
   }
 
   private _item(item: Item): Change[] {
@@ -200,16 +199,9 @@ export class RunModel {
       if (cell.after !== null && before < 0) {
         this.missed = true;
         this._order.push(cell.id);
-        this._loose.add(cell.id);
       } else {
         this._order.splice(before + 1, 0, cell.id);
-        if (cell.after !== null && this._loose.has(cell.after)) {
-          this._loose.add(cell.id);
-        }
       }
-    }
-    if (this._loose.has(cell.id)) {
-      return [];
     }
     const changes: Change[] = isNew ? [{ kind: 'placed', cell }] : [];
     if (isDone(cell.status) || !isNew) {
@@ -218,18 +210,7 @@ export class RunModel {
     return changes;
   }
 
-  /** The place of all cells is known now, or as well as it will be. */
-  private _settle(): Change[] {
-    const cells = this.cells.filter(cell => this._loose.has(cell.id));
-    this._loose.clear();
-    return cells.flatMap((cell): Change[] => [
-      { kind: 'placed', cell },
-      ...(isDone(cell.status) ? [{ kind: 'done' as const, cell }] : [])
-    ]);
-  }
-
   private _drop(id: string): Change[] {
-    this._loose.delete(id);
     this._order = this._order.filter(other => other !== id);
     return this._cells.delete(id) ? [{ kind: 'gone', id }] : [];
   }
@@ -251,7 +232,6 @@ export class RunModel {
       changes.push(...this._put(cell));
     }
     this._order = ids.filter(id => this._cells.has(id));
-    changes.push(...this._settle());
     this.missed = this._order.length < ids.length || this._gap > (rest.since ?? seq);
     this.facts = facts;
     return [...changes, { kind: 'facts' }, ...(this.isOver ? [{ kind: 'ended' as const }] : [])];
@@ -260,8 +240,6 @@ export class RunModel {
   private _cells = new Map<string, LiveCell>();
   private _children = new Map<string, Child>();
   private _order: string[] = [];
-  /** Cells below one that did not arrive: nobody is told of them until their place is known. */
-  private readonly _loose = new Set<string>();
   private _next = 0;
   /** The number of the message before which others were missing. */
   private _gap = -1;

@@ -120,35 +120,3 @@ test('a digest tells texts apart', () => {
   expect(digest('a')).toBe(digest('a'));
   expect(new Set(['', 'a', 'b', 'ab', 'ba', 'a\n'].map(digest)).size).toBe(6);
 });
-
-test('a notebook has the cells in order, whatever is lost on the way', () => {
-  const count = recorded.messages.length;
-  const batch = (seq: number, cells: LiveCell[]): Batch => ({
-    v: 1,
-    run: recorded.messages[0].run,
-    seq,
-    snapshot: structuredClone({ ...recorded.final, cells, ids: recorded.final.cells.map(cell => cell.id), since: seq })
-  });
-  for (let first = 0; first < count; first++) {
-    for (const lost of [1, 3, 9]) {
-      const model = new RunModel(recorded.messages[0].run, 'the-cell');
-      let notebook: string[] = [];
-      const hear = (message: Batch): void => {
-        for (const change of model.fold(structuredClone(message))) {
-          if (change.kind === 'gone') {
-            notebook = notebook.filter(id => id !== change.id);
-          } else if (change.kind === 'placed') {
-            const order = model.cells.map(cell => cell.id);
-            const later = order.slice(order.indexOf(change.cell.id) + 1).find(id => notebook.includes(id));
-            notebook.splice(later === undefined ? notebook.length : notebook.indexOf(later), 0, change.cell.id);
-          }
-        }
-      };
-      recorded.messages.filter((_, place) => place < first || place >= first + lost).forEach(hear);
-      // and of what is told once more, the first cells come last
-      hear(batch(count, recorded.final.cells.slice(2)));
-      hear(batch(count + 1, recorded.final.cells));
-      expect(notebook).toEqual(recorded.final.cells.map(cell => cell.id));
-    }
-  }
-});
