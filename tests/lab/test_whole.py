@@ -25,17 +25,23 @@ STEPS = [
 FINAL = "It is known.\n```repl\nprint('the last of it')\nFINAL('done')\n```"
 
 
-@pytest.fixture(scope="module")
-def lab(model: Waiting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """One whose server lets two messages a second through, and drops the rest."""
+@contextlib.contextmanager
+def strict_lab(model: Waiting, paths: pytest.TempPathFactory, per_second: int) -> Iterator[Lab]:
+    """One whose server lets so many messages a second through, and drops the rest."""
     check_ready()
-    config = tmp_path_factory.mktemp("strict")
-    limits = {"ZMQChannelsWebsocketConnection": {"iopub_msg_rate_limit": 2}}
+    config = paths.mktemp("strict")
+    limits = {"ZMQChannelsWebsocketConnection": {"iopub_msg_rate_limit": per_second}}
     (config / "jupyter_server_config.json").write_text(json.dumps(limits))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_CONFIG_PATH", str(config))
-        with running_lab(tmp_path_factory.mktemp("lab"), model.openai_url) as lab:
+        with running_lab(paths.mktemp("lab"), model.openai_url) as lab:
             yield lab
+
+
+@pytest.fixture(scope="module")
+def lab(model: Waiting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with strict_lab(model, tmp_path_factory, 2) as lab:
+        yield lab
 
 
 @pytest.fixture(scope="module")
