@@ -12,12 +12,15 @@ import contextlib
 import functools
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Self
 
 _LOOK_SECONDS = 0.5
 """How often whoever waits looks up: where a lock can't be interrupted (Windows), Ctrl-C is heard then."""
+_END_SECONDS = 1.0
+"""How long a cell may take to end; on a machine that is very busy this is tenths of a second."""
 
 
 @contextlib.contextmanager
@@ -73,6 +76,32 @@ class _InOrder:
 
 def _interrupt() -> None:
     raise KeyboardInterrupt
+
+
+def let_cell_end(shell: Any) -> None:
+    """Hear no further Ctrl-C while a cell that one has ended is ending.
+
+    ipykernel sends the cell's reply in the same breath; raised there, KeyboardInterrupt takes the reply away, and the
+    front end waits for it, and with it all cells after this one. The kernel puts its own handler back after each cell.
+
+    Parameters
+    ----------
+    shell
+        IPython's shell. Nothing is done where it is not in a kernel, or where the handler is somebody else's.
+    """
+    if getattr(shell, "kernel", None) is None or threading.current_thread() is not threading.main_thread():
+        return
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:
+        return
+    until = time.monotonic() + _END_SECONDS
+
+    def on_sigint(signum: int, frame: FrameType | None) -> None:
+        if time.monotonic() > until:  # it goes on: somebody has caught the error
+            signal.signal(signal.SIGINT, before)
+            signal.default_int_handler(signum, frame)
+
+    signal.signal(signal.SIGINT, on_sigint)
 
 
 class Wait:

@@ -10,6 +10,7 @@ from typing import Any, Self
 from rlm_jupyter.approval import Approvals
 from rlm_jupyter.control import Control
 from rlm_jupyter.errors import ConfigurationError, RLMError
+from rlm_jupyter.interrupts import let_cell_end
 from rlm_jupyter.live import fragments, progress, widget
 from rlm_jupyter.live.widget import Steering
 from rlm_jupyter.result import OnEvent, Result
@@ -199,7 +200,9 @@ def line_of(error: BaseException) -> str:
 
 
 def in_one_line(error: BaseException) -> BaseException:
-    """The error, such that IPython shows it as one line: the frames below it are ours, not the reader's."""
+    """The error that ends a cell, such that IPython shows it as one line: the frames below it are not the reader's."""
+    if isinstance(error, KeyboardInterrupt):
+        let_cell_end(_shell())
     name, _, rest = line_of(error).partition(":")
     error.__dict__["_render_traceback_"] = lambda: [f"\x1b[31m{name}\x1b[0m{':' if rest else ''}{rest}"]
     return error

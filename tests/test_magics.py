@@ -417,10 +417,10 @@ def test_progress_is_seen_while_the_cell_runs() -> None:
     assert "Answered" in document.cells[0].outputs[0]["data"]["text/html"]
 
 
-async def interrupted(*, times: int) -> tuple[list[Any], float, int]:
+async def interrupted(*, times: int, first: str = "") -> tuple[list[Any], float, int]:
     """A notebook whose second cell is interrupted while the model's code sleeps; a third looks at what is left."""
     sources = [
-        "%load_ext rlm_jupyter\nimport psutil",
+        f"%load_ext rlm_jupyter\nimport psutil\n{first}",
         "%%rlm -m scripted/slow.json\nWhat?",
         "import time\nfor _ in range(100):\n    if not hasattr(rlm_result, 'done') or rlm_result.done: break\n    time.sleep(.1)\n"
         "time.sleep(1)\nprint(rlm_result.answer, rlm_result.stop_reason)",
@@ -463,6 +463,42 @@ async def test_an_interrupt_stops_run_and_kernel_and_keeps_what_there_was(times:
     assert len(error.traceback) == 1
     assert after.outputs[0].text == "a draft cancelled\n"
     assert kernels == 0
+
+
+ANOTHER_WHEN_OVER = """import os, signal
+kernel = get_ipython().kernel
+execute = kernel.do_execute
+async def and_one_more(*args, **options):
+    reply = await execute(*args, **options)
+    if reply["status"] == "error":
+        os.kill(os.getpid(), signal.SIGINT)
+    return reply
+kernel.do_execute = and_one_more"""
+
+
+async def test_an_interrupt_after_the_last_one_does_not_take_the_reply_away() -> None:
+    (asked, after, _), seconds, _ = await interrupted(times=1, first=ANOTHER_WHEN_OVER)
+    assert seconds < 30
+    assert "Stopped" in text_of(asked)
+    assert after.outputs[0].text == "a draft cancelled\n"
+
+
+def test_who_catches_the_interrupt_and_goes_on_can_be_interrupted_again() -> None:
+    go_on = """import os, signal, threading, time
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Timer(2, interrupt).start()
+began = time.monotonic()
+try:
+    get_ipython().run_line_magic("rlm", "-m scripted/slow.json What?")
+except KeyboardInterrupt:
+    caught = time.monotonic() - began
+    interrupt()
+    threading.Timer(1.5, interrupt).start()
+time.sleep(30)"""
+    cell, took = execute(go_on, "caught > 1, 1.4 < time.monotonic() - began - caught < 20")
+    assert [output.ename for output in cell.outputs if output.output_type == "error"] == ["KeyboardInterrupt"]
+    assert took.outputs[0]["data"]["text/plain"] == "(True, True)"
 
 
 def test_in_the_background_a_cell_returns_at_once_and_shows_itself_until_it_is_done() -> None:
