@@ -20,6 +20,12 @@ from jupyter_client.manager import KernelManager
 
 CELL_SECONDS = 60.0
 _DRIVER = "rlm_jupyter.here"
+_STACKS = "stacks.txt"
+_TELLS = f"""import faulthandler, signal, sys
+sys.stacks = open({_STACKS!r}, "w")
+faulthandler.register(signal.SIGUSR2, sys.stacks, all_threads=True)
+del faulthandler, signal, sys"""
+"""A kernel that hangs can tell where."""
 
 
 @dataclass
@@ -81,7 +87,7 @@ class Notebook:
         self.kc = self.km.client()
         self.kc.start_channels()
         self.kc.wait_for_ready(timeout=CELL_SECONDS)
-        assert self.run("%load_ext rlm_jupyter").error == ""
+        assert self.run(f"%load_ext rlm_jupyter\n{_TELLS}").error == ""
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -130,7 +136,7 @@ class Notebook:
             if typed and not self.kc.iopub_channel.msg_ready() and time.monotonic() - began < CELL_SECONDS:
                 time.sleep(0.01)
                 continue
-            message = self.kc.get_iopub_msg(timeout=CELL_SECONDS)
+            message = self._message()
             kind, content = message["msg_type"], message["content"]
             if message["parent_header"].get("msg_id") != msg_id:
                 continue
@@ -151,6 +157,23 @@ class Notebook:
                 shown.reply = reply["content"]
         shown.seconds = time.monotonic() - began
         return shown
+
+    def _message(self) -> dict[str, Any]:
+        try:
+            message: dict[str, Any] = self.kc.get_iopub_msg(timeout=CELL_SECONDS)
+        except queue.Empty:
+            raise self._hangs() from None
+        return message
+
+    def _hangs(self) -> AssertionError:
+        """An error that says what its threads do, and who else is there."""
+        if not self.km.is_alive():
+            return AssertionError("the kernel is dead")
+        self.process.send_signal(signal.SIGUSR2)
+        time.sleep(1)
+        stacks = (self._folder / _STACKS).read_text()
+        drivers = [(driver.pid, driver.status()) for driver in self.drivers()]
+        return AssertionError(f"nothing came for {CELL_SECONDS:.0f} s; drivers: {drivers}\n{stacks}")
 
     def interrupt(self) -> None:
         """As the Stop button does."""

@@ -126,6 +126,23 @@ SUBCALLS = {
 }
 
 
+LATE = """import threading
+from rlm_jupyter.here.answer import _Here
+late = _Here._send
+_Here._send = lambda self, steered: threading.Timer(2, late, [self, steered]).start()"""
+
+
+def test_no_reply_is_asked_for_after_a_stop_though_the_word_of_it_comes_late(notebook: Notebook, folder: Path) -> None:
+    model = script(folder / "late.json", IMPORTS + WAITS["asleep"], "FINAL('too late')")
+    notebook.run(LATE)
+    try:
+        shown = notebook.run(f"%%rlm --here -m {model} --rerun\nWhat?", once(notebook.interrupt, "waits", 0.1))
+        assert shown.error.startswith("KeyboardInterrupt: the run was stopped")
+        assert notebook.run("rlm_result.answer, len(rlm_result.trajectory.iterations)").value == "('a draft', 1)"
+    finally:
+        notebook.run("_Here._send = late")
+
+
 @pytest.mark.parametrize("calls", SUBCALLS)
 def test_stop_within_sub_calls(notebook: Notebook, folder: Path, calls: str) -> None:
     with Loopback([slow(60, IMPORTS + SUBCALLS[calls])]) as server:

@@ -92,7 +92,7 @@ class Drive:
         return None if found is None else found.files.notebook
 
     async def _join(self, answer_subcall: AnswerSubcall) -> Kernel:
-        self._kernel = await LentKernel.join(answer_subcall, self._request.address)
+        self._kernel = await LentKernel.join(answer_subcall, self._request.address, self._control.stop)
         return self._kernel
 
     def _tell(self, event: Event) -> None:

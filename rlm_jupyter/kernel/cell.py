@@ -86,8 +86,10 @@ class RunningCell:
             idle = [self.idle, *([self._subcalls.idle()] if waiting else [])]
             await asyncio.wait(idle, timeout=None if patience == math.inf else patience, return_when="FIRST_COMPLETED")
         await self.idle
+        # not wait_for: until Python 3.12 it swallows a cancellation that comes together with what it waits for
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._replied.wait(), REPLY_SECONDS)
+            async with asyncio.timeout(REPLY_SECONDS):
+                await self._replied.wait()
 
     @property
     def has_no_reply(self) -> bool:
@@ -102,7 +104,10 @@ class RunningCell:
             self.let_go()
             self._drains = False
             self._stopping = asyncio.create_task(self._climb(reason))
-        await asyncio.shield(self._stopping)
+        stopping = self._stopping
+        await asyncio.wait([stopping])
+        if not stopping.cancelled():  # let go: the cell was over before
+            stopping.result()
 
     def let_go(self) -> None:
         """It is over: nothing of it is stopped any more."""

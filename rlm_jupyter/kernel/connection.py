@@ -100,7 +100,8 @@ class Connection:
                     # ipykernel 6 says no welcome: ask for status messages until one comes through
                     connection._control.send(connection._codec.encode("kernel_info_request", {}))
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(connection._iopub_open.wait(), _NUDGE_SECONDS)
+                        async with asyncio.timeout(_NUDGE_SECONDS):
+                            await connection._iopub_open.wait()
                 await connection._shell_open.wait()
             connection.process.seal()
         except (TimeoutError, KernelDiedError) as error:

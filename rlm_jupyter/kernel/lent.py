@@ -130,7 +130,8 @@ class LentConnection(Connection):
                     # its answer comes on IOPub too, once our subscription is there
                     await connection.request("rlm_hello", {})
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(connection._iopub_open.wait(), _HELLO_SECONDS)
+                        async with asyncio.timeout(_HELLO_SECONDS):
+                            await connection._iopub_open.wait()
                 await connection.request("rlm_hello", {})
         except (TimeoutError, KernelDiedError) as error:
             await connection.close("it did not answer")
@@ -158,22 +159,28 @@ class LentKernel(Kernel):
 
     can_restart = False
 
-    def __init__(self, answer_subcall: AnswerSubcall, address: Address) -> None:
+    def __init__(self, answer_subcall: AnswerSubcall, address: Address, on_stop: Callable[[], None]) -> None:
         super().__init__(answer_subcall, {})
+        self._on_stop = on_stop
         self._process = LentProcess(address, self._interrupt_cell)
         self._within: str | None = None
         """The user's cell, whose outputs are ours while a cell of ours runs in it."""
 
     @classmethod
-    async def join(cls, answer_subcall: AnswerSubcall, address: Address) -> Self:
+    async def join(cls, answer_subcall: AnswerSubcall, address: Address, on_stop: Callable[[], None]) -> Self:
         """Join a kernel whose guest waits for us.
+
+        Parameters
+        ----------
+        on_stop
+            Called where a cell ends because the user has interrupted theirs.
 
         Raises
         ------
         KernelStartError
             It does not answer.
         """
-        kernel = cls(answer_subcall, address)
+        kernel = cls(answer_subcall, address, on_stop)
         await kernel._connect()
         return kernel
 
@@ -223,6 +230,8 @@ class LentKernel(Kernel):
                 self._within = message.content["within"]
                 cell.outputs.execution_count = message.content["execution_count"]
             else:
+                if message.content["stopped"]:
+                    self._on_stop()
                 self._end_cell(cell.id)
         elif message.type != "status" and self._within is not None and message.parent_id == self._within:
             cell.take_output(message)

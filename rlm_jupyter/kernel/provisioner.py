@@ -81,11 +81,13 @@ class GuestProvisioner(LocalProvisioner):
 
     async def send_signal(self, signum: int) -> None:
         """Signal the kernel and what it started."""
-        if self._inside is None:
-            await super().send_signal(signum)
-        elif signum == signal.SIGKILL:
+        if self._inside is not None and signum == signal.SIGKILL:
             self.end()
-        elif self.exit_code() is None:  # else the number may be another's by now
+        elif self.exit_code() is not None:
+            pass  # the number may be another's by now
+        elif self._inside is None:
+            await super().send_signal(signum)
+        else:
             # its group; the process that reaps there is the first of its namespace, and hears no such signal
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._inside, signum)

@@ -41,6 +41,8 @@ class LentCells:
         self._on_stop: Callable[[], None] = lambda: None
         self._task: asyncio.Task[Any] | None = None
         self._interrupted = ""
+        self._is_stopped = False
+        """The user has interrupted their cell."""
         self.id = ""
         self.source = ""
 
@@ -50,7 +52,7 @@ class LentCells:
 
         The cells get numbers of their own, after that of the user's cell.
         """
-        self._on_stop = on_stop
+        self._on_stop, self._is_stopped = on_stop, False
         before = signal.signal(signal.SIGINT, self._on_sigint)
         # IPython 9 counts a cell when it begins, 8 when it has ended
         early = len(self._shell.history_manager.input_hist_parsed) - self._shell.execution_count
@@ -93,13 +95,17 @@ class LentCells:
             _thread.interrupt_main()
 
     def mark(self, cell: str, state: str) -> None:
-        """Tell the host on IOPub where in its messages a cell begins and ends."""
+        """Tell the host on IOPub where in its messages a cell begins and ends, and whether the user has stopped it.
+
+        Told elsewhere alone, that might come after the end of the cell, and the host would have gone on by then.
+        """
         kernel = self._kernel
         outer = kernel.get_parent("shell").get("header", {})
+        where = {"within": outer.get("msg_id", ""), "execution_count": self._shell.execution_count}
         kernel.session.send(
             kernel.iopub_socket,
             "rlm_cell",
-            {"state": state, "within": outer.get("msg_id", ""), "execution_count": self._shell.execution_count},
+            {"state": state, "stopped": self._is_stopped, **where},
             parent={"header": {"msg_id": cell, "msg_type": "rlm_execute"}},
             ident=b"rlm_cell",
         )
@@ -123,6 +129,7 @@ class LentCells:
     def _on_sigint(self, signum: int, frame: FrameType | None) -> None:
         asked, self._interrupted = self._interrupted, ""
         if not asked:
+            self._is_stopped = True
             self._on_stop()
         elif asked != self.id:
             return  # that cell has ended meanwhile
