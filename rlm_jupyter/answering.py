@@ -131,7 +131,7 @@ class Answering:
         finally:
             # also what was stopped is billed, and written down
             seconds, done = time.monotonic() - started, settled
-            run.record_soon(lambda: _fact(asked, call, prompt, done, bill, seconds))
+            run.record_soon(lambda: _fact(asked, call, prompt, done, bill, seconds), of_batch=len(call.prompts) > 1)
         return settled
 
     async def _plain(self, run: Run, prompt: str, model: Model, bill: Bill) -> _Settled:

@@ -84,6 +84,10 @@ GO_ON = (
     "There was no code block in your reply. Write one sentence and then one block that begins with ```repl; "
     "or end with FINAL(your answer) in such a block."
 )
+LOOK_FIRST = (
+    "There was no code block in your reply, and no code has looked at `context` yet. Look at it, with one sentence and "
+    "then a block such as\n```repl\n{probe}\n```"
+)
 CUT_OFF = (
     "Your reply was cut off before its last block was closed, so that block was not executed. Send it again, shorter."
 )
@@ -103,6 +107,7 @@ NOT_READY = (
     'answer["ready"] is True, but no cell of yours says so plainly, so it does not count: write '
     'answer["ready"] = True in the cell itself, or end with FINAL.'
 )
+STAND_INS = "What your cell put in place of {names} was left out: the real thing is there already, use it as it is."
 SENT_BACK = (
     "Your answer is kept, but it does not end the work yet: the termination policy {policy} did not accept it. Check "
     "it once more or improve it, and give it again with FINAL; FINAL(answer, confidence=0.9) says how sure you are."
@@ -153,6 +158,11 @@ def system(type_name: str, *, output_chars: int, sub_chars: int, recursive: bool
 def blind(type_name: str) -> str:
     """What a model is told that answers before it has looked at a context of this type, and how to look."""
     return BLIND.format(probe=_probe(type_name))
+
+
+def look_first(type_name: str) -> str:
+    """What a model is told that only talks before it has looked at a context of this type, and how to look."""
+    return LOOK_FIRST.format(probe=_probe(type_name))
 
 
 def _probe(type_name: str) -> str:

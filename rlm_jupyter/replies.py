@@ -32,7 +32,8 @@ async def carry_out(run: Run, reply: parsing.ParsedReply) -> Outcome:
     declared = parsing.declared_in_prose(reply.prose)
     if declared is None:
         if not reply.unclosed:
-            run.notice(prompts.GO_ON)
+            type_name = run.trajectory.started.context.type_name
+            run.notice(prompts.GO_ON if run.has_looked else prompts.look_first(type_name))
         return Outcome(failed=True)
     return await _declaration(run, declared)
 
@@ -85,7 +86,7 @@ async def _declaration(run: Run, declared: parsing.Declaration) -> Outcome:
 
 def _is_blind(run: Run, answers_only: bool) -> bool:
     """Whether an answer was typed before anything was looked at; the model is asked about it once."""
-    if not answers_only or run.blind_refused or not run.has_context or not run.nothing_has_run:
+    if not answers_only or run.blind_refused or run.has_looked:
         return False
     run.blind_refused = True
     run.notice(prompts.blind(run.trajectory.started.context.type_name))
@@ -94,7 +95,7 @@ def _is_blind(run: Run, answers_only: bool) -> bool:
 
 async def _cell(run: Run, source: str) -> tuple[Value | None, bool]:
     """Execute one block; the answer, if it gave one, and whether it succeeded."""
-    executed, ran = parsing.mend_block(source), source
+    executed, ran = parsing.mend_cell(source, has_context=run.has_context), source
     decision = await run.approval(source)
     if not decision.runs:
         run.finished(source, None, CellRun("skipped"))
@@ -106,6 +107,9 @@ async def _cell(run: Run, source: str) -> tuple[Value | None, bool]:
         run.notice(f"The person who asked changed this cell before it ran. What ran:\n{ran}")
     cell, inspection = await run.execute(source, executed)
     ok = cell.status == "ok"
+    # most cells run as they are, and are not read again
+    if executed is not None and ran == source and (names := parsing.stand_ins(source, has_context=run.has_context)):
+        run.notice(prompts.STAND_INS.format(names=" and ".join(f"`{name}`" for name in names)))
     run.ready_declared = inspection.draft_ready and (run.ready_declared or parsing.declares_ready(ran))
     _tell(run, ran, cell, inspection)
     if inspection.answer == "recorded":

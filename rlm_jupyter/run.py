@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import InitVar, dataclass, field
+from typing import Any
 
 from rlm_jupyter import outputs, prompts
 from rlm_jupyter.control import Control, Decision
+from rlm_jupyter.entries import Entries
 from rlm_jupyter.errors import KernelDiedError, KernelError, KernelStartError
 from rlm_jupyter.events import (
     CellDecided,
@@ -56,10 +55,7 @@ from rlm_jupyter.types import (
 )
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
-_SOON = 0.01
-"""Seconds after which an answered sub-call, which is in the journal by then, is told: a batch is answered first."""
 MOST_RESTARTS = 3
 """How often a kernel that died is started again in one run."""
 _STOP_SECONDS = 5.0
@@ -91,8 +87,9 @@ class Run:
     emit: Callable[[Event], None]
     control: Control = field(default_factory=Control)
     """What people may do to it."""
-    recorder: Recorder | None = None
+    recorder: InitVar[Recorder | None] = field(kw_only=True)
     """Keeps the record on disk, and those of children with it."""
+    entries: Entries = field(init=False)
     iteration: int = 0
     block: int = 0
     errors: int = 0
@@ -137,10 +134,6 @@ class Run:
     """Earlier prompts and answers in this kernel."""
     began: float = field(default_factory=time.monotonic)
     conversation: prompts.Conversation = field(default_factory=prompts.Conversation)
-    _paid: list[Callable[[], Record]] = field(default_factory=list)
-    """Facts that are to be journaled before any other."""
-    _late: deque[tuple[Record, dict[str, Any] | None]] = field(default_factory=deque)
-    """Facts that are in the journal, where there is one, and nowhere else yet; with what that made of them."""
     last_read: tuple[int, int] | None = None
     """Messages and tokens of the last request, its reply included, as the provider counted."""
 
@@ -152,8 +145,9 @@ class Run:
     is_replaying: bool = False
     """It is gone over again from its record (`taped.TapedRun`)."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, recorder: Recorder | None) -> None:
         self.room = self.limits.max_output_tokens
+        self.entries = Entries(self.trajectory, recorder, self.emit, lambda: self.iteration)
 
     # a run that is taken up again answers these from its record
 
@@ -182,11 +176,6 @@ class Run:
         return False
 
     @property
-    def has_context(self) -> bool:
-        """Whether there is something in `context`."""
-        return self.trajectory.started.context.type_name != "none"
-
-    @property
     def best(self) -> Value | None:
         """The best answer so far without a further call: recorded, sent back, a draft, or an unconfirmed FINAL."""
         if (answer := self.kernel.recorded or self.kept or self.draft) is not None:
@@ -195,54 +184,23 @@ class Run:
         return None if text is None else Value(text, text, is_json=True)
 
     @property
-    def nothing_has_run(self) -> bool:
-        """Whether no cell of this run was executed yet."""
-        return all(cell.status == "skipped" for i in self.trajectory.iterations for cell in i.cells)
+    def has_context(self) -> bool:
+        """Whether there is anything that `context` holds."""
+        return self.trajectory.started.context.type_name != "none"
 
-    def record_soon(self, fact: Callable[[], Record]) -> None:
-        """Enter what was paid for: in the journal in the loop's next turn, elsewhere a moment later.
+    @property
+    def has_looked(self) -> bool:
+        """Whether a cell of this run was executed, or there is no context to look at."""
+        cells = (cell for iteration in self.trajectory.iterations for cell in iteration.cells)
+        return not self.has_context or any(cell.status != "skipped" for cell in cells)
 
-        The answer to a single call has left by then, and one write takes all that came in the same turn.
-        """
-        if not self._paid:
-            loop = asyncio.get_running_loop()
-            loop.call_soon(self._journal_paid)
-            if not self._late:
-                loop.call_later(_SOON, self._catch_up)
-        self._paid.append(fact)
+    def record_soon(self, fact: Callable[[], Record], *, of_batch: bool = False) -> None:
+        """Enter what was paid for, once the answer has left (`Entries.add_soon`)."""
+        self.entries.add_soon(fact, of_batch=of_batch)
 
     def record(self, record: Record) -> None:
         """Enter a fact into the trajectory and tell it."""
-        # in the journal before anything is told: this process can be killed over that
-        self._journal_paid(record)
-        self._catch_up()
-
-    def _journal_paid(self, *records: Record) -> None:
-        """Journal what was paid for, and these; the rest of the entering is for `_catch_up`."""
-        facts = [*(fact() for fact in self._paid), *records]
-        self._paid.clear()
-        if facts:
-            journaled = self._on_disk(lambda recorder: recorder.journal(*facts)) or itertools.repeat(None)
-            self._late += zip(facts, journaled, strict=False)
-
-    def _catch_up(self) -> None:
-        """Enter what is in the journal into the trajectory and the notebook, and tell it."""
-        while self._late:  # whoever is told may bring the next
-            self._enter(*self._late.popleft())
-
-    def _enter(self, record: Record, journaled: dict[str, Any] | None = None) -> None:
-        self.trajectory.apply(record)
-        self._on_disk(lambda recorder: recorder.add(record, journaled))
-        self.emit(record)
-
-    def _on_disk(self, write: Callable[[Recorder], T]) -> T | None:
-        """Do this with the recorder, if there is one; where the disk refuses, there is none any more."""
-        if self.recorder is None:
-            return None
-        written = self.recorder.attempt(write, f" from iteration {self.iteration} on" if self.iteration else "")
-        if self.recorder.is_lost:
-            self.recorder = None
-        return written
+        self.entries.add(record)
 
     def notice(self, text: str) -> None:
         """Tell the model something of the run's own."""

@@ -29,6 +29,7 @@ from rlm_jupyter.events import (
     SubcallSettled,
 )
 from rlm_jupyter.kernel.snapshots import Moment
+from rlm_jupyter.record import Recorder
 from rlm_jupyter.run import DIED_BETWEEN, Run
 from rlm_jupyter.saved import SavedRun
 from rlm_jupyter.tape import Difference, RecordEnds, Tape, copied, recorded_cell
@@ -48,8 +49,8 @@ class TapedRun(Run):
     _is_first: bool = True
     """No cell was gone over yet."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __post_init__(self, recorder: Recorder | None) -> None:
+        super().__post_init__(recorder)
         self.is_replaying = True
         if self.tape.playing.spent is not None or self.tape.playing.only:
             # the clock begins when the run goes on
@@ -68,8 +69,8 @@ class TapedRun(Run):
                 taken_up=datetime.now(UTC).isoformat(timespec="seconds"),
                 reexecuted=playing.reexecutes,
             )
-            if self.recorder is not None:
-                self.recorder.add(taken_up)
+            if self.entries.recorder is not None:
+                self.entries.recorder.add(taken_up)
             self.tape.append(taken_up)
         self._apply([self.tape.started])
         self._take_up_if_over()
@@ -124,7 +125,7 @@ class TapedRun(Run):
         if cell is None:
             return await super().approval(source)
         self._held = taken, cell
-        changed = None if cell.executed == parsing.mend_block(source) else cell.executed
+        changed = None if cell.executed == parsing.mend_cell(source, has_context=self.has_context) else cell.executed
         return Decision(cell.status != "skipped", changed)
 
     async def execute(self, source: str, executed: str | None = None) -> tuple[CellRun, Inspection]:
@@ -292,7 +293,7 @@ class TapedRun(Run):
         """Enter what is recorded already, and tell it."""
         for record in records:
             if self.tape.playing.copies:
-                self._enter(copied(record))
+                self.entries.enter(copied(record))
             else:
                 self.trajectory.apply(record)
                 self.emit(record)

@@ -320,14 +320,14 @@ def child_of(settings: Settings, depth: int) -> StartChild:
 
     async def start_child(parent: Run, text: str, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
         context = Context(text)
-        save = parent.recorder is not None
+        kept = parent.entries.recorder
         saved, tape = parent.unclaimed_child(context.info.sha256) or (None, None)
         if saved is not None and saved.has_answer:
             bill.settle(saved.trajectory.usage, saved.trajectory.cost)
             return _answered(saved.trajectory)
         async with (
             parent.ledger.kernel(depth + 1),
-            recording(CHILD_PROMPT, context, save, parent.recorder, saved) as recorder,
+            recording(CHILD_PROMPT, context, kept is not None, kept, saved) as recorder,
             open_workspace(settings, context, depth=depth + 1, ledger=parent.ledger) as workspace,
         ):
             run_id = recorder.run_id if recorder else f"unsaved-{secrets.token_hex(3)}"

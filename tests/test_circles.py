@@ -31,6 +31,15 @@ async def run(replies: list[Any], **options: Any) -> Result:
     return await RLM(ScriptedModel(replies), **options).acompletion("How long?", "some text")
 
 
+COUNTS = """\
+count = 0
+words = {}
+for word in context.split():
+    count += 1
+    words[word] = words.get(word, 0) + 1
+print(count, words)"""
+
+
 @pytest.mark.parametrize(
     ("replies", "rejected", "iterations"),
     [
@@ -40,8 +49,9 @@ async def run(replies: list[Any], **options: Any) -> Result:
         (["", " \n", END], 2, 1),
         ([block("print(1)"), block("print( 1 )"), block("print(1)", says="Once more."), END], 1, 3),
         ([block("len(context)")] * 3 + [END], 1, 3),
+        ([block(COUNTS)] * 3 + [END], 1, 3),
     ],
-    ids=["a failed cell", "what is no Python", "words", "nothing", "a cell that shows the same", "a value"],
+    ids=["a failed cell", "what is no Python", "words", "nothing", "a cell that shows the same", "a value", "a count"],
 )
 async def test_what_is_said_again_is_drawn_anew(replies: list[str], rejected: int, iterations: int) -> None:
     result = await run(replies)
@@ -60,8 +70,21 @@ async def test_what_is_said_again_is_drawn_anew(replies: list[str], rejected: in
         "it = globals().setdefault('it', iter(range(9))); _ = next(it)",
         "n = n + 1 if 'n' in globals() else 0; part = llm_query(f'part {n}')",
         "%time pass",
+        "n = globals().get('n', 0); m = n; n += 1; print(len(context))",
+        "found = [seen] if 'seen' in globals() else [[]]; seen = found[0]; seen.append(1)",
+        "kept = globals().get('kept', []); new = []; new = kept; new.append(1)",
     ],
-    ids=["at random", "counting", "a list", "an iterator", "sub-calls", "a magic"],
+    ids=[
+        "at random",
+        "counting",
+        "a list",
+        "an iterator",
+        "sub-calls",
+        "a magic",
+        "counting on",
+        "a list by its name",
+        "a list by a name that was new",
+    ],
 )
 async def test_a_cell_that_gets_on_is_no_circle(cell: str) -> None:
     result = await run([block(cell)] * 4 + [END])

@@ -139,6 +139,7 @@ urllib.request.urlopen(Job.given().base_url + "/chat/completions", json.dumps(as
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("code", "fate"),
     [

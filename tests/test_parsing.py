@@ -13,8 +13,10 @@ from rlm_jupyter.parsing import (
     find_final_answer,
     literal_cell,
     mend_block,
+    mend_cell,
     only_constant_final,
     parse,
+    stand_ins,
     unquoted,
 )
 
@@ -556,3 +558,53 @@ def test_a_block_may_open_at_the_end_of_a_sentence() -> None:
     assert parsed.blocks == ("print(1)",)
     assert "".join(s.prefix + s.text + s.suffix for s in parsed.segments) == reply
     assert parsed.segments[0].text == "I count the lines."
+
+
+@pytest.mark.parametrize(
+    ("source", "names", "executed"),
+    [
+        ("def FINAL(x): print(x)\nFINAL(1)", ("FINAL",), "# FINAL is there already\nFINAL(1)"),
+        ("x = 1\nFINAL = None\nFINAL(x)", ("FINAL",), "x = 1\n# FINAL is there already\nFINAL(x)"),
+        ("FINAL: object = 3", ("FINAL",), "# FINAL is there already"),
+        (
+            "@cached\ndef llm_query(p):\n    return p\nprint(llm_query('é'))",
+            ("llm_query",),
+            "# llm_query is there already\n\n\nprint(llm_query('é'))",
+        ),
+        ("async def allm_query(p): ...\n", ("allm_query",), "# allm_query is there already\n"),
+        ("class SUBMIT: pass\nSUBMIT = 1", ("SUBMIT",), "# SUBMIT is there already\n# SUBMIT is there already"),
+        ("context = ...  # the text\nlen(context)", ("context",), "# context is there already\nlen(context)"),
+        ("context = '''a\nb\x0cc'''\nlen(context)", ("context",), "# context is there already\n\nlen(context)"),
+        # what makes something of the real one, and what only looks like it
+        ("context = context.splitlines()", (), None),
+        ("text = context\ncontext = 'a'", (), None),
+        ("context = [1, 2]", (), None),
+        ("context = f'{open(path).read()}'", (), None),
+        ("llm_query = functools.partial(llm_query, model='a/b')", (), None),
+        ("ask = llm_query\ndef llm_query(p): return ask(p).strip()", (), None),
+        ("def f():\n    FINAL = print\n    FINAL(1)", (), None),
+        ("if small:\n    def llm_query(p): return p", (), None),
+        ("FINAL = 3; FINAL('no')", (), None),
+        ("x = 'FINAL = 3'", (), None),
+        ("obj.FINAL = 3", (), None),
+        ("FINAL, x = 1, 2", (), None),
+        ("!ls\ndef FINAL(x): pass", (), None),
+        ("%%bash\nFINAL=3", (), None),
+        ("FINAL = (", (), None),
+        ("print(FINAL=1)", (), None),
+    ],
+)
+def test_stand_ins_are_found_and_left_out(source: str, names: tuple[str, ...], executed: str | None) -> None:
+    assert stand_ins(source) == names
+    assert mend_cell(source) == executed
+
+
+def test_a_constant_context_is_left_alone_where_there_is_none() -> None:
+    assert mend_cell("context = 'mine'", has_context=False) is None
+    assert mend_cell("context = 'mine'\nFINAL = 3", has_context=False) == "context = 'mine'\n# FINAL is there already"
+
+
+@given(replies)
+def test_a_document_in_a_string_or_a_comment_is_no_stand_in(document: str) -> None:
+    comment = "".join(f"# {line}\n" for line in document.splitlines())
+    assert mend_cell(f"text = {document!r}\n{comment}") is None

@@ -2,6 +2,7 @@
 
     fences    where fenced blocks begin and end
     sources   what the source of a cell says, read as Python with IPython's additions
+    stand_ins what a cell defines though the session has it
     brackets  where the content of a declaration ends
     finals    FINAL and FINAL_VAR in prose and in source
     replies   a whole reply: segments, and where the model starts to play the kernel
@@ -28,6 +29,7 @@ from rlm_jupyter.parsing.sources import (
     normal,
     only_constant_final,
 )
+from rlm_jupyter.parsing.stand_ins import mend_cell, stand_ins
 
 __all__ = [
     "Declaration",
@@ -43,9 +45,11 @@ __all__ = [
     "literal_cell",
     "may_advance",
     "mend_block",
+    "mend_cell",
     "named_final",
     "normal",
     "only_constant_final",
     "parse",
+    "stand_ins",
     "unquoted",
 ]

@@ -33,12 +33,12 @@ def tree(source: str) -> ast.Module | None:
         if magic[1] not in _PYTHON_CELL_MAGICS:
             return ast.Module([], [])
         source = source[magic.end() :]
-    return _python(source) or _python(_IPYTHON_LINE.sub(_placeholder, textwrap.dedent(source)))
+    return python(source) or python(_IPYTHON_LINE.sub(_placeholder, textwrap.dedent(source)))
 
 
 def normal(source: str) -> str:
     """A cell's source less what changes nothing in it: white space and comments; equal for two that do the same."""
-    module = _python(source)
+    module = python(source)
     if module is not None:
         return ast.dump(module)
     # no Python, or IPython's: indentation may be the very thing that was mended
@@ -49,32 +49,70 @@ def normal(source: str) -> str:
 def may_advance(source: str) -> bool:
     """Whether a cell may do something else each time though it shows the same: count on, add to a list, take the next.
 
-    `False` only where its syntax rules that out, as far as names and methods of the usual kind go.
+    `False` only where its syntax rules that out, as far as names and methods of the usual kind go. What the cell itself
+    begins anew, as in `total = 0`, it may count and fill as it likes.
     """
-    module = _python(source)
-    return module is None or any(map(_advances, ast.walk(module)))
-
-
-def _advances(node: ast.AST) -> bool:
-    match node:
-        case ast.AugAssign() | ast.NamedExpr() | ast.Delete() | ast.Await() | ast.Yield() | ast.Global():
+    module = python(source)
+    if module is None:
+        return True
+    fresh: set[str] = set()
+    for statement in module.body:
+        if any(_advances(node, fresh) for node in ast.walk(statement)):
             return True
+        if isinstance(statement, ast.Assign):
+            names = {target.id for target in statement.targets if isinstance(target, ast.Name)}
+            fresh = fresh | names if _is_new(statement.value) else fresh - names
+    return False
+
+
+_TAKERS = {"pop", "popleft", "read", "readline", "readlines", "get_nowait"}
+_MAKERS = {"Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set", "str", "int", "float"}
+
+
+def _is_new(value: ast.expr) -> bool:
+    """Whether this makes an object each time, or is a constant."""
+    made = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in _MAKERS
+    return made or isinstance(
+        value, ast.Constant | ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp
+    )
+
+
+def _roots(target: ast.expr) -> set[str]:
+    """The names of what an assignment changes: `words` in `words[word]`."""
+    match target:
+        case ast.Name(id=name):
+            return {name}
+        case ast.Subscript(value=value) | ast.Attribute(value=value) | ast.Starred(value=value):
+            return _roots(value)
+        case ast.Tuple(elts=targets) | ast.List(elts=targets):
+            return {name for one in targets for name in _roots(one)}
+    return set()
+
+
+def _advances(node: ast.AST, fresh: set[str]) -> bool:
+    match node:
+        case ast.AugAssign(target=ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name))):
+            return name not in fresh
         case ast.Assign(targets=targets, value=value):
-            taken = {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+            taken = {name for target in targets for name in _roots(target)} - fresh
             return any(isinstance(name, ast.Name) and name.id in taken for name in ast.walk(value))
-        case ast.Expr(value=ast.Call(func=ast.Attribute())):
-            return True  # x.append(y)
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=value))):
+            return not _is_one_of(fresh, value)  # x.append(y)
         case ast.Call(func=ast.Name(id="next" | "input" | "exec" | "eval")):
             return True
-        case ast.Call(func=ast.Attribute(attr="pop" | "popleft" | "read" | "readline" | "readlines" | "get_nowait")):
-            return True
-    return False
+        case ast.Call(func=ast.Attribute(attr=taker, value=value)):
+            return taker in _TAKERS and not _is_one_of(fresh, value)
+    return isinstance(node, ast.AugAssign | ast.NamedExpr | ast.Delete | ast.Await | ast.Yield | ast.Global)
+
+
+def _is_one_of(names: set[str], value: ast.expr) -> bool:
+    return isinstance(value, ast.Name) and value.id in names
 
 
 def expression(source: str) -> ast.expr | None:
     """The syntax tree of one expression; `None` when it is none."""
     # a line of its own for the bracket: the source may end with a comment
-    module = _python(f"({source}\n)")
+    module = python(f"({source}\n)")
     if module and len(module.body) == 1 and isinstance(module.body[0], ast.Expr):
         return module.body[0].value
     return None
@@ -82,7 +120,7 @@ def expression(source: str) -> ast.expr | None:
 
 def call_arguments(source: str) -> bool:
     """Whether `source` can stand between the brackets of a call."""
-    return _python(f"_({source}\n)") is not None
+    return python(f"_({source}\n)") is not None
 
 
 def declares_ready(source: str) -> bool:
@@ -163,7 +201,8 @@ def named_final(source: str) -> str | None:
     return None
 
 
-def _python(source: str) -> ast.Module | None:
+def python(source: str) -> ast.Module | None:
+    """The syntax tree of plain Python; `None` when it is none."""
     if not source.isascii():
         # Python refuses lone surrogates; inside a string, which is where they occur, any character will do
         source = source.encode("utf-8", "replace").decode()
