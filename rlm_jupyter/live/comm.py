@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+import weakref
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -211,7 +212,9 @@ class LiveRun:
             # also when all was heard before: then it is this that the page has missed
             self._tell(always=True)
         # the reply to any message ends in `idle`, and a page takes that for the whole kernel
-        timer = threading.Timer(_BUSY_SECONDS, self._say_busy)
+        # weakly: ipykernel keeps a thread that has said something for a while after its end
+        say_busy = weakref.WeakMethod(self._say_busy)
+        timer = threading.Timer(_BUSY_SECONDS, lambda: (alive := say_busy()) and alive())
         timer.daemon = True
         timer.start()
 

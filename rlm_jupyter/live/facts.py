@@ -75,7 +75,8 @@ class RunFacts:
             case ReplyStreamed(iteration=index):
                 self._iteration, self._phase = index, "writing"
             case ReplyReceived(iteration=index):
-                self._iteration = self._replied = index
+                self._iteration = index
+                self._replied = self._replied if event.rejected else index
                 self._spend(event.usage, event.cost)
             case CellStarted():
                 self._phase = "running"

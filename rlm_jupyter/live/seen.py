@@ -69,11 +69,6 @@ class SeenIteration:
     reward: float | None = None
     _drawn: str | None = None
 
-    @property
-    def is_begun(self) -> bool:
-        """Whether its reply is there, or something that came of one."""
-        return self.segments is not None or bool(self.cells)
-
     def arrive(self, text: str) -> None:
         """Another piece of the reply is there."""
         self.streamed += len(text)

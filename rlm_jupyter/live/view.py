@@ -242,6 +242,7 @@ class View:
             now.notices.append(f"Drawn again: the reply {event.rejected}.")
         else:
             now.segments = parse(event.text).segments
+            self._replies = max(self._replies, event.iteration)
             if event.unread.strip():
                 now.notices.append(UNREAD)
 
@@ -249,7 +250,8 @@ class View:
         if self._now is not None:
             self._done.append(self._now)
             self._count += 1
-            self._replies += self._now.is_begun
+            if self._now.cells:
+                self._replies = max(self._replies, self._now.index)
             self._now = None
 
     def _spend(self, usage: Usage, cost: float | None) -> None:

@@ -19,6 +19,8 @@ Sub = Callable[[str], str] | Sequence[Scripted]
 """Answers sub-calls: a function of the prompt, or replies in order."""
 
 _PIECES = 4
+_LEAST_CHARS = 40
+"""Of a piece."""
 _ECHO_CHARS = 60
 
 
@@ -151,7 +153,7 @@ def _is_texts(value: object) -> bool:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    size = max(-(-len(text) // _PIECES), 1)
+    size = max(-(-len(text) // _PIECES), _LEAST_CHARS)
     return (text[start : start + size] for start in range(0, len(text), size))
 
 
