@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import urllib.request
+import zlib
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -19,6 +21,7 @@ os.environ["RLM_FIND_SERVERS"] = "0"
 
 _SERVER = os.environ.get("LLAMACPP_BASE_URL", "").rstrip("/")
 """The one server that tests may ask, and only those that are marked with `local_model`."""
+_LAB = Path(__file__).with_name("lab")
 _WITHOUT_SOAK = {"not soak", "not soak and not local_model", "local_model"}
 
 
@@ -31,7 +34,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-m soak`, properties are long runs, too."""
+    """The tests in a browser first: the worker that has them steals no others, and nothing waits for it at the end.
+
+    The other files are mixed, always in the same way: those that compute and those that wait come at the same time.
+    With `-m soak`, properties are long runs, too.
+    """
+    items.sort(key=lambda item: (_LAB not in item.path.parents, zlib.crc32(item.path.name.encode())))
     if ALL in os.environ:
         for item in items:
             if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):

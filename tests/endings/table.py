@@ -31,6 +31,7 @@ NEXT = "next: some text"
 NO_BLOCK = "There was no code block"
 CUT_OFF = "was cut off"
 BLIND = "before any code looked at `context`. Look at it first, with one sentence and then a block such as\n```repl"
+LOOK_FIRST = "no code has looked at `context` yet. Look at it, with one sentence and then a block such as\n```repl"
 UNSEEN = "it does not count yet"
 
 
@@ -263,6 +264,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
     ),
     "what real models write": (
         goes_on("an output of their own", "9", fence("len(context)") + "\n**Output:**\n```\n100\n```\nFINAL(100)"),
+        goes_on("mere talk, before anything was looked at", LOOK_FIRST, "The code is 1234.", before=(), cells=()),
         goes_on("blind in prose", BLIND, "FINAL(1234)", before=(), cells=()),
         goes_on("blind in a block", BLIND, block("FINAL('1234')"), before=(), cells=("skipped",)),
         ends("blind, said again", "1234", "FINAL(1234)", "FINAL(1234)", before=()),

@@ -18,6 +18,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from tests.endings.bench import END, MINE, Bench, recorded_as_it_was, saying, unmoved
 from tests.endings.bench import bench as bench
 from tests.endings.table import block
+from tests.examples import one_in
 from tests.test_magics import run as run_cell
 from tests.test_magics import shell as shell
 
@@ -98,7 +99,7 @@ def hacked(bench: Bench, cell: str, documents: dict[str, str]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("executor", one_in(2, EXECUTORS))
 def test_no_document_that_is_executed_ends_the_run(bench: Bench, executor: str) -> None:
     assert hacked(bench, EXECUTORS[executor], DOCUMENTS) == []
 

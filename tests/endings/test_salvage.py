@@ -16,6 +16,7 @@ from tests.endings.conftest import Played, Stage
 from tests.endings.fates import DIE, SLEEP
 from tests.endings.stops import STOPS, Stop
 from tests.endings.table import LOOK, block, fence
+from tests.examples import one_in
 
 FORCED = "the best guess"
 DRAFT = 'answer["content"] = "draft"'
@@ -23,6 +24,7 @@ UNSURE = fence("print('seen')") + "\nFINAL(unsure)"
 BLIND = "FINAL(unsure)"
 
 each_stop = pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.id)
+some_stops = pytest.mark.parametrize("stop", one_in(3, STOPS), ids=lambda stop: stop.id)
 
 
 def play(stage: Stage, stop: Stop, monkeypatch: pytest.MonkeyPatch, first: str, source: str, last: Scripted) -> Played:
@@ -59,7 +61,7 @@ def test_a_recorded_answer_counts_in_the_very_iteration(
     assert len(played.iterations) == len(played.requests) == 2
 
 
-@each_stop
+@some_stops
 @pytest.mark.parametrize("when", ["before", "in the last cell"])
 def test_a_draft_counts(stage: Stage, stop: Stop, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first, source = (block(DRAFT), "pass") if when == "before" else (LOOK, DRAFT)
@@ -69,7 +71,7 @@ def test_a_draft_counts(stage: Stage, stop: Stop, when: str, monkeypatch: pytest
     assert not_forced(played) == kept
 
 
-@each_stop
+@some_stops
 def test_an_unconfirmed_final_counts(stage: Stage, stop: Stop, monkeypatch: pytest.MonkeyPatch) -> None:
     played = play(stage, stop, monkeypatch, UNSURE, "pass", FORCED)
     assert (played.answer, played.stop_reason) == ("unsure", stop.reason)
@@ -111,7 +113,7 @@ def test_a_forced_call_that_fails_leaves_no_answer(
     assert (played.answer, played.result.value, played.stop_reason) == (None, None, stop.reason)
 
 
-@each_stop
+@some_stops
 def test_a_draft_is_better_than_a_guess(stage: Stage, stop: Stop, monkeypatch: pytest.MonkeyPatch) -> None:
     played = play(stage, stop, monkeypatch, fence(DRAFT) + "\nFINAL(unsure)", "pass", FORCED)
     assert (played.answer, played.stop_reason) == ("draft", stop.reason)

@@ -109,11 +109,15 @@ class Watch:
         found = []
         for process in psutil.process_iter():
             try:
-                if process.pid != os.getpid() and process.environ().get(MARK) == self.mark:
+                if (
+                    process.pid != os.getpid()
+                    and process.environ().get(MARK) == self.mark
+                    and process.status() != psutil.STATUS_ZOMBIE
+                ):
                     found.append(process)
-            except psutil.Error:
+            except psutil.Error:  # it has gone meanwhile
                 continue
-        return [process for process in found if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+        return found
 
     def look(self) -> None:
         """Note what is there now, and may stay."""

@@ -16,6 +16,7 @@ import pytest
 
 from rlm_jupyter import journal
 from rlm_jupyter.store import RunFiles
+from tests.examples import one_in
 from tests.faults.injector import Watch, watched
 from tests.faults.runs import check_record
 
@@ -47,14 +48,7 @@ _GONE_SECONDS = 20.0
 _ENDS_SECONDS = 50.0
 AT_ONCE = int(os.environ.get("RLM_FAULTS_TIMES", "50"))
 SEED = int(os.environ.get("RLM_FAULTS_SEED", "11"))
-OFTEN = {
-    "completion-once",
-    "completion-twice at once",
-    "completion-impatiently",
-    "acompletion-once",
-    "acompletion-twice",
-    "acompletion-twice at once",
-}
+OFTEN = {"completion-twice at once", "completion-impatiently", "acompletion-once", "acompletion-twice"}
 """The rest is under `soak`."""
 TIMES = {"once": (), "twice": (0.15,), "twice at once": (0.0,), "impatiently": (0.1, 0.1, 0.1, 0.1)}
 
@@ -68,6 +62,8 @@ def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
 
 def interrupted(script: str, again: tuple[float, ...], folder: Path, watch: Watch, seconds: float) -> None:
     folder.mkdir()
+    # those of a host that was interrupted twice may stay for a minute
+    before = set(watch.places.glob("rlm-*"))
     environment = os.environ | {"TMPDIR": str(watch.places)}
     with (folder / "said").open("wb") as said:
         host = subprocess.Popen(
@@ -94,7 +90,7 @@ def interrupted(script: str, again: tuple[float, ...], folder: Path, watch: Watc
     orphans = psutil.wait_procs(watch.kernels(), timeout=_GONE_SECONDS)[1]
     assert not orphans
     if not again:
-        assert not list(watch.places.glob("rlm-*"))
+        assert not set(watch.places.glob("rlm-*")) - before
         ended = check_record(folder)
         assert ended is not None
         assert ended.stop_reason == "cancelled"
@@ -116,7 +112,9 @@ def test_ctrl_c_ends_it(script: str, times: str, tmp_path: Path, watch: Watch) -
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("process.KernelProcess", "_kill"), ("process.KernelProcess", "_unwatch"), ("session.Kernel", "_close")],
+    one_in(
+        2, [("process.KernelProcess", "_kill"), ("process.KernelProcess", "_unwatch"), ("session.Kernel", "_close")]
+    ),
 )
 def test_the_second_comes_while_the_kernel_is_put_away(kind: str, name: str, tmp_path: Path, watch: Watch) -> None:
     interrupted(STRUCK.format(kind=kind, name=name) + ASYNC, (), tmp_path / "run", watch, 0.4)

@@ -27,6 +27,7 @@ from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.objects import CHILDREN
 from rlm_jupyter.saved import SavedRun
 from rlm_jupyter.store import RunFiles
+from tests.examples import one_in
 from tests.faults.injector import Watch, watched
 from tests.faults.runs import block
 from tests.loopback import Loopback, Request, Said
@@ -193,7 +194,7 @@ def test_a_host_that_is_killed_hundreds_of_times_loses_nothing(tmp_path: Path, w
     kill_many(KILLS, tmp_path, watch, _SOAK_ORPHAN_SECONDS)
 
 
-@pytest.mark.parametrize("busy", BUSY)
+@pytest.mark.parametrize("busy", one_in(2, BUSY))
 def test_a_kernel_ends_with_its_host_whatever_it_does(busy: str, tmp_path: Path, watch: Watch) -> None:
     with Server(BUSY[busy]) as server:
         killed = kill_one(tmp_path / "run", watch, server, 1.0, after_reply=True)

@@ -138,7 +138,9 @@ async def test_a_swallowed_refusal_is_reported(kernel: Kernel) -> None:
 
 async def test_sub_calls_after_final_are_refused(kernel: Kernel) -> None:
     run = await kernel.execute("FINAL(1)\nllm_query('more')")
-    assert "the answer is recorded" in run.outputs[0]["evalue"]
+    # a coroutine of the test before may be let go here, with a warning
+    errors = [output["evalue"] for output in run.outputs if output["output_type"] == "error"]
+    assert "the answer is recorded" in errors[0]
 
 
 async def test_the_answer_dict_is_reported(kernel: Kernel) -> None:

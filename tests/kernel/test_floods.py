@@ -12,6 +12,7 @@ from rlm_jupyter import RLM, Limits
 from rlm_jupyter.kernel.iopub import FLOOD_ERRORS, FLOOD_OUTPUTS, MOST_CHARS, MOST_OUTPUTS, CellOutputs
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models.scripted import ScriptedModel
+from tests.examples import one_in
 
 MIB = 2**20
 FLOODS = {
@@ -49,7 +50,7 @@ async def played(source: str, sandbox: Sandbox | str = "auto", cell_seconds: flo
     return first.cells[0].status, first.shown, str(result.answer)
 
 
-@pytest.mark.parametrize("flood", FLOODS)
+@pytest.mark.parametrize("flood", one_in(2, FLOODS))
 async def test_a_flood_of_outputs_is_cut_off_and_told(flood: str) -> None:
     started, before = time.monotonic(), psutil.Process().memory_info().rss
     status, told, answer = await played(FLOODS[flood])
@@ -77,7 +78,7 @@ async def test_a_flood_from_below_is_bounded_and_does_not_come_out_of_the_host(
     assert psutil.Process().memory_info().rss - before < 512 * MIB
 
 
-@pytest.mark.parametrize("flood", SMALL)
+@pytest.mark.parametrize("flood", one_in(2, SMALL))
 async def test_endless_small_outputs_cost_no_variable(flood: str) -> None:
     source, cell_seconds, seen = SMALL[flood]
     status, told, answer = await played(source, cell_seconds=cell_seconds)

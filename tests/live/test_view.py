@@ -12,6 +12,7 @@ from rlm_jupyter.events import (
     CellFinished,
     CellProposed,
     CellStarted,
+    Event,
     IterationRated,
     NoticeGiven,
     OutputChanged,
@@ -123,6 +124,19 @@ def test_what_has_no_reply_is_counted_as_no_iteration() -> None:
         facts.apply(event)
     assert view.text().startswith("Stopped · 3 iterations")
     assert facts.told()["iteration"] == 3
+
+
+def test_neither_what_was_drawn_again_nor_a_forced_answer_is_an_iteration() -> None:
+    view, facts = View(), RunFacts()
+    run(view, 1, 2)
+    facts.apply(reply(2, "the second"))
+    again: list[Event] = [reply(3, "the same", rejected="repeats the reply before it (1)")] * 3
+    for events in ([*again, ended("no_progress")], [*again, reply(2, "my guess"), ended("no_progress")]):
+        for event in events:
+            view.apply(event)
+            facts.apply(event)
+        assert view.text().startswith("Stopped: the model repeats itself · 2 iterations")
+        assert facts.told()["iteration"] == 2
 
 
 def test_who_did_not_stop_a_run_is_told_why_it_was_stopped() -> None:
