@@ -310,7 +310,13 @@ async def test_a_kernel_that_had_died_between_two_cells_is_started_again_there()
         block("print(2)"),
         block("FINAL('end')"),
     ]
-    result = await RLM(Counting(cells, latency=1.5), sandbox="none").acompletion("What?", CONTEXT)
+
+    class SlowOnce(Counting):
+        async def complete(self, messages: Sequence[Message], **options: Any) -> Reply:
+            self.latency = 1.5 if len(self.requests) == 1 else 0.0  # it has died by then
+            return await super().complete(messages, **options)
+
+    result = await RLM(SlowOnce(cells), sandbox="none").acompletion("What?", CONTEXT)
     assert any("died between two cells" in text for text in result.trajectory.iterations[1].notices)
     path = cut(result, len(result.trajectory.records) - 5, name="copy")
     model, events = Counting(cells), list[Event]()

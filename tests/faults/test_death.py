@@ -15,6 +15,7 @@ from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.events import CellFinished, CellStarted, Event, NoticeGiven, SubcallSettled
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models.scripted import ScriptedModel
+from tests.examples import one_in
 from tests.faults.runs import block
 
 MIB = 2**20
@@ -113,7 +114,7 @@ async def test_death_in_a_batch_cancels_its_calls_and_bills_each_once(way: str) 
     assert result.trajectory.iterations[1].cells[0].status == "died"
 
 
-@pytest.mark.parametrize("way", ["is killed", "crashes in C"])
+@pytest.mark.parametrize("way", one_in(2, ["is killed", "crashes in C"]))
 async def test_death_between_cells_is_noticed_by_the_next(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Slow, "pause", 2.0)  # a core may be dumped first
     result = await run(FIRST, block(BETWEEN.format(WAYS[way])), LAST)

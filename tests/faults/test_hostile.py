@@ -38,9 +38,8 @@ class Hostile:
 
 
 OFTEN = (
-    "swallows interrupts", "blocks in C", "prints later from a thread", "closes its stdout", "replaces its stdout",
-    "changes directory", "breaks json", "breaks builtins", "breaks print and open", "kills its process group", "leaves",
-    "replaces the shell's hooks",
+    "swallows interrupts", "prints later from a thread", "closes its stdout", "changes directory", "breaks json",
+    "breaks builtins", "kills its process group", "leaves",
 )  # fmt: skip
 """The rest is under `soak`."""
 CELLS = (
