@@ -17,6 +17,7 @@ import { NotebookCells } from './notebook';
 import { writeOutputs } from './outputs';
 import { Slices } from './slices';
 import type { Left } from './slices';
+import { spotOf } from './spot';
 
 const RENDER_MILLISECONDS = 150;
 /** Rendering takes the longer the more there is of it: then it is done less often. */
@@ -167,32 +168,21 @@ export class CellWriter extends NotebookCells {
     return this._placed.widgets.some(widget => !widget.isDisposed && widget.isPlaceholder());
   }
 
-  /** Where a cell belongs: below the one before it, else below the run's last one, else below the one that asked. */
-  private _spot(run: RunModel, cell: LiveCell): number {
-    const before = this._index(cell.after ?? run.parent);
-    if (before >= 0) {
-      return before + 1;
-    }
-    // what it stands below has not arrived yet: it may stand above what has
-    const order = run.cells.map(({ id }) => id);
-    const later = order.slice(order.indexOf(cell.id) + 1).find(id => this._index(id) >= 0);
-    if (later !== undefined) {
-      return this._index(later);
-    }
-    // by their marks: a page that came late has not heard of all that stand there
-    const ours = this.marked().filter(({ mark }) => mark.run === run.run);
-    const there = ours.map(({ model }) => this._index(model.id));
-    const last = Math.max(this._index(run.parent), ...there);
-    return last >= 0 ? last + 1 : (this._shared?.cells.length ?? 0);
-  }
-
   /** Put cells into the notebook, one below the other. */
   private _place(run: RunModel, cells: LiveCell[]): void {
     const shared = this._shared;
     if (!shared) {
       return;
     }
-    const place = this._spot(run, cells[0]);
+    const spot = {
+      id: cells[0].id,
+      after: cells[0].after,
+      parent: run.parent,
+      order: run.cells.map(({ id }) => id),
+      marked: this.marked().flatMap(({ mark, model }) => (mark.run === run.run ? [model.id] : [])),
+      length: shared.cells.length
+    };
+    const place = spotOf(spot, id => this._index(id));
     const json = cells.map(cell => made(run, cell));
     keepStyles();
     withoutCursors(this._panel.content, () => {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,15 @@ async def test_an_interrupt_that_comes_late_spares_the_next_cell(kernel: Kernel)
     kernel._tell("rlm_stop", {"cell": kernel._cell.id if kernel._cell else "", "reason": "enough"})
     run = await asyncio.wait_for(running, 10)
     assert run.outputs[-1]["ename"] == "KeyboardInterrupt"
+
+
+@pytest.mark.parametrize("waits", ["time.sleep(60)", "while True: pass", "import asyncio; await asyncio.sleep(60)"])
+async def test_the_traceback_of_an_interrupted_cell_ends_in_code_of_its_own(kernel: Kernel, waits: str) -> None:
+    running = await begun(kernel, f"import time\n{waits}")
+    await kernel.interrupt()
+    traceback = re.sub(r"\x1b\[[0-9;]*m", "", "".join((await running).outputs[-1]["traceback"]))
+    assert waits in traceback
+    assert "guest" not in traceback
 
 
 async def test_a_cell_that_the_kernel_leaves_lying_is_run(kernel: Kernel) -> None:

@@ -6,11 +6,12 @@ comes after them all, and who waits for it in vain kills the kernel, with all it
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
 from typing import Any
 
-from rlm_jupyter.kernel.guest.interrupts import Interrupts
+from rlm_jupyter.kernel.guest.interrupts import Interrupts, end_in_the_cell
 from rlm_jupyter.kernel.guest.streams import OutputFloodError
 
 MOST_DISPLAYS = MOST_UPDATES = 10_000
@@ -63,6 +64,7 @@ def bound_displays(shell: Any, interrupts: Interrupts) -> None:
 
     def showed(*args: Any, **options: Any) -> None:
         before = interrupts.raised
+        end_in_the_cell(sys.exc_info()[1])
         show_traceback(*args, **options)
         if interrupts.raised != before and threading.current_thread() is threading.main_thread():
             raise KeyboardInterrupt  # IPython prints it, and goes on

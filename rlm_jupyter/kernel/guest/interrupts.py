@@ -16,9 +16,20 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+_OURS = __name__.rpartition(".")[0]
 _LATE_SECONDS = 5.0
 """How long after its cell was interrupted a signal may come: the host sends a second where the first seems lost."""
 Handler = Callable[[int, FrameType | None], Any]
+
+
+def end_in_the_cell(error: BaseException | None) -> None:
+    """Let the traceback of an interrupt end where the cell was: the handler that raised it is nobody's business."""
+    place = error.__traceback__ if isinstance(error, KeyboardInterrupt) else None
+    while place is not None and place.tb_next is not None:
+        name = str(place.tb_next.tb_frame.f_globals.get("__name__", ""))
+        if place.tb_next.tb_next is None and name.startswith(_OURS):
+            place.tb_next = None
+        place = place.tb_next
 
 
 class Interrupts:
