@@ -16,6 +16,7 @@ import { LiveNotebook } from './panel';
 import { RunsPanel } from './sidebar';
 import { RunStatus } from './status';
 import { sayWhatIsMissing } from './unknown';
+import { isTooOld } from './versions';
 
 const ID = 'rlm-jupyter:plugin';
 const REST_MILLISECONDS = 250;
@@ -35,6 +36,11 @@ const plugin: JupyterFrontEndPlugin<void> = {
     labShell: ILabShell | null,
     statusBar: IStatusBar | null
   ): void => {
+    if (isTooOld(app.version)) {
+      // half of it would work; the kernel says in the cell what is missing
+      console.warn(`${ID}: live cells need a newer version`, app.version);
+      return;
+    }
     const trans = (translator ?? nullTranslator).load('rlm_jupyter');
     const { commands } = app;
     const notebooks = new WeakMap<NotebookPanel, LiveNotebook>();

@@ -13,7 +13,7 @@ const READ = /^[A-Z][a-z]+(?:[ ….:,]|$)|[a-z] [a-z]/;
 const NOT_READ = [
   /^(?:Recursive Language Model|Kernel|Enter|Tab)$/, // the side panel's type in Lab
   /^rlm_jupyter: /,
-  /: its settings could not be read$/,
+  /: (?:its settings could not be read|live cells need a newer version)$/, // for the console
   /^Shows the cells of a recursive language model/, // the plugin's description, for developers
   /^[.#[][\w-]/,
   /^rlm-[a-z]+ rlm-[a-z]*$/, // classes
