@@ -12,12 +12,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rlm_jupyter.bare import is_bare
 from rlm_jupyter.calls import ask
 from rlm_jupyter.errors import LimitReached, RLMError
 from rlm_jupyter.events import SubcallSettled, SubcallStarted
 from rlm_jupyter.ledger import Bill
 from rlm_jupyter.models import Model
 from rlm_jupyter.models.routing import Routing
+from rlm_jupyter.prompts import BARE
 from rlm_jupyter.run import Run
 from rlm_jupyter.types import AnswerSubcall, Message, Subcall, SubcallFailure, SubcallKind
 
@@ -88,6 +90,7 @@ class Answering:
         first, run.subcall_ordinal = run.subcall_ordinal, run.subcall_ordinal + len(call.prompts)
         try:
             model = self._routing.model_for(self._depth + 1, call.model)
+            _check_passages(run, call)
             again = _asked_again(run, call, asking, model) if kind == "llm" and _is_deterministic(model) else {}
             asking = [i for i in asking if i not in again]
             run.ledger.count_subcalls(len(asking))
@@ -159,6 +162,13 @@ def _digest(prompt: str) -> str:
 def _is_deterministic(model: Model) -> bool:
     """Whether it gives the same reply to the same prompt."""
     return getattr(model, "temperature", None) == 0
+
+
+def _check_passages(run: Run, call: Subcall) -> None:
+    """Refuse what can only be answered with something made up, before it costs."""
+    question = run.trajectory.started.prompt
+    if run.has_context and all(is_bare(prompt, question) for prompt in call.prompts):
+        raise RLMError(BARE)
 
 
 def _asked_again(run: Run, call: Subcall, asking: Sequence[int], model: Model) -> dict[int, tuple[str, str]]:

@@ -70,7 +70,8 @@ def _limit_reached(run: Run) -> StopReason | None:
 async def _salvage(run: Run, stop: StopReason, message: str = "") -> Ending:
     """The best answer there is: sent back by a policy, a draft, an unconfirmed FINAL, one forced call, or none."""
     answer = run.best
-    if answer is None and stop not in {"cancelled", "seconds"} and run.trajectory.iterations:
+    # of what nobody has looked at, an answer would be made up
+    if answer is None and stop not in {"cancelled", "seconds"} and run.trajectory.iterations and run.has_looked:
         answer = await _forced(run)
     return Ending(stop, answer, message)
 

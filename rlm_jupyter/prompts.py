@@ -107,6 +107,11 @@ NOT_READY = (
     'answer["ready"] is True, but no cell of yours says so plainly, so it does not count: write '
     'answer["ready"] = True in the cell itself, or end with FINAL.'
 )
+BARE = (
+    "The model that you ask reads this prompt and nothing else, not `context`, and there is only the question in it. "
+    "Find the passages by code and put them into the prompt, as in "
+    'llm_query(f"QUESTION\\n\\n{passage}"); or let code decide'
+)
 STAND_INS = "What your cell put in place of {names} was left out: the real thing is there already, use it as it is."
 SENT_BACK = (
     "Your answer is kept, but it does not end the work yet: the termination policy {policy} did not accept it. Check "

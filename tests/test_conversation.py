@@ -103,7 +103,7 @@ async def test_whatever_a_model_says_every_server_takes_the_conversation() -> No
 async def test_a_run_that_is_taken_up_and_its_children_alternate_too(in_folder: Path) -> None:
     child = block("part = rlm_query('a part')", "print(part)")
     limits = Limits(max_iterations=2, max_depth=2)
-    script = [child, "I think.", "Still.", "its guess", "Hm.", "a guess", "Well.", "Then.", "the last guess"]
+    script = [child, block("len(context)"), "Still.", "its guess", "Hm.", "a guess", "Well.", "Then.", "the last guess"]
     with Loopback(script, alternates=True) as server:
         model = load_model("openai/any", base_url=server.openai_url, api_key="k")
         first = await RLM(model, limits=limits).acompletion("What is it?", "some text")

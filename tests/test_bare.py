@@ -1,0 +1,81 @@
+"""What nobody could know is not asked, and not answered: a question without a passage, a text that was not looked at."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlm_jupyter import RLM, Limits
+from rlm_jupyter.bare import is_bare
+from rlm_jupyter.models.scripted import ScriptedModel
+from tests.faults.runs import block
+
+QUESTION = "How many messages of the service billing have the level ERROR?"
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        QUESTION,
+        f"  {QUESTION.lower()}\n",
+        "How many messages have the level ERROR?",
+        "How many ERROR messages have been logged by the service billing?",
+        "Count the messages of the level ERROR.",
+    ],
+)
+def test_the_question_in_a_line_is_bare(prompt: str) -> None:
+    assert is_bare(prompt, QUESTION)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "",
+        "?",
+        "ERROR?",
+        f"{QUESTION}\n\n2031-01-02 ERROR billing",
+        f"{QUESTION} 2031-01-02 ERROR billing",
+        f"{QUESTION} The service is Mailer.",
+        f"{QUESTION} There is no text, guess from what such services are known for.",
+        "What is an invoice?",
+        "Is this an ERROR? disk full",
+        f"{QUESTION} {'x' * 500}",
+    ],
+)
+def test_what_has_anything_to_answer_from_or_asks_something_else_is_not(prompt: str) -> None:
+    assert not is_bare(prompt, QUESTION)
+
+
+def model(*replies: str) -> ScriptedModel:
+    return ScriptedModel(list(replies), sub=lambda prompt: f"<{prompt[-6:]}>")
+
+
+async def test_a_bare_sub_call_is_refused_before_it_costs_and_the_run_goes_on() -> None:
+    tries = [
+        block(f"llm_query({QUESTION!r})"),
+        block(f"print([str(reply) for reply in llm_query_batched([{QUESTION!r}] * 2)])"),
+        block(f"print(llm_query({QUESTION!r} + '\\n\\n' + context))"),
+        block("FINAL('done')"),
+    ]
+    asked = model(*tries)
+    result = await RLM(asked, save=False).acompletion(QUESTION, "a text")
+    first, second, third = [iteration.shown for iteration in result.trajectory.iterations[:3]]
+    assert "reads this prompt and nothing else, not `context`" in first
+    assert second.count("reads this prompt and nothing else") == 2
+    assert "<a text>" in third
+    assert [call.refused for call in result.trajectory.subcalls] == [True] * 3 + [False]
+    assert sum(len(messages) == 1 for messages in asked.requests) == 1
+    assert result.answer == "done"
+
+
+async def test_where_there_is_no_context_a_question_is_all_there_is() -> None:
+    result = await RLM(model(block(f"FINAL(llm_query({QUESTION!r}))")), save=False).acompletion(QUESTION)
+    assert result.answer == "<ERROR?>"
+
+
+async def test_a_text_that_was_never_looked_at_is_not_answered_by_force() -> None:
+    talks = model("I think so.", "I still think so.", "42", "43")
+    result = await RLM(talks, limits=Limits(max_iterations=2), save=False).acompletion(QUESTION, "a text")
+    assert (result.answer, result.stop_reason, len(talks.requests)) == (None, "iterations", 2)
+    looked = model(block("len(context)"), "I still think so.", "42")
+    result = await RLM(looked, limits=Limits(max_iterations=2), save=False).acompletion(QUESTION, "a text")
+    assert (result.answer, result.stop_reason) == ("42", "iterations")
