@@ -131,7 +131,9 @@ class Stage:
         return background.submit(playing).result(_PATIENCE)
 
     def close(self) -> None:
+        """Put the kernel away; a further script gets one of its own."""
         background.submit(self._stack.aclose()).result(_PATIENCE)
+        self._workspace = None
 
     async def _play(
         self, script: ScriptedModel, price: float, stop_when: Callable[[Event], bool] | None, limits: dict[str, Any]
