@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
 _SYSTEM = """\
 You answer a question about a text, or data, that may be far longer than you can read: it is the variable `context` \
-in a Jupyter kernel, and you work on it by writing Python. Each of your replies is one short sentence and then one \
-code block:
-
-I look at how it begins.
+in a Jupyter kernel, and you work on it by writing Python. Each of your replies is one code block, with \
+a short sentence before it if you like:
 ```repl
 {probe}
 ```
@@ -81,18 +79,18 @@ _RECURSION = """\
 """
 
 GO_ON = (
-    "There was no code block in your reply. Write one sentence and then one block that begins with ```repl; "
-    "or end with FINAL(your answer) in such a block."
+    "There was no code block in your reply. Write one that begins with ```repl; or end with FINAL(your answer) in such "
+    "a block."
 )
 LOOK_FIRST = (
-    "There was no code block in your reply, and no code has looked at `context` yet. Look at it, with one sentence and "
-    "then a block such as\n```repl\n{probe}\n```"
+    "There was no code block in your reply, and no code has looked at `context` yet. Look at it, with a block such as\n"
+    "```repl\n{probe}\n```"
 )
 CUT_OFF = (
     "Your reply was cut off before its last block was closed, so that block was not executed. Send it again, shorter."
 )
 BLIND = (
-    "You answered before any code looked at `context`. Look at it first, with one sentence and then a block such as\n"
+    "You answered before any code looked at `context`. Look at it first, with a block such as\n"
     "```repl\n{probe}\n```\nIf you are sure all the same, send the same FINAL again."
 )
 UNSEEN = (
@@ -209,8 +207,8 @@ def opening(
     lines += ["", f"You have {max_iterations} iterations; each of your replies is one."]
     if left:
         lines[-1] += f" Left: {', '.join(left)}."
-    first = "look at how `context` begins" if context.type_name != "none" else "begin"
-    lines.append(f"Iteration 1: {first}, with one sentence and then one ```repl block.")
+    first = "the ```repl block that looks at how `context` begins" if context.type_name != "none" else "a ```repl block"
+    lines.append(f"Iteration 1: write {first}.")
     return "\n".join(lines)
 
 

@@ -30,8 +30,8 @@ NEXT = "next: some text"
 
 NO_BLOCK = "There was no code block"
 CUT_OFF = "was cut off"
-BLIND = "before any code looked at `context`. Look at it first, with one sentence and then a block such as\n```repl"
-LOOK_FIRST = "no code has looked at `context` yet. Look at it, with one sentence and then a block such as\n```repl"
+BLIND = "before any code looked at `context`. Look at it first, with a block such as\n```repl"
+LOOK_FIRST = "no code has looked at `context` yet. Look at it, with a block such as\n```repl"
 UNSEEN = "it does not count yet"
 
 
