@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sized
 from types import FunctionType, ModuleType
 from typing import Any, Literal
 
+from rlm_jupyter.beginning import beginning
 from rlm_jupyter.errors import ContextError
 from rlm_jupyter.objects import digest
 from rlm_jupyter.types import ContextInfo, PackedContext
@@ -63,7 +64,7 @@ def pack(context: object) -> PackedContext:
         name = _type_name(context)
         size, details = _describe(context)
     nbytes = sum(len(buffer) for buffer in buffers)
-    return PackedContext(kind, buffers, ContextInfo(name, size, details, digest(buffers), nbytes))
+    return PackedContext(kind, buffers, ContextInfo(name, size, details, beginning(context), digest(buffers), nbytes))
 
 
 def unpack(packed: PackedContext) -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import shorten
 
 from rlm_jupyter import parsing, prompts, root
 from rlm_jupyter.calls import Answered
 from rlm_jupyter.errors import KernelDiedError, KernelError, LimitReached, ModelError, PolicyError
+from rlm_jupyter.grounds import made_up
 from rlm_jupyter.replies import carry_out
 from rlm_jupyter.run import INTERRUPT_MARGIN, Run
 from rlm_jupyter.types import StopReason, Value
@@ -70,36 +72,44 @@ def _limit_reached(run: Run) -> StopReason | None:
 async def _salvage(run: Run, stop: StopReason, message: str = "") -> Ending:
     """The best answer there is: sent back by a policy, a draft, an unconfirmed FINAL, one forced call, or none."""
     answer = run.best
-    # of what nobody has looked at, an answer would be made up
-    if answer is None and stop not in {"cancelled", "seconds"} and run.trajectory.iterations and run.has_looked:
-        answer = await _forced(run)
+    # where nothing was seen and nothing is kept, an answer would be made up
+    has_any = run.trajectory.iterations and (run.has_seen or run.variables)
+    if answer is None and stop not in {"cancelled", "seconds"} and has_any:
+        answer, why = await _forced(run)
+        message = "; ".join(filter(None, [message, why]))
     return Ending(stop, answer, message)
 
 
-async def _forced(run: Run) -> Value | None:
-    """Ask once more, for the answer alone."""
+async def _forced(run: Run) -> tuple[Value | None, str]:
+    """Ask once more, for the answer alone; and why what was said is none."""
     run.notice(prompts.FORCED)
     run.room = min(run.room, _FORCED_TOKENS)
     try:
         answered = await root.ask(run)
     except (LimitReached, ModelError):
-        return None
+        return None, ""
     root.received(run, answered, read=None, forced=True)
-    return await _read_forced(run, answered)
+    said = await _read_forced(run, answered)
+    if isinstance(said, Value):
+        return said, ""
+    said = (said or "").strip()
+    if (figure := made_up(said, run.trajectory)) is not None:
+        return None, f"its last word, {shorten(said, 80)}, is not taken for an answer: {figure} stands nowhere"
+    return (Value(said, said, is_json=True) if said else None), ""
 
 
-async def _read_forced(run: Run, answered: Answered) -> Value | None:
+async def _read_forced(run: Run, answered: Answered) -> Value | str | None:
     """The answer in a forced reply: a FINAL in it, a variable it names, else its prose; never its code."""
     reply = parsing.parse(answered.reply.text)
     names = {variable.name for variable in run.variables}
     declared = parsing.declared_in_prose(reply.prose)
     if declared is None and not reply.blocks:
         # a block that was cut off has not answered
-        return None if reply.unclosed else _text(reply.prose)
+        return None if reply.unclosed else reply.prose
     cells = reply.blocks if declared is None else (parsing.literal_cell(declared, names),)
     for cell in (parsing.mend_block(block) or block for block in cells):
         if (text := parsing.constant_final(cell)) is not None:
-            return _text(text)
+            return text
     name = parsing.named_final(cells[0]) if len(cells) == 1 else None
     if name not in names:
         return None
@@ -107,8 +117,3 @@ async def _read_forced(run: Run, answered: Answered) -> Value | None:
         return await run.value(name)
     except KernelError:
         return None
-
-
-def _text(text: str) -> Value | None:
-    text = text.strip()
-    return Value(text, text, is_json=True) if text else None

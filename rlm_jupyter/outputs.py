@@ -26,6 +26,10 @@ _LONE = re.compile(r"<(?=[^<>]*(?:<|\Z))|<(?=!\[)")
 _HTML_CHARS = 1_000_000
 """Longer HTML is for the eyes only: a page of that size is a plot, not a text."""
 _FRAME = re.compile(r"^[^\S\n]*(?:Cell In ?\[|File [^\n]+?(?::|line )\d+)[^\n]*", re.MULTILINE)
+_ARROW = re.compile(r"-+> ?\d+ ")
+"""What IPython puts before the line that failed."""
+_AROUND = re.compile(r" +(?:\d+(?: |$)|\(\.\.\.\))")
+"""… and before those around it."""
 _MOST_FRAMES = 40
 """Lines and frames of a traceback; two functions that call each other have a thousand."""
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
@@ -49,7 +53,7 @@ def render(outputs: Sequence[Output]) -> str:
 
     Streams read as a terminal shows them: colours gone, a progress bar only in its last state. A result
     reads as its `text/plain`; pictures are named; HTML without a plain form loses its tags. Of a traceback
-    remain the frames of cells, and a line for each frame of a library.
+    remain the line that failed in each frame of a cell, and a line for each frame of a library.
 
     Parameters
     ----------
@@ -208,7 +212,12 @@ def _frames(traceback: str, starts: list[int]) -> Iterator[str]:
 def _frame(text: str) -> tuple[str, str]:
     """A frame as it is shown, and what follows it: the error itself, or how the next one came of it."""
     frame, _, rest = _BLANK.sub("\n\n", text).partition("\n\n")
-    if not text.lstrip().startswith("Cell In"):
+    if text.lstrip().startswith("Cell In"):
+        # the lines around are the model's own, and tempt a small one to write tracebacks itself
+        lines = frame.split("\n")
+        if any(map(_ARROW.match, lines)):
+            frame = "\n".join(line for line in lines if not _AROUND.match(line))
+    else:
         # the error may follow without a blank line, as after a syntax error in an imported file
         heading, *code = frame.split("\n")
         frame = "\n".join([heading, *(line for line in code if line[:1].strip() and not line.startswith("-"))])

@@ -1,18 +1,21 @@
 """The prompt, and the conversation: both derived from the record, byte-stable and append-only.
 
 What the model is told follows the paper's findings (arXiv 2512.24601, appendix): the size of the context,
-what a sub-call takes, look before you answer, few large sub-calls, how to end. The text never holds a
+what a sub-call takes, look before you answer, few large sub-calls, how to end. What a small model follows best was
+measured: it is shown how the context begins, and each message ends with what to reply. The text never holds a
 clock, an id or an address, so that a provider's cache hits from one iteration to the next; it alternates,
 begins with the one system message and ends with a user message, as every server accepts it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rlm_jupyter.beginning import is_whole
 from rlm_jupyter.tokens import estimate_tokens
-from rlm_jupyter.types import ContextInfo, Message, Variable
+from rlm_jupyter.types import CellStatus, ContextInfo, Message, Variable
 
 if TYPE_CHECKING:
     from rlm_jupyter.kernel.snapshots import Restored
@@ -20,47 +23,44 @@ if TYPE_CHECKING:
 
 _SYSTEM = """\
 You answer a question about a text, or data, that may be far longer than you can read: it is the variable `context` \
-in a Jupyter kernel, and you work on it by writing Python. Each of your replies is one code block, with \
-a short sentence before it if you like:
-```repl
-{probe}
-```
+in a Jupyter kernel, and you work on it by writing Python. Reply with one ```repl block of code. It is executed, and \
+the next message shows you its outputs; write no output yourself.
 
-The block is executed in the kernel and you get its outputs in the next message. Stop after the block: never write \
-an output yourself, and do not answer before you have seen one. The kernel keeps your variables and imports; import \
-what you use. It is a real Jupyter kernel: the last expression of a block is shown, `!shell` and %magics work, so does \
-top-level `await`. Outputs over {output_chars:,} characters are cut in the middle and kept whole in a variable that is \
-named then.
-
-What is there:
-- `context`: the text, or the data, that the question is about.
-- `llm_query(prompt)`: asks a language model that reads the prompt and nothing else, and returns its reply as a str. \
-It takes up to about {sub_chars:,} characters, so put the question and the passage into the prompt: \
-llm_query(f"YOUR QUESTION\\n\\n{{passage}}").
-- `llm_query_batched(prompts)`: the same for a list of prompts, all at once; returns the replies in order.
-{recursion}\
-- `SHOW_VARS()`: the variables that you have.
-- `FINAL(value)`: ends the work; the value is the answer: text, a number, a list, a dict, any expression. \
-`FINAL_VAR("name")` ends it with the content of that variable.
-
-How to work:
-- Look at the beginning of `context` first, to learn how it is built. Then search or split it by code: loosely \
-first (lower case, parts of words), exactly later. Look at all of it before you conclude that something is missing, \
-or that what you found is all there is.
-- What code can decide (find, count, sort, compute), let code decide.
-- What needs reading (meaning, kinds, opinions, summaries) and is more than you have seen whole, give to \
-`llm_query_batched`: leave out repetitions, then a few large prompts, each with many items or a long passage up to \
-the size above (one is fine if all fits), rather than many tiny ones. Say how borderline cases count, ask for short \
+- Only the beginning of `context` is shown to you: the code must go through all of `context`, as it is.
+- What code can decide (find, count, sort, compute), let code decide, and print what comes of it.
+- What needs reading (meaning, kinds, opinions, summaries), and is more than you have seen whole, give to \
+`llm_query_batched`: leave out repetitions, then a few large prompts, each with many items or a long passage up to the \
+size below (one is fine if all fits), rather than many tiny ones. Say how borderline cases count, ask for short \
 replies in a form that code can read, check that they are complete, and put them together by code.
-- If a block fails, read the error and write a different one.
-- When you have seen or checked what you need, end with a block that holds nothing but FINAL, as in
-```repl
-FINAL(total)
-```
-The answer is what the question asks for, complete and in the form it asks for. Where the question leaves something \
-open, decide, and say so in the answer.
+- If there is an error, or nothing was found, write different code: print what is there, or search for fewer words, \
+in lower case. Look at all of `context` before you conclude that something is missing.
+- When the outputs answer the question, reply with a block that holds only `FINAL(...)`, with the answer in it: what \
+the question asks for, complete and in the form it asks for. Where it leaves something open, decide, and say so in \
+the answer.
+
+What there is besides Python:
+- `FINAL(value)` ends the work: a text, a number, a list, a dict, any expression. `FINAL_VAR("name")` ends it with the \
+content of a variable, and `SHOW_VARS()` lists those that you have.
+- `llm_query_batched(prompts)` asks a language model about each of a list of prompts, all at once, and returns its \
+replies in order. It reads the prompt and nothing else, up to about {sub_chars:,} characters: put the question and the \
+passage into it, f"YOUR QUESTION\\n\\n{{passage}}". `llm_query(prompt)` asks about one, and returns a str.
+{recursion}\
+- The kernel keeps your variables and imports; import what you use. The last expression of a block is shown, `!shell` \
+and %magics work, so does top-level `await`. Outputs over {output_chars:,} characters are cut in the middle and kept \
+whole in a variable that is named then.
 """
 
+_SEARCH = """\
+```repl
+lines = [line[:1000] for line in context.splitlines() if "{name}" in line]
+print(len(lines), *lines[:5], *lines[-5:], sep="\\n")
+```"""
+"""A search in a text. Models copy it, so it has the name to look for where the question has one, and shows how many
+lines there are, the first and the last."""
+_NAME = re.compile(r"(?<![.?!:\n])[ (\"'`](?=[^\W\d_]*[^\Wa-z_])([\w-]{2,40})(?=\W|$)|\"([\w-]{2,40})\"")
+"""What a question names: a word with a capital or a digit that doesn't begin a sentence, or one in quotes."""
+_LONG_PROMPT = 500
+"""Characters: one that is longer is a piece of work, not a question about one thing."""
 _PROBES = {
     "str": "print(type(context), len(context))\nprint(context[:1000])",
     "bytes": "print(type(context), len(context))\nprint(context[:200])",
@@ -70,7 +70,7 @@ _PROBES = {
     "DataFrame": "print(context.shape, context.dtypes)\nprint(context.head())",
     "none": "import math\nprint(math.factorial(20))",
 }
-"""The example of a first block, by the context's type: models copy it, so it must fit."""
+"""How to look at a context, by its type: models copy it, so it must fit."""
 
 _RECURSION = """\
 - `rlm_query(text)`: hands a sub-problem to another worker like you, with a kernel of its own, in which `text` is \
@@ -89,17 +89,29 @@ LOOK_FIRST = (
 CUT_OFF = (
     "Your reply was cut off before its last block was closed, so that block was not executed. Send it again, shorter."
 )
+UNCLOSED = (
+    "The last block of your reply is not closed, so it was not executed. Send it again, whole: one ```repl block of "
+    "code, without outputs."
+)
 BLIND = (
     "You answered before any code looked at `context`. Look at it first, with a block such as\n"
     "```repl\n{probe}\n```\nIf you are sure all the same, send the same FINAL again."
+)
+NOTHING_SHOWN = (
+    "You typed an answer, but your code has shown nothing yet that it could come from. Write different code, and print "
+    "what it finds. If you are sure all the same, send the same FINAL again."
 )
 UNSEEN = (
     "You wrote FINAL in the same reply as code, before you saw what the code printed, so it does not count yet. "
     "Look at the outputs above; if they confirm it, send FINAL again in a block of its own."
 )
 NUDGE = (
-    "You were about to send the same reply again, which would change nothing. Do something else: look at another part, "
-    "or search in another way."
+    "The same block again would only come to the same. If its output answers the question, end with FINAL; if not, "
+    "write a different one: look at another part, or search in another way."
+)
+NUDGE_IN_VAIN = (
+    "The same block again would only come to the same. Write a different one: look at what is there, or search in "
+    "another way."
 )
 NOT_READY = (
     'answer["ready"] is True, but no cell of yours says so plainly, so it does not count: write '
@@ -136,13 +148,11 @@ FORCED = (
 )
 
 
-def system(type_name: str, *, output_chars: int, sub_chars: int, recursive: bool) -> str:
+def system(*, output_chars: int, sub_chars: int, recursive: bool) -> str:
     """The system message of a run.
 
     Parameters
     ----------
-    type_name
-        Of the context, as `ContextInfo` has it.
     output_chars
         What is shown of an iteration's outputs.
     sub_chars
@@ -151,16 +161,21 @@ def system(type_name: str, *, output_chars: int, sub_chars: int, recursive: bool
         Whether `rlm_query` starts a run of its own; where it is a plain call, it is not mentioned.
     """
     return _SYSTEM.format(
-        probe=_probe(type_name),
         output_chars=output_chars,
         sub_chars=sub_chars,
         recursion=_RECURSION if recursive else "",
     )
 
 
-def blind(type_name: str) -> str:
-    """What a model is told that answers before it has looked at a context of this type, and how to look."""
-    return BLIND.format(probe=_probe(type_name))
+def blind(type_name: str, *, has_run: bool) -> str:
+    """What a model is told that answers before it has seen anything of a context of this type.
+
+    Parameters
+    ----------
+    has_run
+        Whether a cell was executed, but failed or showed nothing; else it is told how to look.
+    """
+    return NOTHING_SHOWN if has_run else BLIND.format(probe=_probe(type_name))
 
 
 def look_first(type_name: str) -> str:
@@ -192,24 +207,49 @@ def opening(
     restarted
         It died since, and was started again: what that means for its variables.
     """
-    lines = [f"<prompt>\n{prompt}\n</prompt>", ""]
+    lines = []
     if context.type_name == "none":
         lines.append("There is no context this time: `context` is empty. Work it out by code, or with llm_query.")
     else:
         lines.append(f"`context` is a {context.type_name}: {context.size}.")
         lines += context.details
+        if context.beginning:
+            shown = "This is all of it:" if is_whole(context) else "It begins with:"
+            tag = "beginning"
+            while f"{tag}>" in context.beginning:  # a text must not seem to end before it does
+                tag += "_"
+            lines += [shown, f"<{tag}>\n{context.beginning}\n</{tag}>"]
     if history:
         variables = f"it died and was started again{restarted}" if restarted else "its variables are still there"
         lines.append(
             f"This kernel has answered {history} prompt{'s' if history > 1 else ''} before: {variables}, "
             "and `history` is a list of those prompts and answers."
         )
-    lines += ["", f"You have {max_iterations} iterations; each of your replies is one."]
+    lines += ["", f"<prompt>\n{prompt}\n</prompt>", "", f"You have {max_iterations} iterations; each reply is one."]
     if left:
         lines[-1] += f" Left: {', '.join(left)}."
-    first = "the ```repl block that looks at how `context` begins" if context.type_name != "none" else "a ```repl block"
-    lines.append(f"Iteration 1: write {first}.")
+    if context.type_name == "none":
+        lines.append("Write the first ```repl block: code that works out the answer and prints it.")
+    elif context.type_name == "str" and (name := named(prompt)) is not None:
+        lines.append(
+            "Write the first ```repl block. If the question is about one thing, print the lines that name it, as in\n"
+            f"{_SEARCH.format(name=name)}\n"
+            "If it is about all of `context`, count or compute over all of it, and print the result."
+        )
+    else:
+        lines.append("Write the first ```repl block: code that goes through all of `context` and prints the answer.")
     return "\n".join(lines)
+
+
+def named(prompt: str) -> str | None:
+    """What a question names that could be looked for: what has a digit rather than what has a capital, the last one.
+
+    `None` where it names nothing, or is no short question.
+    """
+    if len(prompt) > _LONG_PROMPT:
+        return None
+    names = [found[1] or found[2] for found in _NAME.finditer(prompt)]
+    return next((name for name in reversed(names) if any(map(str.isdigit, name))), names[-1] if names else None)
 
 
 def revived(what: str, before: Sequence[Variable], now: Sequence[Variable], restored: Restored | None) -> str:
@@ -269,14 +309,54 @@ def gone_names(before: Sequence[Variable], now: Sequence[Variable], restored: Re
     return ", ".join(f"{name} ({reasons[name]})" if name in reasons else name for name in gone)
 
 
-def status(iteration: int, max_iterations: int, left: Sequence[str]) -> str:
-    """The line that ends an iteration's outputs: which comes next, and what is left."""
-    line = f"Iteration {iteration + 1} of {max_iterations}."
+def status(iteration: int, max_iterations: int, left: Sequence[str], cue: str = "") -> str:
+    """The line that ends an iteration's outputs: which comes next, what is left, and what to reply.
+
+    Parameters
+    ----------
+    cue
+        What to reply, as far as the outputs tell (`cue`).
+    """
+    line = "No iteration is left." if iteration == max_iterations else f"Iteration {iteration + 1} of {max_iterations}."
+    if left:
+        line += f" Left: {', '.join(left)}."
+    if iteration == max_iterations:
+        return line
     if iteration + 1 == max_iterations:
-        line += " This is the last one: end with FINAL."
-    elif iteration == max_iterations:
-        line = "No iteration is left."
-    return f"{line} Left: {', '.join(left)}." if left else line
+        cue = "This is the last one: end with FINAL."
+    return f"{line} {cue}".rstrip()
+
+
+_FOUND_NOTHING = re.compile(
+    r"(?:[^\n]{0,80}(?::|=|\bis|\bare))?\s*(?:\[\]|\{\}|\(\)|set\(\)|''|None|0|0\.0|-1)\.?"
+    r"|(?=[^\n]{0,120}\Z).*\b(?:not (?:be )?found|no(?:ne)? (?:\w+ ){0,3}found|no match\w*)\b.*",
+    re.IGNORECASE,
+)
+"""Outputs that say no more than that a search was in vain."""
+
+
+def cue(statuses: Sequence[CellStatus], text: str) -> str:
+    """What to reply, after cells that ended so and showed this; empty where none was executed.
+
+    A small model takes its last instruction from the end of the message: told to end with FINAL if that is an answer,
+    it ends with an error.
+    """
+    if not statuses:
+        return ""
+    if statuses[-1] != "ok":
+        return "The block did not succeed: reply with a different one."
+    if not text.strip():
+        return "Nothing was shown: reply with a block that prints what you look for."
+    if _FOUND_NOTHING.fullmatch(text.strip()):
+        search = _SEARCH.format(name="WORD")
+        return f"Nothing was found that way: print the lines that hold another word, as in\n{search}"
+    return "If the outputs answer the question, reply with FINAL(...) and the answer in it; else with different code."
+
+
+def nudge(statuses: Sequence[CellStatus], text: str) -> str:
+    """What a model is told that was about to repeat cells which had ended so and shown this."""
+    is_answer = statuses and statuses[-1] == "ok" and text.strip() and not _FOUND_NOTHING.fullmatch(text.strip())
+    return NUDGE if is_answer else NUDGE_IN_VAIN
 
 
 class Conversation:

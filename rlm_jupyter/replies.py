@@ -26,7 +26,8 @@ class Outcome:
 async def carry_out(run: Run, reply: parsing.ParsedReply) -> Outcome:
     """Execute a reply's cells, and see whether they, or its prose, answer the prompt."""
     if reply.unclosed:
-        run.notice(prompts.CUT_OFF)
+        was_cut = run.trajectory.iterations[-1].reply.finish == "length"
+        run.notice(prompts.CUT_OFF if was_cut else prompts.UNCLOSED)
     if reply.blocks:
         return await _blocks(run, reply)
     declared = parsing.declared_in_prose(reply.prose)
@@ -44,10 +45,14 @@ async def _blocks(run: Run, reply: parsing.ParsedReply) -> Outcome:
             run.finished(block, None, CellRun("skipped"))
             run.unconfirmed = run.unconfirmed or parsing.constant_final(block)
         return Outcome(failed=True)
-    blocks = list(reply.blocks)
+    blocks, has_run = list(reply.blocks), False
     while blocks:
         block = blocks.pop(0)
+        if has_run and parsing.only_constant_final(block) and not _is_confirmed(run, parsing.constant_final(block)):
+            run.finished(block, None, CellRun("skipped"))
+            continue
         answer, ok = await _cell(run, block)
+        has_run = True
         if answer is not None or not ok:
             for skipped in blocks:
                 run.finished(skipped, None, CellRun("skipped"))
@@ -59,17 +64,19 @@ async def _blocks(run: Run, reply: parsing.ParsedReply) -> Outcome:
             return Outcome(failed=False)
     names = {variable.name for variable in run.variables}
     content = parsing.unquoted(declared.content)
-    if (
-        declared.kind == "FINAL_VAR"
-        or declared.content in names
-        or run.unconfirmed == content
-        or run.iteration >= run.limits.max_iterations
-    ):
+    if declared.kind == "FINAL_VAR" or declared.content in names or _is_confirmed(run, content):
         answer, ok = await _cell(run, parsing.literal_cell(declared, names))
         return Outcome(failed=not ok, answer=answer)
-    run.unconfirmed = content
-    run.notice(prompts.UNSEEN)
     return Outcome(failed=False)
+
+
+def _is_confirmed(run: Run, answer: str | None) -> bool:
+    """Whether a typed answer counts that came together with code; else the model is asked to look at the outputs."""
+    if answer is None or answer == run.unconfirmed or run.iteration >= run.limits.max_iterations:
+        return True
+    run.unconfirmed = answer
+    run.notice(prompts.UNSEEN)
+    return False
 
 
 async def _declaration(run: Run, declared: parsing.Declaration) -> Outcome:
@@ -86,10 +93,10 @@ async def _declaration(run: Run, declared: parsing.Declaration) -> Outcome:
 
 def _is_blind(run: Run, answers_only: bool) -> bool:
     """Whether an answer was typed before anything was looked at; the model is asked about it once."""
-    if not answers_only or run.blind_refused or run.has_looked:
+    if not answers_only or run.blind_refused or run.has_seen:
         return False
     run.blind_refused = True
-    run.notice(prompts.blind(run.trajectory.started.context.type_name))
+    run.notice(prompts.blind(run.trajectory.started.context.type_name, has_run=run.has_looked))
     return True
 
 
@@ -107,8 +114,9 @@ async def _cell(run: Run, source: str) -> tuple[Value | None, bool]:
         run.notice(f"The person who asked changed this cell before it ran. What ran:\n{ran}")
     cell, inspection = await run.execute(source, executed)
     ok = cell.status == "ok"
-    # most cells run as they are, and are not read again
-    if executed is not None and ran == source and (names := parsing.stand_ins(source, has_context=run.has_context)):
+    # most cells run as they are, and are not read again; one that did what it was to do needs no word about it
+    names = parsing.stand_ins(source, has_context=run.has_context) if executed is not None and ran == source else ()
+    if names and not (ok and cell.outputs):
         run.notice(prompts.STAND_INS.format(names=" and ".join(f"`{name}`" for name in names)))
     run.ready_declared = inspection.draft_ready and (run.ready_declared or parsing.declares_ready(ran))
     _tell(run, ran, cell, inspection)

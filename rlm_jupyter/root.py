@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from rlm_jupyter import calls, parsing, prompts
@@ -21,6 +22,7 @@ _WARMER = (1.0, 1.3)
 """The temperatures of what is drawn again; of its own a server takes 0.7 or 0.8, say."""
 _REPEATS = "repeats the reply before it"
 _EMPTY = "is empty"
+_DIGITS = re.compile(r"\d+")
 _ROOM_GROWTH = 2
 """A reply that was cut off lets the next be so many times longer."""
 
@@ -28,8 +30,8 @@ _ROOM_GROWTH = 2
 async def draw(run: Run) -> parsing.ParsedReply:
     """The next reply that is not empty, and not the one before it over again: such a one is drawn anew, warmer.
 
-    It stays out of the conversation, where it would make the next repetition likelier. Where the provider lets no
-    temperature be set, the model is told instead.
+    It stays out of the conversation, where it would make the next repetition likelier; that there was one, the model
+    is told once.
 
     Raises
     ------
@@ -49,8 +51,8 @@ async def draw(run: Run) -> parsing.ParsedReply:
             return reply
         received(run, answered, read=reply.read, rejected=f"{why} ({attempt + 1})")
         last = run.trajectory.iterations[-1:]
-        if attempt == 0 and last and not calls.takes_temperature(run.model):
-            run.record(NoticeGiven(last[0].index, prompts.NUDGE))
+        if attempt == 0 and last and why == _REPEATS:
+            run.record(NoticeGiven(last[0].index, prompts.nudge([cell.status for cell in last[0].cells], run.rendered)))
     what = "nothing" if why == _EMPTY else f"the same reply {MOST_REPEATS + 1} times"
     raise LimitReached(f"the model sent {what}", stop_reason="no_progress")
 
@@ -68,7 +70,8 @@ def _nothing_new(run: Run, reply: parsing.ParsedReply, text: str) -> str:
         return "" if parsing.declared_in_prose(text) is not None else _REPEATS
     executed = [cell for cell in cells if cell.status != "skipped"]
     failed = any(cell.status != "ok" for cell in executed)
-    return _REPEATS if failed or (executed and _changed_nothing(before, reply)) else ""
+    known = executed and (all(map(parsing.is_settled, reply.blocks)) or _changed_nothing(before, reply))
+    return _REPEATS if failed or known else ""
 
 
 def _changed_nothing(before: Sequence[Iteration], reply: parsing.ParsedReply) -> bool:
@@ -89,7 +92,8 @@ def _alike(one: parsing.ParsedReply, other: parsing.ParsedReply) -> bool:
         return False
     if one.blocks or other.blocks:
         return [*map(parsing.normal, one.blocks)] == [*map(parsing.normal, other.blocks)]
-    return one.prose.split() == other.prose.split()
+    # one that repeats what it was told repeats what was left then, too
+    return _DIGITS.sub("0", one.prose).split() == _DIGITS.sub("0", other.prose).split()
 
 
 def _shown(cell: Cell) -> object:

@@ -10,11 +10,12 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 from rlm_jupyter import outputs, prompts
+from rlm_jupyter.beginning import is_whole
 from rlm_jupyter.control import Control, Decision
 from rlm_jupyter.entries import Entries
 from rlm_jupyter.errors import KernelDiedError, KernelError, KernelStartError
@@ -42,7 +43,7 @@ from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.record import Recorder
 from rlm_jupyter.saved import SavedRun
 from rlm_jupyter.tape import Tape
-from rlm_jupyter.trajectory import Trajectory
+from rlm_jupyter.trajectory import Cell, Trajectory
 from rlm_jupyter.types import (
     CellRun,
     Inspection,
@@ -190,9 +191,21 @@ class Run:
 
     @property
     def has_looked(self) -> bool:
-        """Whether a cell of this run was executed, or there is no context to look at."""
-        cells = (cell for iteration in self.trajectory.iterations for cell in iteration.cells)
-        return not self.has_context or any(cell.status != "skipped" for cell in cells)
+        """Whether a cell of this run was executed, or there is nothing more to look at."""
+        return self._knows_all or any(cell.status != "skipped" for cell in self._cells())
+
+    @property
+    def has_seen(self) -> bool:
+        """Whether a cell of this run has shown anything but errors, or there is nothing more to see."""
+        outputs = (output for cell in self._cells() for output in cell.outputs)
+        return self._knows_all or any(output.get("output_type") != "error" for output in outputs)
+
+    @property
+    def _knows_all(self) -> bool:
+        return not self.has_context or is_whole(self.trajectory.started.context)
+
+    def _cells(self) -> Iterator[Cell]:
+        return (cell for iteration in self.trajectory.iterations for cell in iteration.cells)
 
     def record_soon(self, fact: Callable[[], Record], *, of_batch: bool = False) -> None:
         """Enter what was paid for, once the answer has left (`Entries.add_soon`)."""
@@ -350,7 +363,9 @@ class Run:
         if skipped:
             pieces.append(f"{skipped} more block{'s were' if skipped > 1 else ' was'} not executed.")
         self.rendered = "\n".join(whole)
-        pieces.append(prompts.status(self.iteration, self.limits.max_iterations, self.ledger.left()))
+        answered = self.kernel.recorded is not None
+        cue = "" if answered else prompts.cue([cell.status for cell in executed], self.rendered)
+        pieces.append(prompts.status(self.iteration, self.limits.max_iterations, self.ledger.left(), cue))
         self.record(OutputsShown(self.iteration, "\n\n".join(pieces)))
 
     async def latest_best(self, seconds: float = _STOP_SECONDS) -> Value | None:

@@ -68,7 +68,6 @@ def first_messages(
     limits = settings.limits
     sub_model = settings.routing.model_for(depth + 1)
     system = prompts.system(
-        context.type_name,
         output_chars=shown_chars(limits, settings.routing.model_for(depth)),
         sub_chars=fitting_chars(sub_model.window, min(limits.max_output_tokens, sub_model.window // 4)),
         recursive=depth + 1 < limits.max_depth,

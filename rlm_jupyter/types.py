@@ -171,6 +171,8 @@ class ContextInfo:
     """For people and the model, such as `1,048,576 characters` or `20,000 items`."""
     details: tuple[str, ...] = ()
     """Further lines: sizes of the parts, columns, keys."""
+    beginning: str = ""
+    """How it begins (`rlm_jupyter.beginning`); empty where there is nothing to show."""
     sha256: str = ""
     """Of the bytes that are handed to the kernel; empty when there is no context."""
     nbytes: int = 0

@@ -35,7 +35,7 @@ def started(**changes: Any) -> RunStarted:
         "prompt": "Who wrote it?",
         "system": "You answer.",
         "opening": "<prompt>\nWho wrote it?\n</prompt>",
-        "context": ContextInfo("str", "1,000 characters", ("20 lines",), "ab" * 32, 1000),
+        "context": ContextInfo("str", "1,000 characters", ("20 lines",), "It begins", "ab" * 32, 1000),
         "model": "scripted/root",
         "sub_model": "scripted/sub",
         "depth": 0,
@@ -167,7 +167,7 @@ outputs = st.lists(
     max_size=3,
 ).map(tuple)
 
-_infos = st.builds(ContextInfo, texts, texts, st.lists(texts, max_size=3).map(tuple), texts, _numbers)
+_infos = st.builds(ContextInfo, texts, texts, st.lists(texts, max_size=3).map(tuple), texts, texts, _numbers)
 starts = st.builds(
     RunStarted, texts, texts, texts, texts, _infos, texts, texts, _small,
     st.dictionaries(texts, st.none() | _numbers | _seconds, max_size=3), texts, texts, st.none() | texts, texts,

@@ -1,15 +1,17 @@
-"""What nobody could know is not asked, and not answered: a question without a passage, a text that was not looked at."""
+"""What nobody could know is not asked, and not answered: a question alone, an unseen text, a figure from nowhere."""
 
 from __future__ import annotations
 
 import pytest
 
-from rlm_jupyter import RLM, Limits
+from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.bare import is_bare
 from rlm_jupyter.models.scripted import ScriptedModel
 from tests.faults.runs import block
 
 QUESTION = "How many messages of the service billing have the level ERROR?"
+TEXT = "a text" * 200
+"""Longer than what a model is shown of it."""
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ async def test_a_bare_sub_call_is_refused_before_it_costs_and_the_run_goes_on() 
         block("FINAL('done')"),
     ]
     asked = model(*tries)
-    result = await RLM(asked, save=False).acompletion(QUESTION, "a text")
+    result = await RLM(asked, save=False).acompletion(QUESTION, TEXT)
     first, second, third = [iteration.shown for iteration in result.trajectory.iterations[:3]]
     assert "reads this prompt and nothing else, not `context`" in first
     assert second.count("reads this prompt and nothing else") == 2
@@ -74,8 +76,40 @@ async def test_where_there_is_no_context_a_question_is_all_there_is() -> None:
 
 async def test_a_text_that_was_never_looked_at_is_not_answered_by_force() -> None:
     talks = model("I think so.", "I still think so.", "42", "43")
-    result = await RLM(talks, limits=Limits(max_iterations=2), save=False).acompletion(QUESTION, "a text")
+    result = await RLM(talks, limits=Limits(max_iterations=2), save=False).acompletion(QUESTION, TEXT)
     assert (result.answer, result.stop_reason, len(talks.requests)) == (None, "iterations", 2)
-    looked = model(block("len(context)"), "I still think so.", "42")
-    result = await RLM(looked, limits=Limits(max_iterations=2), save=False).acompletion(QUESTION, "a text")
-    assert (result.answer, result.stop_reason) == ("42", "iterations")
+
+
+@pytest.mark.parametrize(
+    "said", ["1,200", "There are 1200 of them.", "None of them.", "1200.0", "7 of 1200", "42 " * 80]
+)
+async def test_a_forced_answer_is_taken_as_it_is(said: str) -> None:
+    result = await forced(said)
+    assert (result.answer, result.stop_reason) == (said.strip(), "iterations")
+
+
+@pytest.mark.parametrize("said", ["42", "There are 42 of them.", "12", "1200.5"])
+async def test_unless_it_is_short_and_its_figures_stand_nowhere(said: str) -> None:
+    result = await forced(said)
+    assert (result.answer, result.stop_reason) == (None, "iterations")
+    assert "is not taken for an answer: " in result.message
+    assert said in result.message
+
+
+async def test_a_figure_of_the_prompt_or_of_what_was_shown_of_the_context_is_known() -> None:
+    assert (await forced("42", prompt="Is it 41 or 42?")).answer == "42"
+    assert (await forced("42", context="It says 42. " * 100)).answer == "42"
+
+
+async def test_a_figure_in_a_traceback_is_not() -> None:
+    assert (await forced("1200", cell="1 / 0  # 1200")).answer is None
+
+
+async def test_a_variable_is_taken_whatever_it_holds() -> None:
+    assert (await forced("FINAL(total)", cell="total = 40 + 2")).answer == "42"
+
+
+async def forced(said: str, *, prompt: str = QUESTION, context: str = TEXT, cell: str = "len(context)") -> Result:
+    """A run that looks, talks, and is asked for its last word."""
+    cells = [block("print('seen')"), block(cell), "I think so."]
+    return await RLM(model(*cells, said), limits=Limits(max_iterations=3), save=False).acompletion(prompt, context)

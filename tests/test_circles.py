@@ -47,11 +47,25 @@ print(count, words)"""
         ([block("def f():", " 1"), block("x = = 1"), block("  # so", "x =  = 1"), END], 1, 3),
         (["I think about it.", "I think\nabout it.", END], 1, 2),
         (["", " \n", END], 2, 1),
-        ([block("print(1)"), block("print( 1 )"), block("print(1)", says="Once more."), END], 1, 3),
-        ([block("len(context)")] * 3 + [END], 1, 3),
-        ([block(COUNTS)] * 3 + [END], 1, 3),
+        (["Left: 9 s, I think.", "Left: 8 s, I think.", END], 1, 2),
+        ([block("print(1)"), block("print( 1 )"), block("print(1)", says="Once more."), END], 2, 2),
+        ([block("len(context)")] * 3 + [END], 2, 2),
+        ([block(COUNTS)] * 3 + [END], 2, 2),
+        ([block("context = context.split()[1:]", "print(context)")] * 3 + [END], 2, 2),
+        ([block("print(hash(1))")] * 3 + [END], 1, 3),
     ],
-    ids=["a failed cell", "what is no Python", "words", "nothing", "a cell that shows the same", "a value", "a count"],
+    ids=[
+        "a failed cell",
+        "what is no Python",
+        "words",
+        "nothing",
+        "words with what was left",
+        "a cell that shows the same",
+        "a value",
+        "a count",
+        "another context",
+        "a cell that might have shown something else",
+    ],
 )
 async def test_what_is_said_again_is_drawn_anew(replies: list[str], rejected: int, iterations: int) -> None:
     result = await run(replies)
@@ -98,7 +112,7 @@ async def test_mending_an_indentation_is_no_repetition() -> None:
 
 
 async def test_another_answer_beside_the_same_cell_is_no_repetition() -> None:
-    same = block("print(1)")
+    same = block("print(hash(1))")
     result = await run([same, same, f"{same}\n\nFINAL(nine)", f"{same}\n\nFINAL(nine)"])
     assert (result.answer, result.trajectory.rejected) == ("nine", ())
 
@@ -113,14 +127,17 @@ async def test_a_circle_ends_with_what_there_is_and_its_record_says_so() -> None
     assert not replayed.differences
 
 
-async def test_it_is_drawn_warmer_where_that_can_be_said_and_the_conversation_stays_the_same() -> None:
+async def test_it_is_drawn_warmer_where_that_can_be_said_and_told_once() -> None:
     with Loopback([block("1/0"), block("1/0"), block("1/0"), END], alternates=True) as server:
         model = load_model("openai/any", base_url=server.openai_url, api_key="k")
         result = await RLM(model).acompletion("How long?", "some text")
     assert result.answer == "9"
     heats = [request.body.get("temperature") for request in server.requests]
     assert heats == [None, None, 1.0, 1.3]
-    assert server.requests[1].messages == server.requests[2].messages == server.requests[3].messages
+    first, told, again = (request.messages for request in server.requests[1:])
+    assert told == again
+    assert (told[:-1], told[-1]["content"].startswith(first[-1]["content"])) == (first[:-1], True)
+    assert "would only come to the same" in told[-1]["content"]
 
 
 async def test_elsewhere_the_model_is_told_and_a_resumed_run_says_the_same(in_folder: Path) -> None:
@@ -129,7 +146,7 @@ async def test_elsewhere_the_model_is_told_and_a_resumed_run_says_the_same(in_fo
     first = await RLM(model, limits=Limits(max_iterations=2)).acompletion("How long?", "some text")
     told = model.requests[2][-1].content
     assert told.startswith(model.requests[1][-1].content)
-    assert "send the same reply again" in told
+    assert "would only come to the same" in told
     assert first.path is not None
     after = ScriptedModel([END])
     result = await RLM.aresume(first.path, model=after, max_iterations=3)

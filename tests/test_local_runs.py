@@ -45,7 +45,7 @@ async def test_what_the_server_says_is_what_the_run_goes_by() -> None:
         assert (result.answer, result.cost) == ("12", 0.0)
         assert server.most_at_once == 2
     takes = f"{fitting_chars(6000, 1500):,}"
-    assert f"It takes up to about {takes} characters" in result.trajectory.started.system
+    assert f"nothing else, up to about {takes} characters" in result.trajectory.started.system
 
 
 async def test_another_model_that_answers_is_told_before_the_run_and_with_its_result() -> None:

@@ -414,7 +414,7 @@ async def test_a_limit_is_raised_and_the_bill_goes_on() -> None:
 
 
 async def test_policies_see_again_what_they_had_seen() -> None:
-    cells = [block(f"print({i})") for i in (1, 2, 2, 2)]
+    cells = [block(f"print(abs({i}), hash({i}))") for i in (1, 2, 2, 2)]
     policy = {"name": "tests.test_resume:Thrice"}
     result = await RLM(Counting(cells), termination=policy).acompletion("What?", CONTEXT)
     assert (result.stop_reason, len(result.trajectory.iterations)) == ("terminated", 3)

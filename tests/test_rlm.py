@@ -71,7 +71,7 @@ ENDINGS: list[tuple[str, Script, str | None]] = [
     ("cut off", ["```repl\nFINAL('cut", block("FINAL(len(context))")], "9"),
     ("answer dict", [block('answer["ready"] = True', 'answer["content"] = "done"')], "done"),
     ("before an error", [block("FINAL('stands')", "1/0")], "stands"),
-    ("blind, said again", [block("FINAL('1234')"), block("FINAL('1234')")], "1234"),
+    ("all there is was shown", [block("FINAL('1234')")], "1234"),
     (
         "a made-up output",
         ["```repl\nprint(len(context))\n```\n**Output:**\n```\n100\n```\nFINAL(100)", block("FINAL(len(context))")],
@@ -231,7 +231,7 @@ async def test_a_forced_reply_that_still_wants_to_run_code_is_no_answer() -> Non
     ],
 )
 async def test_a_forced_reply_is_read_whatever_it_is(reply: str, answer: str | None) -> None:
-    result = await run([block("print(1); answer = 'Paris'"), reply], limits=Limits(max_iterations=1))
+    result = await run([block("print(42); answer = 'Paris'"), reply], limits=Limits(max_iterations=1))
     assert (result.answer, result.stop_reason) == (answer, "iterations")
 
 

@@ -310,7 +310,7 @@ def test_a_description_without_an_object_is_an_error(tmp_path) -> None:
     with pytest.raises(RecordError, match="lengths is missing or damaged"):
         objects.get_context(packed.info)
     with pytest.raises(RecordError, match="ff is missing"):
-        objects.get_context(ContextInfo("str", "", (), "ff", 1))
+        objects.get_context(ContextInfo("str", "", (), "", "ff", 1))
 
 
 def test_a_link_to_another_folder_is_followed(here) -> None:

@@ -26,7 +26,8 @@ from rlm_jupyter.trajectory import Trajectory
 from tests.endings.table import block
 from tests.loopback import KEY, Loopback, Said
 
-CONTEXT = "a text"
+CONTEXT = "a text" * 200
+"""Longer than what a model is shown of it."""
 
 
 class Seen(TerminationPolicy):

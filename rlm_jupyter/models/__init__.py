@@ -139,7 +139,7 @@ def load_model(
         return AnthropicModel(endpoint, window=window)
     from rlm_jupyter.models.openai import OpenAIModel
 
-    return OpenAIModel(endpoint, window=window, temperature=temperature)
+    return OpenAIModel(endpoint, window=window, temperature=preset.temperature if temperature is None else temperature)
 
 
 def _embedded(preset: Preset, model: str, window: int | None) -> Model:

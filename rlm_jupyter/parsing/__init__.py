@@ -3,6 +3,7 @@
     fences    where fenced blocks begin and end
     sources   what the source of a cell says, read as Python with IPython's additions
     stand_ins what a cell defines though the session has it
+    repeats   whether a cell can come to anything else when it is executed again
     brackets  where the content of a declaration ends
     finals    FINAL and FINAL_VAR in prose and in source
     replies   a whole reply: segments, and where the model starts to play the kernel
@@ -20,11 +21,11 @@ from rlm_jupyter.parsing.finals import (
     mend_block,
     unquoted,
 )
+from rlm_jupyter.parsing.repeats import is_settled, may_advance
 from rlm_jupyter.parsing.replies import ParsedReply, Reading, Segment, parse
 from rlm_jupyter.parsing.sources import (
     constant_final,
     declares_ready,
-    may_advance,
     named_final,
     normal,
     only_constant_final,
@@ -42,6 +43,7 @@ __all__ = [
     "declared_in_prose",
     "declares_ready",
     "find_final_answer",
+    "is_settled",
     "literal_cell",
     "may_advance",
     "mend_block",

@@ -29,6 +29,7 @@ _LEADS_TO_OUTPUT = re.compile(
     re.IGNORECASE,
 )
 """A line with such a word that ends with a colon announces an output, when a plain fence follows at once."""
+_TRACEBACK = re.compile(r"\s*(?:Traceback \(most recent call last\)|\w+(?:Error|Exception) +Traceback )")
 _ANSWER_LABEL = re.compile(r"[\s#>*_]*(?:(?:the|my)[ \t]+)?final[ \t]+answer\b", re.IGNORECASE)
 """A line that begins so presents an answer, when a plain fence follows at once."""
 _LOOKS = 50
@@ -105,8 +106,10 @@ def parse(reply: str) -> ParsedReply:
         For any text at all; nothing is refused.
     """
     found = _outside_finals(reply, fences.find_fences(reply))
-    tags = ("repl",) if any(f.lang == "repl" and f.closed for f in found) else CODE_TAGS
-    running = [f for f in found if f.lang in tags and f.closed and reply[f.body : f.body_end].strip()]
+    code = [f for f in found if f.lang in CODE_TAGS and f.closed and reply[f.body : f.body_end].strip()]
+    # a small model writes its code as Python and then plays the kernel, or answers, in blocks tagged `repl`
+    tagged = [f for f in code if f.lang == "repl" and not (f != code[0] and _says_only(reply[f.body : f.body_end]))]
+    running = [f for f in code if f.lang == "repl"] if tagged else code
     read = _made_up_output(reply, found, running[0]) if running else len(reply)
     running = [f for f in running if f.start < read]
     unclosed = any(not f.closed and f.lang in CODE_TAGS and f.start < read for f in found)
@@ -183,6 +186,8 @@ def _made_up_output(reply: str, found: list[Fence], first: Fence) -> int:
         label = _OUTPUT_LABEL.search(reply, position, fence.start)
         if label:
             return label.start()
+        if follows_code and fence.lang in CODE_TAGS and fence.closed and _is_output(reply[fence.body : fence.body_end]):
+            return fence.start
         if fence.lang in _PLAIN_TAGS:
             line = _last_line(reply, position, fence.start)
             announced = reply[line : fence.start].rstrip(" \t\r\n*_")
@@ -195,6 +200,16 @@ def _made_up_output(reply: str, found: list[Fence], first: Fence) -> int:
         position, follows_code = fence.end, fence.lang in CODE_TAGS and fence.closed
     label = _OUTPUT_LABEL.search(reply, position)
     return label.start() if label else len(reply)
+
+
+def _is_output(block: str) -> bool:
+    """Whether a block that follows code, and is tagged as such, holds what the code is to have put out."""
+    return bool(_TRACEBACK.match(block) or _OUTPUT_LABEL.match(block.lstrip())) or sources.is_literal(block)
+
+
+def _says_only(block: str) -> bool:
+    """Whether a block computes nothing: an output that was made up, or a typed answer."""
+    return _is_output(block) or sources.only_constant_final(block)
 
 
 def _last_line(text: str, start: int, end: int) -> int:

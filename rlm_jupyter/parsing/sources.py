@@ -46,69 +46,6 @@ def normal(source: str) -> str:
     return "\n".join(line for line in lines if line and not line.lstrip().startswith("#"))
 
 
-def may_advance(source: str) -> bool:
-    """Whether a cell may do something else each time though it shows the same: count on, add to a list, take the next.
-
-    `False` only where its syntax rules that out, as far as names and methods of the usual kind go. What the cell itself
-    begins anew, as in `total = 0`, it may count and fill as it likes.
-    """
-    module = python(source)
-    if module is None:
-        return True
-    fresh: set[str] = set()
-    for statement in module.body:
-        if any(_advances(node, fresh) for node in ast.walk(statement)):
-            return True
-        if isinstance(statement, ast.Assign):
-            names = {target.id for target in statement.targets if isinstance(target, ast.Name)}
-            fresh = fresh | names if _is_new(statement.value) else fresh - names
-    return False
-
-
-_TAKERS = {"pop", "popleft", "read", "readline", "readlines", "get_nowait"}
-_MAKERS = {"Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set", "str", "int", "float"}
-
-
-def _is_new(value: ast.expr) -> bool:
-    """Whether this makes an object each time, or is a constant."""
-    made = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in _MAKERS
-    return made or isinstance(
-        value, ast.Constant | ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp
-    )
-
-
-def _roots(target: ast.expr) -> set[str]:
-    """The names of what an assignment changes: `words` in `words[word]`."""
-    match target:
-        case ast.Name(id=name):
-            return {name}
-        case ast.Subscript(value=value) | ast.Attribute(value=value) | ast.Starred(value=value):
-            return _roots(value)
-        case ast.Tuple(elts=targets) | ast.List(elts=targets):
-            return {name for one in targets for name in _roots(one)}
-    return set()
-
-
-def _advances(node: ast.AST, fresh: set[str]) -> bool:
-    match node:
-        case ast.AugAssign(target=ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name))):
-            return name not in fresh
-        case ast.Assign(targets=targets, value=value):
-            taken = {name for target in targets for name in _roots(target)} - fresh
-            return any(isinstance(name, ast.Name) and name.id in taken for name in ast.walk(value))
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=value))):
-            return not _is_one_of(fresh, value)  # x.append(y)
-        case ast.Call(func=ast.Name(id="next" | "input" | "exec" | "eval")):
-            return True
-        case ast.Call(func=ast.Attribute(attr=taker, value=value)):
-            return taker in _TAKERS and not _is_one_of(fresh, value)
-    return isinstance(node, ast.AugAssign | ast.NamedExpr | ast.Delete | ast.Await | ast.Yield | ast.Global)
-
-
-def _is_one_of(names: set[str], value: ast.expr) -> bool:
-    return isinstance(value, ast.Name) and value.id in names
-
-
 def expression(source: str) -> ast.expr | None:
     """The syntax tree of one expression; `None` when it is none."""
     # a line of its own for the bracket: the source may end with a comment
@@ -156,6 +93,12 @@ def only_constant_final(source: str) -> bool:
             return False
         finals += 1
     return finals > 0
+
+
+def is_literal(source: str) -> bool:
+    """Whether a cell is nothing but a literal: it does nothing, and shows what was typed."""
+    value = expression(source)
+    return value is not None and _is_literal(value)
 
 
 def constant_final(source: str) -> str | None:

@@ -86,22 +86,29 @@ async def _compare(
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / "runs.jsonl"
     done = set() if options.again else {run.key for run in kept_runs(path)}
-    with path.open("a", encoding="utf-8") as file:
-        for seed, task in chosen:
-            for system in commands:
-                if (system, seed, task.name, settings["model"], settings["max_iterations"]) in done:
-                    continue
-                folder = options.output / f"seed-{seed}" / task.name / system.replace(", ", "-").replace(" ", "-")
-                with progress.status(f"seed {seed}, {task.name}, {system}"):
-                    run = await make_run(
-                        system, commands[system], task, seed, settings, folder.resolve(), options.timeout
-                    )
-                if isinstance(gone := _served(options.base_url), str):
-                    return gone  # and what the run came to says nothing of the system
-                file.write(run.line)
-                file.flush()
-                progress.print(_line(run), markup=False, highlight=False)
-    return ""
+    missing = [
+        (seed, task, system)
+        for seed, task in chosen
+        for system in commands
+        if (system, seed, task.name, settings["model"], settings["max_iterations"]) not in done
+    ]
+    gone: list[str] = []
+
+    async def work() -> None:
+        while missing and not gone:
+            seed, task, system = missing.pop(0)
+            folder = options.output / f"seed-{seed}" / task.name / system.replace(", ", "-").replace(" ", "-")
+            run = await make_run(system, commands[system], task, seed, settings, folder.resolve(), options.timeout)
+            if isinstance(why := _served(options.base_url), str):
+                gone.append(why)  # and what the run came to says nothing of the system
+                return
+            file.write(run.line)
+            file.flush()
+            progress.print(_line(run), markup=False, highlight=False)
+
+    with path.open("a", encoding="utf-8") as file, progress.status(f"{len(missing)} runs"):
+        await asyncio.gather(*(work() for _ in range(options.jobs)))
+    return gone[0] if gone else ""
 
 
 def _line(run: Run) -> str:
@@ -133,6 +140,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=SYSTEMS, metavar="SYSTEM", help="; ".join(SYSTEMS))
     parser.add_argument("--again", action="store_true", help="make runs that are there already once more")
     parser.add_argument("--max-iterations", type=int, default=10, metavar="N")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once, where the server has the slots")
     parser.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS", help="for a run (default: 300)")
     parser.add_argument("--output", type=Path, default=Path("local_model_runs"), metavar="FOLDER")
     options = parser.parse_args()

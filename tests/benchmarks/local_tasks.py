@@ -1,7 +1,8 @@
 """`tasks(seed)`: ten questions about texts that a small model can't read, each with one right answer.
 
-They need a few lines of code each, and the last one a reader: what its reviews mean stands in no word that code
-could look for. Where there are other candidates for an answer, they stand in the text, too.
+Most need a line or two of code, which is as far as a model of 1.5 billion parameters gets at times; a join needs two
+searches, and the last one a reader: what its reviews mean stands in no word that code could look for. Where there are
+other candidates for an answer, they stand in the text, too. Half of the texts are logs, the others sentences.
 """
 
 from __future__ import annotations
@@ -13,19 +14,17 @@ from decimal import Decimal
 from random import Random
 
 from tests.benchmarks.local_texts import (
-    FORMS,
     PEOPLE,
     PLACES,
     PRODUCTS,
     SERVICES,
-    Form,
     Row,
     length,
+    log,
     paragraphs,
     sentence,
     sentences,
     time_of,
-    written,
 )
 
 _NUMBER = r"(?<![\w.])-?(?:\d{1,3}(?:[,_'\u00a0\u2009\u202f ]\d{3})+(?!\d)|\d+)(?:\.\d+)?"
@@ -39,7 +38,6 @@ class Task:
     """A question, and what is right."""
 
     name: str
-    form: Form
     prompt: str
     context: str
     answer: str
@@ -73,8 +71,7 @@ def _number(text: str) -> str:
 def tasks(seed: int) -> list[Task]:
     """The ten of a seed: the same ones on every machine."""
     rng = Random(f"local tasks {seed}")
-    shift = rng.randrange(len(FORMS))
-    return [make(rng, FORMS[(shift + place) % len(FORMS)]) for place, make in enumerate(_MAKERS)]
+    return [make(rng) for make in _MAKERS]
 
 
 def _any_of(names: Iterable[str]) -> str:
@@ -82,53 +79,51 @@ def _any_of(names: Iterable[str]) -> str:
     return rf"\b(?:{'|'.join(sorted(names, key=len, reverse=True))})\b".replace(" ", r"\s+")
 
 
-def _fill(rng: Random, form: Form, as_prose: str, row: Callable[[], Row]) -> list[Row]:
-    """As many rows as make a text of some length."""
+def _log(rng: Random, row: Callable[[], Row]) -> list[Row]:
+    """As many rows as make a log of some length."""
     first = [row() for _ in range(100)]
-    count = length(rng) * len(first) // len(written(first, form, as_prose))
+    count = length(rng) * len(first) // len(log(first))
     return first + [row() for _ in range(count - len(first))]
 
 
-def _needle(rng: Random, form: Form) -> Task:
+def _needle(rng: Random) -> Task:
     places = rng.sample(PLACES, 4)
     codes = rng.sample(range(100_000, 1_000_000), len(places))
     said = sentences(rng, length(rng))
     for place, code in zip(places, codes, strict=True):
         said.insert(rng.randrange(len(said)), f"The access code of the archive in {place} is {code}.")
     prompt = f"What is the access code of the archive in {places[0]}?"
-    return Task("needle", "prose", prompt, paragraphs(said), str(codes[0]), _NUMBER)
+    return Task("needle", prompt, paragraphs(said), str(codes[0]), _NUMBER)
 
 
-def _count(rng: Random, form: Form) -> Task:
-    as_prose = "At {time} the service {service} wrote a message of the level {level} after {ms} ms."
-
+def _count(rng: Random) -> Task:
     def row() -> Row:
         level = rng.choices(("INFO", "WARN", "ERROR"), (80, 14, 6))[0]
         return {"time": time_of(rng), "level": level, "service": rng.choice(SERVICES), "ms": rng.randint(3, 900)}
 
-    rows = _fill(rng, form, as_prose, row)
-    service = rng.choice(SERVICES)
-    answer = sum(row["service"] == service and row["level"] == "ERROR" for row in rows)
-    prompt = f"How many messages of the level ERROR did the service {service} write?"
-    return Task("count", form, prompt, written(rows, form, as_prose), str(answer), _NUMBER)
+    rows = _log(rng, row)
+    answer = sum(row["level"] == "ERROR" for row in rows)
+    return Task("count", "How many lines have the level ERROR?", log(rows), str(answer), _NUMBER)
 
 
-def _sum(rng: Random, form: Form) -> Task:
-    as_prose = "On {date} the store in {store} sold a {item} for {amount} crowns."
+def _word(rng: Random) -> Task:
+    said = paragraphs(sentences(rng, length(rng)))
+    word = rng.choice(("harbour", "librarian", "winter", "timber", "snow", "captain"))
+    prompt = f'How many times does the word "{word}" occur in the text?'
+    return Task("word", prompt, said, str(said.count(word)), _NUMBER)
 
+
+def _sum(rng: Random) -> Task:
     def row() -> Row:
         date = time_of(rng)[:10]
         return {"date": date, "store": rng.choice(PLACES), "item": rng.choice(PRODUCTS), "amount": rng.randint(5, 900)}
 
-    rows = _fill(rng, form, as_prose, row)
-    store = rng.choice(PLACES)
-    answer = sum(int(row["amount"]) for row in rows if row["store"] == store)
-    prompt = f"What is the sum of all amounts, in crowns, of the store in {store}?"
-    return Task("sum", form, prompt, written(rows, form, as_prose), str(answer), _NUMBER)
+    rows = _log(rng, row)
+    answer = sum(int(row["amount"]) for row in rows)
+    return Task("sum", "What is the sum of all amounts?", log(rows), str(answer), _NUMBER)
 
 
-def _look_up(rng: Random, form: Form) -> Task:
-    as_prose = "The customer {customer} is {name} from {city}, with the phone number {phone}."
+def _look_up(rng: Random) -> Task:
     numbers = iter(rng.sample(range(10_000, 100_000), 20_000))
 
     def row() -> Row:
@@ -136,13 +131,13 @@ def _look_up(rng: Random, form: Form) -> Task:
         person, city = rng.choice(PEOPLE), rng.choice(PLACES)
         return {"customer": f"C{next(numbers)}", "name": person, "city": city, "phone": phone}
 
-    rows = _fill(rng, form, as_prose, row)
+    rows = _log(rng, row)
     asked = rng.choice(rows)
     prompt = f"What is the phone number of the customer {asked['customer']}?"
-    return Task("look-up", form, prompt, written(rows, form, as_prose), str(asked["phone"]), _PHONE)
+    return Task("look-up", prompt, log(rows), str(asked["phone"]), _PHONE)
 
 
-def _join(rng: Random, form: Form) -> Task:
+def _join(rng: Random) -> Task:
     """Who has what is said in one place, what was done with it in another."""
     badges, people = rng.sample(range(1_000, 10_000), 60), rng.sample(PEOPLE, 60)
     said = sentences(rng, length(rng))
@@ -153,62 +148,39 @@ def _join(rng: Random, form: Form) -> Task:
         said.insert(rng.randrange(len(said)), fact)
     asked = rng.randrange(len(places))
     prompt = f"What is the name of the person whose badge opened the cellar in {places[asked]}?"
-    return Task("join", "prose", prompt, paragraphs(said), people[asked * 5], _any_of(PEOPLE))
+    return Task("join", prompt, paragraphs(said), people[asked * 5], _any_of(PEOPLE))
 
 
-def _distinct(rng: Random, form: Form) -> Task:
-    as_prose = "At {time} the user {user} opened the page {page}."
+def _distinct(rng: Random) -> Task:
     users = [f"u{number}" for number in rng.sample(range(1_000, 10_000), rng.randint(60, 500))]
 
     def row() -> Row:
         return {"time": time_of(rng), "user": rng.choice(users), "page": f"/p/{rng.randint(1, 90)}"}
 
-    rows = _fill(rng, form, as_prose, row)
+    rows = _log(rng, row)
     answer = len({row["user"] for row in rows})
-    prompt = "How many different users are there?"
-    return Task("distinct", form, prompt, written(rows, form, as_prose), str(answer), _NUMBER)
+    return Task("distinct", "How many different users are there?", log(rows), str(answer), _NUMBER)
 
 
-def _highest(rng: Random, form: Form) -> Task:
-    as_prose = "On {date} the station in {station} measured a pressure of {pressure}."
-
+def _highest(rng: Random) -> Task:
     def row() -> Row:
         return {"date": time_of(rng)[:10], "station": rng.choice(PLACES), "pressure": rng.randint(20, 4_000)}
 
-    rows = _fill(rng, form, as_prose, row)
-    station = rng.choice(PLACES)
-    top: Row = {"date": time_of(rng)[:10], "station": station, "pressure": rng.randint(10_000, 12_000)}
-    rows.insert(rng.randrange(len(rows)), top)  # read as text, it comes early
-    prompt = "Which station measured the highest pressure?"
-    return Task("highest", form, prompt, written(rows, form, as_prose), station, _any_of(PLACES))
+    rows = _log(rng, row)
+    top = rng.randint(10_000, 12_000)  # read as text, it comes early
+    rows.insert(rng.randrange(len(rows)), {**row(), "pressure": top})
+    return Task("highest", "What is the highest pressure that was measured?", log(rows), str(top), _NUMBER)
 
 
-def _earliest(rng: Random, form: Form) -> Task:
-    as_prose = "At {time} the host in {host} told of the event {event}."
-
-    def row() -> Row:
-        event = rng.choices(("login", "backup", "disk_full"), (60, 37, 3))[0]
-        return {"time": time_of(rng), "host": rng.choice(PLACES), "event": event}
-
-    rows = _fill(rng, form, as_prose, row)
-    host = rng.choice(PLACES)
-    rows.insert(rng.randrange(len(rows)), {"time": "2030-12-31T23:59:07", "host": host, "event": "disk_full"})
-    rows.insert(rng.randrange(len(rows)), {"time": "2030-12-30T04:11:52", "host": _other(rng, host), "event": "login"})
-    prompt = "The entries are not in the order of their times. On which host did the event disk_full happen earliest?"
-    return Task("earliest", form, prompt, written(rows, form, as_prose), host, _any_of(PLACES))
-
-
-def _latest(rng: Random, form: Form) -> Task:
-    as_prose = "At {time} the limit of the pump in {pump} was set to {limit}."
-
+def _last(rng: Random) -> Task:
     def row() -> Row:
         return {"time": time_of(rng), "pump": rng.choice(PLACES), "limit": rng.randint(100, 9_999)}
 
-    rows = sorted(_fill(rng, form, as_prose, row), key=lambda row: str(row["time"]))
+    rows = sorted(_log(rng, row), key=lambda row: str(row["time"]))
     pump = rng.choice(PLACES)
     answer = [row["limit"] for row in rows if row["pump"] == pump][-1]
-    prompt = f"The entries are in the order of their times. To what was the limit of the pump in {pump} set last?"
-    return Task("latest", form, prompt, written(rows, form, as_prose), str(answer), _NUMBER)
+    prompt = f"What is the limit in the last line about the pump {pump}?"
+    return Task("last", prompt, log(rows), str(answer), _NUMBER)
 
 
 _PLEASED = (
@@ -231,7 +203,7 @@ _UNHAPPY = (
 )
 
 
-def _reviews(rng: Random, form: Form) -> Task:
+def _reviews(rng: Random) -> Task:
     """The one that code alone does not answer."""
     product, *others = rng.sample(PRODUCTS, len(PRODUCTS))
     names = rng.sample(PEOPLE, 6)
@@ -247,11 +219,7 @@ def _reviews(rng: Random, form: Form) -> Task:
         f"One of the six people who wrote a review of the {product} is not content with it, the others are. "
         "What is the name of that person?"
     )
-    return Task("reviews", "prose", prompt, "\n\n".join(texts) + "\n", names[0], _any_of(PEOPLE))
+    return Task("reviews", prompt, "\n\n".join(texts) + "\n", names[0], _any_of(PEOPLE))
 
 
-def _other(rng: Random, place: str) -> str:
-    return rng.choice([other for other in PLACES if other != place])
-
-
-_MAKERS = (_needle, _count, _sum, _look_up, _join, _distinct, _highest, _earliest, _latest, _reviews)
+_MAKERS = (_needle, _count, _word, _sum, _look_up, _join, _distinct, _highest, _last, _reviews)

@@ -1,14 +1,10 @@
-"""What the texts of the tasks are made of: names, sentences, and rows in the formats that people have."""
+"""What the texts of the tasks are made of: names, sentences, and the rows of a log."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Literal
 
-Form = Literal["CSV", "JSON lines", "log", "prose"]
-FORMS: tuple[Form, ...] = ("CSV", "JSON lines", "log", "prose")
 Row = Mapping[str, str | int]
 
 LEAST, MOST = 60_000, 1_000_000
@@ -95,15 +91,9 @@ def paragraphs(said: Sequence[str], each: int = 6) -> str:
     return "\n\n".join(" ".join(said[place : place + each]) for place in range(0, len(said), each))
 
 
-def written(rows: Sequence[Row], form: Form, as_prose: str) -> str:
-    """Rows as a text; `as_prose` is the sentence that a row makes."""
-    if form == "CSV":
-        return "\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]) + "\n"
-    if form == "JSON lines":
-        return "".join(f"{json.dumps(row)}\n" for row in rows)
-    if form == "log":
-        return "".join(" ".join(f"{name}={value}" for name, value in row.items()) + "\n" for row in rows)
-    return paragraphs([as_prose.format_map(row) for row in rows])
+def log(rows: Sequence[Row]) -> str:
+    """Rows as the lines of a log: `level=ERROR service=auth`."""
+    return "".join(" ".join(f"{name}={value}" for name, value in row.items()) + "\n" for row in rows)
 
 
 def time_of(rng: Random) -> str:

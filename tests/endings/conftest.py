@@ -21,8 +21,8 @@ from rlm_jupyter.trajectory import Iteration
 from rlm_jupyter.types import Message, Reply, Usage
 from rlm_jupyter.workspace import Workspace, open_workspace
 
-TEXT = "some text"
-"""What `context` is."""
+TEXT = "some text" * 111
+"""What `context` is: 999 characters, more than a model is shown of it."""
 _PATIENCE = 60.0
 
 

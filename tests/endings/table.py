@@ -24,12 +24,14 @@ def fence(*lines: str, tag: str = "repl") -> str:
 
 
 LOOK = block("print(len(context))")
-GO_ON = block("FINAL(f'next: {context}')")
+GO_ON = block("FINAL(f'next: {context[:9]}')")
 NEXT = "next: some text"
 """The answer of a run that went on."""
 
 NO_BLOCK = "There was no code block"
 CUT_OFF = "was cut off"
+UNCLOSED = "is not closed"
+NOTHING_SHOWN = "your code has shown nothing yet"
 BLIND = "before any code looked at `context`. Look at it first, with a block such as\n```repl"
 LOOK_FIRST = "no code has looked at `context` yet. Look at it, with a block such as\n```repl"
 UNSEEN = "it does not count yet"
@@ -62,14 +64,14 @@ def goes_on(row_id: str, told: str | tuple[str, ...], *replies: str | Reply, **m
     return Row(row_id, replies, None, (told,) if isinstance(told, str) else told, **more)
 
 
-HAVE_X = (block("x = 'value'"),)
-HAVE_ROWS = (block("rows = ['first', 'second']", "B = 'wrong'", "name = 'B'"),)
+HAVE_X = (block("x = 'value'", "print('set')"),)
+HAVE_ROWS = (block("rows = ['first', 'second']", "B = 'wrong'", "name = 'B'", "print('set')"),)
 GUESS = fence("print('seen')") + "\nFINAL(guess)"
 GUESS_AGAIN = fence("print('seen too')") + "\nFINAL(guess)"
 
 TABLE: dict[str, tuple[Row, ...]] = {
     "repl blocks": (
-        ends("FINAL recorded", "9", block("FINAL(len(context))"), cells=("ok",)),
+        ends("FINAL recorded", "999", block("FINAL(len(context))"), cells=("ok",)),
         ends("in order", "2", fence("n = 1") + "\n\n" + fence("n += 1") + "\n" + fence("FINAL(n)"), cells=("ok",) * 3),
         ends("the rest does not run", "n", fence("n = 'n'; FINAL(n)") + "\n" + fence("1/0"), cells=("ok", "skipped")),
         ends("one reply ends it after many", "2", block("n = 0"), block("n += 1"), block("n += 1; FINAL(n)")),
@@ -136,7 +138,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
         ends("of this cell", "value", block("y = 'value'", "FINAL_VAR(y)")),
         ends("text that names a variable", "B", block("FINAL_VAR(name)"), before=HAVE_ROWS),
         ends("an expression", "second", block("FINAL_VAR(rows[1])"), before=HAVE_ROWS),
-        ends("the context", "some text", block("FINAL_VAR('context')")),
+        ends("the context", "some text" * 111, block("FINAL_VAR('context')")),
         goes_on("missing", ("no variable 'y'", "Variables: x"), block("FINAL_VAR('y')"), before=HAVE_X),
         goes_on("missing, bare", ("NameError", "Variables there are: x"), block("FINAL_VAR(y)"), before=HAVE_X),
         goes_on("nothing", "FINAL_VAR takes the name", block("FINAL_VAR()")),
@@ -174,7 +176,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
         goes_on("one fails", "ZeroDivisionError", fence("y = 'new'\n1/0") + "\nFINAL_VAR(y)", cells=("error",)),
         goes_on("missing", "no variable 'gone'", fence("y = 1") + "\nFINAL_VAR(gone)", cells=("ok", "error")),
         goes_on("before them", "Outputs:", "FINAL_VAR(x)\n" + fence("1"), before=HAVE_X, cells=("ok",)),
-        goes_on("between them", "Outputs", fence("1") + "\nFINAL_VAR(x)\n" + fence("2"), before=HAVE_X),
+        goes_on("between them", "Outputs", fence("1") + "\nFINAL_VAR(x)\n" + fence("1 + 1"), before=HAVE_X),
     ),
     "blocks, and a literal FINAL(text) in prose": (
         goes_on("asked", (UNSEEN, "Outputs:\nseen"), GUESS, cells=("ok",)),
@@ -209,9 +211,9 @@ TABLE: dict[str, tuple[Row, ...]] = {
         goes_on("twice", NO_BLOCK, "Let me think.", "Let me think more."),
     ),
     "an unclosed fence": (
-        goes_on("not run", CUT_OFF, "```repl\nFINAL('cut')", cells=()),
-        goes_on("python", CUT_OFF, "```python\nFINAL('cut')", cells=()),
-        goes_on("after one that is closed", CUT_OFF, fence("y = 1") + "\n```repl\nFINAL('cut')", cells=("ok",)),
+        goes_on("not run", UNCLOSED, "```repl\nFINAL('cut')", cells=()),
+        goes_on("python", UNCLOSED, "```python\nFINAL('cut')", cells=()),
+        goes_on("after one that is closed", UNCLOSED, fence("y = 1") + "\n```repl\nFINAL('cut')", cells=("ok",)),
         goes_on("said so once only", CUT_OFF, Reply("```repl\nFINAL('cut", "scripted/relay", finish="length")),
     ),
     "a fence inside a Python string": (
@@ -263,13 +265,42 @@ TABLE: dict[str, tuple[Row, ...]] = {
         goes_on("executed as text", "did not count", block("exec('FINAL(1)')")),
     ),
     "what real models write": (
-        goes_on("an output of their own", "9", fence("len(context)") + "\n**Output:**\n```\n100\n```\nFINAL(100)"),
+        goes_on("an output of their own", "999", fence("len(context)") + "\n**Output:**\n```\n100\n```\nFINAL(100)"),
+        goes_on("one that is tagged as code", "999", fence("len(context)") + "\n\n" + fence("100"), cells=("ok",)),
+        goes_on(
+            "a traceback of their own",
+            "999",
+            fence("len(context)") + "\n\n" + fence("Traceback (most recent call last)\nCell In[2], line 1"),
+            cells=("ok",),
+        ),
+        goes_on(
+            "Python, and as a cell what they suppose",
+            "999",
+            fence("len(context)", tag="python") + "\n\n" + fence("100") + "\n\n" + fence("FINAL(100)"),
+            cells=("ok",),
+        ),
+        goes_on(
+            "Python, and as a cell what they answer",
+            (UNSEEN, "999"),
+            fence("len(context)", tag="python") + "\n\n" + fence("FINAL(100)"),
+            cells=("ok", "skipped"),
+        ),
+        goes_on(
+            "typed in a block after code",
+            (UNSEEN, "999"),
+            fence("len(context)") + "\n\n" + fence("FINAL('100')"),
+            cells=("ok", "skipped"),
+        ),
+        ends("… and said again", "100", fence("len(context)") + "\n\n" + fence("FINAL('100')"), "FINAL(100)"),
+        ends("computed in a block after code", "999", fence("n = len(context)") + "\n\n" + fence("FINAL(n)")),
+        goes_on("typed after an error", NOTHING_SHOWN, block("1/0"), "FINAL(1234)", before=(), cells=()),
+        goes_on("typed after silence", NOTHING_SHOWN, block("x = 1"), "FINAL(1234)", before=(), cells=()),
         goes_on("mere talk, before anything was looked at", LOOK_FIRST, "The code is 1234.", before=(), cells=()),
         goes_on("blind in prose", BLIND, "FINAL(1234)", before=(), cells=()),
         goes_on("blind in a block", BLIND, block("FINAL('1234')"), before=(), cells=("skipped",)),
         ends("blind, said again", "1234", "FINAL(1234)", "FINAL(1234)", before=()),
         ends("blind in a block, said again", "1234", block("FINAL('1234')"), block("FINAL('1234')"), before=()),
         ends("blind, asked about once", "5678", "FINAL(1234)", block("FINAL('5678')"), before=()),
-        ends("computed is not blind", "9", block("FINAL(len(context))"), before=()),
+        ends("computed is not blind", "999", block("FINAL(len(context))"), before=()),
     ),
 }

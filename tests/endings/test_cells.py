@@ -154,7 +154,7 @@ ANSWERS: tuple[Vector, ...] = (
 
 @pytest.mark.parametrize("vector", ANSWERS, ids=lambda vector: vector.id)
 def test_the_answer_dict(stage: Stage, vector: Vector) -> None:
-    look = f"reply = {TRUTHY!r}\njson_answer = dict(content=1, ready=bool(context))"
+    look = f"print(1)\nreply = {TRUTHY!r}\njson_answer = dict(content=1, ready=bool(context))"
     replies = [f"I do this.\n```repl\n{source}\n```" for source in (look, *vector.cells, GO_ON)]
     played = stage.play(replies, sub=lambda prompt: prompt.removeprefix(SAY))
     assert played.stop_reason == "answered"

@@ -13,7 +13,14 @@ from tests.endings.conftest import Stage
 from tests.endings.fates import SLEEP
 from tests.endings.table import GO_ON, LOOK, NEXT, block, fence
 
-HAVE = block("x = 'value'", "rows = ['first', 'second']", "total = 42", "answer = 'Paris'", "def f(): pass")
+HAVE = block(
+    "print('2024-11-12', 41 + 1)",
+    "x = 'value'",
+    "rows = ['first', 'second']",
+    "total = 42",
+    "answer = 'Paris'",
+    "def f(): pass",
+)
 
 FORCED_REPLIES: list[tuple[str, str, str | None]] = [
     ("prose", "the best guess", "the best guess"),

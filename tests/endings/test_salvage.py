@@ -156,14 +156,15 @@ def test_the_best_of_what_there_is_counts(stage: Stage, there: tuple[str, ...]) 
     ],
 )
 def test_what_a_draft_may_be(stage: Stage, source: str, answer: str, value: object) -> None:
-    played = stage.play([block(source), FORCED], max_iterations=1, cell_seconds=0.3, sub=str)
+    played = stage.play([block("print('seen')", source), FORCED], max_iterations=1, cell_seconds=0.3, sub=str)
     assert (played.answer, played.result.value, played.stop_reason) == (answer, value, "iterations")
 
 
 def test_the_latest_draft_counts_and_one_taken_back_does_not(stage: Stage) -> None:
     later = block('answer["content"] = "later"')
     assert stage.play([block(DRAFT), later], max_iterations=2).answer == "later"
-    assert stage.play([block(DRAFT), block('answer["content"] = ""'), FORCED], max_iterations=2).answer == FORCED
+    taken_back = block('answer["content"] = ""', "print('seen')")
+    assert stage.play([block(DRAFT), taken_back, FORCED], max_iterations=2).answer == FORCED
 
 
 def test_a_draft_outlives_its_kernel(stage: Stage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlm_jupyter.prompts import NUDGE
+from rlm_jupyter.prompts import NUDGE_IN_VAIN
 from rlm_jupyter.types import Reply
 from tests.endings.conftest import Played, Stage
 from tests.endings.fates import DIE, FATES, KILLED, SLEEP, WAYS, Fate, Way
@@ -181,4 +181,4 @@ def test_a_reply_that_repeats_one_that_changed_nothing_is_drawn_again(stage: Sta
     before, *again = played.requests[2:]
     assert again[0] == again[1]
     assert again[0][:-1] == before[:-1]
-    assert again[0][-1].content == f"{before[-1].content}\n\n{NUDGE}"
+    assert again[0][-1].content == f"{before[-1].content}\n\n{NUDGE_IN_VAIN}"

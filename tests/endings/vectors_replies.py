@@ -10,7 +10,7 @@ from tests.endings.vectors import ENDS
 FENCE = "```"
 UNSEEN = "it does not count yet"
 NO_BLOCK = "There was no code block"
-CUT_OFF = "was cut off"
+UNCLOSED = "is not closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ READINGS: tuple[Reading, ...] = (
     R("a block in a string", fence("s = '''", "```repl", "FINAL(1)", FENCE, "'''", "FINAL('mine')"),
       ("s = '''\n```repl\nFINAL(1)\n```\n'''\nFINAL('mine')",), "mine"),
     # -- cut off
-    R("never closed", "```repl\nFINAL(42)", (), None, says=CUT_OFF),
-    R("closed, then never closed", fence("y = 1") + "```repl\nFINAL(42)", ("y = 1",), None, says=CUT_OFF),
-    R("closed by the wrong marks", "```repl\nFINAL(42)\n~~~", (), None, says=CUT_OFF),
-    R("closed by too few marks", "````repl\nFINAL(42)\n```", (), None, says=CUT_OFF),
+    R("never closed", "```repl\nFINAL(42)", (), None, says=UNCLOSED),
+    R("closed, then never closed", fence("y = 1") + "```repl\nFINAL(42)", ("y = 1",), None, says=UNCLOSED),
+    R("closed by the wrong marks", "```repl\nFINAL(42)\n~~~", (), None, says=UNCLOSED),
+    R("closed by too few marks", "````repl\nFINAL(42)\n```", (), None, says=UNCLOSED),
     # -- FINAL in a block that is no Python
     R("prose in FINAL", fence("FINAL(the answer (with parens))"), ("FINAL('the answer (with parens)')",),
       "the answer (with parens)", {"official-old": "the answer (with parens)"}),

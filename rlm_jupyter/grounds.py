@@ -1,0 +1,42 @@
+"""`made_up`: a last word whose figures stand nowhere.
+
+Pressed for an answer when nothing came of their code, small models name a figure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+
+from rlm_jupyter import outputs
+from rlm_jupyter.trajectory import Trajectory
+
+_SHORT = 200
+"""Characters of an answer whose figures are looked for: in a longer one, some are worked out from others."""
+_NUMBER = re.compile(r"(?<![\w.])\d{1,3}(?:[,_'\u00a0\u2009\u202f]\d{3})+(?:\.\d+)?(?!\d)|\d+(?:\.\d+)?")
+
+
+def made_up(answer: str, trajectory: Trajectory) -> str | None:
+    """The first figure of a short answer of whose figures none stands in the prompt or in any output, errors aside.
+
+    `None` where one does, and where the answer is long or has none.
+    """
+    figures = _figures(answer) if len(answer) <= _SHORT else {}
+    if not figures or any(figures.keys() & _figures(text).keys() for text in _seen(trajectory)):
+        return None
+    return next(iter(figures.values()))
+
+
+def _seen(trajectory: Trajectory) -> Iterator[str]:
+    """What a figure may come from, what was seen last first."""
+    for iteration in reversed(trajectory.iterations):
+        for cell in iteration.cells:
+            yield outputs.render([output for output in cell.outputs if output.get("output_type") != "error"])
+    yield trajectory.started.prompt
+    yield trajectory.started.context.beginning
+
+
+def _figures(text: str) -> dict[Decimal, str]:
+    """The numbers in a text, as they are written there."""
+    return {Decimal(re.sub(r"[^\d.]", "", found)): found for found in _NUMBER.findall(text)}
