@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from rlm_jupyter import calls, parsing, prompts
 from rlm_jupyter.calls import Answered
+from rlm_jupyter.conversation import read_part
 from rlm_jupyter.errors import ContextWindowError, LimitReached, UnusableReplyError
 from rlm_jupyter.events import NoticeGiven, OutputsElided, ReplyReceived, ReplyStreamed
 from rlm_jupyter.ledger import Bill
@@ -62,7 +63,7 @@ def _nothing_new(run: Run, reply: parsing.ParsedReply, text: str) -> str:
     if not text.strip():
         return _EMPTY
     before = run.trajectory.iterations[-2:]
-    if not before or not _alike(reply, parsing.parse(prompts.read_part(before[-1]))):
+    if not before or not _alike(reply, parsing.parse(read_part(before[-1]))):
         return ""
     cells = before[-1].cells
     if not cells:
@@ -79,7 +80,7 @@ def _changed_nothing(before: Sequence[Iteration], reply: parsing.ParsedReply) ->
 
     What polls, or draws at random, shows it only when it is repeated.
     """
-    if len(before) < 2 or not _alike(reply, parsing.parse(prompts.read_part(before[0]))):
+    if len(before) < 2 or not _alike(reply, parsing.parse(read_part(before[0]))):
         return False
     one, other = ([_shown(cell) for cell in iteration.cells] for iteration in before)
     return one == other and not any(map(parsing.may_advance, reply.blocks))

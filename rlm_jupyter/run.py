@@ -17,6 +17,7 @@ from typing import Any
 from rlm_jupyter import outputs, prompts
 from rlm_jupyter.beginning import is_whole
 from rlm_jupyter.control import Control, Decision
+from rlm_jupyter.conversation import Conversation
 from rlm_jupyter.entries import Entries
 from rlm_jupyter.errors import KernelDiedError, KernelError, KernelStartError
 from rlm_jupyter.events import (
@@ -134,7 +135,7 @@ class Run:
     history: list[dict[str, str | None]] = field(default_factory=list)
     """Earlier prompts and answers in this kernel."""
     began: float = field(default_factory=time.monotonic)
-    conversation: prompts.Conversation = field(default_factory=prompts.Conversation)
+    conversation: Conversation = field(default_factory=Conversation)
     last_read: tuple[int, int] | None = None
     """Messages and tokens of the last request, its reply included, as the provider counted."""
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlm_jupyter import notebook, parsing, prompts
+from rlm_jupyter import conversation, notebook, parsing
 from rlm_jupyter.events import OutputsShown, Record
 from rlm_jupyter.layout import Layout
 from rlm_jupyter.models import load_model
@@ -214,10 +214,10 @@ def test_a_run_comes_back_from_its_notebook_byte_for_byte(tmp_path_factory: Any,
 @settings(_kept, max_examples=some(100))
 @given(documents)
 def test_a_document_stays_within_its_message(document: str) -> None:
-    messages = prompts.messages(Trajectory(run_of(document)))
+    messages = conversation.messages(Trajectory(run_of(document)))
     assert [message.role for message in messages] == ["system", "user", "assistant", "user", "assistant", "user"]
     assert [messages[2].content, messages[4].content] == [block("print(context)"), END]
-    assert messages == [*prompts.messages(Trajectory(run_of(document)[:5])), *messages[4:]]
+    assert messages == [*conversation.messages(Trajectory(run_of(document)[:5])), *messages[4:]]
     assert not any(document in messages[n].content for n in (0, 1) if len(document) > 50)
 
 

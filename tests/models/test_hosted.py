@@ -389,3 +389,24 @@ async def test_a_server_that_tells_no_probabilities_leaves_the_confidence_open(w
     with Loopback(["forty-two"]) as server:
         reply = await connect(wire, server).complete(TALK, max_output_tokens=64, logprobs=True)
     assert reply.token_confidence is None
+
+
+@pytest.mark.parametrize(
+    ("provider", "given", "sent"),
+    [
+        ("llamacpp", None, 0.2),
+        ("ollama", None, 0.2),
+        ("lmstudio", None, 0.2),
+        ("vllm", None, None),
+        ("openai", None, None),
+        ("llamacpp", 0.7, 0.7),
+        ("llamacpp", 0, 0),
+    ],
+)
+async def test_a_server_of_ones_own_is_asked_at_a_temperature_for_code(provider, given, sent):
+    with Loopback(["yes"]) as server:
+        model = connect("openai", server, provider=provider, temperature=given)
+        async with model.lease():
+            await model.complete(ASK, max_output_tokens=9)
+        asked = [request.body for request in server.requests if request.body and "messages" in request.body]
+        assert [body.get("temperature") for body in asked] == [sent]
