@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -221,9 +222,10 @@ def started(watch: Watch) -> list[psutil.Process]:
     """The processes that the cell has started, all of them."""
     until = time.monotonic() + 30
     while time.monotonic() < until:
-        found = [process for process in watch.kernels() if "tests.faults.host" not in process.cmdline()]
-        if len(found) == 10:  # the supervisor, the kernel, its fork, and seven others
-            return found
+        with contextlib.suppress(psutil.NoSuchProcess):  # what has begun a daemon is gone at any moment
+            found = [process for process in watch.kernels() if "tests.faults.host" not in process.cmdline()]
+            if len(found) == 10:  # the supervisor, the kernel, its fork, and seven others
+                return found
         time.sleep(0.05)
     raise AssertionError([process.cmdline() for process in watch.kernels()])
 
