@@ -45,6 +45,7 @@ def test_what_reads_nothing_but_the_context_comes_to_the_same(source: str) -> No
         "import random\nprint(random.random())",
         "from time import time\nprint(time())",
         "print(open('file').read())",
+        "import io\nprint(io.open('file').read())",
         "print(llm_query('a'))",
         "print(next(it))",
         "found = globals().setdefault('found', [])",

@@ -13,7 +13,7 @@ _SAME = (
     "AttributeError Exception IndexError KeyError TypeError ValueError StopIteration"
 )
 """Builtins that give the same for the same."""
-_SAME_MODULES = "bisect collections csv functools heapq io itertools json math operator re string"
+_SAME_MODULES = "bisect collections csv functools heapq itertools json math operator re string"
 _CONTEXT = "context"
 _CHANGERS = "add append clear discard extend insert pop popitem remove reverse setdefault sort update"
 _WITH_STATE = (ast.ClassDef, ast.AsyncFunctionDef, ast.Await, ast.Delete, ast.Global, ast.Nonlocal, ast.NamedExpr)

@@ -204,7 +204,9 @@ def _made_up_output(reply: str, found: list[Fence], first: Fence) -> int:
 
 def _is_output(block: str) -> bool:
     """Whether a block that follows code, and is tagged as such, holds what the code is to have put out."""
-    return bool(_TRACEBACK.match(block) or _OUTPUT_LABEL.match(block.lstrip())) or sources.is_literal(block)
+    # `output` alone and `# Output:` are headings, too, and code
+    played = _TRACEBACK.match(block) or _OUTPUT_LABEL.match(block.lstrip())
+    return sources.tree(block) is None if played else sources.is_literal(block)
 
 
 def _says_only(block: str) -> bool:

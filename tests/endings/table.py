@@ -292,6 +292,10 @@ TABLE: dict[str, tuple[Row, ...]] = {
             cells=("ok", "skipped"),
         ),
         ends("… and said again", "100", fence("len(context)") + "\n\n" + fence("FINAL('100')"), "FINAL(100)"),
+        goes_on(
+            "code that begins like a heading", "1000", fence("output = 1") + "\n\n" + fence("# Output:", "output + 999")
+        ),
+        goes_on("a variable of that name", "998", fence("output = 998") + "\n\n" + fence("output")),
         ends("computed in a block after code", "999", fence("n = len(context)") + "\n\n" + fence("FINAL(n)")),
         goes_on("typed after an error", NOTHING_SHOWN, block("1/0"), "FINAL(1234)", before=(), cells=()),
         goes_on("typed after silence", NOTHING_SHOWN, block("x = 1"), "FINAL(1234)", before=(), cells=()),
