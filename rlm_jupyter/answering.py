@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rlm_jupyter.bare import is_bare
+from rlm_jupyter.beginning import is_whole
 from rlm_jupyter.calls import ask
 from rlm_jupyter.errors import LimitReached, RLMError
 from rlm_jupyter.events import SubcallSettled, SubcallStarted
@@ -166,8 +167,9 @@ def _is_deterministic(model: Model) -> bool:
 
 def _check_passages(run: Run, call: Subcall) -> None:
     """Refuse what can only be answered with something made up, before it costs."""
-    question = run.trajectory.started.prompt
-    if run.has_context and all(is_bare(prompt, question) for prompt in call.prompts):
+    started = run.trajectory.started
+    shown = "" if is_whole(started.context) else started.context.beginning
+    if run.has_context and all(is_bare(prompt, started.prompt, shown) for prompt in call.prompts):
         raise RLMError(BARE)
 
 

@@ -8,7 +8,7 @@ from textwrap import shorten
 from rlm_jupyter import parsing, prompts, root
 from rlm_jupyter.calls import Answered
 from rlm_jupyter.errors import KernelDiedError, KernelError, LimitReached, ModelError, PolicyError
-from rlm_jupyter.grounds import made_up
+from rlm_jupyter.grounds import echoed, made_up
 from rlm_jupyter.replies import carry_out
 from rlm_jupyter.run import INTERRUPT_MARGIN, Run
 from rlm_jupyter.types import StopReason, Value
@@ -93,9 +93,19 @@ async def _forced(run: Run) -> tuple[Value | None, str]:
     if isinstance(said, Value):
         return said, ""
     said = (said or "").strip()
-    if (figure := made_up(said, run.trajectory)) is not None:
-        return None, f"its last word, {shorten(said, 80)}, is not taken for an answer: {figure} stands nowhere"
+    if said and (why := _no_answer(run, said)):
+        return None, f"its last word, {shorten(said, 80)}, is not taken for an answer: {why}"
     return (Value(said, said, is_json=True) if said else None), ""
+
+
+def _no_answer(run: Run, said: str) -> str:
+    """Why a last word in prose is no answer; empty where it may be one."""
+    if not run.has_seen:
+        return "no code has shown anything that it could come from"
+    if echoed(said, run.trajectory.started.prompt):
+        return "it is the question again"
+    figure = made_up(said, run.trajectory)
+    return "" if figure is None else f"{figure} stands nowhere"
 
 
 async def _read_forced(run: Run, answered: Answered) -> Value | str | None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.beginning import is_whole
+from rlm_jupyter.searches import leads_to, named, search, search_words
 from rlm_jupyter.types import CellStatus, ContextInfo, Variable
 
 if TYPE_CHECKING:
@@ -25,15 +26,15 @@ the next message shows you its outputs; write no output yourself.
 
 - Only the beginning of `context` is shown to you: the code must go through all of `context`, as it is.
 - What code can decide (find, count, sort, compute), let code decide, and print what comes of it.
-- What needs reading (meaning, kinds, opinions, summaries), and is more than you have seen whole, give to \
-`llm_query_batched`: leave out repetitions, then a few large prompts, each with many items or a long passage up to the \
-size below (one is fine if all fits), rather than many tiny ones. Say how borderline cases count, ask for short \
+- What needs reading (meaning, kinds, opinions, summaries) give to `llm_query_batched`, unless it is so little that \
+you have printed all of it: leave out repetitions, then a few large prompts, each with many items or a long passage up \
+to the size below (one is fine if all fits), rather than many tiny ones. Say how borderline cases count, ask for short \
 replies in a form that code can read, check that they are complete, and put them together by code.
 - If there is an error, or nothing was found, write different code: print what is there, or search for fewer words, \
 in lower case. Look at all of `context` before you conclude that something is missing.
 - When the outputs answer the question, reply with a block that holds only `FINAL(...)`, with the answer in it: what \
-the question asks for, complete and in the form it asks for. Where it leaves something open, decide, and say so in \
-the answer.
+the question asks for, complete and in the form it asks for. Where it leaves something open, decide, and say so if \
+that form has room for it.
 
 What there is besides Python:
 - `FINAL(value)` ends the work: a text, a number, a list, a dict, any expression. `FINAL_VAR("name")` ends it with the \
@@ -47,17 +48,6 @@ and %magics work, so does top-level `await`. Outputs over {output_chars:,} chara
 whole in a variable that is named then.
 """
 
-_SEARCH = """\
-```repl
-lines = [line[:1000] for line in context.splitlines() if "{name}" in line]
-print(len(lines), *lines[:5], *lines[-5:], sep="\\n")
-```"""
-"""A search in a text. Models copy it, so it has the name to look for where the question has one, and shows how many
-lines there are, the first and the last."""
-_NAME = re.compile(r"(?<![.?!:\n])[ (\"'`](?=[^\W\d_]*[^\Wa-z_])([\w-]{2,40})(?=\W|$)|\"([\w-]{2,40})\"")
-"""What a question names: a word with a capital or a digit that doesn't begin a sentence, or one in quotes."""
-_LONG_PROMPT = 500
-"""Characters: one that is longer is a piece of work, not a question about one thing."""
 _PROBES = {
     "str": "print(type(context), len(context))\nprint(context[:1000])",
     "bytes": "print(type(context), len(context))\nprint(context[:200])",
@@ -115,11 +105,14 @@ NOT_READY = (
     'answer["ready"] = True in the cell itself, or end with FINAL.'
 )
 BARE = (
-    "The model that you ask reads this prompt and nothing else, not `context`, and there is only the question in it. "
+    "The model that you ask reads this prompt and nothing else, not `context`, and there is only the question in it, "
+    "or what you were shown yourself. "
     "Find the passages by code and put them into the prompt, as in "
     'llm_query(f"QUESTION\\n\\n{passage}"); or let code decide'
 )
 STAND_INS = "What your cell put in place of {names} was left out: the real thing is there already, use it as it is."
+MISSES = "The question asks for {kind}, and there is none in your answer. {how}"
+NOT_FOUND = "Before you conclude that there is nothing, {how}"
 SENT_BACK = (
     "Your answer is kept, but it does not end the work yet: the termination policy {policy} did not accept it. Check "
     "it once more or improve it, and give it again with FINAL; FINAL(answer, confidence=0.9) says how sure you are."
@@ -184,6 +177,22 @@ def _probe(type_name: str) -> str:
     return _PROBES.get(type_name, "print(type(context))\nprint(repr(context)[:1000])")
 
 
+def misses(kind: str, answer: str, outputs: str, prompt: str, context: ContextInfo) -> str:
+    """What a model is told that typed an answer without what the question asks for.
+
+    Parameters
+    ----------
+    kind
+        What it asks for: `asked.missing`.
+    answer, outputs
+        Where something may stand that leads to it.
+    """
+    name = leads_to(answer, prompt) or leads_to(outputs, prompt)
+    block = None if name is None else search(name, context)
+    how = "Look for what leads to it." if block is None else f"Look for what leads to it, as in\n{block}"
+    return MISSES.format(kind=kind, how=how)
+
+
 def opening(
     prompt: str,
     context: ContextInfo,
@@ -227,26 +236,15 @@ def opening(
         lines[-1] += f" Left: {', '.join(left)}."
     if context.type_name == "none":
         lines.append("Write the first ```repl block: code that works out the answer and prints it.")
-    elif context.type_name == "str" and (name := named(prompt)) is not None:
+    elif (name := named(prompt)) is not None and (block := search(name, context)) is not None:
         lines.append(
-            "Write the first ```repl block. If the question is about one thing, print the lines that name it, as in\n"
-            f"{_SEARCH.format(name=name)}\n"
+            "Write the first ```repl block. If the question is about one thing, print where it is named, as in\n"
+            f"{block}\n"
             "If it is about all of `context`, count or compute over all of it, and print the result."
         )
     else:
         lines.append("Write the first ```repl block: code that goes through all of `context` and prints the answer.")
     return "\n".join(lines)
-
-
-def named(prompt: str) -> str | None:
-    """What a question names that could be looked for: what has a digit rather than what has a capital, the last one.
-
-    `None` where it names nothing, or is no short question.
-    """
-    if len(prompt) > _LONG_PROMPT:
-        return None
-    names = [found[1] or found[2] for found in _NAME.finditer(prompt)]
-    return next((name for name in reversed(names) if any(map(str.isdigit, name))), names[-1] if names else None)
 
 
 def revived(what: str, before: Sequence[Variable], now: Sequence[Variable], restored: Restored | None) -> str:
@@ -329,10 +327,10 @@ _FOUND_NOTHING = re.compile(
     r"|(?=[^\n]{0,120}\Z).*\b(?:not (?:be )?found|no(?:ne)? (?:\w+ ){0,3}found|no match\w*)\b.*",
     re.IGNORECASE,
 )
-"""Outputs that say no more than that a search was in vain."""
+"""`says_nothing_found`."""
 
 
-def cue(statuses: Sequence[CellStatus], text: str) -> str:
+def cue(statuses: Sequence[CellStatus], text: str, prompt: str, context: ContextInfo) -> str:
     """What to reply, after cells that ended so and showed this; empty where none was executed.
 
     A small model takes its last instruction from the end of the message: told to end with FINAL if that is an answer,
@@ -344,13 +342,30 @@ def cue(statuses: Sequence[CellStatus], text: str) -> str:
         return "The block did not succeed: reply with a different one."
     if not text.strip():
         return "Nothing was shown: reply with a block that prints what you look for."
-    if _FOUND_NOTHING.fullmatch(text.strip()):
-        search = _SEARCH.format(name="WORD")
-        return f"Nothing was found that way: print the lines that hold another word, as in\n{search}"
-    return "If the outputs answer the question, reply with FINAL(...) and the answer in it; else with different code."
+    if says_nothing_found(text):
+        return f"Nothing was found that way: {_search_words(prompt, context)}"
+    return (
+        "If the outputs answer the question, reply with a block that holds only FINAL(...), with the answer in it; "
+        "else with different code."
+    )
+
+
+def not_found(prompt: str, context: ContextInfo) -> str:
+    """What a model is told that concludes from a search in vain."""
+    return NOT_FOUND.format(how=_search_words(prompt, context))
+
+
+def _search_words(prompt: str, context: ContextInfo) -> str:
+    block = search_words(prompt, context)
+    return "print what is there." if block is None else f"see how it is written, as in\n{block}"
+
+
+def says_nothing_found(text: str) -> bool:
+    """Whether a text says no more than that a search was in vain, as in `[]` or `not found`."""
+    return _FOUND_NOTHING.fullmatch(text.strip()) is not None
 
 
 def nudge(statuses: Sequence[CellStatus], text: str) -> str:
     """What a model is told that was about to repeat cells which had ended so and shown this."""
-    is_answer = statuses and statuses[-1] == "ok" and text.strip() and not _FOUND_NOTHING.fullmatch(text.strip())
+    is_answer = statuses and statuses[-1] == "ok" and text.strip() and not says_nothing_found(text)
     return NUDGE if is_answer else NUDGE_IN_VAIN

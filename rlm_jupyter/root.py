@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Sequence
 
-from rlm_jupyter import calls, parsing, prompts
+from rlm_jupyter import calls, parsing, rejections
 from rlm_jupyter.calls import Answered
-from rlm_jupyter.conversation import read_part
 from rlm_jupyter.errors import ContextWindowError, LimitReached, UnusableReplyError
 from rlm_jupyter.events import NoticeGiven, OutputsElided, ReplyReceived, ReplyStreamed
 from rlm_jupyter.ledger import Bill
 from rlm_jupyter.run import Run
 from rlm_jupyter.tokens import BYTES_PER_TOKEN, most_tokens
-from rlm_jupyter.trajectory import Cell, Iteration
 from rlm_jupyter.types import FinishReason, Message
 
 MOST_REPEATS = 3
 """Replies drawn in a row that repeat the one before them; then the run ends."""
 _WARMER = (1.0, 1.3)
 """The temperatures of what is drawn again; of its own a server takes 0.7 or 0.8, say."""
-_REPEATS = "repeats the reply before it"
-_EMPTY = "is empty"
-_DIGITS = re.compile(r"\d+")
 _ROOM_GROWTH = 2
 """A reply that was cut off lets the next be so many times longer."""
 
 
 async def draw(run: Run) -> parsing.ParsedReply:
-    """The next reply that is not empty, and not the one before it over again: such a one is drawn anew, warmer.
+    """The next reply that is not empty, not one before it over again, and no FINAL without an answer.
 
-    It stays out of the conversation, where it would make the next repetition likelier; that there was one, the model
-    is told once.
+    Such a one is drawn anew, warmer if it said nothing new. It stays out of the conversation, where it would make the
+    next repetition likelier; that there was one, the model is told once.
 
     Raises
     ------
@@ -41,66 +34,24 @@ async def draw(run: Run) -> parsing.ParsedReply:
     """
     if (recorded := run.recorded_reply()) is not None:
         run.room = _next_room(run, recorded.finish)
-        return parsing.parse(recorded.text)
-    why = ""
-    for attempt in range(MOST_REPEATS):
-        answered = await ask(run, temperature=_WARMER[attempt - 1] if attempt else None)
+        return rejections.take(run, parsing.parse(recorded.text))
+    reasons: list[str] = []
+    while len(reasons) < MOST_REPEATS:
+        warmer = reasons and reasons[-1] != rejections.NO_ANSWER
+        answered = await ask(run, temperature=_WARMER[len(reasons) - 1] if warmer else None)
         reply = parsing.parse(answered.reply.text)
-        why = _nothing_new(run, reply, answered.reply.text[: reply.read])
-        if not why:
+        rejection = rejections.rejection(run, reply, answered.reply.text[: reply.read])
+        if rejection is None:
             received(run, answered, read=reply.read)
-            return reply
-        received(run, answered, read=reply.read, rejected=f"{why} ({attempt + 1})")
+            return rejections.take(run, reply)
+        received(run, answered, read=reply.read, rejected=f"{rejection.reason} ({len(reasons) + 1})")
         last = run.trajectory.iterations[-1:]
-        if attempt == 0 and last and why == _REPEATS:
-            run.record(NoticeGiven(last[0].index, prompts.nudge([cell.status for cell in last[0].cells], run.rendered)))
-    what = "nothing" if why == _EMPTY else f"the same reply {MOST_REPEATS + 1} times"
-    raise LimitReached(f"the model sent {what}", stop_reason="no_progress")
-
-
-def _nothing_new(run: Run, reply: parsing.ParsedReply, text: str) -> str:
-    """Why a reply is drawn again: empty, or the one before it over again, which failed or changed nothing."""
-    if not text.strip():
-        return _EMPTY
-    before = run.trajectory.iterations[-2:]
-    if not before or not _alike(reply, parsing.parse(read_part(before[-1]))):
-        return ""
-    cells = before[-1].cells
-    if not cells:
-        # a FINAL that the model was asked to confirm is to be repeated
-        return "" if parsing.declared_in_prose(text) is not None else _REPEATS
-    executed = [cell for cell in cells if cell.status != "skipped"]
-    failed = any(cell.status != "ok" for cell in executed)
-    known = executed and (all(map(parsing.is_settled, reply.blocks)) or _changed_nothing(before, reply))
-    return _REPEATS if failed or known else ""
-
-
-def _changed_nothing(before: Sequence[Iteration], reply: parsing.ParsedReply) -> bool:
-    """Whether the cells of a reply were executed twice already, to the same effect, and will have no other.
-
-    What polls, or draws at random, shows it only when it is repeated.
-    """
-    if len(before) < 2 or not _alike(reply, parsing.parse(read_part(before[0]))):
-        return False
-    one, other = ([_shown(cell) for cell in iteration.cells] for iteration in before)
-    return one == other and not any(map(parsing.may_advance, reply.blocks))
-
-
-def _alike(one: parsing.ParsedReply, other: parsing.ParsedReply) -> bool:
-    """Whether two replies have the same cells, white space and comments aside, or, without any, the same words."""
-    declared = [parsing.declared_in_prose(reply.prose) for reply in (one, other)]
-    if len({None if declaration is None else declaration.content for declaration in declared}) > 1:
-        return False
-    if one.blocks or other.blocks:
-        return [*map(parsing.normal, one.blocks)] == [*map(parsing.normal, other.blocks)]
-    # one that repeats what it was told repeats what was left then, too
-    return _DIGITS.sub("0", one.prose).split() == _DIGITS.sub("0", other.prose).split()
-
-
-def _shown(cell: Cell) -> object:
-    """What came of a cell, less the numbers that are others each time."""
-    asked = sorted(call.prompt_sha256 for call in cell.subcalls)
-    return asked, [{k: v for k, v in output.items() if k != "execution_count"} for output in cell.outputs]
+        if last and rejection.told and (not reasons or rejection.reason == rejections.NO_ANSWER):
+            run.record(NoticeGiven(last[0].index, rejection.told))
+        reasons.append(rejection.reason)
+    what = {rejections.EMPTY: "nothing", rejections.REPEATS: f"the same reply {MOST_REPEATS + 1} times"}
+    said = what.get(reasons[0], "nothing new") if len(set(reasons)) == 1 else "nothing new"
+    raise LimitReached(f"the model sent {said}", stop_reason="no_progress")
 
 
 async def ask(run: Run, temperature: float | None = None) -> Answered:

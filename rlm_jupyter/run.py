@@ -111,10 +111,14 @@ class Run:
     """The content of a FINAL in prose that did not count yet."""
     blind_refused: bool = False
     """A blind answer has been asked about."""
+    doubted: bool = False
+    """A typed answer that is plainly none was drawn again."""
     confidence: float | None = None
     """What the model stated last, from 0 to 1."""
     token_confidence: float | None = None
     """What the last reply's tokens say, where that is asked for and told."""
+    cells_of: dict[tuple[str, ...], int] = field(default_factory=dict)
+    """The iteration that last had such cells, white space and comments aside."""
     rendered: str = ""
     """The outputs of the last iteration, whole, as text."""
     total_reward: float = 0.0
@@ -365,7 +369,9 @@ class Run:
             pieces.append(f"{skipped} more block{'s were' if skipped > 1 else ' was'} not executed.")
         self.rendered = "\n".join(whole)
         answered = self.kernel.recorded is not None
-        cue = "" if answered else prompts.cue([cell.status for cell in executed], self.rendered)
+        started = self.trajectory.started
+        statuses = [] if answered else [cell.status for cell in executed]
+        cue = prompts.cue(statuses, self.rendered, started.prompt, started.context)
         pieces.append(prompts.status(self.iteration, self.limits.max_iterations, self.ledger.left(), cue))
         self.record(OutputsShown(self.iteration, "\n\n".join(pieces)))
 

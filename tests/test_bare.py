@@ -47,6 +47,38 @@ def test_what_has_anything_to_answer_from_or_asks_something_else_is_not(prompt: 
     assert not is_bare(prompt, QUESTION)
 
 
+BEGINNING = "2031-01-02 ERROR billing\n2031-01-03 INFO mailer\n"
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        f"{QUESTION}\n\n{BEGINNING}",
+        f"{QUESTION}\n\n<beginning>\n{BEGINNING}</beginning>\n",
+        f"YOUR QUESTION\n\n{BEGINNING}",
+        f"YOUR QUESTION\n\n{QUESTION}",
+        "QUESTION",
+        BEGINNING,
+    ],
+)
+def test_what_the_model_that_asks_was_shown_itself_is_no_passage(prompt: str) -> None:
+    assert is_bare(prompt, QUESTION, BEGINNING)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        f"{QUESTION}\n\n{BEGINNING}2031-01-04 ERROR billing\n",
+        f"How is a line of this log made up?\n\n{BEGINNING}",
+        f"{QUESTION}\n\n2031-01-04 ERROR billing",
+        f"{QUESTION}\n\n{BEGINNING}" + "x" * 900,
+        "",
+    ],
+)
+def test_what_goes_beyond_it_is(prompt: str) -> None:
+    assert not is_bare(prompt, QUESTION, BEGINNING)
+
+
 def model(*replies: str) -> ScriptedModel:
     return ScriptedModel(list(replies), sub=lambda prompt: f"<{prompt[-6:]}>")
 
@@ -56,7 +88,7 @@ async def test_a_bare_sub_call_is_refused_before_it_costs_and_the_run_goes_on() 
         block(f"llm_query({QUESTION!r})"),
         block(f"print([str(reply) for reply in llm_query_batched([{QUESTION!r}] * 2)])"),
         block(f"print(llm_query({QUESTION!r} + '\\n\\n' + context))"),
-        block("FINAL('done')"),
+        block("FINAL('seven')"),
     ]
     asked = model(*tries)
     result = await RLM(asked, save=False).acompletion(QUESTION, TEXT)
@@ -66,7 +98,7 @@ async def test_a_bare_sub_call_is_refused_before_it_costs_and_the_run_goes_on() 
     assert "<a text>" in third
     assert [call.refused for call in result.trajectory.subcalls] == [True] * 3 + [False]
     assert sum(len(messages) == 1 for messages in asked.requests) == 1
-    assert result.answer == "done"
+    assert result.answer == "seven"
 
 
 async def test_where_there_is_no_context_a_question_is_all_there_is() -> None:
@@ -103,6 +135,25 @@ async def test_a_figure_of_the_prompt_or_of_what_was_shown_of_the_context_is_kno
 
 async def test_a_figure_in_a_traceback_is_not() -> None:
     assert (await forced("1200", cell="1 / 0  # 1200")).answer is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        QUESTION,
+        "The messages of the service billing have the level ERROR.",
+        "How many messages of the service billing have that.",
+    ],
+)
+async def test_nor_is_the_question_itself_an_answer(said: str) -> None:
+    result = await forced(said)
+    assert (result.answer, result.stop_reason) == (None, "iterations")
+    assert "it is the question again" in result.message
+
+
+@pytest.mark.parametrize("said", ["the service billing", "The service billing has none of the level ERROR, it seems."])
+async def test_but_its_words_may_be(said: str) -> None:
+    assert (await forced(said)).answer == said
 
 
 async def test_a_variable_is_taken_whatever_it_holds() -> None:

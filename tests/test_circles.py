@@ -53,6 +53,12 @@ print(count, words)"""
         ([block(COUNTS)] * 3 + [END], 2, 2),
         ([block("context = context.split()[1:]", "print(context)")] * 3 + [END], 2, 2),
         ([block("print(hash(1))")] * 3 + [END], 1, 3),
+        ([block("print(context[:1])"), block("print(hash(1))"), block("print(context[:1])  # again"), END], 1, 3),
+        ([block("1/0"), block("print(hash(1))"), block("1/0"), END], 1, 3),
+        ([block("print(7)"), block("7"), END], 1, 2),
+        ([block("print('some text')"), block("some text", "and so on"), END], 1, 2),
+        ([block("print(7)"), block("2", "<prompt>", "How long?", "</prompt>"), END], 1, 2),
+        ([block("print(7)"), "```repl\n0\n\nIteration 3 of 30. Nothing was found that way", END], 1, 2),
     ],
     ids=[
         "a failed cell",
@@ -65,6 +71,12 @@ print(count, words)"""
         "a count",
         "another context",
         "a cell that might have shown something else",
+        "a cell before the one before",
+        "a failed cell before the one before",
+        "the last outputs",
+        "the last outputs and more",
+        "the prompt",
+        "the line after the outputs, in a block without an end",
     ],
 )
 async def test_what_is_said_again_is_drawn_anew(replies: list[str], rejected: int, iterations: int) -> None:
@@ -104,6 +116,31 @@ async def test_a_cell_that_gets_on_is_no_circle(cell: str) -> None:
     result = await run([block(cell)] * 4 + [END])
     assert (result.answer, len(result.trajectory.iterations)) == ("9", 5)
     assert not result.trajectory.rejected
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        [block("print(hash(words))"), block("words = 'some'"), block("print(hash(words))")],
+        [block("print('x = 1')"), block("x = 1")],
+        [block("print('7')"), block("# 7", "print(hash(7))")],
+        [block("print('a')"), block("print('''", "<prompt>", "''')")],
+    ],
+    ids=["of what was set since", "what was printed is code", "what was printed is a comment", "a text with tags"],
+)
+async def test_what_only_looks_like_a_repetition_is_executed(replies: list[str]) -> None:
+    result = await run([*replies, END])
+    assert (result.answer, len(result.trajectory.iterations)) == ("9", len(replies) + 1)
+    assert not result.trajectory.rejected
+
+
+async def test_what_the_model_is_no_longer_shown_may_be_looked_at_again() -> None:
+    looks, more = block("print(context[:3000])"), [block(f"print('{digit}' * 3000)") for digit in range(1, 5)]
+    limits = Limits(output_chars=4_000, max_output_tokens=300)
+    model = ScriptedModel([looks, *more, looks, END], window=5_000)
+    result = await RLM(model, limits=limits).acompletion("How long?", "some text " * 500)
+    assert result.trajectory.elided_through >= 1
+    assert (result.answer, result.trajectory.rejected) == ("5000", ())
 
 
 async def test_mending_an_indentation_is_no_repetition() -> None:

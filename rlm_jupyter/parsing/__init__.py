@@ -26,6 +26,7 @@ from rlm_jupyter.parsing.replies import ParsedReply, Reading, Segment, parse
 from rlm_jupyter.parsing.sources import (
     constant_final,
     declares_ready,
+    is_no_code,
     named_final,
     normal,
     only_constant_final,
@@ -43,6 +44,7 @@ __all__ = [
     "declared_in_prose",
     "declares_ready",
     "find_final_answer",
+    "is_no_code",
     "is_settled",
     "literal_cell",
     "may_advance",

@@ -101,6 +101,11 @@ def is_literal(source: str) -> bool:
     return value is not None and _is_literal(value)
 
 
+def is_no_code(source: str) -> bool:
+    """Whether a block does nothing: it can't be read, or is nothing but a literal."""
+    return tree(source) is None or is_literal(source)
+
+
 def constant_final(source: str) -> str | None:
     """The text of a cell's first FINAL or SUBMIT, where that is a literal and no branch or function holds it."""
     module = tree(source)
