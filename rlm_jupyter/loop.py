@@ -104,6 +104,8 @@ def _no_answer(run: Run, said: str) -> str:
         return "no code has shown anything that it could come from"
     if echoed(said, run.trajectory.started.prompt):
         return "it is the question again"
+    if prompts.says_nothing_found(said) and not any(map(str.isdigit, said)):
+        return "it only says that nothing was found"
     figure = made_up(said, run.trajectory)
     return "" if figure is None else f"{figure} stands nowhere"
 

@@ -46,6 +46,8 @@ _SENTENCE_END = re.compile(r"[a-z][.!?]\s")
 _NAME = re.compile(r"(?<![.?!:\n])[ (\"'`](?=[^\W\d_]*[^\Wa-z_])([\w-]{2,40})(?=\W|$)|\"([\w-]{2,40})\"")
 """What a question names: a word with a capital or a digit that doesn't begin a sentence, or one in quotes."""
 _WORD = re.compile(r"[^\W\d_]{4,40}")
+_PLURAL = re.compile(r"(?<=[^\W\d_]{3}[^\W\d_s])s$")
+"""Of `users`: what is searched is found within a word, too."""
 _MOST_WORDS = 8
 LONG_PROMPT = 500
 """Characters: a prompt that is longer is a piece of work, not a question about one thing."""
@@ -64,7 +66,8 @@ def search(name: str, context: ContextInfo) -> str | None:
 
 def search_words(prompt: str, context: ContextInfo) -> str | None:
     """A block that prints how each word of a question is used; `None` where it is no question, or no text."""
-    words = dict.fromkeys(map(str.lower, _WORD.findall(prompt))) if len(prompt) <= LONG_PROMPT else {}
+    found = map(str.lower, _WORD.findall(prompt)) if len(prompt) <= LONG_PROMPT else []
+    words = dict.fromkeys(_PLURAL.sub("", word) for word in found)
     if context.type_name != "str" or not words:
         return None
     longest = sorted(words, key=len, reverse=True)[:_MOST_WORDS]

@@ -101,6 +101,15 @@ async def test_a_bare_sub_call_is_refused_before_it_costs_and_the_run_goes_on() 
     assert result.answer == "seven"
 
 
+@pytest.mark.parametrize(("lines", "refused"), [(200, True), (20, False)])
+async def test_what_the_asking_model_was_shown_is_handed_on_only_where_it_is_all(lines: int, refused: bool) -> None:
+    asks = block(f"print(llm_query({QUESTION!r} + '\\n\\n' + '\\n'.join(context.splitlines()[:20])))")
+    text = "".join(f"line {number}\n" for number in range(lines))
+    result = await RLM(model(asks, block("print(7)"), block("FINAL(7)")), save=False).acompletion(QUESTION, text)
+    assert result.answer == "7"
+    assert [call.refused for call in result.trajectory.subcalls] == [refused]
+
+
 async def test_where_there_is_no_context_a_question_is_all_there_is() -> None:
     result = await RLM(model(block(f"FINAL(llm_query({QUESTION!r}))")), save=False).acompletion(QUESTION)
     assert result.answer == "<ERROR?>"
@@ -149,6 +158,20 @@ async def test_nor_is_the_question_itself_an_answer(said: str) -> None:
     result = await forced(said)
     assert (result.answer, result.stop_reason) == (None, "iterations")
     assert "it is the question again" in result.message
+
+
+async def test_nothing_is_answered_by_force_from_code_that_showed_nothing() -> None:
+    tries = model(block("total = 41"), "I think so.", "42")
+    result = await RLM(tries, limits=Limits(max_iterations=2), save=False).acompletion("Is it 41 or 42?", TEXT)
+    assert (result.answer, len(tries.requests)) == (None, 3)
+    assert "no code has shown anything" in result.message
+
+
+async def test_nor_is_it_one_that_nothing_was_found() -> None:
+    result = await forced("No match found.")
+    assert (result.answer, result.stop_reason) == (None, "iterations")
+    assert "No match found., is not taken for an answer: it only says that nothing was found" in result.message
+    assert (await forced("found: 0", cell="print(0)")).answer == "found: 0"
 
 
 @pytest.mark.parametrize("said", ["the service billing", "The service billing has none of the level ERROR, it seems."])

@@ -55,13 +55,14 @@ def test_what_is_not_there_is_no_error(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_each_word_of_a_question_is_shown_as_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
-    block = search_words("Which PUMP is it, of all the strange pumps?", contexts.pack(LOG).info)
+    block = search_words("Which PUMP is it, of all the strange glass boats, or pumps?", contexts.pack(LOG).info)
     shown = prints(block, LOG, capsys)
     assert shown == [
         "which is in 0 lines:",
         "pump is in 300 lines: n=0 pump=P0",
         "strange is in 0 lines:",
-        "pumps is in 0 lines:",
+        "glass is in 0 lines:",
+        "boat is in 0 lines:",
     ]
 
 
