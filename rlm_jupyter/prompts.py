@@ -24,14 +24,14 @@ You answer a question about a text, or data, that may be far longer than you can
 in a Jupyter kernel, and you work on it by writing Python. Reply with one ```repl block of code. It is executed, and \
 the next message shows you its outputs; write no output yourself.
 
-- Only the beginning of `context` is shown to you: the code must go through all of `context`, as it is.
+- Only the beginning of `context` is shown to you: the code must go through all of `context` itself; retype none.
 - What code can decide (find, count, sort, compute), let code decide, and print what comes of it.
-- What needs reading (meaning, kinds, opinions, summaries) give to `llm_query_batched`, unless it is so little that \
-you have printed all of it: leave out repetitions, then a few large prompts, each with many items or a long passage up \
-to the size below (one is fine if all fits), rather than many tiny ones. Say how borderline cases count, ask for short \
-replies in a form that code can read, check that they are complete, and put them together by code.
+- What needs reading (meaning, kinds, opinions, summaries), narrow down by code first. If little is left, print and \
+read it; else give it to `llm_query_batched`, without repetitions and in a few large prompts rather than many tiny \
+ones: each with many items, or a long passage up to the size below (one is fine if all fits). Say how borderline cases \
+count, ask for short replies in a form that code can read, check that they are complete, and put them together by code.
 - If there is an error, or nothing was found, write different code: print what is there, or search for fewer words, \
-in lower case. Look at all of `context` before you conclude that something is missing.
+whatever their case. Look at all of `context` before you conclude that something is missing.
 - When the outputs answer the question, reply with a block that holds only `FINAL(...)`, with the answer in it: what \
 the question asks for, complete and in the form it asks for. Where it leaves something open, decide, and say so if \
 that form has room for it.
@@ -111,7 +111,10 @@ BARE = (
     'llm_query(f"QUESTION\\n\\n{passage}"); or let code decide'
 )
 STAND_INS = "What your cell put in place of {names} was left out: the real thing is there already, use it as it is."
-MISSES = "The question asks for {kind}, and there is none in your answer. {how}"
+MISSES = (
+    "The question asks for {kind}, and there is none in your answer. Reply with a block that looks for what leads to "
+    "it{how}"
+)
 NOT_FOUND = "Before you conclude that there is nothing, {how}"
 SENT_BACK = (
     "Your answer is kept, but it does not end the work yet: the termination policy {policy} did not accept it. Check "
@@ -189,8 +192,7 @@ def misses(kind: str, answer: str, outputs: str, prompt: str, context: ContextIn
     """
     name = leads_to(answer, prompt) or leads_to(outputs, prompt)
     block = None if name is None else search(name, context)
-    how = "Look for what leads to it." if block is None else f"Look for what leads to it, as in\n{block}"
-    return MISSES.format(kind=kind, how=how)
+    return MISSES.format(kind=kind, how="." if block is None else f", such as\n{block}")
 
 
 def opening(
@@ -357,7 +359,9 @@ def not_found(prompt: str, context: ContextInfo) -> str:
 
 def _search_words(prompt: str, context: ContextInfo) -> str:
     block = search_words(prompt, context)
-    return "print what is there." if block is None else f"see how it is written, as in\n{block}"
+    if block is None:
+        return "reply with a block that prints what is there."
+    return f"reply with a block that shows how it is written, such as\n{block}"
 
 
 def says_nothing_found(text: str) -> bool:

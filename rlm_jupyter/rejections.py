@@ -48,7 +48,7 @@ def rejection(run: Run, reply: parsing.ParsedReply, text: str) -> Rejection | No
 
 def take(run: Run, reply: parsing.ParsedReply) -> parsing.ParsedReply:
     """The reply, which counts: the iteration that begins has its cells."""
-    run.cells_of[tuple(map(parsing.normal, reply.blocks))] = run.iteration
+    run.iteration_of[_said(reply)] = run.iteration
     return reply
 
 
@@ -112,13 +112,24 @@ def _typed(run: Run, reply: parsing.ParsedReply) -> str | None:
     return parsing.constant_final(block) if parsing.only_constant_final(block) else None
 
 
+def _said(reply: parsing.ParsedReply) -> tuple[str, ...]:
+    """Its cells, white space and comments aside, and the answer beside them."""
+    declared = parsing.declared_in_prose(reply.prose)
+    return (declared.content if declared is not None else "", *map(parsing.normal, reply.blocks))
+
+
 def _is_known(run: Run, reply: parsing.ParsedReply) -> bool:
     """Whether these cells were executed before, and must come to what the model is still shown of that."""
-    index = run.cells_of.get(tuple(map(parsing.normal, reply.blocks)), 0)
+    index = run.iteration_of.get(_said(reply), 0)
     if not reply.blocks or index <= run.trajectory.elided_through or not all(map(parsing.is_settled, reply.blocks)):
         return False
     cells = next((one.cells for one in reversed(run.trajectory.iterations) if one.index == index), ())
-    return bool(cells) and all(cell.status in {"ok", "error"} for cell in cells)
+    # what had no name then may have been imported since
+    return bool(cells) and all(cell.status in {"ok", "error"} and not _lacks_name(cell) for cell in cells)
+
+
+def _lacks_name(cell: Cell) -> bool:
+    return any(output.get("ename") == "NameError" for output in cell.outputs)
 
 
 def _changed_nothing(before: Sequence[Iteration], reply: parsing.ParsedReply) -> bool:
@@ -134,11 +145,8 @@ def _changed_nothing(before: Sequence[Iteration], reply: parsing.ParsedReply) ->
 
 def _alike(one: parsing.ParsedReply, other: parsing.ParsedReply) -> bool:
     """Whether two replies have the same cells, white space and comments aside, or, without any, the same words."""
-    declared = [parsing.declared_in_prose(reply.prose) for reply in (one, other)]
-    if len({None if declaration is None else declaration.content for declaration in declared}) > 1:
-        return False
-    if one.blocks or other.blocks:
-        return [*map(parsing.normal, one.blocks)] == [*map(parsing.normal, other.blocks)]
+    if one.blocks or other.blocks or _said(one) != _said(other):
+        return _said(one) == _said(other)
     # one that repeats what it was told repeats what was left then, too
     return _DIGITS.sub("0", one.prose).split() == _DIGITS.sub("0", other.prose).split()
 

@@ -117,8 +117,8 @@ class Run:
     """What the model stated last, from 0 to 1."""
     token_confidence: float | None = None
     """What the last reply's tokens say, where that is asked for and told."""
-    cells_of: dict[tuple[str, ...], int] = field(default_factory=dict)
-    """The iteration that last had such cells, white space and comments aside."""
+    iteration_of: dict[tuple[str, ...], int] = field(default_factory=dict)
+    """The last iteration that had such cells, and said the same of an answer."""
     rendered: str = ""
     """The outputs of the last iteration, whole, as text."""
     total_reward: float = 0.0

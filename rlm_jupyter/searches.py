@@ -1,7 +1,7 @@
 """Code that searches a text for what a question names: small models copy it, so it holds the words to look for.
 
-It shows how much there is, and the first and the last of it, each under its own heading: without one, a small model
-takes the first line for the last.
+A search for a name shows how much there is, and the first and the last of it, each under its own heading: without one,
+a small model takes the first line for the last. One for words shows no numbers, which it would take for the answer.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ _WORDS = """\
 ```repl
 lines = context.splitlines()
 for word in {words}:
-    found = [line[:300] for line in lines if word in line.lower()]
-    print(f"{{word}} is in {{len(found)}} lines:", *found[:1])
+    print(f"{{word}}:", next((line[:300] for line in lines if word in line.lower()), "nowhere"))
 ```"""
 _LONG_LINE = 250
 """Characters: of such a line, the sentence that has the name is shown, or what is around it."""

@@ -103,7 +103,10 @@ async def test_what_was_not_found_is_looked_for_once_more(said: str) -> None:
     model = ScriptedModel([LOOKS, block(f"FINAL({said!r})"), block(f"FINAL({said!r})")])
     result = await RLM(model, save=False).acompletion("How many errors?", TEXT)
     assert (result.answer, len(result.trajectory.iterations)) == (said, 2)
-    assert "Before you conclude that there is nothing, see how it is written" in model.requests[2][-1].content
+    assert (
+        "Before you conclude that there is nothing, reply with a block that shows how it is written"
+        in model.requests[2][-1].content
+    )
 
 
 async def test_a_value_that_was_computed_counts_and_so_does_what_is_said_last() -> None:

@@ -55,6 +55,15 @@ print(count, words)"""
         ([block("print(hash(1))")] * 3 + [END], 1, 3),
         ([block("print(context[:1])"), block("print(hash(1))"), block("print(context[:1])  # again"), END], 1, 3),
         ([block("1/0"), block("print(hash(1))"), block("1/0"), END], 1, 3),
+        (
+            [
+                block("import re", "x = 1"),
+                *[block("print(re.findall('s', context))"), block("print(hash(1))")] * 2,
+                END,
+            ],
+            1,
+            5,
+        ),
         ([block("print(7)"), block("7"), END], 1, 2),
         ([block("print('some text')"), block("some text", "and so on"), END], 1, 2),
         ([block("print(7)"), block("2", "<prompt>", "How long?", "</prompt>"), END], 1, 2),
@@ -73,6 +82,7 @@ print(count, words)"""
         "a cell that might have shown something else",
         "a cell before the one before",
         "a failed cell before the one before",
+        "a cell that uses what another imported, and another in turn",
         "the last outputs",
         "the last outputs and more",
         "the prompt",
@@ -122,11 +132,22 @@ async def test_a_cell_that_gets_on_is_no_circle(cell: str) -> None:
     "replies",
     [
         [block("print(hash(words))"), block("words = 'some'"), block("print(hash(words))")],
+        [
+            block("print(re.findall('s', context))"),
+            block("import re", "x = 1"),
+            block("print(re.findall('s', context))"),
+        ],
         [block("print('x = 1')"), block("x = 1")],
         [block("print('7')"), block("# 7", "print(hash(7))")],
         [block("print('a')"), block("print('''", "<prompt>", "''')")],
     ],
-    ids=["of what was set since", "what was printed is code", "what was printed is a comment", "a text with tags"],
+    ids=[
+        "of what was set since",
+        "of what was imported since",
+        "what was printed is code",
+        "what was printed is a comment",
+        "a text with tags",
+    ],
 )
 async def test_what_only_looks_like_a_repetition_is_executed(replies: list[str]) -> None:
     result = await run([*replies, END])

@@ -115,7 +115,10 @@ def test_after_a_search_in_vain_the_words_of_the_question_are_looked_for() -> No
     text, other = contexts.pack("a\nb").info, contexts.pack(["a", "b"]).info
     (block,) = parsing.parse(prompts.cue(["ok"], "[]", "Where is Kestrow?", text)).blocks
     assert '["where", "kestrow"]' in block
-    assert prompts.cue(["ok"], "[]", "Where is Kestrow?", other) == "Nothing was found that way: print what is there."
+    assert (
+        prompts.cue(["ok"], "[]", "Where is Kestrow?", other)
+        == "Nothing was found that way: reply with a block that prints what is there."
+    )
 
 
 def test_what_is_no_text_is_not_searched_by_lines() -> None:

@@ -58,11 +58,11 @@ def test_each_word_of_a_question_is_shown_as_it_is_used(capsys: pytest.CaptureFi
     block = search_words("Which PUMP is it, of all the strange glass boats, or pumps?", contexts.pack(LOG).info)
     shown = prints(block, LOG, capsys)
     assert shown == [
-        "which is in 0 lines:",
-        "pump is in 300 lines: n=0 pump=P0",
-        "strange is in 0 lines:",
-        "glass is in 0 lines:",
-        "boat is in 0 lines:",
+        "which: nowhere",
+        "pump: n=0 pump=P0",
+        "strange: nowhere",
+        "glass: nowhere",
+        "boat: nowhere",
     ]
 
 

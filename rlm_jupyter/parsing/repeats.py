@@ -14,6 +14,8 @@ _SAME = (
 )
 """Builtins that give the same for the same."""
 _SAME_MODULES = "bisect collections csv functools heapq itertools json math operator re string"
+_IMPORTED = "re math collections itertools Counter defaultdict"
+"""What another cell may have imported, and nobody calls a variable."""
 _CONTEXT = "context"
 _CHANGERS = "add append clear discard extend insert pop popitem remove reverse setdefault sort update"
 _WITH_STATE = (ast.ClassDef, ast.AsyncFunctionDef, ast.Await, ast.Delete, ast.Global, ast.Nonlocal, ast.NamedExpr)
@@ -29,7 +31,7 @@ def is_settled(source: str) -> bool:
     module = python(source)
     if module is None:
         return False
-    known = {*_SAME.split(), _CONTEXT}
+    known = {*_SAME.split(), *_IMPORTED.split(), _CONTEXT}
     for statement in module.body:
         if any(_has_state(node) for node in ast.walk(statement)) or not set(_read(statement)) <= known:
             return False
