@@ -83,10 +83,10 @@ def _plays(run: Run, reply: parsing.ParsedReply) -> bool:
 def _doubt(run: Run, reply: parsing.ParsedReply) -> str:
     """What a model is told, once, whose typed answer is plainly none: nothing of what is asked, or nothing found."""
     started = run.trajectory.started
-    if run.doubted or not run.has_seen or not run.has_context or run.iteration >= run.limits.max_iterations:
-        return ""
+    # it is told beside the last outputs
+    has_seen = run.has_context and run.has_seen and run.trajectory.iterations
     answer = _typed(run, reply)
-    if answer is None:
+    if answer is None or run.doubted or not has_seen or run.iteration >= run.limits.max_iterations:
         return ""
     if prompts.says_nothing_found(answer):
         doubt = prompts.not_found(started.prompt, started.context)

@@ -133,3 +133,9 @@ async def test_a_run_that_is_taken_up_again_is_told_the_same(tmp_path: Path) -> 
     result = await RLM.aresume(first.path, model=after, max_iterations=4)
     assert result.answer == "Viktor"
     assert after.requests[0][: len(model.requests[2])] == model.requests[2]
+
+
+async def test_a_first_reply_is_not_doubted_for_there_is_nothing_yet_to_say_it_beside() -> None:
+    model = ScriptedModel([block("FINAL(3133)")])
+    result = await RLM(model, save=False).acompletion(QUESTION, "Badge 3133.")
+    assert (result.answer, result.trajectory.rejected) == ("3133", ())
