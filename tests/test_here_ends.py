@@ -215,7 +215,10 @@ def test_a_cell_that_can_not_be_interrupted_is_said(notebook: Notebook, folder: 
     assert told.startswith("kernel_died the cell could not be interrupted")
 
 
-@pytest.mark.parametrize("cell", ["time.sleep(60)", "llm_query('?')", "await asyncio.sleep(60)"])
+CATCHES = "try:\n    time.sleep(60)\nexcept BaseException:\n    time.sleep(60)"
+
+
+@pytest.mark.parametrize("cell", ["time.sleep(60)", "llm_query('?')", "await asyncio.sleep(60)", CATCHES])
 def test_a_driver_that_is_killed_is_said_in_one_line_and_the_cell_ends(
     notebook: Notebook, folder: Path, cell: str
 ) -> None:
@@ -240,6 +243,38 @@ def test_a_driver_that_is_killed_is_said_in_one_line_and_the_cell_ends(
     # nothing that was paid for is lost
     record = Path(shown.error.partition("up to there: ")[2].removesuffix("."))
     assert len(Trajectory.load(folder / record.with_suffix(".rlm")).iterations) == 1
+
+
+LATELY = """import asyncio, signal, time
+from rlm_jupyter.kernel.guest.cells import LentCells
+interrupt = LentCells.interrupt
+LentCells.interrupt = lambda self, cell: (time.sleep(0.5), interrupt(self, cell))
+selector = asyncio.get_running_loop()._selector
+select = selector.select
+def lately(timeout=None):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        return select(timeout)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+selector.select = type(lately)(lately.__code__, {"signal": signal, "select": select}, argdefs=(None,))"""
+"""Each signal is as one that comes just before the loop goes to sleep: it wakes nobody."""
+
+
+def test_an_interrupt_that_comes_as_the_loop_goes_to_sleep_is_not_lost(notebook: Notebook, folder: Path) -> None:
+    model = script(folder / "asleep.json", "print('waits', flush=True)\nimport asyncio\nawait asyncio.sleep(40)")
+
+    def kill() -> None:
+        for driver in notebook.drivers():
+            driver.kill()
+
+    notebook.run(LATELY)
+    try:
+        shown = notebook.run(f"%%rlm --here -m {model} --rerun\nWhat?", once(kill, "waits", 0.3))
+    finally:
+        notebook.run("selector.select, LentCells.interrupt = select, interrupt")
+    assert shown.seconds < 30
+    assert shown.error.startswith("RLMError: The process that drove the run has ended (signal 9)")
 
 
 def test_a_kernel_that_is_killed_takes_its_driver_along(folder: Path) -> None:

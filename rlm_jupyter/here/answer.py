@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import pickle
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ from rlm_jupyter.types import ContextInfo, PackedContext
 
 _MOST_KEPT = 64 * 2**20
 """Bytes of a context above which it is not kept with the run: it is here already, and may be larger than a disk."""
+_INTERRUPTS = 5
+"""That a cell gets when its driver is gone."""
+_AGAIN_SECONDS = 2.0
 _DRIVEN = "_rlm_driven"
 """The attribute of a shell whose kernel a model drives."""
 
@@ -240,9 +244,16 @@ class _Here:
         self._put(message)
         if isinstance(message, Gone):
             self._guest.host_gone()
-            if cell := self._guest.cells.id:
-                # nobody waits for this cell any more
-                self._guest.cells.interrupt(cell)
+            self._end_cell()
+
+    def _end_cell(self) -> None:
+        """Interrupt the cell that nobody waits for any more; again where its code had not begun, or caught that."""
+        cells = self._guest.cells
+        for _ in range(_INTERRUPTS):
+            if not cells.id:
+                return
+            cells.interrupt(cells.id)
+            time.sleep(_AGAIN_SECONDS)
 
     def _stop(self) -> None:
         """The user's interrupt; in a signal handler."""

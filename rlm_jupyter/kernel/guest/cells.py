@@ -93,6 +93,9 @@ class LentCells:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         else:
             _thread.interrupt_main()
+        if task := self._task:
+            # a signal that comes just before its loop goes to sleep would be looked at when something else wakes it
+            task.get_loop().call_soon_threadsafe(lambda: None)
 
     def mark(self, cell: str, state: str) -> None:
         """Tell the host on IOPub where in its messages a cell begins and ends, and whether the user has stopped it.
