@@ -151,7 +151,9 @@ def test_stop_ends_the_run_with_what_it_has(opened: Open, model: Waiting) -> Non
 
 
 def test_a_page_that_is_reloaded_finds_its_run_again(opened: Open, model: Waiting) -> None:
-    model.play([LOOK, "More.\n```repl\nprint('more')\n```", FINAL], opened=1)
+    # a server listens to the kernel a moment later than the page is connected; what comes before is not heard
+    slowly = Said("More.\n```repl\nprint('more')\n```", delay=0.15, pieces=20)
+    model.play([LOOK, slowly, FINAL], opened=1)
     page = opened("text = 'x' * 10", ASK)
     page.run("user-1")
     page.run("user-2")
