@@ -9,7 +9,7 @@ import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -144,7 +144,11 @@ async def front() -> AsyncIterator[Front]:
 
 def guests(process: psutil.Process) -> list[psutil.Process]:
     """The kernels behind it, less their supervisors, which look like them."""
-    found = [p for p in process.children(recursive=True) if "rlm_jupyter.kernel.guest" in " ".join(p.cmdline())]
+    found = []
+    for child in process.children(recursive=True):
+        with suppress(psutil.Error):  # it was gone before it was looked at
+            if "rlm_jupyter.kernel.guest" in " ".join(child.cmdline()):
+                found.append(child)
     above = {p.ppid() for p in found}
     return [p for p in found if p.pid not in above]
 
@@ -312,7 +316,7 @@ async def test_an_interrupt_ends_prompt_or_cell_keeps_what_there_is_and_the_kern
     assert Trajectory.load(notebook).ended.stop_reason == "cancelled"  # type: ignore[union-attr]
 
     waits = "%%python\nimport time\nprint('on')\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('caught')\ntime.sleep(60)"
-    task, _ = await front.begin(waits, "on\\n")
+    task, _ = await front.begin(waits, '"on\\n')
     await interrupt()
     await asyncio.sleep(1.3)
     assert not task.done()  # the cell caught it; nothing is killed for that
@@ -323,6 +327,15 @@ async def test_an_interrupt_ends_prompt_or_cell_keeps_what_there_is_and_the_kern
     assert (await front.run("And?")).result["text/plain"] == "after"
     assert (await front.run("%%python\nkept")).result["text/plain"] == "1"
     assert front.behind().pid == pid
+
+
+async def test_an_interrupt_while_the_kernel_behind_starts_spares_the_cell(front: Front) -> None:
+    task, _ = await front.begin("%%python\nran = 1", "ran = 1")
+    await eventually(lambda: bool(guests(front.process)))
+    await front.km.interrupt_kernel()
+    cell = await task
+    assert (cell.reply["ename"], cell.reply["evalue"]) == ("KeyboardInterrupt", "the cell had not begun")
+    assert (await front.run("%%python\n'ran' in dir()")).result["text/plain"] == "False"
 
 
 async def test_cells_that_wait_behind_a_failing_one_are_not_executed(front: Front) -> None:

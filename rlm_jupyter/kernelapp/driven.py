@@ -90,8 +90,13 @@ class Driven:
                 await kernel.put("history", list(self._history))
         return result_of(trajectory, recorder.files.notebook if recorder else None, unsaved=faults)
 
-    async def execute(self, source: str, count: int, on_message: OnMessage, note: Note) -> CellRun:
+    async def execute(self, source: str, count: int, on_message: OnMessage, note: Note) -> CellRun | None:
         """Run a person's cell; an interrupt is passed on to it.
+
+        Returns
+        -------
+        CellRun or None
+            `None`: it was interrupted before it began, as while its kernel was started.
 
         Raises
         ------
@@ -100,13 +105,21 @@ class Driven:
         """
         async with self._turn:
             signals: list[asyncio.Task[None]] = []
+            has_begun = is_given_up = False
 
             def interrupt() -> None:
-                signals.append(asyncio.create_task(kernel.signal()))
+                nonlocal is_given_up
+                if has_begun:
+                    signals.append(asyncio.create_task(kernel.signal()))
+                else:
+                    is_given_up = True
 
             with self._interrupted_by(interrupt):
                 kernel = await self._ready(note)
                 await self._count_from(kernel, count)
+                if is_given_up:
+                    return None
+                has_begun = True
                 run = await kernel.execute(source, on_message=on_message)
             if run.status != "died":
                 await self._say_restored(kernel, note)

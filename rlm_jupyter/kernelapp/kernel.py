@@ -192,6 +192,9 @@ class RLMKernel(Kernel):
         except KernelError as error:
             page.error(type(error).__name__, str(error))
             return
+        if run is None:
+            page.error("KeyboardInterrupt", "the cell had not begun")
+            return
         page.count = run.execution_count or page.count
 
     async def _interruptible(self, doing: Coroutine[Any, Any, None], page: Page) -> None:

@@ -48,14 +48,15 @@ class Interrupts:
         self._fail_calls = fail_calls
         self._cell = ""
         self._told: tuple[str, float] = ("", 0.0)
-        self._early = ""
+        self._early: dict[str, float] = {}
+        """Cells that a signal came for before the host's word of it did, and when; whoever pops one sees to it."""
         self.raised = 0
         """How often the model's code was ended by an exception: whoever calls it may swallow that."""
 
     def told(self, cell: str) -> None:
         """The host is about to interrupt this cell, or has just done so (control thread)."""
         self._told = (cell, time.monotonic())
-        if self._early == cell:
+        if self._early.pop(cell, -_LATE_SECONDS) > time.monotonic() - _LATE_SECONDS:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def serve(self, cell: str) -> Any:
@@ -99,10 +100,10 @@ class Interrupts:
 
     def _is_late(self) -> bool:
         """Whether a signal is meant for the cell before; where it was for this one, the host's word of it follows."""
+        self._early[self._cell] = time.monotonic()  # before looking: the word may come while we look
         cell, at = self._told
         if cell in {"", self._cell} or time.monotonic() - at > _LATE_SECONDS:
-            return False
-        self._early = self._cell
+            return self._early.pop(self._cell, None) is None
         return True
 
     def in_model_code(self, frame: FrameType | None = None) -> bool:
