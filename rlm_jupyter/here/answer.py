@@ -248,11 +248,10 @@ class _Here:
 
     def _end_cell(self) -> None:
         """Interrupt the cell that nobody waits for any more; again where its code had not begun, or caught that."""
-        cells = self._guest.cells
         for _ in range(_INTERRUPTS):
-            if not cells.id:
+            if not (cell := self._guest.cells.id):
                 return
-            cells.interrupt(cells.id)
+            self._guest.cells.interrupt(cell)
             time.sleep(_AGAIN_SECONDS)
 
     def _stop(self) -> None:
