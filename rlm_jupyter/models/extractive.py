@@ -1,8 +1,8 @@
 """`ExtractiveModel`: the embedded default. No language model: it picks passages, and says so.
 
-As a root it writes three cells (they stand in `extractive_cells/`): one looks at `context`, one ranks its
-passages with BM25 and asks sub-calls about the best, one composes the answer. As a sub-model it picks the
-sentences of a passage that match a question. The same input always gives the same output.
+As a root it writes three short cells, which call `passages`: one looks at `context`, one ranks its passages with
+BM25 and asks sub-calls about the best, one chooses among the sentences. As a sub-model it picks the sentences of a
+passage that match a question. The same input always gives the same output.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import re
 from collections import Counter
 from contextlib import asynccontextmanager
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING
 
+from rlm_jupyter.errors import UnusableReplyError
 from rlm_jupyter.tokens import estimate_tokens
 from rlm_jupyter.types import Message, Reply, Usage
 
@@ -37,11 +37,33 @@ _SENTENCE_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"”')\]*_])|(?<=[.!?][*_]
 _HEADING = re.compile(r"^(?:#{1,6} .+|.{1,80}\n([=*~-])\1{2,})$", re.MULTILINE)
 _PROMPT = re.compile(r"<prompt>\n(.*)\n</prompt>", re.DOTALL)
 _CELLS = (
-    ("I look at what the context is.", ("look",)),
-    ("I rank its passages by the words of the question, and have the best ones read.", ("words", "rank")),
-    ("I put the best sentences together.", ("answer",)),
+    (
+        "I look at what the context is.",
+        """\
+from rlm_jupyter.models.passages import describe, matching_sentences, rank
+
+print(describe(context))""",
+    ),
+    (
+        "I rank its passages by the words of the question, and have the best ones read.",
+        """\
+ranking = rank(context, {question})
+replies = llm_query_batched(ranking.prompts) if ranking.passages else []
+for passage, reply in zip(ranking.passages, replies):
+    print(f"{{passage.place}}: {{reply}}\\n")""",
+    ),
+    (
+        "I put the best sentences together.",
+        """\
+sentences = matching_sentences(ranking, replies)
+if sentences:
+    FINAL(str(sentences))
+else:
+    print(sentences.problem)""",
+    ),
 )
-_LOST = "No answer: a cell of the extractive model did not run to its end; its output says why."
+_LOST = "A cell of the extractive model did not run to its end; its output says why."
+_NAME_ANOTHER = "The extractive model only matches words: other words may do, or a language model."
 
 
 class ExtractiveModel:
@@ -91,20 +113,34 @@ class ExtractiveModel:
 
 
 def write_cell(messages: Sequence[Message]) -> str:
-    """The reply to a conversation: prose and the cell that is due.
+    """Return the reply to a conversation: prose and the cell that is due.
 
     The question stands between `<prompt>` and `</prompt>` in the first user message.
+
+    Raises
+    ------
+    UnusableReplyError
+        All three cells were written, and there is no answer; says why.
     """
     iteration = sum(message.role == "assistant" for message in messages)
     if iteration >= len(_CELLS):
-        return f"I can't go on.\n\n```repl\nFINAL({_LOST!r})\n```"
+        raise UnusableReplyError(_why_nothing(messages[-1].content))
     opening = next((message.content for message in messages if message.role == "user"), "")
     found = _PROMPT.search(opening)
     question = found.group(1) if found else opening
-    prose, cells = _CELLS[iteration]
+    prose, cell = _CELLS[iteration]
     literal = repr(question).replace("```", r"\x60" * 3)  # no fence may stand in the cell
-    source = "\n\n".join(_cell(name).replace('question = ""', f"question = {literal}") for name in cells)
-    return f"{prose}\n\n```repl\n{source}\n```"
+    return f"{prose}\n\n```repl\n{cell.format(question=literal)}\n```"
+
+
+def _why_nothing(outputs: str) -> str:
+    """Say why the cells gave no answer, by the outputs of the last one."""
+    from rlm_jupyter.models.passages.sentences import NO_CONTEXT, NO_MATCH
+
+    for problem in (NO_CONTEXT, NO_MATCH):
+        if problem in outputs:
+            return f"{problem} {_NAME_ANOTHER}"
+    return _LOST
 
 
 def pick_sentences(prompt: str) -> str:
@@ -147,14 +183,8 @@ def _sentences(text: str) -> list[str]:
 
 
 @cache
-def _cell(name: str) -> str:
-    source = resources.files("rlm_jupyter.models.extractive_cells").joinpath(f"{name}.py").read_text("utf-8")
-    return re.sub(r"  # (noqa|type: ignore).*", "", source.partition("# %%\n")[2]).strip()
-
-
-@cache
 def _reading() -> tuple[Callable[[str], list[str]], Callable[[str, dict[str, float]], float]]:
-    """The cells' own `terms` and `score`, loaded when first needed: they bring NumPy with them."""
-    from rlm_jupyter.models.extractive_cells.words import score, terms
+    """Load `terms` and `score` when first needed: they bring NumPy with them."""
+    from rlm_jupyter.models.passages.terms import score, terms
 
     return terms, score
