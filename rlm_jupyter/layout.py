@@ -10,6 +10,7 @@ from typing import Any, Literal, assert_never
 
 from rlm_jupyter.cells import Cell, Role
 from rlm_jupyter.encoding import dump, encode
+from rlm_jupyter.endings import WORDS
 from rlm_jupyter.errors import RecordError
 from rlm_jupyter.events import (
     CellFinished,
@@ -174,7 +175,7 @@ class Layout:
 
     def _reply(self, record: ReplyReceived, data: dict[str, Any]) -> None:
         if record.rejected:
-            self._add("rejected", record.iteration, f"> Drawn again: {record.rejected}").add(dump(data))
+            self._add("rejected", record.iteration, f"> Resampled: {record.rejected}").add(dump(data))
             return
         reply = self._replies
         self._replies += 1
@@ -257,7 +258,7 @@ def _taken_up(record: RunTakenUp) -> str:
 
 def _farewell(ended: RunEnded) -> str:
     facts = [
-        f"`{ended.stop_reason}`",
+        WORDS[ended.stop_reason],
         f"iterations: {ended.iteration}",
         f"{ended.seconds:,.1f} s",
         f"tokens: {ended.usage.total_tokens:,}",

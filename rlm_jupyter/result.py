@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from rlm_jupyter.endings import WORDS, no_answer
 from rlm_jupyter.errors import ConfigurationError, RecordError
 from rlm_jupyter.events import Event
 from rlm_jupyter.trajectory import Trajectory
@@ -57,7 +58,7 @@ class Result:
     _kept: Kept | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
-        return self.answer if self.answer is not None else f"(no answer: {self.stop_reason})"
+        return self.answer if self.answer is not None else f"({no_answer(self.stop_reason, self.message)})"
 
     def save(self, path: str | Path) -> Path:
         """Write the run as one notebook that holds everything, context and children too; returns its path.
@@ -123,7 +124,7 @@ class Result:
             facts.append(f"${self.cost:.4f}")
         facts.append(f"{self.seconds:.1f} s")
         if self.stop_reason != "answered":
-            facts.append(f"ended by {self.stop_reason}")
+            facts.append(WORDS[self.stop_reason])
         if self.path is not None:
             facts.append(self.path.name)
         return " · ".join(facts)

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from rlm_jupyter.approval import Approvals
 from rlm_jupyter.control import Control
+from rlm_jupyter.endings import WORDS, no_answer
 from rlm_jupyter.errors import ConfigurationError, RLMError
 from rlm_jupyter.interrupts import let_cell_end
 from rlm_jupyter.live import fragments, progress, widget
@@ -75,7 +76,7 @@ class ShownResult(Result):
 
     def _facts(self) -> str:
         cost = [f"${self.cost:.4f}"] if self.cost else []
-        ended = [] if self.stop_reason == "answered" else [f"ended by {self.stop_reason}"]
+        ended = [] if self.stop_reason == "answered" else [WORDS[self.stop_reason]]
         count = len(self.trajectory.iterations)
         iterations = f"{count:,} iteration{'' if count == 1 else 's'}"
         return " · ".join([iterations, f"{self.usage.total_tokens:,} tokens", *cost, f"{self.seconds:.1f} s", *ended])
@@ -85,7 +86,7 @@ class ShownResult(Result):
         # what is not on disk is said where the answer is: it may be looked for there tomorrow
         unsaved = fragments.block(fragments.note(self.unsaved)) if self.unsaved else ""
         if self.answer is None:
-            return fragments.block(fragments.note(f"No answer: {self.message or self.stop_reason}")) + unsaved
+            return fragments.block(fragments.note(no_answer(self.stop_reason, self.message))) + unsaved
         return fragments.answer(self.answer) + unsaved
 
     def _repr_html_(self) -> str:

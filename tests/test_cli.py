@@ -134,14 +134,14 @@ def test_a_run_without_an_answer_says_why_and_what_to_raise() -> None:
     model = script("```repl\nx = 1\n```", "```repl\nx = 2\n```", "")
     done = cli("run", "?", "-m", model, "--max-iterations", "2", "--no-save")
     assert (done.out, done.code) == ("", 1)
-    assert "No answer: the limit of iterations was reached (--max-iterations raises it)." in done.err
+    assert "No answer: iteration limit reached (--max-iterations raises it)." in done.err
 
 
 def test_a_limit_with_a_draft_is_an_answer() -> None:
     model = script("```repl\nanswer['content'] = 'a draft'\n```", "```repl\nx = 1\n```")
     done = cli("run", "?", "-m", model, "--max-iterations", "1", "--no-save")
     assert (done.out, done.code) == ("a draft\n", 0)
-    assert "This is the best answer so far: the limit of iterations was reached" in done.err
+    assert "This is the best answer so far: iteration limit reached" in done.err
 
 
 def test_a_run_that_fails_says_so_in_one_line_and_keeps_its_record() -> None:
@@ -224,7 +224,7 @@ def test_an_interrupt_stops_run_and_kernel_and_prints_the_best_answer(number: in
     assert (done.out, done.code) == ("a draft\n", 130)
     assert gone(started)
     notebook = Path(done.err.splitlines()[-1].removeprefix("Notebook: "))
-    assert "This is the best answer so far: the run was stopped." in done.err
+    assert "This is the best answer so far: stopped by you." in done.err
     assert RunFiles(notebook).exists()
     assert '"cancelled"' in RunFiles(notebook).journal.read_text()
 
@@ -409,15 +409,15 @@ def kept(here: Path) -> Iterator[list[RunFiles]]:
 def test_list_tells_what_became_of_each_run(kept: list[RunFiles]) -> None:
     done = cli("list")
     rows = [line.split("\t") for line in done.out.splitlines()]
-    assert {row[0]: row[2] for row in rows} == {"ended": "answered", "broken": "broken off", "open": "going on"}
+    assert {row[0]: row[2] for row in rows} == {"ended": "answered", "broken": "interrupted", "open": "going on"}
     assert done.code == 0
     shown, _ = on_terminal("list", "rlm_runs", width=70)
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in shown.splitlines()]
-    assert "ended   answered    Who wrote it?  Ada wrote it." in lines
+    assert "ended   answered     Who wrote it?  Ada wrote it." in lines
     narrow, _ = on_terminal("list", "rlm_runs", width=40)
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in narrow.splitlines()]
     assert len(lines) == 4
-    assert any(re.fullmatch(r"ended   answered    Who.*…  Ada.*…", line) for line in lines), lines
+    assert any(re.fullmatch(r"ended   answered     Who.*…  Ada.*…", line) for line in lines), lines
     empty = cli("list", "nowhere")
     assert (empty.out, empty.err, empty.code) == ("", "No runs in nowhere.\n", 0)
 
@@ -428,7 +428,7 @@ def test_show_reads_a_run_and_exports_it(kept: list[RunFiles]) -> None:
     assert "[1] " in done.out
     assert "sub-call" in done.out
     assert "\x1b" not in done.out
-    assert "broken off" in cli("show", "rlm_runs/broken.rlm").out
+    assert "interrupted" in cli("show", "rlm_runs/broken.rlm").out
     exported = cli("show", "ended", "--jsonl", "run.jsonl", "--html", "run.html")
     assert exported.err == "Written: run.jsonl\nWritten: run.html\n"
     assert json.loads(Path("run.jsonl").read_text().splitlines()[0])["type"] == "metadata"

@@ -135,7 +135,7 @@ def test_a_run_that_goes_on_is_exported_with_the_children_under_way(capsys: pyte
         page = to_html(whole)
         assert "not ended" in page
         assert "Run at depth 1" in page
-        assert export(capsys, "open").startswith("Written: open-export.ipynb\nNothing was to be removed")
+        assert export(capsys, "open").startswith("Written: open-export.ipynb\nNothing to redact")
     assert "can be read, and not be run again" in export(capsys, "open", "--output", "x.ipynb")
     assert is_run("open-export.ipynb")
 

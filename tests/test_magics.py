@@ -534,7 +534,7 @@ def test_nbconvert_executes_and_exports_it() -> None:
     ExecutePreprocessor(timeout=60).preprocess(document, {})
     page, _ = HTMLExporter().from_notebook_node(document)
     assert "<strong>0</strong> nobody" in page
-    assert "Trajectory" in page
+    assert "Steps" in page
 
 
 def test_without_stdin_a_key_is_refused_in_one_line() -> None:

@@ -75,7 +75,7 @@ def test_the_cells_are_what_a_person_expects(tmp_path) -> None:
         ("restore", "code", "%load_ext rlm_jupyter\n%rlm_restore 20260102-030405-who"),
         ("prose", "markdown", "I look at how it begins."),
         ("code", "code", "print(context[:20])"),
-        ("rejected", "markdown", "> Drawn again: repeats the reply before it (1)"),
+        ("rejected", "markdown", "> Resampled: repeats the reply before it (1)"),
         ("prose", "markdown", "Now the\ntwo halves."),
         ("code", "code", "x = 1 / 0"),
         ("prose", "markdown", "and"),

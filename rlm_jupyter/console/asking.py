@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.console import ANSWERED, FAILED, INTERRUPTED, terminal
+from rlm_jupyter.endings import WORDS, why_ended
 from rlm_jupyter.errors import ConfigurationError, RecordError, RLMError
 
 if TYPE_CHECKING:
@@ -231,12 +232,10 @@ def _why(result: Result) -> str:
     """In one line, why a run ended without an answer of its own."""
     have = "This is the best answer so far" if result.answer is not None else "No answer"
     raised = _RAISED_BY.get(result.stop_reason)
-    more = f" {result.message.rstrip('.')}." if result.message else ""
-    if result.stop_reason == "cancelled":
-        return f"{have}: the run was stopped.{more}"
     if raised:
-        return f"{have}: the limit of {result.stop_reason} was reached ({raised} raises it).{more}"
-    return f"{have}: the run ended by {result.stop_reason}.{more}"
+        more = f" {result.message.rstrip('.')}." if result.message else ""
+        return f"{have}: {WORDS[result.stop_reason]} ({raised} raises it).{more}"
+    return f"{have}: {why_ended(result.stop_reason, result.message)}."
 
 
 def _print_json(ended: RunEnded, iterations: int, notebook: Path | None, unsaved: str = "") -> None:

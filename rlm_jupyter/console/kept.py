@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rlm_jupyter import journal, notebook, store
 from rlm_jupyter.console import ANSWERED, FAILED, terminal
+from rlm_jupyter.endings import WORDS
 from rlm_jupyter.errors import ConfigurationError, RecordError
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def clean(args: Namespace) -> int:
     chosen = [_Doomed(run) for run in ended if _ended_at(run) <= latest]
     kept = len(runs) - len(ended)
     if kept:
-        terminal.say(f"Kept: {terminal.count(kept, 'run')} that did not end (going on, or broken off).")
+        terminal.say(f"Kept: {terminal.count(kept, 'run')} that did not end (going on, or interrupted).")
     if not chosen:
         terminal.say(f"Nothing to delete in {_folder(args)}.")
         return ANSWERED
@@ -160,7 +161,7 @@ def _started(run: RunSummary) -> str:
 def _state(files: RunFiles, ended: RunEnded | None) -> str:
     if journal.is_open(files.journal):
         return "going on"
-    return ended.stop_reason if ended is not None else "broken off"
+    return WORDS[ended.stop_reason] if ended is not None else "interrupted"
 
 
 def _answer(run: RunSummary) -> str:

@@ -174,7 +174,7 @@ class Progress:
             case CellFinished():
                 self._tell_cell(event)
             case NoticeGiven():
-                self.say(f"    to the model: {terminal.one_line(event.text, self._width - 18)}", "yellow")
+                self.say(f"    to the model: {terminal.one_line(event.text, self._width - 16)}", "yellow")
             case IterationRated():
                 self._reward = event.reward
             case OutputsShown():
@@ -206,9 +206,7 @@ class Progress:
     def _tell_reply(self, reply: ReplyReceived) -> None:
         prose = reply.text[: reply.read].partition("```")[0].strip()
         if reply.rejected:
-            self.say(
-                f"{reply.iteration:>3} drawn again: {terminal.one_line(reply.rejected, self._width - 18)}", "yellow"
-            )
+            self.say(f"{reply.iteration:>3} resampled: {terminal.one_line(reply.rejected, self._width - 16)}", "yellow")
         else:
             words = "the last call: " * reply.forced + (prose or "(no words)")
             took = _took(reply)

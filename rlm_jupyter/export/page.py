@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rlm_jupyter.endings import WORDS
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.export import markup
 from rlm_jupyter.export.costs import costs, total
@@ -94,7 +95,7 @@ def _parts(run: WholeRun, content: Any) -> dict[str, Any]:
         "style": (_TEMPLATES / "rlm" / "style.css").read_text(encoding="utf-8"),
         "prompt": markup.cut(started.prompt),
         "answer": None if trajectory.answer is None else markup.cut(trajectory.answer),
-        "state": ended.stop_reason if ended is not None else "not ended",
+        "state": WORDS[ended.stop_reason] if ended is not None else "not ended",
         "message": ended.message if ended is not None else "",
         "facts": [
             f"{count:,} iteration{'' if count == 1 else 's'}",

@@ -114,7 +114,7 @@ def _place(files: RunFiles, name: str, form: str, output: str | Path | None) -> 
 
 def _removed(redactor: Redactor) -> str:
     if not redactor.places:
-        return "Nothing was to be removed: no keys, home folders or user names were found."
+        return "Nothing to redact: no keys, home folders or user names were found."
     keys = [_count(redactor.keys, "key")] if redactor.keys else []
     people = [_count(redactor.people, "home folder or user name")] if redactor.people else []
     what = " and ".join([*keys, *people]).replace("folder or user names", "folders and user names")

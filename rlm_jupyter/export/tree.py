@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rlm_jupyter.endings import WORDS
 from rlm_jupyter.events import SubcallSettled
 from rlm_jupyter.export.markup import cut
 from rlm_jupyter.export.whole import WholeRun
@@ -101,7 +102,7 @@ def _call(call: SubcallSettled, children: Mapping[str, WholeRun]) -> Node:
 
 def _run(run: WholeRun) -> Node:
     trajectory = run.trajectory
-    stop = trajectory.ended.stop_reason if trajectory.ended is not None else "not ended"
+    stop = WORDS[trajectory.ended.stop_reason] if trajectory.ended is not None else "not ended"
     facts = (stop, trajectory.started.model, tokens(trajectory.usage), dollars(trajectory.cost))
     return Node(f"Run at depth {trajectory.started.depth}", facts, nodes=tuple(tree(run)))
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from ipykernel.kernelbase import Kernel
 
 from rlm_jupyter import background
+from rlm_jupyter.endings import no_answer
 from rlm_jupyter.errors import KernelError, RLMError
 from rlm_jupyter.kernelapp.assistance import Assistance
 from rlm_jupyter.kernelapp.cell import Code, Prompt, read
@@ -184,7 +185,7 @@ class RLMKernel(Kernel):
             # the cell fails, so that Run All stops here, as it does wherever a cell is interrupted
             page.error("KeyboardInterrupt", "the run was stopped")
         elif result.answer is None:
-            page.note(f"No answer: {result.message or result.stop_reason}")
+            page.note(no_answer(result.stop_reason, result.message))
 
     async def _pass_on(self, source: str, page: Page) -> None:
         try:

@@ -251,7 +251,7 @@ class Cells:
             for cell in reply.cells:
                 self._drop(cell)
             reply.cells = []
-            text = f"> Drawn again: the reply {event.rejected}."
+            text = f"> Resampled: the reply {event.rejected}."
             self._add(LiveCell(self._id(), "notice", event.iteration, source=text, status="ok"))
             return
         self._see(event.iteration, arrived(event.text))

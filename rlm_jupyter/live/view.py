@@ -11,6 +11,7 @@ import time
 from collections import deque
 from pathlib import Path
 
+from rlm_jupyter.endings import WORDS, why_ended
 from rlm_jupyter.events import (
     CellDecided,
     CellFinished,
@@ -48,22 +49,6 @@ SHOWN_LIVE = 8
 """Iterations that are drawn while the run goes on."""
 SHOWN_AFTER = 30
 """Iterations that are drawn when it is over; all are in the run's notebook."""
-_ENDED: dict[str, str] = {
-    "answered": "Answered",
-    "terminated": "Ended by its termination policy",
-    "cancelled": "Stopped",
-    "failed": "Failed",
-    "iterations": "Stopped at the limit of iterations",
-    "errors": "Stopped after failing iterations in a row",
-    "tokens": "Stopped at the limit of tokens",
-    "cost": "Stopped at the limit of cost",
-    "seconds": "Stopped at the limit of time",
-    "subcalls": "Stopped at the limit of sub-calls",
-    "context_window": "Stopped: the conversation outgrew the model's window",
-    "no_progress": "Stopped: the model repeats itself",
-    "kernel_died": "Stopped: the kernel died",
-}
-
 _Seen = (
     ReplyStreamed
     | ReplyReceived
@@ -166,7 +151,7 @@ class View:
             if not self._done:
                 return ""
             drawn = [self._iteration(seen, is_open=len(self._done) == 1) for seen in self._done]
-            return fragments.folded("Trajectory", self._rest(self._count - len(drawn)) + "".join(drawn))
+            return fragments.folded("Steps", self._rest(self._count - len(drawn)) + "".join(drawn))
 
     def text(self) -> str:
         """The headline as plain text."""
@@ -239,7 +224,7 @@ class View:
         now.seconds = (now.seconds or 0.0) + event.seconds
         now.stream, now.streamed = "", 0
         if event.rejected:
-            now.notices.append(f"Drawn again: the reply {event.rejected}.")
+            now.notices.append(f"Resampled: the reply {event.rejected}.")
         else:
             now.segments = parse(event.text).segments
             self._replies = max(self._replies, event.iteration)
@@ -268,9 +253,7 @@ class View:
 
     def _words(self) -> tuple[str, list[str]]:
         if (ended := self._ended) is not None:
-            title = _ENDED[ended.stop_reason]
-            if ended.stop_reason == "cancelled" and ended.message:  # it was not the reader who stopped it
-                title = f"{title}: {ended.message}"
+            title = _title(ended)
             return title, [count(self._replies, "iteration"), *self._spent(), f"{ended.seconds:.1f} s"]
         most = None if self._started is None else self._started.limits.get("max_seconds")
         seconds = [f"{time.monotonic() - self._began:.0f} s{f' of {most:.0f} s' if most else ''}"]
@@ -319,3 +302,12 @@ class View:
 
     def _rest(self, number: int) -> str:
         return fragments.note(f"{count(number, 'earlier iteration')}: in the run's notebook") if number > 0 else ""
+
+
+def _title(ended: RunEnded) -> str:
+    words = WORDS[ended.stop_reason]
+    if ended.stop_reason == "cancelled" and ended.message:  # it was not the reader who stopped it
+        return f"Stopped: {why_ended(ended.stop_reason, ended.message)}"
+    if ended.stop_reason in {"answered", "terminated", "cancelled"}:
+        return words[:1].upper() + words[1:]
+    return f"Stopped: {words}"

@@ -129,7 +129,7 @@ def steered(live: Cells) -> list[Item]:
             if ask["type"] == "limit":
                 live.facts.limit(ask["name"], ask["value"])
     said = {**EXPORT, "page": ASKS[0]["page"]}
-    live.facts.asks.say(said, "exported", "Nothing was to be removed.", file=file)
+    live.facts.asks.say(said, "exported", "Nothing to redact.", file=file)
     return live.take()
 
 

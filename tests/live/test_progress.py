@@ -50,7 +50,7 @@ def test_two_displays_are_updated_and_seldom() -> None:
     first, second = last.values()
     assert "Answered" in first["text/html"]
     assert first["text/plain"].startswith("Answered · 299 iterations")
-    assert "Trajectory" in second["text/html"]
+    assert "Steps" in second["text/html"]
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_a_run_is_followed_from_its_kernel_to_its_answer() -> None:
     assert view.summary == "iteration 1 of 30: 1 cell, 1 sub-call, 0.8 s (so far 1 sub-call, 120 tokens, $0.0300)"
     view.apply(ended())
     assert view.text() == "Answered · 1 iteration · 1 sub-call · 120 tokens · $0.0300 · 3.2 s"
-    assert "<summary>Trajectory</summary>" in view.iterations()
+    assert "<summary>Steps</summary>" in view.iterations()
 
 
 @pytest.mark.parametrize("stop", ["cancelled", "seconds", "failed", "no_progress"])
@@ -122,7 +122,7 @@ def test_what_has_no_reply_is_counted_as_no_iteration() -> None:
     for event in (NoticeGiven(4, "A note of yours."), ReplyStreamed(4, "Half of"), ended("cancelled")):
         view.apply(event)
         facts.apply(event)
-    assert view.text().startswith("Stopped · 3 iterations")
+    assert view.text().startswith("Stopped by you · 3 iterations")
     assert facts.told()["iteration"] == 3
 
 
@@ -135,7 +135,7 @@ def test_neither_what_was_drawn_again_nor_a_forced_answer_is_an_iteration() -> N
         for event in events:
             view.apply(event)
             facts.apply(event)
-        assert view.text().startswith("Stopped: the model repeats itself · 2 iterations")
+        assert view.text().startswith("Stopped: the model repeated itself · 2 iterations")
         assert facts.told()["iteration"] == 2
 
 
@@ -156,7 +156,7 @@ def test_a_failing_host_ends_the_view() -> None:
 def test_what_was_written_after_the_read_part_and_drawn_again_is_said() -> None:
     view = View()
     view.apply(reply(1, "the same", rejected="repeats the reply before it (1)"))
-    assert "Drawn again: the reply repeats the reply before it (1)." in view.status()
+    assert "Resampled: the reply repeats the reply before it (1)." in view.status()
 
 
 def test_nothing_that_was_said_becomes_html() -> None:
