@@ -58,6 +58,38 @@ def replace(path: Path, buffers: Iterable[bytes | memoryview], *, sync: bool = T
         raise
 
 
+def create(path: Path, content: bytes) -> None:
+    """Make a new file with this content, which nobody ever sees half-written. What is there already stays.
+
+    Raises
+    ------
+    FileExistsError
+        Anything has that name, if only a link that leads nowhere.
+    OSError
+        The folder or the disk refuses.
+    """
+    temporary, file = _temporary(path)
+    try:
+        with file:
+            file.write(content)
+        if sys.platform == "win32":
+            temporary.rename(path)  # which replaces nothing there
+            return
+        try:
+            path.hardlink_to(temporary)  # a rename would replace what another process has put there meanwhile
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            with path.open("xb") as file:
+                try:
+                    file.write(content)
+                except BaseException:
+                    path.unlink()
+                    raise
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def _temporary(path: Path) -> tuple[Path, IO[bytes]]:
     """A new hidden file in the same folder, because a rename does not cross file systems; locked while it is open."""
     while True:

@@ -352,6 +352,11 @@ def _add_show(show: argparse.ArgumentParser) -> None:
     show.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
     show.add_argument("--html", metavar="PATH", help="write it as a page instead")
     show.add_argument("--jsonl", metavar="PATH", help="write it as JSON lines for the reference visualizer instead")
+    _add_replace(show)
+
+
+def _add_replace(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--replace", action="store_true", help="replace the file that is named, where it exists")
 
 
 def _add_export(export: argparse.ArgumentParser) -> None:
@@ -365,6 +370,7 @@ def _add_export(export: argparse.ArgumentParser) -> None:
     export.add_argument(
         "-o", "--output", metavar="PATH", help="the file, a folder for it, or - for standard output (default: here)"
     )
+    _add_replace(export)
     export.add_argument(
         "--redact",
         action=argparse.BooleanOptionalAction,

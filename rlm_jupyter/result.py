@@ -60,7 +60,7 @@ class Result:
     def __str__(self) -> str:
         return self.answer if self.answer is not None else f"({no_answer(self.stop_reason, self.message)})"
 
-    def save(self, path: str | Path) -> Path:
+    def save(self, path: str | Path, *, replace: bool = False) -> Path:
         """Write the run as one notebook that holds everything, context and children too; returns its path.
 
         A run with `save=False` has kept no context: its notebook holds the record alone.
@@ -68,24 +68,24 @@ class Result:
         Parameters
         ----------
         path
-            A notebook that is no run is not replaced.
+            The notebook. One that holds exactly this run already is left as it is.
+        replace
+            Replace an earlier export, which somebody may have edited since.
 
         Raises
         ------
         ConfigurationError
-            A notebook that is no run is there.
+            Something else is there.
         RecordError
             The run's files can't be read, or the folder or the disk refuses.
         """
-        from rlm_jupyter import atomic, export, notebook
+        from rlm_jupyter import delivery, export
 
         path = Path(path)
         path = path if path.suffix == ".ipynb" else path.with_name(f"{path.name}.ipynb")
-        if path.exists() and not notebook.is_run(path):
-            raise ConfigurationError(f"{path} is not the notebook of a run, so it is not replaced. Name another path.")
         run = export.WholeRun(self.trajectory) if self.path is None else export.WholeRun.gather(self.path)
         try:
-            atomic.replace(path, [export.to_notebook(run)], sync=False)
+            delivery.deliver(path, export.to_notebook(run), replace=replace)
         except OSError as error:
             raise RecordError(f"{path} can't be written: {error.strerror or error}.") from None
         return path

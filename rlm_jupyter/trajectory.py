@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from rlm_jupyter import journal, notebook
-from rlm_jupyter.errors import ConfigurationError, RecordError
+from rlm_jupyter import delivery, journal, notebook
+from rlm_jupyter.errors import RecordError
 from rlm_jupyter.events import (
     CellFinished,
     IterationRated,
@@ -23,6 +23,7 @@ from rlm_jupyter.events import (
     RunTakenUp,
     SubcallSettled,
 )
+from rlm_jupyter.layout import Layout
 from rlm_jupyter.store import find
 from rlm_jupyter.types import CellStatus, Output, Usage
 
@@ -180,7 +181,7 @@ class Trajectory:
         """US dollars for the same; `None` when the price of a part is not known."""
         return self._cost
 
-    def save(self, path: str | Path) -> Path:
+    def save(self, path: str | Path, *, replace: bool = False) -> Path:
         """Write the record as one notebook; returns its path.
 
         The context and the runs that it started are not in it: `Result.save` writes those along.
@@ -188,24 +189,27 @@ class Trajectory:
         Parameters
         ----------
         path
-            Replaced when a run's notebook is there already.
+            The notebook. One that holds exactly this record already is left as it is.
+        replace
+            Replace an earlier one, which somebody may have edited since.
 
         Raises
         ------
         ConfigurationError
-            A notebook that is no run is there.
+            Something else is there.
         RecordError
             Nothing is recorded yet, or the folder or the disk refuses.
         """
         path = Path(path)
         path = path if path.suffix == ".ipynb" else path.with_name(f"{path.name}.ipynb")
-        if path.exists() and not notebook.is_run(path):
-            raise ConfigurationError(f"{path} is not the notebook of a run, so it is not replaced. Name another path.")
         _ = self.started
-        writer = notebook.NotebookWriter(path)
+        layout = Layout(None, None)
         for record in self._records:
-            writer.update(record)
-        writer.write()
+            layout.add(record)
+        try:
+            delivery.deliver(path, b"".join(layout.pieces()), replace=replace)
+        except OSError as error:
+            raise RecordError(f"{path} can't be written: {error.strerror or error}.") from error
         return path
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import time
@@ -334,5 +335,80 @@ def test_a_result_saves_all_of_itself_as_one_file(tmp_path: Path, saved: bool) -
     assert (again.context is not None) is saved
     mine = tmp_path / "mine.ipynb"
     mine.write_text(json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
-    with pytest.raises(ConfigurationError, match="not replaced"):
-        result.save(mine)
+    for agreed in (False, True):
+        with pytest.raises(ConfigurationError, match="not the notebook of a run, so it is not replaced"):
+            result.save(mine, replace=agreed)
+    assert result.save(one) == one
+
+
+def test_an_export_replaces_nothing_that_was_not_given_up() -> None:
+    results = [
+        RLM(ScriptedModel([f"```repl\nFINAL({n})\n```"]), save=f"rlm_runs/kept{n}.ipynb").completion("How many?")
+        for n in (1, 2)
+    ]
+    before = Path("rlm_runs/kept2.ipynb").read_bytes()
+    for other in ("rlm_runs/kept2.ipynb", "link.ipynb"):
+        if other == "link.ipynb":
+            Path(other).symlink_to("rlm_runs/kept2.ipynb")
+        for agreed in (False, True):
+            with pytest.raises(ConfigurationError, match="is a run that is kept"):
+                results[0].save(other, replace=agreed)
+    assert Path("rlm_runs/kept2.ipynb").read_bytes() == before
+    one = results[0].save("one.ipynb")
+    notes = json.loads(one.read_bytes())
+    notes["cells"].append({"cell_type": "markdown", "id": "mine", "metadata": {}, "source": "my notes"})
+    one.write_text(json.dumps(notes))
+    with pytest.raises(ConfigurationError, match=re.escape("Name another path, or pass replace=True.")):
+        results[0].save(one)
+    assert "my notes" in one.read_text()
+    results[0].save(one, replace=True)
+    assert "my notes" not in one.read_text()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("export", "kept", "--to", "html", "-o", "report.html"),
+        ("export", "kept", "-o", "report.jsonl"),
+        ("export", "kept", "-o", "link.html"),
+        ("export", "kept", "-o", "nowhere.html"),
+        ("show", "kept", "--html", "report.html"),
+        ("show", "kept", "--jsonl", "report.jsonl"),
+    ],
+)
+def test_a_file_of_the_users_stays_unless_its_replacement_is_asked_for(args: tuple[str, ...]) -> None:
+    live("kept")[1].close()
+    for name in ("report.html", "report.jsonl", "other.html"):
+        Path(name).write_text("mine")
+    Path("link.html").symlink_to("other.html")
+    Path("nowhere.html").symlink_to("nothing/there.html")
+    done = cli(*args)
+    assert done.code
+    assert "is not replaced. Name another path" in done.err
+    assert done.err.count("\n") == 1
+    assert {Path(name).read_text() for name in ("report.html", "report.jsonl", "other.html")} == {"mine"}
+    if "nowhere.html" not in args:
+        assert cli(*args, "--replace").code == 0
+        assert "mine" not in Path(args[-1]).read_text()
+
+
+def test_no_device_and_no_part_of_a_run_is_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    live("kept")[1].close()
+    journal = Path("rlm_runs/kept.rlm/journal.jsonl")
+    before = journal.read_bytes()
+    os.mkfifo("pipe.html")
+    for name, said in {"pipe.html": "not a regular file", str(journal): "is a run that is kept"}.items():
+        with pytest.raises(ConfigurationError, match=said):
+            export(capsys, "kept", "-o", name, "--replace")
+    assert journal.read_bytes() == before
+    assert Path("pipe.html").is_fifo()
+
+
+def test_an_export_that_names_itself_takes_a_free_name(capsys: pytest.CaptureFixture[str]) -> None:
+    live("kept")[1].close()
+    Path("kept.html").write_text("mine")
+    for _ in range(2):  # the second finds the first, which is the same
+        assert export(capsys, "kept", "--to", "html").startswith("Written: kept-2.html\n")
+    Path("kept-2.html").write_text("edited")
+    assert export(capsys, "kept", "--to", "html").startswith("Written: kept-3.html\n")
+    assert (Path("kept.html").read_text(), Path("kept-2.html").read_text()) == ("mine", "edited")

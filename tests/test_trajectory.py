@@ -111,15 +111,19 @@ def test_a_run_begins_with_its_start_and_once() -> None:
 def test_saved_and_loaded_it_is_the_same(tmp_path) -> None:
     path = Trajectory(sample()).save(tmp_path / "run.ipynb")
     assert list(Trajectory.load(path).records) == sample()
-    assert Trajectory(sample()[:3]).save(tmp_path / "run") == path
+    assert Trajectory(sample()).save(path) == path  # the same again
+    with pytest.raises(ConfigurationError, match="not replaced"):
+        Trajectory(sample()[:3]).save(path)
+    assert Trajectory(sample()[:3]).save(tmp_path / "run", replace=True) == path
     assert list(Trajectory.load(str(path)).records) == sample()[:3]
 
 
-def test_saving_never_replaces_a_notebook_of_somebody(tmp_path) -> None:
+@pytest.mark.parametrize("replace", [False, True])
+def test_saving_never_replaces_a_notebook_of_somebody(tmp_path, replace) -> None:
     path = tmp_path / "mine.ipynb"
     path.write_text("{}")
     with pytest.raises(ConfigurationError, match="not the notebook of a run"):
-        Trajectory(sample()).save(path)
+        Trajectory(sample()).save(path, replace=replace)
     assert path.read_text() == "{}"
     with pytest.raises(RecordError, match="nothing is recorded"):
         Trajectory().save(tmp_path / "new.ipynb")

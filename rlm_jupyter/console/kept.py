@@ -74,7 +74,7 @@ def export(args: Namespace) -> int:
     """`jupyter rlm export`: a run as one file to send to somebody; returns the exit code."""
     from rlm_jupyter.console import sending
 
-    sending.export(_named(args.run), to=args.to, output=args.output, redact=args.redact)
+    sending.export(_named(args.run), to=args.to, output=args.output, redact=args.redact, replace=args.replace)
     return ANSWERED
 
 
@@ -169,14 +169,15 @@ def _answer(run: RunSummary) -> str:
 
 
 def _write_forms(args: Namespace, files: RunFiles) -> None:
-    from rlm_jupyter import atomic
+    from rlm_jupyter import delivery
     from rlm_jupyter.export import WholeRun, to_html, to_jsonl
 
     run = WholeRun.gather(files, context=False)
     forms = [(args.jsonl, to_jsonl), (args.html, to_html)]
     for path, text in [(path, form(run)) for path, form in forms if path]:
         try:
-            atomic.replace(Path(path), [text.encode("utf-8", "backslashreplace")], sync=False)
+            content = text.encode("utf-8", "backslashreplace")
+            delivery.deliver(Path(path), content, replace=args.replace, consent="add --replace")
         except OSError as error:
             raise ConfigurationError(f"{path} can't be written: {error.strerror or error}.") from None
         terminal.say(f"Written: {path}")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _STDOUT = "-"
 
 
-def export(files: RunFiles, *, to: str | None, output: str | None, redact: bool) -> None:
+def export(files: RunFiles, *, to: str | None, output: str | None, redact: bool, replace: bool) -> None:
     """Write a run as one file; says where it is, and what was taken out of it.
 
     Parameters
@@ -27,11 +27,13 @@ def export(files: RunFiles, *, to: str | None, output: str | None, redact: bool)
         The file, a folder for it, or `-`; named after the run, in the working directory, when left out.
     redact
         Take out keys, home folders and user names.
+    replace
+        Replace the file that `output` names, where it exists.
 
     Raises
     ------
     ConfigurationError
-        The file can't be written, or something of somebody's stands there.
+        The file can't be written, or exists and is not to be replaced.
     RecordError
         The run can't be read.
     """
@@ -40,7 +42,7 @@ def export(files: RunFiles, *, to: str | None, output: str | None, redact: bool)
     suffix = "" if output is None else Path(output).suffix.removeprefix(".").lower()
     form = to or (suffix if suffix in FORMS else "ipynb")
     out = sys.stdout.buffer.write if output == _STDOUT else None
-    sent = send(files, form, output, redact=redact, out=out)
+    sent = send(files, form, output, redact=redact, replace=replace, out=out)
     if sent.path is not None:
         terminal.say(f"Written: {sent.path}")
     first, *more = sent.said

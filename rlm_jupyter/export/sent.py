@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlm_jupyter import atomic, notebook
+from rlm_jupyter import delivery
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.export.whole import WholeRun
 from rlm_jupyter.redaction import Redactor
@@ -35,6 +35,7 @@ def send(
     output: str | Path | None,
     *,
     redact: bool = True,
+    replace: bool = False,
     out: Callable[[bytes], object] | None = None,
 ) -> Sent:
     """Write a run as one file; also one that is still going on, as far as it is.
@@ -46,16 +47,19 @@ def send(
     form
         `ipynb`, `html` or `jsonl`.
     output
-        The file, or a folder for it; named after the run, in the working directory, when left out.
+        The file, or a folder for it; named after the run, in the working directory, when left out: with a number
+        where that name is taken.
     redact
         Take out keys, home folders and user names.
+    replace
+        Replace the file that `output` names, where it exists.
     out
         Takes the content, in place of a file.
 
     Raises
     ------
     ConfigurationError
-        The file can't be written, or something of somebody's stands there.
+        The file can't be written, or exists and is not to be replaced.
     RecordError
         The run can't be read.
     """
@@ -69,10 +73,7 @@ def send(
     path = None if out is not None else _place(files, name, form, output)
     content = _written(run, form)
     if path is not None:
-        try:
-            atomic.replace(path, [content], sync=False)
-        except OSError as error:
-            raise ConfigurationError(f"{path} can't be written: {error.strerror or error}.") from None
+        path = _delivered(path, content, replace, is_named=output is not None and not Path(output).is_dir())
     elif out is not None:
         out(content)
     said = [_removed(redactor) if redact else "Nothing was removed: keys and paths stand there as they were."]
@@ -104,11 +105,16 @@ def _place(files: RunFiles, name: str, form: str, output: str | Path | None) -> 
     # by the place that it has in the end: another spelling or a link may lead to the run itself
     if os.path.realpath(path) == os.path.realpath(files.notebook):
         raise ConfigurationError(f"{path} is the run itself, which stays as it is. Name another --output.")
-    if path.exists() and form == "ipynb":
-        if not notebook.is_run(path):
-            raise ConfigurationError(f"{path} is not the notebook of a run, so it is not replaced. Name another path.")
-        if path.with_suffix(".rlm").is_dir():
-            raise ConfigurationError(f"{path} is a run that is kept, so it is not replaced. Name another --output.")
+    return path
+
+
+def _delivered(path: Path, content: bytes, replace: bool, *, is_named: bool) -> Path:
+    try:
+        if not is_named:
+            return delivery.deliver_numbered(path, content)
+        delivery.deliver(path, content, replace=replace, consent="add --replace")
+    except OSError as error:
+        raise ConfigurationError(f"{path} can't be written: {error.strerror or error}.") from None
     return path
 
 
