@@ -85,7 +85,7 @@ class Kept:
     def _kernels(self) -> dict[str, BackgroundWorkspace]:
         """Those that live."""
         held = [(variable, kernel_of(value)) for variable, value in list(self._held.items())]
-        return {variable: kernel for variable, kernel in held if kernel is not None and not kernel.closed}
+        return {variable: kernel for variable, kernel in held if kernel is not None and kernel.is_alive}
 
 
 def _close(held: Holds, why: str) -> None:

@@ -16,11 +16,11 @@ from IPython.core.magic import line_cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import observe
 
-from rlm_jupyter import context as contexts
 from rlm_jupyter import restore, store
 from rlm_jupyter.approval import Approvals
 from rlm_jupyter.completer import install
 from rlm_jupyter.configured import Configured
+from rlm_jupyter.context import Context
 from rlm_jupyter.errors import RLMError
 from rlm_jupyter.events import Event
 from rlm_jupyter.here import source as here_source
@@ -31,13 +31,12 @@ from rlm_jupyter.live.by_hand import to_its_kernel
 from rlm_jupyter.live.widget import Steering
 from rlm_jupyter.models import PROVIDERS
 from rlm_jupyter.options import or_close, split
-from rlm_jupyter.result import result_of
+from rlm_jupyter.reopened import RecordedWorkspace
 from rlm_jupyter.resuming import ResumeMagics
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.running import Running
 from rlm_jupyter.settings import request_digest
-from rlm_jupyter.shown import BackgroundRun, ShownResult, in_one_line, line_of, wait
-from rlm_jupyter.trajectory import Trajectory
+from rlm_jupyter.shown import BackgroundRun, ShownResult, in_one_line, line_of, show_recorded, wait
 
 RESULT = "rlm_result"
 """The variable that a result lands in, when no other is named."""
@@ -298,19 +297,14 @@ class RLMMagics(Configured):
         if save is False or not prompt.strip():
             return False
         folder = None if save is True else save if save.is_dir() else save.parent
-        digest = request_digest(configured.settings, prompt, contexts.pack(context))
-        found = store.find_request(digest, folder)
+        held = Context(context)
+        found = store.find_request(request_digest(configured.settings, prompt, held), folder)
         if found is None:
             return False
-        trajectory = Trajectory.load(found.files.notebook)
-        result = result_of(trajectory, found.files.notebook)
-        shown = progress.start(self.shell, quiet=True)
-        for record in trajectory.records:
-            shown(record)
-        when = found.started.started.replace("T", " ").removesuffix("+00:00")
-        shown.end(result.path, title=f"The recorded run of {when} UTC: nothing was asked or spent. --rerun asks anew.")
-        self._put(variable, ShownResult.of(result))
-        self._show(ShownResult.of(result))
+        kept = RecordedWorkspace(configured.settings, held, found, lambda: self._kept.make_room(1))
+        result = show_recorded(self.shell, found, kept)
+        self._put(variable, result)
+        self._show(result)
         return True
 
     def _leave(

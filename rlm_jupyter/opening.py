@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 from rlm_jupyter.context import Context
@@ -28,15 +29,30 @@ async def open_in_time(
     ledger: Ledger,
     control: Control,
     emit: Callable[[Event], None] | None,
+    *,
+    bring_back: Callable[[Workspace], Awaitable[None]] | None = None,
 ) -> Workspace | None:
     """Open a workspace, to be closed by `stack`; `None`: the run was stopped, or its time was up, before it was there.
+
+    Parameters
+    ----------
+    bring_back
+        Re-executes the earlier runs of this kernel; that takes nothing from the time of the new one.
 
     Raises
     ------
     ModelError, ContextError, KernelStartError
         As of `open_workspace`.
     """
-    opening = asyncio.create_task(stack.enter_async_context(open_workspace(settings, context, emit=emit)))
+
+    async def opened() -> Workspace:
+        workspace = await stack.enter_async_context(open_workspace(settings, context, emit=emit))
+        if bring_back is not None:
+            with ledger.held():
+                await bring_back(workspace)
+        return workspace
+
+    opening = asyncio.create_task(opened())
     waiting: list[asyncio.Task[Any]] = [
         asyncio.create_task(control.stopping.wait()),
         asyncio.create_task(ledger.expired()),
@@ -62,10 +78,18 @@ def unopened(
     *,
     recorder: Recorder | None,
     emit: Callable[[Event], None] | None,
+    before: dict[str, Any] | None = None,
 ) -> Trajectory:
-    """The record of a run whose kernel was not there in time."""
+    """The record of a run whose kernel was not there in time.
+
+    Parameters
+    ----------
+    before
+        The options that name the earlier runs of this kernel, for a follow-up prompt.
+    """
     run_id = recorder.run_id if recorder else "unsaved"
     started = run_started(settings, context, prompt, ledger, run_id, sandbox=settings.sandbox.chosen())
+    started = replace(started, options=started.options | (before or {}))
     stopped = control.stopping.is_set()
     return never_begun(
         started,

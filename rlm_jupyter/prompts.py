@@ -128,6 +128,10 @@ DIFFERS = (
     "The work goes on in a new kernel, in which your cells were executed again. Some gave other outputs than those you "
     "were shown, and your variables hold what came of it now:"
 )
+REEXECUTED = (
+    "The cells of the prompts before were executed again in a new kernel. Some gave other outputs than recorded, and "
+    "the variables hold what came of it now:\n{differences}\n\n"
+)
 PASSED_OVER = (
     "Cells that had been interrupted were not executed again, so what they had set is missing: those of iteration "
     "{iterations}."

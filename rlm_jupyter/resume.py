@@ -209,7 +209,7 @@ async def play(
     async with open_workspace(settings, context, emit=on_event, control=control) as workspace:
         told: list[Difference] = []
         for run, is_told in earlier:
-            told += await _go_over(workspace, run, is_told, tape.playing.reexecutes)
+            told += await go_over(workspace, run, is_told, tape.playing.reexecutes)
         told += await _start_again(workspace, tape.started, tape.playing.reexecutes)
         if len(workspace.history) < tape.started.options.get("prompts_before", 0) and not tape.playing.only:
             told.append(Difference(0, None, prompts.BEFORE_MISSING))
@@ -232,8 +232,8 @@ async def play(
         )
 
 
-async def _go_over(workspace: Workspace, run: SavedRun, is_told: bool, reexecutes: bool) -> list[Difference]:
-    """Bring back what a run that was asked before has left in the kernel; nobody is asked, nothing is recorded."""
+async def go_over(workspace: Workspace, run: SavedRun, is_told: bool, reexecutes: bool) -> list[Difference]:
+    """Re-execute an earlier run in the kernel, for its variables; no model is asked, nothing is recorded."""
     started = run.trajectory.started
     told = await _start_again(workspace, started, reexecutes)
     tape = Tape(run.records, Playing(only=True, reexecutes=reexecutes))

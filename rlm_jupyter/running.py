@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import time
 from contextlib import AsyncExitStack
-from typing import Protocol
+from typing import Any, Protocol
 
 from rlm_jupyter import background
 from rlm_jupyter.context import Context
@@ -125,6 +125,11 @@ class BackgroundWorkspace:
         """When it was used last."""
 
     @property
+    def is_alive(self) -> bool:
+        """Whether it has a kernel, or is about to start one."""
+        return not self.closed
+
+    @property
     def in_use(self) -> bool:
         """Whether something runs in it, or waits for that; from any thread."""
         return bool(self._controls) or self._hand is not None
@@ -140,7 +145,7 @@ class BackgroundWorkspace:
 
     async def answer(self, prompt: str, on_event: OnEvent | None, control: Control) -> Result:
         """Answer one prompt; on the background loop."""
-        is_kept = self._workspace is not None
+        is_kept = self._is_kept
         self.expect(control)
         control.attach()  # it is heard while it waits for its turn, too
         try:
@@ -165,7 +170,7 @@ class BackgroundWorkspace:
         finally:
             self._controls.discard(control)
             self._rest()
-        kept = self if self._keep and self._workspace is not None else None
+        kept = self if self._keep and self._is_kept else None
         if kept is None:
             await self.aclose()
         return result_of(trajectory, recorder.files.notebook if recorder else None, kept, faults)
@@ -174,14 +179,34 @@ class BackgroundWorkspace:
         self, prompt: str, ledger: Ledger, recorder: Recorder | None, on_event: OnEvent | None, control: Control
     ) -> Trajectory:
         if self._workspace is None:
-            self._workspace = await open_in_time(self._stack, self._settings, self._context, ledger, control, on_event)
+            self._workspace = await self._open(ledger, control, on_event)
             if self._workspace is None:
                 return unopened(
-                    self._settings, self._context, prompt, ledger, control, recorder=recorder, emit=on_event
+                    self._settings,
+                    self._context,
+                    prompt,
+                    ledger,
+                    control,
+                    recorder=recorder,
+                    emit=on_event,
+                    before=self._before(),
                 )
             background.close_at_exit(self)
         emit = self._watching(on_event)
         return await self._workspace.answer(prompt, ledger=ledger, recorder=recorder, emit=emit, control=control)
+
+    @property
+    def _is_kept(self) -> bool:
+        """Whether it stays when a prompt fails."""
+        return self._workspace is not None
+
+    def _before(self) -> dict[str, Any]:
+        """The options that name the runs before the first prompt; none, for a new kernel."""
+        return {}
+
+    async def _open(self, ledger: Ledger, control: Control, on_event: OnEvent | None) -> Workspace | None:
+        """Start the kernel; `None`: the run was stopped, or its time was up, before it was there."""
+        return await open_in_time(self._stack, self._settings, self._context, ledger, control, on_event)
 
     async def execute(
         self, source: str, answer_subcall: AnswerSubcall, on_message: OnMessage

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,8 +89,21 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dic
     return {name: value for name, value in options.items() if value}
 
 
-def request_digest(settings: Settings, prompt: str, context: Context | PackedContext, *, lent: bool = False) -> str:
-    """What is asked, as one digest: the same prompt, context, models and options give the same."""
+def request_digest(
+    settings: Settings,
+    prompt: str,
+    context: Context | PackedContext,
+    *,
+    lent: bool = False,
+    after: Sequence[str] = (),
+) -> str:
+    """Digest a request: the same prompt, context, models and options give the same.
+
+    Parameters
+    ----------
+    after
+        The ids of the runs that the same kernel answered before, for a follow-up prompt.
+    """
     asked: dict[str, Any] = {
         "prompt": prompt,
         "context": context.info.sha256,
@@ -100,6 +113,8 @@ def request_digest(settings: Settings, prompt: str, context: Context | PackedCon
         "policies": [settings.termination.digest, settings.reward.digest],
         "kernel": "lent" if lent else settings.kernel_name,
     }
+    if after:
+        asked["after"] = list(after)
     if any(settings.served):
         asked["served"] = settings.served
     if folders := [(str(path), changed) for path, changed in settings.sandbox.folders()]:

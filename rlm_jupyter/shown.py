@@ -14,8 +14,11 @@ from rlm_jupyter.errors import ConfigurationError, RLMError
 from rlm_jupyter.interrupts import let_cell_end
 from rlm_jupyter.live import fragments, progress, widget
 from rlm_jupyter.live.widget import Steering
-from rlm_jupyter.result import OnEvent, Result
+from rlm_jupyter.reopened import RecordedWorkspace
+from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.running import BackgroundWorkspace, Running, check_prompt
+from rlm_jupyter.store import RunSummary
+from rlm_jupyter.trajectory import Trajectory
 
 
 class ShownResult(Result):
@@ -34,7 +37,7 @@ class ShownResult(Result):
         Raises
         ------
         ConfigurationError
-            There is no kernel any more (or none was started, for a recorded run), or the prompt is empty.
+            There is no kernel any more, or the prompt is empty.
         """
         try:
             return self._ask(prompt, on_event)
@@ -44,17 +47,20 @@ class ShownResult(Result):
     def _ask(self, prompt: str, on_event: OnEvent | None) -> ShownResult:
         kernel = kernel_of(self)
         if kernel is None:
-            raise ConfigurationError(
-                "This run is a recorded one, without a kernel: run the cell with --rerun, then ask."
-            )
+            raise ConfigurationError("This run has no kernel: run the cell again, then ask.")
         if kernel.closed:
             why = f" ({kernel.why_closed})" if kernel.why_closed else ""
             raise ConfigurationError(
-                f"The kernel of this run is closed{why}: run the cell again with --rerun, then ask. The answer and the "
-                "record are still here."
+                f"The kernel of this run is closed{why}: run the cell again, then ask. The answer and the record are "
+                "still here."
             )
         check_prompt(prompt)
-        shown = progress.start(_shell(), kernel_is_there=True)
+        if isinstance(kernel, RecordedWorkspace) and kernel.is_recorded:
+            if (found := kernel.recorded(prompt)) is not None:
+                return show_recorded(_shell(), found, kernel, on_event)
+            for line in kernel.make_room():
+                print(line)  # noqa: T201
+        shown = progress.start(_shell(), kernel_is_there=kernel.is_alive)
 
         def tell(event: Any) -> None:
             shown(event)
@@ -101,6 +107,28 @@ class ShownResult(Result):
         place = f" · {_near(self.path)}" if self.path is not None else ""
         unsaved = f"\n\n{self.unsaved}" if self.unsaved else ""
         printer.text(f"{self}\n\n{self._facts()}{place}{unsaved}")
+
+
+def show_recorded(
+    shell: Any, found: RunSummary, kept: RecordedWorkspace, on_event: OnEvent | None = None
+) -> ShownResult:
+    """Show a recorded run as if it went on, and return its result; no model is asked.
+
+    Parameters
+    ----------
+    kept
+        Where follow-ups to it go.
+    """
+    trajectory = Trajectory.load(found.files.notebook)
+    result = ShownResult.of(result_of(trajectory, found.files.notebook, kept))
+    shown = progress.start(shell, quiet=True)
+    for record in trajectory.records:
+        shown(record)
+        if on_event is not None:
+            on_event(record)
+    when = found.started.started.replace("T", " ").removesuffix("+00:00")
+    shown.end(result.path, title=f"The recorded run of {when} UTC: nothing was asked or spent. --rerun asks anew.")
+    return result
 
 
 class BackgroundRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 
@@ -29,9 +30,17 @@ def run_started(
     surroundings: str = "",
     sandbox: Sandbox = NO_SANDBOX,
     history: int = 0,
+    after: Sequence[str] = (),
     restarted: str = "",
+    remark: str = "",
 ) -> RunStarted:
-    """The first record of a run; parameters as for `Workspace` and `first_messages`."""
+    """The first record of a run; parameters as for `Workspace` and `first_messages`.
+
+    Parameters
+    ----------
+    after
+        The ids of the runs in this kernel so far.
+    """
     routing = settings.routing
     system, opening = first_messages(
         settings, context.info, prompt, ledger, depth=depth, history=history, restarted=restarted
@@ -40,14 +49,16 @@ def run_started(
         run_id=run_id,
         prompt=prompt,
         system=system,
-        opening=surroundings + sandbox.told() + opening,
+        opening=surroundings + sandbox.told() + remark + opening,
         context=context.info,
         model=routing.model_for(depth).name,
         sub_model=routing.model_for(depth + 1).name,
         depth=depth,
         limits=dataclasses.asdict(settings.limits),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
-        request="" if history else request_digest(settings, prompt, context, lent=bool(surroundings)),
+        request=""
+        if history and not after  # the prompts before it have no ids, so the same request cannot be recognised
+        else request_digest(settings, prompt, context, lent=bool(surroundings), after=after),
         parent=parent,
         version=version("rlm_jupyter"),
         options=recorded_options(settings, sandbox, lent=bool(surroundings)),

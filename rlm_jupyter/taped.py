@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -325,7 +325,7 @@ class TapedRun(Run):
         if not tape.playing.reexecutes:
             parts.append(prompts.EMPTY_KERNEL)
         if tape.differences:
-            parts.append(f"{prompts.DIFFERS}\n{_shown(tape.differences)}")
+            parts.append(f"{prompts.DIFFERS}\n{as_text(tape.differences)}")
         if tape.passed_over:
             named = ", ".join(map(str, dict.fromkeys(tape.passed_over)))
             parts.append(prompts.PASSED_OVER.format(iterations=named))
@@ -341,8 +341,8 @@ def _answer(settled: SubcallSettled) -> str | SubcallFailure:
     return SubcallFailure(settled.text) if settled.failed else settled.text
 
 
-def _shown(differences: list[Difference], chars: int = 4_000) -> str:
-    """The differences, as far as there is room."""
+def as_text(differences: Sequence[Difference], chars: int = 4_000) -> str:
+    """Render differences for the model, cut to `chars`."""
     texts = [f"{one.text}" if one.block is None else f"[iteration {one.iteration}] {one.text}" for one in differences]
     text = "\n".join(texts)
     return text if len(text) <= chars else f"{text[:chars]}\n… ({len(differences)} in all)"

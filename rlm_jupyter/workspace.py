@@ -58,6 +58,8 @@ class Workspace:
     """The runs so far, by `run_id`, and whether `history` has them (`told`)."""
     variables: tuple[Variable, ...] = ()
     """In the kernel, after the last prompt."""
+    remark: str = ""
+    """For the model, at the beginning of its next prompt: how the kernel differs from what was recorded of it."""
     records: list[Trajectory] = field(default_factory=list)
     """Of all prompts so far, the one that is being answered included."""
 
@@ -192,6 +194,7 @@ class Workspace:
             run.begin()
         else:
             started = self._started(prompt, run.ledger, run_id, parent, restarted)
+            self.remark = ""
             run.record(replace(started, options=started.options | ({"restarted": restored} if restored else {})))
         ending = Ending("failed")
         try:
@@ -254,7 +257,9 @@ class Workspace:
             surroundings=self.surroundings,
             sandbox=self.sandbox,
             history=len(self.history),
+            after=[one["run_id"] for one in self.after],
             restarted=restarted,
+            remark=self.remark,
         )
         return replace(started, options=started.options | self._before())
 

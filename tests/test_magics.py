@@ -214,7 +214,6 @@ def test_the_same_again_is_shown_from_the_record_and_asks_nothing(shell: Interac
     assert (again.answer, again.path) == (first.answer, first.path) == ("**9** nobody", first.path)
     assert children() == kernels - 1  # that of the result it replaces is closed, and none is started
     assert len(list(Path("rlm_runs").glob("*.ipynb"))) == 1
-    assert "--rerun" in run(shell, "rlm_result.ask('more?')")[0]
     assert "recorded" not in run(shell, cell.replace("\n", " --rerun\n"))[0]
     shell.user_ns["book"] = "another text"
     assert "recorded" not in run(shell, cell)[0]
@@ -236,6 +235,53 @@ def test_a_further_prompt_finds_the_kernel_as_it_was_left(shell: InteractiveShel
     text, error = run(shell, "rlm_result.ask('And?')")
     assert len(text.strip().splitlines()) == 1
     assert "closed" in text
+
+
+NOTES = """```repl
+import pathlib
+with open('notes.txt', 'a') as notes: notes.write('x')
+kept = len(pathlib.Path('notes.txt').read_text())
+print(kept)
+{last}
+```"""
+
+
+def test_recorded_follow_ups_are_answered_from_the_record_and_a_new_one_in_a_kernel_like_that_of_then(
+    shell: InteractiveShell,
+) -> None:
+    ends = [NOTES.format(last="FINAL('one')"), "```repl\nkept += 10\nFINAL('two')\n```"]
+    ends += ["```repl\nFINAL(repr((kept, context, [one['answer'] for one in history])))\n```"]
+    write_script(Path("ask.json"), ends)
+    shell.user_ns["book"] = "some text"
+    cell = "%%rlm -c book -m scripted/ask.json --sandbox none\nWhat?"
+    run(shell, cell)
+    run(shell, "second = rlm_result.ask('And?')")
+    asked = shell.user_ns["second"].path
+    assert Path("notes.txt").read_text() == "x"
+
+    before = children()
+    write_script(Path("ask.json"), ends[2:])  # all that is asked of the model from now on
+    assert "recorded run" in run(shell, cell)[0]
+    kernels = children()
+    assert kernels == before - 1
+    text, error = run(shell, "again = rlm_result.ask('And?')")
+    assert error is None
+    assert "The recorded run of 20" in text
+    assert (shell.user_ns["again"].answer, shell.user_ns["again"].path) == ("two", asked)
+    assert children() == kernels
+    assert Path("notes.txt").read_text() == "x"
+
+    text, error = run(shell, "third = again.ask('All?')")
+    assert error is None
+    assert "its 2 cells are executed again in a new kernel" in text
+    assert children() == kernels + 1
+    assert Path("notes.txt").read_text() == "xx"
+    third = shell.user_ns["third"]
+    assert third.answer == repr((12, "some text", ["one", "two"]))
+    after = [one["run_id"] for one in third.trajectory.started.options["after"]]
+    assert "Some gave other outputs than recorded" in third.trajectory.started.opening
+    assert "-1\n+2\n" in third.trajectory.started.opening
+    assert after == [shell.user_ns["rlm_result"].trajectory.run_id, shell.user_ns["again"].trajectory.run_id]
 
 
 def test_a_failing_run_leaves_no_earlier_answer_behind(shell: InteractiveShell) -> None:
@@ -307,7 +353,7 @@ def test_a_kernel_that_is_not_used_for_long_is_closed_and_says_so(shell: Interac
     assert children() < before
     text, error = run(shell, "rlm_result.ask('And?')")
     assert error is not None
-    assert "The kernel of this run is closed (after 3 s without use): run the cell again with --rerun" in text
+    assert "The kernel of this run is closed (after 3 s without use): run the cell again, then ask" in text
     assert len(text.strip().splitlines()) == 1
     assert shell.user_ns["rlm_result"].answer == "one"
 
