@@ -65,10 +65,13 @@ async def prepare(settings: Settings, emit: Callable[[Event], None] | None, cont
     if control is not None:
         control.attach()
         stop, seconds = control.stopping, settings.limits.max_seconds
+    failed: Exception | None = None
     try:
         await settings.routing.prepare(lambda text: emit(RemarkMade(text, passes=True)), stop, seconds)
-    except ExceptionGroup as failed:
-        raise failed.exceptions[0] from None
+    except ExceptionGroup as group:
+        failed = group.exceptions[0]
+    if failed is not None:
+        raise failed  # out here, so that the group is not its context: IPython shows no such error in one line
     if stop.is_set():
         raise RLMError("the run was stopped before it began")
     remarks = {model.name: getattr(model, "remark", "") for model in settings.routing.models}

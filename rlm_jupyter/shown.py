@@ -233,6 +233,8 @@ def in_one_line(error: BaseException) -> BaseException:
     if isinstance(error, KeyboardInterrupt):
         let_cell_end(_shell())
     name, _, rest = line_of(error).partition(":")
+    # IPython prints all of an error with an exception group among its contexts, whatever it says of itself
+    error.__cause__ = error.__context__ = None
     error.__dict__["_render_traceback_"] = lambda: [f"\x1b[31m{name}\x1b[0m{':' if rest else ''}{rest}"]
     return error
 

@@ -308,6 +308,8 @@ def _title(ended: RunEnded) -> str:
     words = WORDS[ended.stop_reason]
     if ended.stop_reason == "cancelled" and ended.message:  # it was not the reader who stopped it
         return f"Stopped: {why_ended(ended.stop_reason, ended.message)}"
+    if ended.stop_reason == "failed":
+        return "Failed"  # the error stands below
     if ended.stop_reason in {"answered", "terminated", "cancelled"}:
         return words[:1].upper() + words[1:]
     return f"Stopped: {words}"
