@@ -32,7 +32,7 @@ _RUN_EXAMPLES = """\
 examples:
   jupyter rlm run "Who signed last?" --context contract.pdf -m openai/gpt-5.4-mini
   jupyter rlm run "Where is the retry logic?" --context src 'docs/**/*.md' -m ollama/qwen3:8b
-  zcat app.log.gz | jupyter rlm run "What failed first?" --context - --max-seconds 120
+  zcat app.log.gz | jupyter rlm run "What failed first?" --max-seconds 120
   jupyter rlm run "How many orders are open?" --context orders.parquet --json | jq .value
 
 """
@@ -245,7 +245,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         action="extend",
         metavar="PATH",
         help="what it is about: files (text, csv, json, parquet, pdf; .gz too), folders, patterns, or - for "
-        "standard input",
+        "standard input (default: what is piped in)",
     )
     run.add_argument(
         "-m",

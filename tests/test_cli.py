@@ -406,6 +406,21 @@ def kept(here: Path) -> Iterator[list[RunFiles]]:
     journals[2].close()
 
 
+@pytest.mark.parametrize(("given", "length"), [("größe".encode(), 5), (b"", 0)])
+def test_what_is_piped_in_is_the_context(given: bytes, length: int) -> None:
+    model = script("```repl\nFINAL(len(context or ''))\n```")
+    done = cli("run", "How long?", "-m", model, "--no-save", stdin=given)
+    assert (done.code, done.out.strip()) == (0, str(length))
+    assert ("5 characters" if length else "Standard input is empty") in done.err
+
+
+def test_models_lists_the_embedded_one_and_suggests_the_nearest_provider() -> None:
+    assert "extractive" in cli("models").out.splitlines()
+    done = cli("models", "olama")
+    assert done.code == 2
+    assert "Did you mean ollama?" in done.err
+
+
 def test_list_tells_what_became_of_each_run(kept: list[RunFiles]) -> None:
     done = cli("list")
     rows = [line.split("\t") for line in done.out.splitlines()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import sys
 from argparse import Namespace
 from collections.abc import Callable
@@ -101,11 +102,25 @@ def place(args: Namespace) -> Path | bool:
 
 
 def _context_of(args: Namespace) -> object:
-    if not args.context:
+    paths = args.context
+    if not paths and not _is_piped():
         return None
-    from rlm_jupyter.files import load
+    from rlm_jupyter.files import STDIN, load
 
-    return load(args.context, note=terminal.say)
+    if paths:
+        return load(paths, note=terminal.say)
+    text = load(STDIN, note=terminal.say)
+    terminal.say(f"Context: standard input, {len(str(text)):,} characters." if text else "Standard input is empty.")
+    return text or None
+
+
+def _is_piped() -> bool:
+    """Whether standard input is a pipe or a file, and not a terminal, a device or closed."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (AttributeError, OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
 def _model(args: Namespace) -> str:

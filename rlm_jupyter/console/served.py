@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 from argparse import Namespace
@@ -42,7 +43,9 @@ def models(args: Namespace) -> int:
     elif args.provider in served:
         chosen = [served[args.provider]]
     else:
-        raise ConfigurationError(f"No provider {args.provider!r} serves models: there are {', '.join(served)}.")
+        close = difflib.get_close_matches(args.provider, served, n=1)
+        hint = f"Did you mean {close[0]}?" if close else f"There are {', '.join(served)}."
+        raise ConfigurationError(f"No provider {args.provider!r} serves models. {hint}")
     with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
         found = list(pool.map(lambda preset: _look(preset, args.base_url), chosen))
     if args.json:
@@ -50,6 +53,9 @@ def models(args: Namespace) -> int:
     else:
         for provider in found:
             _tell(provider)
+        if args.provider is None:
+            terminal.say("Embedded, for a try without a model:")
+            terminal.write("extractive")
         if args.provider is None and (others := [name for name, preset in served.items() if preset not in chosen]):
             terminal.say(f"No key for {', '.join(others)}: what they serve is not listed.")
     return FAILED if args.provider is not None and found[0].server is None else ANSWERED

@@ -8,16 +8,20 @@ A page that shows the cells themselves (`comm`) gets the headline alone.
 
 from __future__ import annotations
 
+import sys
 import threading
 import uuid
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from rlm_jupyter.events import Event, OutputsShown, RemarkMade
+from rlm_jupyter.events import CellDecided, CellProposed, Event, OutputsShown, RemarkMade
 from rlm_jupyter.live import fragments
 from rlm_jupyter.live.comm import LiveRun, open_live
 from rlm_jupyter.live.frontend import too_old
 from rlm_jupyter.live.view import WAITING, View
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 REST_SECONDS = 0.5
 """Between two updates, at least."""
@@ -75,11 +79,23 @@ def start(shell: Any, *, quiet: bool = False, kernel_is_there: bool = False) -> 
 
 
 class TerminalProgress:
-    """Prints a line for each iteration."""
+    """Prints a line for each iteration, and below them, on a terminal, the headline, twice a second."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._view = View()
         self._quiet = quiet
+        self._headline: Live | None = None
+        if not quiet and sys.stdout.isatty():
+            from rich.live import Live
+            from rich.text import Text
+
+            self._headline = Live(
+                get_renderable=lambda: Text(self._view.text(), overflow="ellipsis", no_wrap=True),
+                refresh_per_second=1 / REST_SECONDS,
+                transient=True,
+                redirect_stderr=False,
+            )
+            self._headline.start()
 
     def __call__(self, event: Event) -> None:
         """Take in an event; the completion of an iteration is printed."""
@@ -88,6 +104,9 @@ class TerminalProgress:
             print(event.text, flush=True)  # noqa: T201
         if isinstance(event, OutputsShown) and not self._quiet:
             print(self._view.summary, flush=True)  # noqa: T201
+        if self._headline is not None and isinstance(event, CellProposed | CellDecided):
+            # somebody is asked at the prompt, which a headline would overwrite
+            self._headline.stop() if isinstance(event, CellProposed) else self._headline.start()
 
     @property
     def has_buttons(self) -> bool:
@@ -99,6 +118,8 @@ class TerminalProgress:
 
     def end(self, path: Path | None = None, *, title: str = "", below: str = "", failed: bool = False) -> None:
         """Print how it ended."""
+        if self._headline is not None:
+            self._headline.stop()
         if failed:
             self._view.fail()
         parts = [part for part in (title, self._view.text(), str(path or "")) if part]

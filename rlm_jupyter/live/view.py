@@ -157,7 +157,7 @@ class View:
         """The headline as plain text."""
         with self._lock:
             title, facts = self._words()
-            return " · ".join([title, *facts])
+            return " · ".join([title, *facts, *self._unsafe()])
 
     def _enter(self, event: Event) -> None:
         if isinstance(event, RunStarted | RunTakenUp | RunEnded | OutputsElided | CellReplayed):
@@ -245,6 +245,7 @@ class View:
 
     def _headline(self, path: Path | None) -> str:
         title, facts = self._words()
+        facts += self._unsafe()
         if self._ended is None:
             return fragments.headline("bad" if self._failed else "running", title, facts, path=path)
         stop = self._ended.stop_reason
@@ -289,6 +290,11 @@ class View:
             of = f" of ${most:.2f}" if (most := limits.get("max_cost")) else ""
             spent.append(f"${self._cost:.4f}{of}")
         return spent
+
+    def _unsafe(self) -> list[str]:
+        """Say that the model's code has the user's rights, where it has."""
+        kind = None if self._started is None else self._started.options.get("sandbox", {}).get("kind")
+        return ["no sandbox"] if kind == "none" else []
 
     def _of(self) -> str:
         most = self._started.limits.get("max_iterations") if self._started is not None else None
