@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rlm_jupyter.result import Result as Result
     from rlm_jupyter.rlm import RLM as RLM
 
+    __version__: str
+
 _HOMES = {
     "Limits": "rlm_jupyter.limits",
     "RLM": "rlm_jupyter.rlm",
@@ -24,10 +26,16 @@ _HOMES = {
     "Sandbox": "rlm_jupyter.kernel.sandbox.sandbox",
     "find_final_answer": "rlm_jupyter.parsing",
 }
-__all__ = ["RLM", "Limits", "Result", "Sandbox", "find_final_answer"]
+__all__ = ["RLM", "Limits", "Result", "Sandbox", "__version__", "find_final_answer"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        # of the installed distribution, read when it is wanted: the import costs a hundredth of a second
+        from importlib.metadata import version
+
+        globals()[name] = version(__name__)
+        return globals()[name]
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -168,9 +168,9 @@ class _Version(argparse.Action):
     """Looks the version up only when it is asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
+        from rlm_jupyter import __version__
 
-        terminal.write(f"rlm_jupyter {version('rlm_jupyter')}")
+        terminal.write(f"rlm_jupyter {__version__}")
         parser.exit()
 
 
@@ -316,7 +316,7 @@ def _add_fork(fork: argparse.ArgumentParser) -> None:
         "--edit", action="store_true", help="take the cells as you edited and saved them, and go on from the first"
     )
     _add_going_on(fork)
-    fork.add_argument("--save", metavar="PATH", help="the new run's notebook, or a folder for it (default: rlm_runs/)")
+    fork.add_argument("--save", metavar="PATH", help="the new run's notebook, or a folder/ for it (default: rlm_runs/)")
     fork.set_defaults(no_save=False)
 
 
@@ -342,7 +342,7 @@ def _add_again(parser: argparse.ArgumentParser) -> None:
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     place = parser.add_mutually_exclusive_group()
-    place.add_argument("--save", metavar="PATH", help="the run's notebook, or a folder for it (default: rlm_runs/)")
+    place.add_argument("--save", metavar="PATH", help="the run's notebook, or a folder/ for it (default: rlm_runs/)")
     place.add_argument("--no-save", action="store_true", help="keep no notebook")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
     parser.set_defaults(json=False)

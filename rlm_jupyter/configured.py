@@ -50,7 +50,7 @@ class Configured(Magics):
     save = Union(
         [Bool(), Unicode()],
         default_value=True,
-        help="Where notebooks go: a path, True for rlm_runs/, False for nowhere.",
+        help="Where runs are saved: a notebook, a folder/, True for rlm_runs/, False for nowhere.",
     ).tag(config=True)
     sandbox = Enum(
         ["auto", "bwrap", "none"],

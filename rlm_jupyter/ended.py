@@ -56,7 +56,9 @@ def ended(run: Run, ending: Ending) -> RunEnded:
         own = run.trajectory.cost
         usage = run.trajectory.usage + run.lost.usage
         cost = None if own is None or run.lost.cost is None else own + run.lost.cost
-    excess = "; ".join([*run.ledger.overbilled.values(), *run.ledger.remarks.values()])
+    recorder = run.entries.recorder
+    renamed = recorder.files.renamed if recorder is not None else ""
+    remarks = [*run.ledger.overbilled.values(), *run.ledger.remarks.values(), *filter(None, [renamed])]
     return RunEnded(
         stop_reason=ending.stop_reason,
         answer=answer.text if answer else None,
@@ -66,5 +68,7 @@ def ended(run: Run, ending: Ending) -> RunEnded:
         seconds=time.monotonic() - run.began,
         usage=usage,
         cost=cost,
-        message=". ".join(filter(None, [ending.message.rstrip("."), excess])) if excess else ending.message,
+        message=". ".join(filter(None, [ending.message.rstrip("."), "; ".join(remarks)]))
+        if remarks
+        else ending.message,
     )

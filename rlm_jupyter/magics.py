@@ -73,7 +73,7 @@ class RLMMagics(Configured):
     @argument("--max-tokens", type=int, metavar="N", help="Input and output tokens.")
     @argument("--max-subcalls", type=int, metavar="N", help="Prompts answered for cells.")
     @argument("--max-depth", type=int, metavar="N", help="At which rlm_query becomes a plain call.")
-    @argument("--save", metavar="PATH", help="Where the run's notebook goes. Default: the folder rlm_runs.")
+    @argument("--save", metavar="PATH", help="Where the run is saved: its notebook, or a folder/. Default: rlm_runs/.")
     @argument("--termination", metavar="POLICY", help="A termination policy: its name, or a variable that holds one.")
     @argument("--reward", metavar="POLICY", help="A reward policy: its name, or a variable: a policy or a function.")
     @argument("--sandbox", metavar="KIND", help="bwrap, none, or auto: the best there is.")
@@ -296,9 +296,9 @@ class RLMMagics(Configured):
         save = configured.settings.save
         if save is False or not prompt.strip():
             return False
-        folder = None if save is True else save if save.is_dir() else save.parent
         held = Context(context)
-        found = store.find_request(request_digest(configured.settings, prompt, held), folder)
+        digest = request_digest(configured.settings, prompt, held)
+        found = store.find_request(digest, store.folder_of(save))
         if found is None:
             return False
         kept = RecordedWorkspace(configured.settings, held, found, lambda: self._kept.make_room(1))
@@ -349,8 +349,7 @@ class RLMMagics(Configured):
     def _show(self, result: ShownResult) -> None:
         """The answer; the numbers stand above it."""
         publisher = cast(Any, self.shell).display_pub
-        plain = f"{result}\n\n{result.unsaved}" if result.unsaved else str(result)
-        publisher.publish({"text/html": result.answer_html(), "text/plain": plain})
+        publisher.publish({"text/html": result.answer_html(), "text/plain": result.answer_text()})
 
 
 def load(shell: Any) -> None:

@@ -157,7 +157,7 @@ class Recorder:
 async def recording(
     prompt: str,
     context: PacksContext,
-    save: Path | bool,
+    save: str | Path | bool,
     parent: Recorder | None = None,
     again: SavedRun | None = None,
     faults: Faults | None = None,

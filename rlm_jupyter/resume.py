@@ -28,6 +28,7 @@ from rlm_jupyter.settings import Settings
 from rlm_jupyter.tape import Difference, Playing, RecordEnds, Tape, taken_up_at
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import PackedContext
+from rlm_jupyter.watching import guarded
 from rlm_jupyter.workspace import Workspace, open_workspace
 
 LIMITED_BY = {
@@ -206,6 +207,7 @@ async def play(
     forked
         Whose tape it is, how many iterations are taken over, and the id of the new run.
     """
+    on_event = guarded(on_event)
     async with open_workspace(settings, context, emit=on_event, control=control) as workspace:
         told: list[Difference] = []
         for run, is_told in earlier:

@@ -29,6 +29,7 @@ from rlm_jupyter.record import Faults, recording
 from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.running import BackgroundWorkspace, Running, check_prompt
 from rlm_jupyter.settings import Settings
+from rlm_jupyter.watching import guarded
 
 if TYPE_CHECKING:
     from rlm_jupyter.policies.reward import RewardFunction
@@ -53,8 +54,9 @@ class RLM(FromRecord):
         How each iteration is rated: a reward policy, its name, `{"name": …, "config": {…}}`, or a function
         `(action, result, context) -> float`. Default: the registry's, `default`. It steers nothing by itself.
     save
-        Where the run's notebook goes: a path, `True` for `rlm_runs/` in the working directory, `False` for
-        nowhere.
+        Where the run's notebook goes: its path, a folder (one that exists, or a path that ends with a slash),
+        `True` for `rlm_runs/` in the working directory, `False` for nowhere. A path that another run has is
+        left to it: the new run is saved as `NAME-2`, which `result.path` and `result.message` say.
     kernel_name
         A kernelspec whose Python runs the model's code, looked up when a run starts. Default: the interpreter
         that runs this.
@@ -109,7 +111,7 @@ class RLM(FromRecord):
             limits=limits,
             termination=Shared(PolicyRegistry.termination_from(termination, "declared")),
             reward=Shared(PolicyRegistry.reward_from(reward)),
-            save=save if isinstance(save, bool) else Path(save),
+            save=save,
             kernel_name=kernel_name,
             cwd=None if cwd is None else Path(cwd),
             sandbox=Sandbox.of(sandbox),
@@ -200,7 +202,7 @@ class RLM(FromRecord):
             return await self._answer(prompt, held, on_event, control)
 
     async def _answer(self, prompt: str, held: Context, on_event: OnEvent | None, control: Control | None) -> Result:
-        control = control or Control()
+        control, on_event = control or Control(), guarded(on_event)
         control.attach()
         ledger, faults = Ledger(self._settings.limits), Faults()
         async with recording(prompt, held, self._settings.save, faults=faults) as recorder, AsyncExitStack() as stack:

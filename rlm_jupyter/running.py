@@ -22,6 +22,7 @@ from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.settings import Settings
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import AnswerSubcall, CellRun, Value
+from rlm_jupyter.watching import guarded
 from rlm_jupyter.workspace import Workspace
 
 _IN_USE = "the run is using its kernel: stop or pause it first"
@@ -145,7 +146,7 @@ class BackgroundWorkspace:
 
     async def answer(self, prompt: str, on_event: OnEvent | None, control: Control) -> Result:
         """Answer one prompt; on the background loop."""
-        is_kept = self._is_kept
+        is_kept, on_event = self._is_kept, guarded(on_event)
         self.expect(control)
         control.attach()  # it is heard while it waits for its turn, too
         try:

@@ -32,8 +32,8 @@ class Settings:
     limits: Limits
     termination: Shared[TerminationPolicy]
     reward: Shared[RewardPolicy]
-    save: Path | bool = True
-    """Where the notebook goes: a path, the default place, or nowhere."""
+    save: str | Path | bool = True
+    """Where the notebook goes: a path (a folder, where it ends with a slash), the default place, or nowhere."""
     kernel_name: str | None = None
     cwd: Path | None = None
     sandbox: Sandbox = field(default_factory=Sandbox)

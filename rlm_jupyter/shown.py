@@ -93,7 +93,17 @@ class ShownResult(Result):
         unsaved = fragments.block(fragments.note(self.unsaved)) if self.unsaved else ""
         if self.answer is None:
             return fragments.block(fragments.note(no_answer(self.stop_reason, self.message))) + unsaved
-        return fragments.answer(self.answer) + unsaved
+        return fragments.answer(self.answer) + self._remark_html() + unsaved
+
+    def _remark_html(self) -> str:
+        """The message of a run that ended as it should; for other endings the headline explains it."""
+        is_remark = self.message and self.stop_reason in {"answered", "terminated"}
+        return fragments.block(fragments.note(self.message)) if is_remark else ""
+
+    def answer_text(self) -> str:
+        """The answer alone, for a terminal."""
+        remark = self.message if self.stop_reason in {"answered", "terminated"} else ""
+        return "\n\n".join(filter(None, [str(self), remark, self.unsaved]))
 
     def _repr_html_(self) -> str:
         place = fragments.link(self.path) if self.path is not None else ""

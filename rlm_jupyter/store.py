@@ -11,7 +11,7 @@ import re
 import secrets
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Self
@@ -32,6 +32,8 @@ class RunFiles:
     """The files of one run. Made by `create` for a new one, by `find` for one that exists."""
 
     notebook: Path
+    wanted: Path | None = field(default=None, compare=False)
+    """The notebook that was named by its path, where another run has it, and this run got another name."""
 
     @property
     def name(self) -> str:
@@ -62,33 +64,36 @@ class RunFiles:
         prompt
             Names the run: `YYYYMMDD-HHMMSS-` and its first words; `-2`, `-3`… when that is taken.
         path
-            The notebook, or a folder to put it into. An earlier run of that name is kept: it is renamed
-            to `NAME-1`, `NAME-2`… . A notebook that is no run is never touched.
+            The notebook, or a folder to put it into (see `is_folder`), created if needed. Where a run has that
+            name, the new one gets `NAME-2`, `NAME-3`…: files of a run are never moved, because its path was
+            returned. A notebook that is no run is never touched.
         where
             The folder that `rlm_runs` is in; the working directory when left out.
 
         Raises
         ------
         ConfigurationError
-            The folder can't be written, or the notebook there is not a run's, or of one still going on.
+            The folder can't be written, or the notebook there is not a run's.
         """
         # absolute, because the working directory may change while the run goes on
         place = (Path(where or ".") / FOLDER if path is None else Path(path)).absolute()
-        if path is not None and not place.is_dir():
-            files = cls(_as_notebook(place))
-            with _writable(files.notebook.parent):
-                files.notebook.parent.mkdir(parents=True, exist_ok=True)
-                files._set_aside()
-                files.folder.mkdir()
-            return files
-        name = f"{datetime.now():%Y%m%d-%H%M%S}-{_slug(prompt)}"  # local time: it is for people
-        with _writable(place):
-            place.mkdir(parents=True, exist_ok=True)
-            files = cls(place / f"{name}.ipynb")
+        by_name = path is not None and not is_folder(path)
+        if not by_name:
+            name = f"{datetime.now():%Y%m%d-%H%M%S}-{_slug(prompt)}"  # local time: it is for people
+            wanted = place / f"{name}.ipynb"
+        else:
+            wanted = _as_notebook(place)
+            if wanted.exists() and not notebook.is_run(wanted):
+                raise ConfigurationError(
+                    f"{wanted} is not the notebook of a run, so it is not replaced. Name another path."
+                )
+        with _writable(wanted.parent):
+            wanted.parent.mkdir(parents=True, exist_ok=True)
+            files = cls(wanted)
             for number in itertools.count(2):
                 if files._claim():
                     break
-                files = cls(place / f"{name}-{number}.ipynb")
+                files = cls(wanted.with_name(f"{wanted.stem}-{number}.ipynb"), wanted=wanted if by_name else None)
         return files
 
     def child(self, prompt: str = "") -> RunFiles:
@@ -107,6 +112,13 @@ class RunFiles:
                 files = RunFiles(place / f"{secrets.token_hex(4)}{slug}.ipynb")
                 if files._claim():
                     return files
+
+    @property
+    def renamed(self) -> str:
+        """One line that says why the run is not where it was to be saved; empty where it is."""
+        if self.wanted is None or self.wanted == self.notebook:
+            return ""
+        return f"{self.wanted.name} is the notebook of another run, so this run is saved in {self.notebook.name}"
 
     def new_id(self) -> str:
         """A run id that says where the run is and is never used again, even when this name is."""
@@ -161,27 +173,6 @@ class RunFiles:
             return False
         return True
 
-    def _set_aside(self) -> None:
-        """Rename the run that is here, if one is."""
-        if self.notebook.exists() and not notebook.is_run(self.notebook):
-            raise ConfigurationError(
-                f"{self.notebook} is not the notebook of a run, so it is not replaced. Name another path."
-            )
-        if self.folder.exists() and not self.folder.is_dir():
-            raise ConfigurationError(f"{self.folder} is a file, where a run needs a folder. Name another path.")
-        if journal.is_open(self.journal):
-            raise ConfigurationError(f"A run is still writing {self.notebook}. Wait for it, or name another path.")
-        if not self.notebook.exists() and not self.folder.exists():
-            return
-        for number in itertools.count(1):
-            aside = RunFiles(self.notebook.with_name(f"{self.name}-{number}.ipynb"))
-            if not aside.notebook.exists() and not aside.folder.exists():
-                if self.folder.exists():
-                    self.folder.rename(aside.folder)
-                if self.notebook.exists():
-                    self.notebook.rename(aside.notebook)
-                return
-
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
@@ -190,6 +181,24 @@ class RunSummary:
     files: RunFiles
     started: RunStarted
     ended: RunEnded | None
+
+
+def is_folder(save: str | Path) -> bool:
+    """Whether a place to save a run in is a folder: one that exists, or a text that ends with a slash."""
+    return str(save).endswith(("/", os.sep)) or Path(save).is_dir()
+
+
+def folder_of(save: str | Path | bool) -> Path | None:
+    """Return the folder that runs are saved in; `None` for the default one.
+
+    Parameters
+    ----------
+    save
+        As for `RLM`, and not `False`.
+    """
+    if isinstance(save, bool):
+        return None
+    return Path(save) if is_folder(save) else Path(save).parent
 
 
 def find(run: str | Path, where: str | Path | None = None) -> RunFiles:

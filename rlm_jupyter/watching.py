@@ -6,24 +6,45 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from rlm_jupyter.events import ChildReported, Event, SubcallStarted
+from rlm_jupyter.events import ChildReported, Event, RunEnded, SubcallStarted
 from rlm_jupyter.run import Run
 
 log = logging.getLogger(__name__)
 
 
+class Guarded:
+    """A callback that can't fail: its first exception is logged with the traceback, the others as a count at the end.
+
+    Parameters
+    ----------
+    emit
+        The user's `on_event`.
+    """
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
+        self._failures = 0
+
+    def __call__(self, event: Event) -> None:
+        """Pass an event to the callback."""
+        try:
+            self._emit(event)
+        except Exception:
+            self._failures += 1
+            if self._failures == 1:
+                log.exception("on_event failed; further failures are counted and reported when the run ends")
+        if isinstance(event, RunEnded) and self._failures > 1:
+            log.error("on_event failed %d times during this run; the first traceback is above", self._failures)
+
+
 def guarded(emit: Callable[[Event], None] | None) -> Callable[[Event], None]:
-    """What tells the events: a watcher that fails must cost nobody the run."""
+    """Return a callback that can't fail: a watcher must not cost anyone the run.
+
+    One that is guarded already is returned as it is, so that its failures are counted once for the whole run.
+    """
     if emit is None:
         return nobody
-
-    def tell(event: Event) -> None:
-        try:
-            emit(event)
-        except Exception:
-            log.exception("on_event failed")
-
-    return tell
+    return emit if isinstance(emit, Guarded) or emit is nobody else Guarded(emit)
 
 
 def reporting(

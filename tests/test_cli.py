@@ -110,6 +110,16 @@ def test_json_is_one_object() -> None:
     assert done.out.count("\n") == 1
 
 
+def test_save_names_a_folder_or_a_notebook_and_replaces_neither() -> None:
+    model = script(FINAL)
+    first, second = (cli("run", "How long?", "-m", model, "--save", "out.ipynb") for _ in range(2))
+    assert "another run" not in first.err
+    assert "out.ipynb is the notebook of another run, so this run is saved in out-2.ipynb." in second.err.splitlines()
+    assert "Notebook: out-2.ipynb" in second.err.splitlines()
+    assert cli("run", "How long?", "-m", model, "--save", "some/folder/").code == 0
+    assert len(list(Path("some/folder").glob("*-how-long.ipynb"))) == 1
+
+
 def test_json_holds_every_character_whatever_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     model = script("```repl\nFINAL('größe 😀 \\ud800')\n```")

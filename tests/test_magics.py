@@ -168,7 +168,7 @@ def test_configuration_counts_below_options_and_above_the_environment(
     assert (settings.routing.root.name, settings.limits.max_iterations, settings.save) == (
         "scripted/slow.json",
         8,
-        Path("here"),
+        "here",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
 
@@ -18,6 +19,18 @@ def test_every_public_name_is_there() -> None:
     assert dir(rlm_jupyter) == sorted(rlm_jupyter.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = rlm_jupyter.nothing
+
+
+def test_the_version_is_that_of_the_installed_distribution() -> None:
+    assert rlm_jupyter.__version__ == importlib.metadata.version("rlm_jupyter")
+    code = "import sys, rlm_jupyter; print('importlib.metadata' in sys.modules, rlm_jupyter.__version__)"
+    said = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.split() == ["False", rlm_jupyter.__version__]
 
 
 @pytest.mark.parametrize("module", ["rlm_jupyter", "rlm_jupyter.models", "rlm_jupyter.cli"])

@@ -284,6 +284,44 @@ async def test_a_watcher_that_fails_costs_nobody_the_run() -> None:
     assert (await RLM(model).acompletion("How long?", "abc", on_event=watch)).answer == "3"
 
 
+@pytest.mark.parametrize("background", [True, False])
+def test_a_watcher_that_fails_is_reported_with_one_traceback_and_a_count(
+    background: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = 0
+
+    def watch(event: object) -> None:
+        nonlocal told
+        told += 1
+        raise ZeroDivisionError
+
+    rlm = RLM(ScriptedModel([block("print(1)"), block("FINAL(len(context))")]))
+    if background:
+        rlm.completion("How long?", "abc", on_event=watch)
+    else:
+        asyncio.run(rlm.acompletion("How long?", "abc", on_event=watch))
+    failures = [record for record in caplog.records if "on_event failed" in record.message]
+    assert [bool(record.exc_info) for record in failures] == [True, False]
+    assert f"failed {told} times" in failures[-1].message
+    assert told > 5
+
+
+def test_a_second_run_leaves_the_files_of_the_first_where_they_are() -> None:
+    rlm = RLM(ScriptedModel([block("FINAL('one')"), block("FINAL('two')"), block("FINAL('three')")]), save="out.ipynb")
+    first = rlm.completion("What?", "abc", keep_kernel=True)
+    second, third = first.ask("And?"), rlm.completion("What else?", "abc")
+    first.close()
+    assert [result.path.name for result in (first, second, third) if result.path] == [
+        "out.ipynb",
+        "out-2.ipynb",
+        "out-3.ipynb",
+    ]
+    assert first.message == ""
+    assert second.message == "out.ipynb is the notebook of another run, so this run is saved in out-2.ipynb"
+    assert [Trajectory.load(f"out{n}.ipynb").answer for n in ("", "-2", "-3")] == ["one", "two", "three"]
+    assert Trajectory.load(first.save("copy")).answer == "one"
+
+
 def test_a_run_inside_on_event_is_refused_instead_of_waiting_for_itself() -> None:
     said: list[str] = []
 

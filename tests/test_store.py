@@ -2,6 +2,8 @@ import json
 import os
 import re
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from rlm_jupyter.errors import ConfigurationError, RecordError
 from rlm_jupyter.journal import Journal
 from rlm_jupyter.notebook import NotebookWriter
 from rlm_jupyter.objects import Objects
-from rlm_jupyter.store import RunFiles, find, find_request, list_runs
+from rlm_jupyter.store import RunFiles, find, find_request, folder_of, list_runs
 from rlm_jupyter.types import ContextInfo
 from tests.sample_run import FIRST, ended, reply, sample, started
 
@@ -76,14 +78,17 @@ def test_a_folder_is_where_the_run_goes(here) -> None:
     assert RunFiles.create("prompt", here / "mine").folder.parent == here / "mine"
 
 
-def test_an_earlier_run_is_kept_under_another_name(here) -> None:
+def test_an_earlier_run_stays_where_it_is_and_the_new_one_gets_another_name(here) -> None:
     for n in range(3):
         files = RunFiles.create("prompt", "run.ipynb")
         keep(files, [started(run_id=f"r{n}")])
+        assert files.name == ("run", "run-2", "run-3")[n]
+        says = f"run.ipynb is the notebook of another run, so this run is saved in {files.notebook.name}"
+        assert files.renamed == (says if n else "")
     assert {path.name for path in here.iterdir()} == {
-        f"run{number}.{suffix}" for number in ("", "-1", "-2") for suffix in ("ipynb", "rlm")
+        f"run{number}.{suffix}" for number in ("", "-2", "-3") for suffix in ("ipynb", "rlm")
     }
-    assert [find(f"r{n}").name for n in range(3)] == ["run-1", "run-2", "run"]
+    assert [find(f"r{n}").name for n in range(3)] == ["run", "run-2", "run-3"]
 
 
 def test_a_run_stays_where_it_began(here, monkeypatch) -> None:
@@ -93,12 +98,12 @@ def test_a_run_stays_where_it_began(here, monkeypatch) -> None:
     assert (here / "rlm_runs" / f"{files.name}.ipynb").is_file()
 
 
-def test_a_run_that_left_only_its_folder_is_kept_too(here) -> None:
+def test_a_run_that_left_only_its_folder_stays_too(here) -> None:
     files = RunFiles.create("prompt", "run.ipynb")
     with Journal.open(files.journal) as journal:
         journal.append(started())
-    RunFiles.create("prompt", "run.ipynb")
-    assert (here / "run-1.rlm" / "journal.jsonl").is_file()
+    assert RunFiles.create("prompt", "run.ipynb").name == "run-2"
+    assert (here / "run.rlm" / "journal.jsonl").is_file()
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'])
@@ -111,12 +116,46 @@ def test_a_notebook_that_is_no_run_is_not_touched(here, content) -> None:
     assert list(here.iterdir()) == [path]
 
 
-def test_a_run_that_goes_on_is_not_moved_away(here) -> None:
+def test_a_run_that_goes_on_keeps_its_name(here) -> None:
     files = RunFiles.create("prompt", "run.ipynb")
     with Journal.open(files.journal) as journal:
         journal.append(started())
-        with pytest.raises(ConfigurationError, match="still writing"):
-            RunFiles.create("prompt", "run.ipynb")
+        assert RunFiles.create("prompt", "run.ipynb").name == "run-2"
+
+
+def test_processes_that_name_the_same_notebook_get_different_ones(here) -> None:
+    code = (
+        "from rlm_jupyter.store import RunFiles\nprint('ready', flush=True)\ninput()\n"
+        "for _ in range(20):\n    print(RunFiles.create('prompt', 'run.ipynb').name)"
+    )
+    several = [
+        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    for one in several:  # all have imported it before the first begins
+        assert one.stdout is not None
+        assert one.stdout.readline() == "ready\n"
+    for one in several:
+        assert one.stdin is not None
+        one.stdin.write("\n")
+        one.stdin.flush()
+    names = [name for one in several for name in one.communicate()[0].split()]
+    assert sorted(names) == sorted(["run", *(f"run-{n}" for n in range(2, 81))])
+
+
+@pytest.mark.parametrize("path", ["mine/", "deep/er/", f"other{os.sep}"])
+def test_a_path_that_ends_with_a_slash_is_a_folder(here, path) -> None:
+    files = RunFiles.create("prompt", path)
+    assert files.notebook.parent == here / path
+    assert files.name.endswith("-prompt")
+    assert files.renamed == RunFiles.create("prompt", path).renamed == ""
+    assert folder_of(path) == folder_of(f"{path}run.ipynb") == Path(path)
+
+
+def test_a_folder_in_place_of_a_file_is_refused(here) -> None:
+    (here / "taken").write_text("a file")
+    with pytest.raises(ConfigurationError, match=r"can't be saved in .*taken"):
+        RunFiles.create("prompt", "taken/")
 
 
 def test_a_place_that_can_not_be_written_is_named(here) -> None:

@@ -94,11 +94,14 @@ def demo(args: Namespace) -> int:
     return answered(args, lambda tell: start(on_event=tell), rlm.settings.save, notebook_on=terminal.write)
 
 
-def place(args: Namespace) -> Path | bool:
-    """What `RLM(save=…)` takes, made absolute."""
+def place(args: Namespace) -> str | bool:
+    """Return what `RLM(save=…)` takes; a slash at the end, which makes it a folder, stays."""
     if args.no_save:
         return False
-    return True if args.save is None else Path(args.save).expanduser().absolute()
+    if args.save is None:
+        return True
+    path = str(Path(args.save).expanduser())
+    return f"{path}/" if args.save.endswith(("/", os.sep)) else path
 
 
 def _context_of(args: Namespace) -> object:
@@ -143,7 +146,7 @@ def _model(args: Namespace) -> str:
 def answered(
     args: Namespace,
     start: Callable[[OnEvent], Running],
-    save: Path | bool,
+    save: str | Path | bool,
     *,
     notebook_on: Callable[[str], None] = terminal.say,
 ) -> int:
@@ -269,15 +272,14 @@ def _print_json(ended: RunEnded, iterations: int, notebook: Path | None, unsaved
     terminal.write(json.dumps(facts))  # in ASCII: a lone surrogate has no other form
 
 
-def _notebook(progress: Progress, save: Path | bool) -> Path | None:
+def _notebook(progress: Progress, save: str | Path | bool) -> Path | None:
     """Where the record of a run is that failed."""
     if save is False or progress.run_id is None:
         return None
-    from rlm_jupyter.store import find
+    from rlm_jupyter.store import find, folder_of
 
-    where = None if save is True else save if save.is_dir() else save.parent
     try:
-        return find(progress.run_id, where).notebook
+        return find(progress.run_id, folder_of(save)).notebook
     except RecordError:
         return None
 

@@ -83,12 +83,10 @@ class Drive:
 
     def _recorded(self, settings: Settings) -> Path | None:
         """The notebook of the run that was asked just this."""
-        save = settings.save
-        if save is False:
+        if settings.save is False:
             return None
-        folder = None if save is True else save if save.is_dir() else save.parent
         digest = request_digest(settings, self._request.prompt, self._request.context, lent=True)
-        found = store.find_request(digest, folder)
+        found = store.find_request(digest, store.folder_of(settings.save))
         return None if found is None else found.files.notebook
 
     async def _join(self, answer_subcall: AnswerSubcall) -> Kernel:
