@@ -503,7 +503,7 @@ async def test_nobody_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             gone = [p for p in (wrapper, behind) if p.is_running()]
             await eventually(partial(none_alive, gone))
             if end not in {"restart", "kill"}:
-                await eventually(lambda: not list(folder.glob("rlm-*")))
+                await eventually(lambda: not list(folder.glob("rlm_jupyter*/*")))
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)

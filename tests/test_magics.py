@@ -594,13 +594,15 @@ def test_kernels_and_their_files_go_with_the_session(monkeypatch: pytest.MonkeyP
     with tempfile.TemporaryDirectory(dir="/tmp" if Path("/tmp").is_dir() else None) as folder:  # sockets want it short
         monkeypatch.setenv("TMPDIR", folder)
         before = children()
-        (seen, *_) = execute("%rlm -m scripted/two.json What?\nimport os\nos.listdir(os.environ['TMPDIR'])")
-        assert "rlm-" in seen.outputs[-1]["data"]["text/plain"]
+        (seen, *_) = execute(
+            "%rlm -m scripted/two.json What?\nimport os\nimport glob\nglob.glob(os.environ['TMPDIR'] + '/*/*')"
+        )
+        assert ".owner" in seen.outputs[-1]["data"]["text/plain"]
         deadline = time.monotonic() + 40
-        while (children() > before or list(Path(folder).glob("rlm-*"))) and time.monotonic() < deadline:
+        while (children() > before or list(Path(folder).glob("*/*"))) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert children() == before
-        assert not list(Path(folder).glob("rlm-*"))
+        assert not list(Path(folder).glob("*/*"))
 
 
 SAME_TWICE = """

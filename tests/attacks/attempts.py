@@ -95,7 +95,7 @@ ATTEMPTS = (
         "connection files are removed once the host is connected",
         "stopped",
         "import glob, os\n"
-        "for path in glob.glob('{tmp}/rlm-*/**/k.json', recursive=True):\n"
+        "for path in glob.glob('{tmp}/rlm_jupyter*/**/k.json', recursive=True):\n"
         "    if 'key' in open(path).read(): print('GOT', path)",
     ),
     Attempt(

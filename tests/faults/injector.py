@@ -104,6 +104,10 @@ class Watch:
     fds: int = 0
     threads: set[int | None] = field(default_factory=set)
 
+    def directories(self) -> list[Path]:
+        """The private directories of kernels, and their markers."""
+        return list(self.places.glob("rlm_jupyter*/*"))
+
     def kernels(self) -> list[psutil.Process]:
         """Its kernels, and what they started."""
         found = []
@@ -139,7 +143,7 @@ class Watch:
         fds = _open_files()
         threads = [t for t in threading.enumerate() if t.ident not in self.threads]
         left = [f"thread {thread.name}" for thread in threads]
-        left += [f"directory {path.name}" for path in self.places.iterdir()]
+        left += [f"directory {path.name}" for path in self.directories()]
         if len(fds) > self.fds:
             left.append(f"{len(fds) - self.fds} more file descriptors: {sorted(fds)}")
         return left or [f"process {process}" for process in self.kernels()]

@@ -185,11 +185,20 @@ def no_room(*args: Any, **options: Any) -> Any:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+def no_room_in_tmp(mkdir: Callable[..., None]) -> Callable[..., None]:
+    def made(path: Path, *args: Any, **options: Any) -> None:
+        if path.parent.name.startswith("rlm_jupyter-"):
+            no_room()
+        mkdir(path, *args, **options)
+
+    return made
+
+
 @pytest.mark.parametrize(
     ("patch", "says"),
     [
         (lambda m: m.setattr(tempfile, "tempdir", "/proc"), "No private directory for the kernel could be made in /proc"),
-        (lambda m: m.setattr(tempfile, "mkdtemp", no_room), "No space left on device. Set TMPDIR"),
+        (lambda m: m.setattr(Path, "mkdir", no_room_in_tmp(Path.mkdir)), "No space left on device. Set TMPDIR"),
         (lambda m: m.setattr("jupyter_client.connect.secure_write", no_room), "The kernel could not be started"),
     ],
     ids=["unwritable", "full", "full a moment later"],

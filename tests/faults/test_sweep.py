@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from rlm_jupyter import RLM, atomic
+from rlm_jupyter.errors import KernelStartError
 from rlm_jupyter.kernel import place
 from rlm_jupyter.kernel.place import Place
 from rlm_jupyter.models.scripted import ScriptedModel
@@ -22,19 +25,39 @@ from tests.faults.runs import block
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="files that are in use can't be told there")
 _ROOT = Path(__file__).parents[2]
-MAKES_A_PLACE = """
-import sys, time
-from pathlib import Path
+STOPS_AT = """
+import pathlib, shutil, sys
 from rlm_jupyter.kernel import place
-lock = place._lock
-def slow(path):
-    print(path, flush=True)
+place._sweep_once = lambda base: None
+made = place.Place() if {removes} else None
+def halt(*arguments, **options):
+    path = arguments[0]
+    if {when}:
+        print("there", flush=True)
+        sys.stdin.readline()
+    return function(*arguments, **options)
+function = {function}
+{function} = halt
+if made is None:
+    made = place.Place()
+    print("made", flush=True)
     sys.stdin.readline()
-    return lock(path)
-place._lock = slow
-made = place.Place()
-print("made", flush=True)
-sys.stdin.readline()
+made.remove()
+print("removed", flush=True)
+"""
+"""A host that halts before it calls a function."""
+RUNS = """
+import sys, threading
+from pathlib import Path
+from rlm_jupyter import RLM
+from rlm_jupyter.models.scripted import ScriptedModel
+def told(event):
+    if type(event).__name__ == "ReplyReceived":
+        print("running", flush=True)
+RLM(ScriptedModel(["```repl\\n" + sys.argv[2] + "\\n```"]), save=Path(sys.argv[1])).completion("What?", on_event=told)
+for thread in threading.enumerate():
+    if thread.name == "rlm_jupyter sweep":
+        thread.join()
 """
 WRITES = """
 import sys
@@ -77,6 +100,49 @@ def go_on(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
+def tree(folder: Path) -> dict[str, tuple[int, int, float, bytes | str]]:
+    """All that is in a folder: kind and rights, owner, time of change, content."""
+
+    def content(path: Path) -> bytes | str:
+        if path.is_symlink():
+            return str(path.readlink())
+        return path.read_bytes() if path.is_file() else ""
+
+    return {
+        str(path.relative_to(folder)): (path.lstat().st_mode, path.lstat().st_uid, path.lstat().st_mtime, content(path))
+        for path in folder.rglob("*")
+    }
+
+
+def gone() -> int:
+    """The number of a process that is gone."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+def marker_of(entry: str, pid: int, started: float = 1_000.0) -> str:
+    """What stands in a marker."""
+    return f"{place._FORMAT}\n{json.dumps({'entry': entry, 'pid': pid, 'started': started})}\n"
+
+
+def leftover(folder: Path, name: str = "deadbeef") -> tuple[Path, Path]:
+    """The directory of a host that is gone, and its marker."""
+    entry, marker = folder / name, folder / f"{name}.owner"
+    (entry / "tmp").mkdir(parents=True)
+    (entry / "tmp" / "x").write_text("x")
+    marker.write_text(marker_of(name, gone()))
+    return entry, marker
+
+
+@pytest.fixture
+def uid() -> int:
+    """Of another user, whom only root can give a file to."""
+    if os.getuid() != 0:
+        pytest.skip("only root can give a file away")
+    return 12_345
+
+
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where kernels have their directories."""
@@ -87,52 +153,141 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(base)
 
 
-def test_a_directory_that_nobody_had_signed_is_swept_once_its_host_is_gone(base: Path) -> None:
-    with process(MAKES_A_PLACE) as host:
-        path = Path(line(host))
-        old(path)
+STAGES = {
+    "before it makes the directory": ("pathlib.Path.mkdir", "path.parent.name.startswith('rlm_jupyter-')", 0),
+    "before it fills the directory": ("pathlib.Path.mkdir", "path.name == 'run'", 0),
+    "before it removes the directory": ("shutil.rmtree", "True", 1),
+    "before it removes the marker": ("pathlib.Path.unlink", "path.name.endswith('.owner')", 1),
+}
+"""What a host is about to do, when, and the number of its `remove`s by then."""
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_what_a_killed_host_leaves_is_swept_once_it_is_gone(stage: str, base: Path) -> None:
+    function, when, removes = STAGES[stage]
+    with process(STOPS_AT.format(function=function, when=when, removes=removes)) as host:
+        assert line(host) == "there"
         place.sweep(str(base))
-        assert path.is_dir()  # its host is about to sign it
+        folder = base / f"rlm_jupyter-{os.getuid()}"
+        left = list(folder.iterdir())
+        assert left
         host.kill()
         host.wait()
-        old(path)
         place.sweep(str(base))
-        assert not path.exists()
+        assert not list(folder.iterdir())
 
 
 def test_a_directory_is_its_hosts_from_first_to_last(base: Path) -> None:
-    with process(MAKES_A_PLACE) as host:
-        path = Path(line(host))
-        go_on(host)
+    with process(STOPS_AT.format(function="pathlib.Path.chmod", when="True", removes=0)) as host:
         assert line(host) == "made"
-        old(path)
+        [marker] = base.glob("*/*.owner")
+        old(marker.with_suffix(""))
         place.sweep(str(base))
-        assert path.is_dir()
-        assert (path / "owner").exists()
-        host.kill()
-        host.wait()
-        place.sweep(str(base))
-        assert not path.exists()
+        assert sorted(path.name for path in marker.with_suffix("").iterdir()) == ["home", "run", "tmp"]
+        assert marker.exists()
+        go_on(host)
+        assert line(host) == "removed"
+        assert not list(base.glob("*/*"))
 
 
-def test_a_directory_that_is_swept_as_it_is_made_is_made_anew(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = tempfile.mkdtemp
-    swept: list[str] = []
+def test_the_sweep_follows_no_link_and_takes_what_the_code_has_left(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "r.csv").write_text("x")
+    with process(STOPS_AT.format(function="pathlib.Path.chmod", when="True", removes=0)) as host:
+        assert line(host) == "made"
+        [home] = base.glob("*/*/home")
+        (home / "link").symlink_to(tmp_path / "mine", target_is_directory=True)
+        (home / "file").hardlink_to(tmp_path / "mine" / "r.csv")
+        os.mkfifo(home / "pipe")
+    place.sweep(str(base))
+    assert not home.parent.exists()
+    assert (tmp_path / "mine" / "r.csv").read_text() == "x"
 
-    def and_swept(**options: str) -> str:
-        path = made(**options)
-        if len(swept) < 2:
-            old(Path(path))
-            place.sweep(str(base))
-            swept.append(path)
-        return path
 
-    monkeypatch.setattr(tempfile, "mkdtemp", and_swept)
+def test_two_that_sweep_at_once_and_one_that_starts_do_each_other_no_harm(base: Path) -> None:
+    for _ in range(5):
+        with process(STOPS_AT.format(function="pathlib.Path.chmod", when="True", removes=0)) as host:
+            assert line(host) == "made"
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        sweeps = [threads.submit(place.sweep, str(base)) for _ in range(50)]
+        made = [Place() for _ in range(20)]
+        for sweep in sweeps:
+            sweep.result()
+    assert {path.name for path in base.glob("*/*") if path.is_dir()} == {place.path.name for place in made}
+    for one in made:
+        assert sorted(path.name for path in one.path.iterdir()) == ["home", "run", "tmp"]
+        one.remove()
+    assert not list(base.glob("*/*"))
+
+
+def test_a_name_that_is_taken_stays_with_whoever_has_it(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = iter(["aaaaaaaa", "bbbbbbbb", "cccccccc"])
+    monkeypatch.setattr("secrets.token_hex", lambda _: next(names))
+    folder = base / f"rlm_jupyter-{os.getuid()}"
+    (folder / "aaaaaaaa").mkdir(parents=True)
+    (folder / "aaaaaaaa" / "r.csv").write_text("x")
+    folder.chmod(0o700)
+    (folder / "bbbbbbbb.owner").write_text("x")
     mine = Place()
-    assert mine.path.is_dir()
-    assert len(swept) == 2
-    assert [path.name for path in base.iterdir()] == [mine.path.name]
+    assert mine.path.name == "cccccccc"
     mine.remove()
+    assert {path.name for path in folder.rglob("*")} == {"aaaaaaaa", "r.csv", "bbbbbbbb.owner"}
+
+
+@pytest.mark.parametrize("shape", ["a file", "a link", "open to others", "another user's"])
+def test_a_folder_that_is_not_ours_alone_is_refused_in_a_line_and_stays(
+    shape: str, base: Path, tmp_path: Path, uid: int
+) -> None:
+    folder = base / f"rlm_jupyter-{os.getuid()}"
+    tmp_path.chmod(0o700)
+    if shape == "a file":
+        folder.write_text("mine")
+    elif shape == "a link":
+        folder.symlink_to(tmp_path, target_is_directory=True)
+    else:
+        folder.mkdir(mode=0o700)
+    leftover(folder if folder.is_dir() else tmp_path)
+    if shape == "open to others":
+        folder.chmod(0o755)
+    elif shape == "another user's":
+        os.chown(folder, uid, -1)
+    before = tree(base), tree(tmp_path)
+    with pytest.raises(KernelStartError, match="Remove it, or set TMPDIR to another folder") as error:
+        Place()
+    assert str(folder) in str(error.value)
+    assert "\n" not in str(error.value)
+    place.sweep(str(base))
+    assert (tree(base), tree(tmp_path)) == before
+
+
+def test_a_long_place_for_temporary_files_is_not_taken(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sockets' paths would be too long."""
+    deep = base / ("x" * 60)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    mine = Place()
+    mine.remove()
+    assert mine.path.is_relative_to("/tmp")
+    assert not list(deep.iterdir())
+
+
+def test_the_next_host_removes_what_a_killed_run_left(base: Path, tmp_path: Path) -> None:
+    """With a real kernel, from one end to the other."""
+    host = subprocess.Popen(
+        [sys.executable, "-c", RUNS, str(tmp_path / "first.ipynb"), "print('there', flush=True); import time; time.sleep(600)"],
+        stdout=subprocess.PIPE, text=True, cwd=_ROOT,
+    )  # fmt: skip
+    with host:
+        assert line(host) == "running"
+        host.kill()
+    assert len(list(base.glob("rlm_jupyter-*/*"))) == 2
+    mine = base / "rlm-thesis"
+    mine.mkdir()
+    (mine / "r.csv").write_text("x")
+    old(mine)
+    subprocess.run([sys.executable, "-c", RUNS, str(tmp_path / "second.ipynb"), "FINAL(1)"], check=True, cwd=_ROOT)
+    assert not list(base.glob("rlm_jupyter-*/*"))
+    assert (mine / "r.csv").read_text() == "x"
 
 
 def test_a_file_half_written_is_swept_once_its_process_is_gone(tmp_path: Path) -> None:
@@ -162,15 +317,12 @@ def test_a_file_half_written_is_swept_once_its_process_is_gone(tmp_path: Path) -
     assert (tmp_path / ".mine.tmp").exists()
 
 
-async def test_the_next_run_sweeps(base: Path, tmp_path: Path) -> None:
-    left = [base / "rlm-abandoned", tmp_path / f".{'0' * 16}.tmp"]
-    left[0].mkdir()
-    (left[0] / "k.json").touch()
-    left[1].touch()
-    for path in left:
-        old(path)
+async def test_the_next_run_sweeps_its_folder(tmp_path: Path) -> None:
+    left = tmp_path / f".{'0' * 16}.tmp"
+    left.touch()
+    old(left)
     await RLM(ScriptedModel([block("FINAL(1)")]), save=tmp_path / "run.ipynb").acompletion("What?")
     until = time.monotonic() + 5
-    while any(path.exists() for path in left) and time.monotonic() < until:
+    while left.exists() and time.monotonic() < until:
         time.sleep(0.01)
-    assert not any(path.exists() for path in left)
+    assert not left.exists()

@@ -217,14 +217,14 @@ def test_a_kernel_ends_with_its_host_whatever_its_code_does_and_its_place_is_swe
     below = psutil.Process(host.pid).children(recursive=True)
     assert below
     assert folder.is_dir()
-    place.sweep(str(folder.parent))
+    place.sweep(str(folder.parents[1]))
     assert folder.is_dir()  # its owner lives
     host.kill()
     host.wait()
     host.stdout.close()
     _, alive = psutil.wait_procs(below, timeout=20)
     assert not alive
-    place.sweep(str(folder.parent))
+    place.sweep(str(folder.parents[1]))
     assert not folder.exists()
 
 
@@ -272,14 +272,6 @@ async def test_a_start_in_which_every_task_is_cancelled_leaves_nothing(
     await asyncio.sleep(0.3)
     assert not set(psutil.Process().children(recursive=True)) - before
     assert not any(made.path.exists() for made in places)
-
-
-@LINUX
-def test_a_directory_that_is_not_ours_is_not_swept(tmp_path: Path) -> None:
-    (tmp_path / "rlm-someone").mkdir()
-    (tmp_path / "rlm-link").symlink_to(tmp_path)
-    place.sweep(str(tmp_path))
-    assert {path.name for path in tmp_path.iterdir()} == {"rlm-someone", "rlm-link"}
 
 
 @LINUX

@@ -6,15 +6,20 @@ For everybody else a limit of the user namespace does it (`guest/confined.py`); 
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 _MOUNTS, _OWN = Path("/proc/self/mountinfo"), Path("/proc/self/cgroup")
+_PREFIX = "rlm_jupyter-"
 
 
-def hold(process: int, most: int) -> Path | None:
+def hold(process: int, most: int, name: str) -> Path | None:
     """Put a process and all below it into a cgroup of at most so many processes.
+
+    Parameters
+    ----------
+    name
+        Of the kernel's directory; names the cgroup, too.
 
     Returns
     -------
@@ -22,7 +27,7 @@ def hold(process: int, most: int) -> Path | None:
         The cgroup, to be removed when they are gone; `None` where this system lets us make none.
     """
     for parent in _parents():
-        made = parent / f"rlm-{secrets.token_hex(4)}"
+        made = parent / f"{_PREFIX}{name}"
         try:
             made.mkdir()
         except OSError:
@@ -32,26 +37,35 @@ def hold(process: int, most: int) -> Path | None:
             for number in _below(process):
                 (made / "cgroup.procs").write_text(str(number))
         except OSError:
-            release(made)
+            release(made, name)
             continue
         return made
     return None
 
 
-def release(made: Path) -> None:
-    """Remove a cgroup, once nothing is in it."""
+def release(made: Path, name: str) -> None:
+    """Remove the cgroup that `hold` made for a kernel's directory, once nothing is in it; nothing else."""
     with contextlib.suppress(OSError):
-        made.rmdir()
+        is_cgroup = any(made.parent.resolve().is_relative_to(mount) for mount, *_ in _mounts())
+        if is_cgroup and made.name == f"{_PREFIX}{name}":
+            made.rmdir()
+
+
+def _mounts() -> Iterator[tuple[Path, str, list[str]]]:
+    """Where the file systems of cgroups are: folder, kind and options of each."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in _MOUNTS.read_text().splitlines():
+            fields = line.split()
+            kind, options = fields[fields.index("-") + 1], fields[-1].split(",")
+            if kind in {"cgroup", "cgroup2"}:
+                yield Path(fields[4]), kind, options
 
 
 def _parents() -> Iterator[Path]:
     """Where a cgroup that counts processes could be made."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         own = dict(line.split(":", 2)[1:] for line in _OWN.read_text().splitlines())
-        for line in _MOUNTS.read_text().splitlines():
-            fields = line.split()
-            kind, options = fields[fields.index("-") + 1], fields[-1].split(",")
-            mount = Path(fields[4])
+        for mount, kind, options in _mounts():
             if kind == "cgroup" and "pids" in options:
                 path = next((path for names, path in own.items() if "pids" in names.split(",")), "/")
                 yield mount / path.lstrip("/")
