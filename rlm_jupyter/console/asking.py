@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import stat
 import sys
@@ -38,6 +39,8 @@ _RAISED_BY = {
     "subcalls": "--max-subcalls",
 }
 _POLL_SECONDS = 0.5
+_SILENT_SECONDS = 1.0
+"""How long a pipe may bring nothing before that is said."""
 
 
 def run(args: Namespace) -> int:
@@ -112,8 +115,12 @@ def _context_of(args: Namespace) -> object:
 
     if paths:
         return load(paths, note=terminal.say)
+    if sys.platform != "win32" and not select.select([sys.stdin], [], [], _SILENT_SECONDS)[0]:
+        # a pipe that was inherited, and that nobody writes to or closes, would be waited for without a word
+        terminal.say("Reading the context from standard input, a pipe; --context PATH names another.")
     text = load(STDIN, note=terminal.say)
-    terminal.say(f"Context: standard input, {len(str(text)):,} characters." if text else "Standard input is empty.")
+    if not args.quiet:
+        terminal.say(f"Context: standard input, {len(str(text)):,} characters." if text else "Standard input is empty.")
     return text or None
 
 
