@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except RLMError as error:
         code = MISUSED if isinstance(error, ConfigurationError) else FAILED
-        _complain(f"jupyter rlm: {terminal.one_line(str(error), 2_000)}")
+        _complain(f"jupyter rlm: {terminal.one_line(error.for_command_line, 2_000)}")
     except SystemExit as end:
         code = int(end.code or 0)  # of --help, --version, and what the parser refuses
     except KeyboardInterrupt:

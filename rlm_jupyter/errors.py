@@ -28,7 +28,29 @@ if TYPE_CHECKING:
 
 
 class RLMError(Exception):
-    """The root of the tree."""
+    """The root of the tree.
+
+    Parameters
+    ----------
+    args
+        The text.
+    notebook, command
+        The text in a notebook's magics, and on the command line, where it advises something else there.
+    """
+
+    def __init__(self, *args: object, notebook: str = "", command: str = "") -> None:
+        super().__init__(*args)
+        self._notebook, self._command = notebook, command
+
+    @property
+    def for_notebook(self) -> str:
+        """The text that a magic shows."""
+        return self._notebook or str(self)
+
+    @property
+    def for_command_line(self) -> str:
+        """The text that a command shows."""
+        return self._command or str(self)
 
 
 class ConfigurationError(RLMError, ValueError):

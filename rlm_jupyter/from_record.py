@@ -49,7 +49,8 @@ class FromRecord(ABC):
         on_event
             Told every event, those of the record first; `CellReplayed` says how a cell differs.
         changes
-            Options of `RLM` (a model, say) and fields of `Limits` that are to be others: `max_iterations=60`.
+            Options of `RLM` (a model, say) and fields of `Limits` that are to be others: `max_iterations=60`. A
+            key that was passed as `api_key` is in no record: pass it again.
 
         Raises
         ------

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,8 @@ class Configuration:
     """What a saved run is gone on with: as it was recorded, with changes."""
 
     model: str
-    options: dict[str, Any]
-    """Of `RLM`."""
+    options: dict[str, Any] = field(repr=False)
+    """Of `RLM`; they may hold a key."""
 
 
 def configuration(saved: SavedRun, changes: dict[str, Any]) -> Configuration:

@@ -77,6 +77,10 @@ class RLM(FromRecord):
         environment, else its usual address.
     window
         How many tokens those read, with their reply, where their server or the price list does not say it right.
+    api_key
+        The key of the model's provider, also used for sub-models of the same provider. It is neither recorded nor
+        shown nor passed to a kernel, so `resume` and `fork` take it again. Default: the provider's environment
+        variable.
 
     Raises
     ------
@@ -100,11 +104,13 @@ class RLM(FromRecord):
         prices: Mapping[str, Sequence[float]] | None = None,
         base_url: str | None = None,
         window: int | None = None,
+        api_key: str | None = None,
     ) -> None:
         limits = Limits() if limits is None else limits
         _check_types(limits, save, cwd, snapshot)
         own = own_prices(prices)
-        routing = Routing(*_served(model, sub_model, base_url, window), prices=own)
+        given = {"base_url": base_url, "window": window, "api_key": api_key}
+        routing = Routing(*_served(model, sub_model, given), prices=own)
         _check_prices(routing, limits)
         self._settings = Settings(
             routing=routing,
@@ -258,18 +264,23 @@ class RLM(FromRecord):
 def _served(
     model: str | Model,
     sub_model: str | Model | Sequence[str | Model] | None,
-    base_url: str | None,
-    window: int | None,
+    given: dict[str, Any],
 ) -> tuple[str | Model, str | Model | Sequence[str | Model] | None]:
-    """The models, at the address of the first one's provider."""
-    if base_url is None and window is None:
+    """Load the models of the first one's provider with what was given for that provider.
+
+    Parameters
+    ----------
+    given
+        `base_url`, `window` and `api_key`, as for `load_model`.
+    """
+    if all(value is None for value in given.values()):
         return model, sub_model
-    root = load_model(model, base_url=base_url, window=window)
+    root = load_model(model, **given)
     provider = root.name.partition("/")[0]
 
     def there(name: str | Model) -> str | Model:
         same = isinstance(name, str) and name.partition("/")[0] == provider
-        return load_model(name, base_url=base_url, window=window) if same else name
+        return load_model(name, **given) if same else name
 
     if sub_model is None or isinstance(sub_model, str) or not isinstance(sub_model, Sequence):
         return root, None if sub_model is None else there(sub_model)

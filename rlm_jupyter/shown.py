@@ -235,7 +235,8 @@ def wait(running: Running, approvals: Approvals | None = None) -> Result | None:
 
 def line_of(error: BaseException) -> str:
     """An error as one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
+    text = error.for_notebook if isinstance(error, RLMError) else str(error)
+    return f"{type(error).__name__}: {' '.join(text.split())}".removesuffix(": ")
 
 
 def in_one_line(error: BaseException) -> BaseException:
@@ -243,6 +244,8 @@ def in_one_line(error: BaseException) -> BaseException:
     if isinstance(error, KeyboardInterrupt):
         let_cell_end(_shell())
     name, _, rest = line_of(error).partition(":")
+    if isinstance(error, RLMError):
+        error.args = (error.for_notebook, *error.args[1:])  # what executes notebooks reads this text alone
     # IPython prints all of an error with an exception group among its contexts, whatever it says of itself
     error.__cause__ = error.__context__ = None
     error.__dict__["_render_traceback_"] = lambda: [f"\x1b[31m{name}\x1b[0m{':' if rest else ''}{rest}"]

@@ -219,7 +219,7 @@ def _outcome(running: Running, progress: Progress) -> _Outcome:
     except ConfigurationError:
         raise  # nothing was started
     except RLMError as error:
-        return _Outcome(None, str(error), interrupted)
+        return _Outcome(None, error.for_command_line, interrupted)
 
 
 def _wait(running: Running) -> Result:

@@ -77,7 +77,7 @@ def _look(preset: Preset, base_url: str | None) -> _Found:
     try:
         endpoint = find_endpoint(preset, "", base_url=base_url, api_key=None)
     except ConfigurationError as error:
-        return _Found(preset, "", None, str(error).partition(": ")[2])
+        return _Found(preset, "", None, error.for_command_line.partition(": ")[2])
     seconds = LOOK_SECONDS if preset.local else _HOSTED_SECONDS
     try:
         server = look(endpoint, seconds=seconds)
@@ -85,7 +85,7 @@ def _look(preset: Preset, base_url: str | None) -> _Found:
         if error.status is None and preset.local:
             why = f"not running. {how_to_start(preset)}"
         elif error.status in {401, 403}:
-            why = f"wants another key ({error.status}): set {endpoint.key_names}"
+            why = f"wants another key ({error.status}): set {' or '.join(preset.key_variables)}"
         else:
             why = f"{error.status or 'no answer'}: {error.said}"
         return _Found(preset, endpoint.url, None, why)

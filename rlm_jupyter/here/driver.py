@@ -56,7 +56,7 @@ class Drive:
         try:
             self._pipe.send(await self._answer())
         except RLMError as error:
-            self._pipe.send(Failed(type(error).__name__, str(error)))
+            self._pipe.send(Failed(type(error).__name__, error.for_notebook))
 
     async def _answer(self) -> Over | Recorded:
         request = self._request

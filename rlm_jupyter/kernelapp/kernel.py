@@ -95,7 +95,7 @@ class RLMKernel(Kernel):
         try:
             await self._execute(code, page, lines=not has_cells and request["header"]["session"] in self._terminals)
         except RLMError as error:
-            page.error(type(error).__name__, str(error))
+            page.error(type(error).__name__, error.for_notebook)
         except Exception as error:
             # without a reply the front end would wait for ever
             self.log.exception("A cell failed")

@@ -113,7 +113,7 @@ def load_model(
         No such provider, no model named, no key, no address: one line that says what to do.
     """
     if not isinstance(name, str):
-        # Not isinstance with a runtime protocol: that looks at `window`, which may load a price list.
+        # not isinstance with a runtime protocol: that looks at `window`, which may load a price list.
         if not hasattr(name, "complete"):
             raise ConfigurationError(f"A model is named `provider/model`, not {type(name).__name__}.")
         if (base_url, api_key, window, temperature) != (None,) * 4:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit
 
 from rlm_jupyter.errors import ConfigurationError
@@ -44,10 +44,24 @@ class Endpoint:
         """Whether the server is one's own, by its kind or its address."""
         return self.preset.local or on_this_machine(self.url)
 
-    @property
-    def key_names(self) -> str:
-        """The variables that can hold the key, for people."""
-        return " or ".join(self.preset.key_variables)
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled: the key must reach no file and no other process."""
+        raise TypeError("an Endpoint holds a key and can't be pickled")
+
+
+def with_advice(before: str, preset: Preset, after: str) -> tuple[str, dict[str, str]]:
+    """Say how to give a provider's key, in the middle of an error's text.
+
+    Returns
+    -------
+    tuple
+        The text for Python code, and those for the other front ends, as `RLMError` takes them.
+    """
+    variables = " or ".join(preset.key_variables)
+    return f"{before}Set {variables} in the environment or pass api_key{after}", {
+        "notebook": f"{before}Enter it with %rlm_key {preset.provider}, or set {variables} in the environment{after}",
+        "command": f"{before}Set {variables} in the environment{after}",
+    }
 
 
 def find_endpoint(preset: Preset, model: str, *, base_url: str | None, api_key: str | None) -> Endpoint:
@@ -66,12 +80,16 @@ def find_endpoint(preset: Preset, model: str, *, base_url: str | None, api_key: 
         )
     if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
         raise ConfigurationError(f"{name}: the address {url!r} must begin with http:// or https://.")
+    if api_key is not None and not isinstance(api_key, str):
+        raise ConfigurationError(f"{name}: api_key is a str, not {type(api_key).__name__}.")
     key_variable, key = (None, api_key.strip()) if api_key else _environment(preset.key_variables)
     if not key and preset.needs_key and not on_this_machine(url):
-        raise ConfigurationError(
-            f"{name}: no key for {preset.title}. Set {preset.key_variables[0]} or pass api_key; without a "
-            "key there are servers of your own (llamacpp/…, ollama/…) and the embedded `extractive`."
+        text, elsewhere = with_advice(
+            f"{name}: no key for {preset.title}. ",
+            preset,
+            "; without a key there are servers of your own (llamacpp/…, ollama/…) and the embedded `extractive`.",
         )
+        raise ConfigurationError(text, **elsewhere)
     if key and not (key.isascii() and key.isprintable() and " " not in key):
         raise ConfigurationError(
             f"{name}: {key_variable or 'api_key'} holds characters that no key has (a space, a line end?)."

@@ -15,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.errors import ContextWindowError, ModelError, ModelUnavailableError
+from rlm_jupyter.models.endpoint import with_advice
 
 if TYPE_CHECKING:
     from rlm_jupyter.models.endpoint import Endpoint
@@ -138,9 +139,8 @@ def _refusal(status: int | None, detail: str, endpoint: Endpoint) -> ModelError:
     name, title = endpoint.name, endpoint.preset.title
     if status in {401, 403}:
         if endpoint.key is None:
-            return ModelError(
-                f"{name}: {endpoint.url} wants a key ({status}). Set {endpoint.key_names} or pass api_key."
-            )
+            text, elsewhere = with_advice(f"{name}: {endpoint.url} wants a key ({status}). ", endpoint.preset, ".")
+            return ModelError(text, **elsewhere)
         source = endpoint.key_variable or "the api_key that was passed"
         return ModelError(f"{name}: {title} refused the key ({status}). Check {source}. {detail}")
     if status == 404:

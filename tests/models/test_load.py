@@ -38,9 +38,14 @@ def test_a_missing_key_is_named_before_anything_is_asked(preset):
     with pytest.raises(ConfigurationError) as caught:
         load_model(preset.example, base_url="https://mine.example")
     text = str(caught.value)
-    assert f"Set {preset.key_variables[0]} or pass api_key" in text
+    assert f"Set {' or '.join(preset.key_variables)} in the environment or pass api_key" in text
     assert "`extractive`" in text
-    assert "\n" not in text
+    assert f"%rlm_key {preset.provider}" in caught.value.for_notebook
+    for elsewhere in (caught.value.for_notebook, caught.value.for_command_line):
+        assert preset.key_variables[0] in elsewhere
+        assert "api_key" not in elsewhere
+    for line in (text, caught.value.for_notebook, caught.value.for_command_line):
+        assert "\n" not in line
 
 
 @pytest.mark.parametrize(
@@ -55,6 +60,7 @@ def test_a_missing_key_is_named_before_anything_is_asked(preset):
         ("openai/x", {"api_key": "k", "base_url": "127.0.0.1:8080"}, "http:// or https://"),
         ("llamacpp/x", {"base_url": "ftp://127.0.0.1:8080"}, "http:// or https://"),
         ("openai/x", {"api_key": "k with space"}, "api_key holds characters"),
+        ("openai/x", {"api_key": 12345}, "api_key is a str, not int"),
         ("openai/x", {"api_key": "“quoted”"}, "api_key holds characters"),
         ("llamacpp/x", {"window": 0}, "not 0"),
         ("extractive/other", {}, "extractive/bm25"),
