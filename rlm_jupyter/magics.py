@@ -130,7 +130,7 @@ class RLMMagics(Configured):
             if options.estimate:
                 print(RLM(model, **configured).estimate(prompt, context))  # noqa: T201
                 return
-            result = await answer(self.shell, Asked(prompt, context, model, configured, options.rerun, options.approve))
+            result = await answer(self.shell, Asked(prompt, context, model, configured, _asks_anew(options), options.approve))
             self._put(options.output, result)
             self._show(result)
             if result.stop_reason == "cancelled":
@@ -225,7 +225,7 @@ class RLMMagics(Configured):
         if options.estimate:
             print(configured.estimate(prompt, context))  # noqa: T201
             return
-        if not options.rerun and self._show_recorded(options.output, configured, prompt, context):
+        if not _asks_anew(options) and self._show_recorded(options.output, configured, prompt, context):
             return
         if options.approve:
             self._check_somebody_answers(options)
@@ -350,6 +350,11 @@ class RLMMagics(Configured):
         """The answer; the numbers stand above it."""
         publisher = cast(Any, self.shell).display_pub
         publisher.publish({"text/html": result.answer_html(), "text/plain": result.answer_text()})
+
+
+def _asks_anew(options: Namespace) -> bool:
+    """Whether a recorded run is passed over: it was asked for, or cells are to be approved, which a record has none of."""
+    return bool(options.rerun or options.approve)
 
 
 def load(shell: Any) -> None:

@@ -237,6 +237,16 @@ def test_a_further_prompt_finds_the_kernel_as_it_was_left(shell: InteractiveShel
     assert "closed" in text
 
 
+def test_who_wants_to_approve_is_not_shown_a_record(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or "y")
+    run(shell, "%%rlm -m scripted/two.json\nWhat?")
+    text, error = run(shell, "%%rlm -m scripted/two.json --approve\nWhat?")
+    assert error is None
+    assert "recorded run" not in text
+    assert len(asked) == len(shell.user_ns["rlm_result"].trajectory.iterations) == 2
+
+
 NOTES = """```repl
 import pathlib
 with open('notes.txt', 'a') as notes: notes.write('x')

@@ -10,7 +10,7 @@ import { keepStyles, withoutCursors } from './editors';
 import type { LiveCell, Output } from './events';
 import { withHeights } from './heights';
 import { atOnce, made } from './made';
-import { markFor, timesOf } from './marks';
+import { isEdited, markFor, markOf, timesOf } from './marks';
 import { digest, isDone } from './model';
 import type { Change, RunModel } from './model';
 import { NotebookCells } from './notebook';
@@ -130,6 +130,12 @@ export class CellWriter extends NotebookCells {
     if (!model || !this._isOurs(model)) {
       return;
     }
+    if (this._isBeingEdited(model, cell?.source)) {
+      if (cell?.status === 'proposed') {
+        return; // what a person is writing there stays
+      }
+      this._keepEdit(model);
+    }
     if (!cell) {
       this._shared?.transact(() => this._shared?.deleteCell(this._index(id)), false);
       this._outputs.delete(id);
@@ -149,6 +155,19 @@ export class CellWriter extends NotebookCells {
       this._sign(run, model, cell);
       this._told(run, [{ kind: isWhole ? 'done' : 'status', cell }]);
     }
+  }
+
+  /** Whether a person has changed the cell that waits for approval, and `source` is not what they wrote. */
+  private _isBeingEdited(model: ICellModel, source: string | undefined): boolean {
+    const mark = markOf(model);
+    const isEdit = mark?.status === 'proposed' && isEdited(model, mark);
+    return isEdit && model.sharedModel.getSource() !== source;
+  }
+
+  /** It was refused, or the run was stopped: what a person wrote there becomes a cell of their own, below it. */
+  private _keepEdit(model: ICellModel): void {
+    const cell = { cell_type: 'code', source: model.sharedModel.getSource(), metadata: {}, outputs: [] };
+    this._shared?.transact(() => this._shared?.insertCell(this._index(model.id) + 1, cell as never), false);
   }
 
   /** A cell that is not in the notebook yet, and those that come right below it. */

@@ -1,15 +1,17 @@
 /** Looks after live cells that are executed, edited and left: whose they are, and what they show then. */
 
 import { Notification } from '@jupyterlab/apputils';
-import type { Cell, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
+import type { Cell, CodeCell, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type * as nbformat from '@jupyterlab/nbformat';
 import { NotebookActions } from '@jupyterlab/notebook';
 import type { Notebook, NotebookPanel } from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 
 import type { CellWriter } from './cells';
 import { isEdited, markOf } from './marks';
 import { isDone } from './model';
+import { takeExecutions } from './taken';
 
 const TOLD_MILLISECONDS = 8000;
 
@@ -24,10 +26,14 @@ interface ByHand {
 }
 
 export class Executed implements IDisposable {
+  /** @param _approval approves a cell, where it waits for that; else it is `null`. */
   constructor(
     private readonly _panel: NotebookPanel,
-    private readonly _writer: CellWriter
+    private readonly _writer: CellWriter,
+    private readonly _approval: (cellId: string) => (() => void) | null,
+    private readonly _trans: TranslationBundle
   ) {
+    this._taking = takeExecutions(cell => this._take(cell));
     _panel.content.activeCellChanged.connect(this._leave, this);
     NotebookActions.executionScheduled.connect(this._begin, this);
     NotebookActions.executed.connect(this._end, this);
@@ -39,6 +45,7 @@ export class Executed implements IDisposable {
 
   dispose(): void {
     this._isDisposed = true;
+    this._taking.dispose();
     NotebookActions.executionScheduled.disconnect(this._begin, this);
     NotebookActions.executed.disconnect(this._end, this);
   }
@@ -60,10 +67,27 @@ export class Executed implements IDisposable {
     }
   }
 
+  /** To execute the cell that waits for approval is to approve it: the notebook's kernel is busy with the run. */
+  private _take(cell: CodeCell): Promise<void> | null {
+    const approve = this._panel.content.widgets.includes(cell) ? this._approval(cell.model.id) : null;
+    // cells that are executed together are all scheduled in one go: then nobody has meant this one
+    return approve && Promise.resolve().then(() => (this._scheduled > 1 ? this._askToRunAlone() : approve()));
+  }
+
+  private _askToRunAlone(): void {
+    const words = this._trans.__('A cell waits for your approval: run it by itself to approve it.');
+    Notification.info(words, { autoClose: TOLD_MILLISECONDS });
+  }
+
   /** Lab is about to clear what a cell shows: keep it, the kernel may not run it. */
   private _begin(_: unknown, args: { notebook: Notebook; cell: Cell }): void {
+    if (args.notebook !== this._panel.content) {
+      return;
+    }
+    this._scheduled += 1;
+    window.setTimeout(() => (this._scheduled -= 1));
     const { model } = args.cell;
-    if (args.notebook === this._panel.content && model.type === 'code' && markOf(model)) {
+    if (model.type === 'code' && markOf(model) && !this._approval(model.id)) {
       const code = model as ICodeCellModel;
       this._before.set(model, { outputs: code.outputs.toJSON(), count: code.executionCount });
     }
@@ -129,6 +153,9 @@ export class Executed implements IDisposable {
   }
 
   private readonly _before = new Map<ICellModel, { outputs: nbformat.IOutput[]; count: nbformat.ExecutionCount }>();
+  private readonly _taking: IDisposable;
+  /** Cells that were scheduled in this task. */
+  private _scheduled = 0;
   private _active: Cell | null = null;
   private _told = { text: '', at: 0 };
   private _isDisposed = false;

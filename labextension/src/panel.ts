@@ -51,7 +51,7 @@ export class LiveNotebook implements View {
       (run, child, open) => this.steering.ask(run, { type: 'child', child, open })
     );
     this._dress = new Dress(panel, this._writer, rows, _trans);
-    this._executed = new Executed(panel, this._writer);
+    this._executed = new Executed(panel, this._writer, id => this._approval(id), _trans);
     this._runs.add(this);
     opened.set(context, this._runs);
     panel.disposed.connect(this.dispose, this);
@@ -282,6 +282,12 @@ export class LiveNotebook implements View {
     );
     this._proposals.set(run.run, proposal);
     addBelow(widget, proposal);
+  }
+
+  /** What approves this cell, where it waits for that. */
+  private _approval(cellId: string): (() => void) | null {
+    const run = this.runs.find(run => !run.isOver && run.proposed?.id === cellId);
+    return run ? () => this.steering.approve(run) : null;
   }
 
   private _unbar(run: RunModel): void {

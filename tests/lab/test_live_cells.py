@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, cast
 
 import nbformat
 
 from tests.lab.conftest import Open, Waiting
-from tests.lab.lab import texts
+from tests.lab.lab import NotebookPage, texts
 from tests.loopback import Said
 
 ASK = "%%rlm -m openai/any -c text --rerun\nHow long is it?"
@@ -248,4 +248,57 @@ def test_people_decide_about_cells(opened: Open, model: Waiting) -> None:
     page.command("rlm:approve")
     page.until(lambda: page.live("answer"), "the answer")
     page.picture("decided")
+    assert not page.errors
+
+
+def rewrite(page: NotebookPage, cell_id: str, source: str) -> None:
+    page.cell(cell_id).locator(".cm-content").click()
+    page.page.keyboard.press("Control+A")
+    page.page.keyboard.type(source)
+
+
+def waiting(page: NotebookPage) -> dict[str, Any]:
+    """The cell that waits for approval, once its page says so."""
+    found = page.until(
+        lambda: [c for c in page.live("code") if c["metadata"]["rlm"]["status"] == "proposed"], "a cell that waits"
+    )[0]
+    page.until(lambda: page.cell(found["id"]).locator(".rlm-proposal").count(), "what can be done about it")
+    return cast(dict[str, Any], found)
+
+
+def test_the_cell_that_waits_runs_by_the_keys_that_run_cells_and_what_is_written_there_is_not_lost(
+    opened: Open, model: Waiting
+) -> None:
+    model.play([f"```repl\nprint({n})\n```" for n in range(5)], opened=5)
+    page = opened("text = 'x' * 10", ASK.replace("--rerun", "--approve"))
+    page.run("user-1")
+    page.run("user-2")
+    for keys, said in (("Shift+Enter", "first"), ("Control+Enter", "second"), ("Escape Shift+Enter", "third")):
+        cell = waiting(page)
+        rewrite(page, cell["id"], f"print('{said} by me')")
+        for key in keys.split():
+            page.page.keyboard.press(key)
+        ran = page.until(lambda said=said: [c for c in page.live("code") if f"{said} by me\n" == texts(c)], said)[0]
+        assert (ran["id"], ran["source"]) == (cell["id"], f"print('{said} by me')")
+        assert ran["execution_count"] is not None
+
+    # with others, nobody has meant it
+    cell = waiting(page)
+    page.command("notebook:run-all-cells", wait=False)
+    page.until(lambda: page.page.get_by_text("run it by itself to approve it").count(), "what it says")
+    assert waiting(page) == cell
+
+    # refused, or stopped: what was written there is a cell of one's own
+    rewrite(page, cell["id"], "refused = 1")
+    page.page.locator(".rlm-decide-refuse").click()
+    page.page.get_by_role("dialog").get_by_role("button", name="Ok").click()
+    own = page.until(lambda: [c for c in page.cells() if c["source"] == "refused = 1"], "what was written")[0]
+    assert "rlm" not in own["metadata"]
+    assert [c["source"] for c in page.live("code") if c["id"] == cell["id"]] == ["print(3)"]
+    cell = waiting(page)
+    rewrite(page, cell["id"], "stopped = 1")
+    page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-stop").click()
+    own = page.until(lambda: [c for c in page.cells() if c["source"] == "stopped = 1"], "what was written")[0]
+    assert "rlm" not in own["metadata"]
+    page.until(lambda: [c for c in page.live("code") if c["id"] == cell["id"]][0]["source"] == "print(4)", "the record")
     assert not page.errors
