@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import re
 import sys
@@ -28,6 +29,20 @@ def test_the_lines_have_what_the_visualizer_reads() -> None:
     assert (first["response"], second["response"]) == (FIRST, SECOND)
     assert (first["final_answer"], second["final_answer"]) == (None, "Ada wrote it.")
     assert first["iteration_time"] == 2.0
+
+
+@pytest.mark.parametrize("prompt", ["Who?", 'Who said "no"?', "Why? " * 300])
+@pytest.mark.parametrize(
+    "before", ["", "Your kernel is shut off: it has no network and shows none of the user's files.\n\n"]
+)
+def test_the_question_is_what_the_visualizer_takes_for_it(prompt: str, before: str) -> None:
+    begun = dataclasses.replace(started(), prompt=prompt, opening=f"{before}<prompt>\n{prompt}\n</prompt>")
+    _, first = map(json.loads, to_jsonl(Trajectory([begun, reply(1, "Hm.")])).splitlines())
+    # as the visualizer looks for it, in each user message
+    [found] = [re.search(r'original query: "([^"]+)"', m["content"]) for m in first["prompt"] if m["role"] == "user"]
+    assert found is not None
+    assert found[1] == prompt.replace('"', "'")
+    assert begun.opening in first["prompt"][1]["content"]
 
 
 def test_a_block_has_its_result_and_its_calls() -> None:

@@ -56,7 +56,7 @@ def _iterations(run: WholeRun) -> list[dict[str, Any]]:
     started, ended = trajectory.started, trajectory.ended
     clock = datetime.fromisoformat(started.started)
     lines: list[dict[str, Any]] = []
-    messages = [_message("system", started.system), _message("user", started.opening)]
+    messages = [_message("system", started.system), _message("user", _question(started.prompt) + started.opening)]
     context = f"{started.context.type_name}: {started.context.size}"
     for number, iteration in enumerate(trajectory.iterations, 1):
         seconds = iteration.reply.seconds + sum(cell.seconds for cell in iteration.cells)
@@ -77,6 +77,12 @@ def _iterations(run: WholeRun) -> list[dict[str, Any]]:
         )
         messages = [_message("assistant", read), _message("user", _told(iteration))]
     return lines
+
+
+def _question(prompt: str) -> str:
+    """Name the question in the words in which the visualizer looks for it; else it takes any short first message."""
+    quoted = prompt.replace('"', "'")
+    return f'original query: "{quoted}"\n\n'
 
 
 def _below(child: WholeRun) -> dict[str, Any]:
