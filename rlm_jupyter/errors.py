@@ -24,6 +24,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rlm_jupyter.result import Result
+    from rlm_jupyter.trajectory import Trajectory
     from rlm_jupyter.types import StopReason
 
 
@@ -38,19 +40,32 @@ class RLMError(Exception):
         The text in a notebook's magics, and on the command line, where it advises something else there.
     """
 
+    result: Result | None = None
+    """Of a run that had begun: its best answer so far or none, its usage, cost, record and path."""
+    advice: str = ""
+    """Where that run is saved, and how to resume it; the error's text ends with it."""
+    trajectory: Trajectory | None = None
+    """The record of the run that this ended."""
+
     def __init__(self, *args: object, notebook: str = "", command: str = "") -> None:
         super().__init__(*args)
         self._notebook, self._command = notebook, command
 
+    def __str__(self) -> str:
+        return self._advising(super().__str__())
+
     @property
     def for_notebook(self) -> str:
         """The text that a magic shows."""
-        return self._notebook or str(self)
+        return self._advising(self._notebook or super().__str__())
 
     @property
     def for_command_line(self) -> str:
         """The text that a command shows."""
-        return self._command or str(self)
+        return self._advising(self._command or super().__str__())
+
+    def _advising(self, text: str) -> str:
+        return f"{text.rstrip('.')}. {self.advice}" if self.advice else text
 
 
 class ConfigurationError(RLMError, ValueError):

@@ -27,8 +27,8 @@ from rlm_jupyter.events import (
     SubcallSettled,
 )
 from rlm_jupyter.objects import CHILDREN
-from rlm_jupyter.record import Faults, recording
-from rlm_jupyter.result import OnEvent, Result, result_of
+from rlm_jupyter.outcome import outcome_of
+from rlm_jupyter.result import OnEvent, Result
 from rlm_jupyter.resume import play
 from rlm_jupyter.saved import SavedRun
 from rlm_jupyter.settings import Settings
@@ -109,9 +109,9 @@ class Forking:
             spent=Spent(),
             owed=part.owed,
         )
-        faults = Faults()
         with interrupts.in_order():
-            async with recording(prompt, context, settings.save, faults=faults) as recorder:
+            async with outcome_of(prompt, context, settings.save) as outcome:
+                recorder = outcome.recorder
                 if recorder is not None:
                     _take_children(saved.files, recorder.files, part.records)
                 run_id = recorder.run_id if recorder is not None else "unsaved"
@@ -125,7 +125,7 @@ class Forking:
                     earlier=saved.earlier(),
                     forked=(saved.trajectory.run_id, part.at, run_id),
                 )
-        return result_of(trajectory, recorder.files.notebook if recorder is not None else None, unsaved=faults)
+        return outcome.result(trajectory)
 
 
 def _edited(saved: SavedRun, edited: dict[Place, str]) -> Forked:

@@ -130,7 +130,9 @@ class RLMMagics(Configured):
             if options.estimate:
                 print(RLM(model, **configured).estimate(prompt, context))  # noqa: T201
                 return
-            result = await answer(self.shell, Asked(prompt, context, model, configured, _asks_anew(options), options.approve))
+            result = await answer(
+                self.shell, Asked(prompt, context, model, configured, _asks_anew(options), options.approve)
+            )
             self._put(options.output, result)
             self._show(result)
             if result.stop_reason == "cancelled":

@@ -21,8 +21,9 @@ from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.events import RunStarted
 from rlm_jupyter.ledger import Ledger
 from rlm_jupyter.limits import Limits
-from rlm_jupyter.record import Faults, Recorder, recording
-from rlm_jupyter.result import OnEvent, Result, result_of
+from rlm_jupyter.outcome import outcome_of
+from rlm_jupyter.record import Recorder
+from rlm_jupyter.result import OnEvent, Result
 from rlm_jupyter.saved import SavedRun
 from rlm_jupyter.settings import Settings
 from rlm_jupyter.tape import Difference, Playing, RecordEnds, Tape, taken_up_at
@@ -179,12 +180,13 @@ class TakingUp:
             sub_models=[model.name for model in self._settings.routing.sub],
         )
         context = saved.context()
-        faults = Faults()
         with interrupts.in_order():
-            async with recording(prompt, context, True, again=saved, faults=faults) as recorder:
+            async with outcome_of(prompt, context, True, again=saved) as outcome:
                 tape = Tape(saved.records, playing)
-                trajectory = await play(self._settings, context, tape, recorder, on_event, control, earlier=earlier)
-        return result_of(trajectory, saved.files.notebook, unsaved=faults)
+                trajectory = await play(
+                    self._settings, context, tape, outcome.recorder, on_event, control, earlier=earlier
+                )
+        return outcome.result(trajectory)
 
 
 async def play(

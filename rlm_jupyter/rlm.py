@@ -24,9 +24,9 @@ from rlm_jupyter.models import Model, load_model
 from rlm_jupyter.models.prices import own_prices
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.opening import open_in_time, unopened
+from rlm_jupyter.outcome import outcome_of
 from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, Shared, TerminationPolicy
-from rlm_jupyter.record import Faults, recording
-from rlm_jupyter.result import OnEvent, Result, result_of
+from rlm_jupyter.result import OnEvent, Result
 from rlm_jupyter.running import BackgroundWorkspace, Running, check_prompt
 from rlm_jupyter.settings import Settings
 from rlm_jupyter.watching import guarded
@@ -181,7 +181,7 @@ class RLM(FromRecord):
         ConfigurationError
             Before anything is started or spent.
         ModelError, KernelError
-            The host failed; the record on disk is complete up to there.
+            The host failed. The record on disk is complete up to there; `error.result` is the result so far.
         """
         running = self.start(prompt, context, root_prompt=root_prompt, on_event=on_event, keep_kernel=keep_kernel)
         return running.wait(close=True)
@@ -210,8 +210,9 @@ class RLM(FromRecord):
     async def _answer(self, prompt: str, held: Context, on_event: OnEvent | None, control: Control | None) -> Result:
         control, on_event = control or Control(), guarded(on_event)
         control.attach()
-        ledger, faults = Ledger(self._settings.limits), Faults()
-        async with recording(prompt, held, self._settings.save, faults=faults) as recorder, AsyncExitStack() as stack:
+        ledger = Ledger(self._settings.limits)
+        async with outcome_of(prompt, held, self._settings.save) as outcome, AsyncExitStack() as stack:
+            recorder = outcome.recorder
             workspace = await open_in_time(stack, self._settings, held, ledger, control, on_event)
             if workspace is None:
                 trajectory = unopened(self._settings, held, prompt, ledger, control, recorder=recorder, emit=on_event)
@@ -219,7 +220,7 @@ class RLM(FromRecord):
                 trajectory = await workspace.answer(
                     prompt, ledger=ledger, recorder=recorder, emit=on_event, control=control
                 )
-        return result_of(trajectory, recorder.files.notebook if recorder else None, unsaved=faults)
+        return outcome.result(trajectory)
 
     async def stream(
         self, prompt: str, context: object = None, *, root_prompt: str | None = None

@@ -17,7 +17,8 @@ from rlm_jupyter.interrupts import Wait
 from rlm_jupyter.kernel.cell import OnMessage
 from rlm_jupyter.ledger import Ledger
 from rlm_jupyter.opening import open_in_time, unopened
-from rlm_jupyter.record import Faults, Recorder, recording
+from rlm_jupyter.outcome import outcome_of
+from rlm_jupyter.record import Recorder
 from rlm_jupyter.result import OnEvent, Result, result_of
 from rlm_jupyter.settings import Settings
 from rlm_jupyter.trajectory import Trajectory
@@ -153,12 +154,13 @@ class BackgroundWorkspace:
             # one kernel answers one prompt at a time; another waits for its turn
             if not await self._take_turn(control):
                 return self._stopped(prompt, on_event, control.why_stopped)
-            ledger, faults = Ledger(self._settings.limits), Faults()
+            ledger = Ledger(self._settings.limits)
             try:
-                async with recording(prompt, self._context, self._settings.save, faults=faults) as recorder:
+                async with outcome_of(prompt, self._context, self._settings.save) as outcome:
                     if self.closed:
                         raise ConfigurationError("The kernel of this run is closed.")
-                    trajectory = await self._answer(prompt, ledger, recorder, on_event, control)
+                    outcome.kept = self if self._keep and is_kept else None
+                    trajectory = await self._answer(prompt, ledger, outcome.recorder, on_event, control)
             finally:
                 self._is_paused = False
                 self._turn.release()
@@ -171,10 +173,10 @@ class BackgroundWorkspace:
         finally:
             self._controls.discard(control)
             self._rest()
-        kept = self if self._keep and self._is_kept else None
-        if kept is None:
+        outcome.kept = self if self._keep and self._is_kept else None
+        if outcome.kept is None:
             await self.aclose()
-        return result_of(trajectory, recorder.files.notebook if recorder else None, kept, faults)
+        return outcome.result(trajectory)
 
     async def _answer(
         self, prompt: str, ledger: Ledger, recorder: Recorder | None, on_event: OnEvent | None, control: Control

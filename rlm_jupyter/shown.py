@@ -245,7 +245,8 @@ def in_one_line(error: BaseException) -> BaseException:
         let_cell_end(_shell())
     name, _, rest = line_of(error).partition(":")
     if isinstance(error, RLMError):
-        error.args = (error.for_notebook, *error.args[1:])  # what executes notebooks reads this text alone
+        # what executes notebooks reads this text alone
+        error.args, error.advice = (error.for_notebook, *error.args[1:]), ""
     # IPython prints all of an error with an exception group among its contexts, whatever it says of itself
     error.__cause__ = error.__context__ = None
     error.__dict__["_render_traceback_"] = lambda: [f"\x1b[31m{name}\x1b[0m{':' if rest else ''}{rest}"]

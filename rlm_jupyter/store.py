@@ -201,6 +201,15 @@ def folder_of(save: str | Path | bool) -> Path | None:
     return Path(save) if is_folder(save) else Path(save).parent
 
 
+def name_from_here(notebook: Path) -> str:
+    """Return the shortest text by which `find` finds a run from the working directory."""
+    here, folder = Path.cwd(), notebook.parent
+    is_shadowed = folder != here and (here / notebook.name).exists()
+    if folder in (here, here / FOLDER) and not is_shadowed:
+        return notebook.stem
+    return str(notebook.relative_to(here) if notebook.is_relative_to(here) else notebook)
+
+
 def find(run: str | Path, where: str | Path | None = None) -> RunFiles:
     """The files of a run that exists.
 
@@ -318,8 +327,9 @@ def _slug(prompt: str) -> str:
 def _writable(folder: Path) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
+    except (OSError, ValueError) as error:  # such as a null byte in the path
+        why = getattr(error, "strerror", error)
         raise ConfigurationError(
-            f"A run can't be saved in {folder}: {error.strerror}. Name another place for it, or change "
+            f"A run can't be saved in {folder}: {why}. Name another place for it, or change "
             "to a folder that you can write to."
         ) from error

@@ -205,7 +205,8 @@ class Workspace:
             ending = Ending("cancelled" if in_time else "seconds")
             raise
         except RLMError as error:
-            ending = Ending("failed", message=str(error))
+            ending = Ending("failed", run.best, str(error))
+            error.trajectory = run.trajectory
             raise
         finally:
             self.answering.run, self.variables = None, run.variables

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -142,9 +143,11 @@ def test_standard_input_several_files_and_a_folder() -> None:
 
 def test_a_run_without_an_answer_says_why_and_what_to_raise() -> None:
     model = script("```repl\nx = 1\n```", "```repl\nx = 2\n```", "")
-    done = cli("run", "?", "-m", model, "--max-iterations", "2", "--no-save")
+    done = cli("run", "?", "-m", model, "--max-iterations", "2")
     assert (done.out, done.code) == ("", 1)
     assert "No answer: iteration limit reached (--max-iterations raises it)." in done.err
+    [path] = Path("rlm_runs").glob("*.ipynb")
+    assert done.err.splitlines()[-1] == f"To resume it: jupyter rlm resume {path.stem} --max-iterations N"
 
 
 def test_a_limit_with_a_draft_is_an_answer() -> None:
@@ -158,12 +161,32 @@ def test_a_run_that_fails_says_so_in_one_line_and_keeps_its_record() -> None:
     model = script("```repl\nx = 1\n```")
     done = cli("run", "?", "-m", model, "--json")
     assert done.code == 1
-    *_, failure, notebook = done.err.splitlines()
+    *_, failure, _facts, notebook, resume = done.err.splitlines()
     assert failure == "No answer: scripted/s.json: no replies are left in the script at request 2."
     assert Path(notebook.removeprefix("Notebook: ")).is_file()
+    assert resume == f"To resume it: jupyter rlm resume {Path(notebook).stem}"
     facts = json.loads(done.out)
     assert (facts["answer"], facts["stop_reason"]) == (None, "failed")
     assert facts["notebook"] == str(Path(notebook.removeprefix("Notebook: ")).absolute())
+
+
+def test_the_line_to_resume_a_failed_run_resumes_it() -> None:
+    Path("another place").mkdir()
+    failed = cli("run", "?", "-m", script("```repl\nx = 20\n```"), "--save", "another place/", "--quiet")
+    failure, resume = failed.err.splitlines()
+    assert (failed.code, failed.out) == (1, "")
+    assert "no replies are left" in failure
+    command = shlex.split(resume.removeprefix("To resume it: jupyter rlm "))
+    assert Path(command[1]).is_file()
+    resumed = cli(*command, "--yes", "-m", script("```repl\nFINAL(x + 1)\n```", name="more.json"))
+    assert (resumed.code, resumed.out) == (0, "21\n")
+
+
+def test_the_best_answer_of_a_failed_run_is_printed_and_is_a_failure() -> None:
+    done = cli("run", "?", "-m", script("```repl\nanswer['content'] = 'a draft'\n```"), "--no-save")
+    assert (done.out, done.code) == ("a draft\n", 1)
+    assert "This is the best answer so far: scripted/s.json: no replies are left in the script" in done.err
+    assert "resume" not in done.err
 
 
 def test_the_model_is_named_by_option_then_environment_and_never_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,10 +256,18 @@ def test_an_interrupt_stops_run_and_kernel_and_prints_the_best_answer(number: in
     assert time.monotonic() - interrupted < 40  # and not the minute that the cell sleeps
     assert (done.out, done.code) == ("a draft\n", 130)
     assert gone(started)
-    notebook = Path(done.err.splitlines()[-1].removeprefix("Notebook: "))
+    notebook = named_at_the_end(done)
     assert "This is the best answer so far: stopped by you." in done.err
     assert RunFiles(notebook).exists()
     assert '"cancelled"' in RunFiles(notebook).journal.read_text()
+
+
+def named_at_the_end(done: Done) -> Path:
+    """The notebook of a run that was stopped, which the last two lines name."""
+    notebook, resume = done.err.splitlines()[-2:]
+    path = Path(notebook.removeprefix("Notebook: "))
+    assert resume == f"To resume it: jupyter rlm resume {path.stem}"
+    return path
 
 
 def test_a_second_interrupt_leaves_at_once_without_a_traceback() -> None:
@@ -253,7 +284,7 @@ def test_a_second_interrupt_leaves_at_once_without_a_traceback() -> None:
     assert (done.out, done.code) == ("", 130)
     assert "No answer: interrupted" in done.err
     assert gone(started)
-    notebook = Path(done.err.splitlines()[-1].removeprefix("Notebook: "))
+    notebook = named_at_the_end(done)
     assert '"cancelled"' in notebook.read_text(), "written to the end, though the process was leaving"
 
 

@@ -13,7 +13,16 @@ import nbformat
 import pytest
 
 from rlm_jupyter import RLM, Limits, Result
-from rlm_jupyter.errors import ConfigurationError, ContextError, ContextWindowError, ModelError
+from rlm_jupyter.errors import (
+    ConfigurationError,
+    ContextError,
+    ContextWindowError,
+    KernelError,
+    ModelError,
+    ModelUnavailableError,
+    PolicyError,
+    RLMError,
+)
 from rlm_jupyter.events import CellFinished, OutputChanged, ReplyStreamed, RunEnded, RunStarted
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.trajectory import Trajectory
@@ -304,6 +313,57 @@ def test_a_watcher_that_fails_is_reported_with_one_traceback_and_a_count(
     assert [bool(record.exc_info) for record in failures] == [True, False]
     assert f"failed {told} times" in failures[-1].message
     assert told > 5
+
+
+@pytest.mark.parametrize("kind", [ModelUnavailableError, KernelError, PolicyError])
+@pytest.mark.parametrize("way", ["completion", "acompletion", "start", "stream"])
+def test_an_error_has_the_result_so_far_and_says_how_to_resume(way: str, kind: type[RLMError]) -> None:
+    rlm = RLM(ScriptedModel([block("answer['content'] = 'a draft'"), block("x = 1"), kind("out of order.")]))
+
+    async def consume() -> None:
+        async for _ in rlm.stream("What?", "abc"):
+            pass
+
+    ways: dict[str, Callable[[], Any]] = {
+        "completion": lambda: rlm.completion("What?", "abc"),
+        "acompletion": lambda: asyncio.run(rlm.acompletion("What?", "abc")),
+        "start": lambda: rlm.start("What?", "abc", keep_kernel=True).result(60),
+        "stream": lambda: asyncio.run(consume()),
+    }
+    with pytest.raises(kind) as raised:
+        ways[way]()
+    result = raised.value.result
+    assert result is not None
+    assert (result.answer, result.stop_reason, result.message) == ("a draft", "failed", "out of order.")
+    assert len(result.trajectory.iterations) == 2
+    assert result.usage == result.trajectory.usage
+    assert result.usage.output_tokens > 0
+    assert result.path is not None
+    assert Trajectory.load(result.path).ended == result.trajectory.ended
+    assert str(raised.value) == (
+        f"out of order. The run so far is saved in {result.path}. To resume it: jupyter rlm resume {result.path.stem}"
+    )
+    assert RLM.resume(result.path.stem, model=ScriptedModel([block("FINAL(x)")])).answer == "1"
+
+
+def test_an_error_of_a_follow_up_has_its_result_and_leaves_the_kernel() -> None:
+    model = ScriptedModel([block("kept = 7", "FINAL(1)"), ModelError("out of order"), block("FINAL(kept)")])
+    rlm = RLM(model, save=False)
+    first = rlm.completion("What?", "abc", keep_kernel=True)
+    with pytest.raises(ModelError) as raised:
+        first.ask("And?")
+    assert str(raised.value) == "out of order"
+    result = raised.value.result
+    assert result is not None
+    assert (result.answer, result.path, result.trajectory.started.prompt) == (None, None, "And?")
+    assert result.ask("And now?").answer == "7"
+    first.close()
+
+
+def test_an_error_before_the_run_has_no_result() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        RLM(ScriptedModel([]), save="a/\0").completion("What?", "abc")
+    assert raised.value.result is None
 
 
 def test_a_second_run_leaves_the_files_of_the_first_where_they_are() -> None:

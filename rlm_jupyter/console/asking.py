@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rlm_jupyter.events import RunEnded
     from rlm_jupyter.result import OnEvent, Result
     from rlm_jupyter.running import Running
+    from rlm_jupyter.types import StopReason
 
 DEMO_PROMPT = "When are default parameter values evaluated?"
 _NO_MODEL = (
@@ -31,13 +32,8 @@ _NO_MODEL = (
     "share words with the question.\nName a model by -m or RLM_MODEL, such as -m {examples}."
 )
 _EXAMPLES = ("anthropic", "openai", "ollama")
-_RAISED_BY = {
-    "iterations": "--max-iterations",
-    "tokens": "--max-tokens",
-    "cost": "--max-cost",
-    "seconds": "--max-seconds",
-    "subcalls": "--max-subcalls",
-}
+_RESUMABLE = {"failed", "cancelled", "kernel_died"}
+"""What may end otherwise when the run is resumed as it is."""
 _POLL_SECONDS = 0.5
 _SILENT_SECONDS = 1.0
 """How long a pipe may bring nothing before that is said."""
@@ -173,9 +169,10 @@ def answered(
         del start  # with a large context, which is packed by now
         outcome = _outcome(running, progress)
     result = outcome.result
+    stop_reason: StopReason = "cancelled" if outcome.interrupted else "failed"
     if result is not None:
-        notebook = result.path
-        _print(args, result)
+        notebook, stop_reason = result.path, result.stop_reason
+        _print(args, result, outcome.failure)
     else:
         notebook = _notebook(progress, save)
         if args.json and progress.ended is not None:
@@ -183,9 +180,28 @@ def answered(
         terminal.say(f"No answer: {terminal.one_line(outcome.failure, 1_000)}")
     if notebook is not None and not (args.quiet and notebook_on is terminal.say):
         notebook_on(f"Notebook: {_relative(notebook)}")
+    if notebook is not None:
+        _say_how_to_resume(stop_reason, notebook)
     if outcome.interrupted:
         return INTERRUPTED
-    return FAILED if result is None or result.answer is None else ANSWERED
+    return FAILED if result is None or result.answer is None or stop_reason == "failed" else ANSWERED
+
+
+def _say_how_to_resume(stop_reason: StopReason, notebook: Path) -> None:
+    from rlm_jupyter.outcome import resume_command
+    from rlm_jupyter.resume import LIMITED_BY
+
+    if stop_reason in LIMITED_BY:
+        terminal.say(f"To resume it: {resume_command(notebook)} {_option(stop_reason)} N")
+    elif stop_reason in _RESUMABLE:
+        terminal.say(f"To resume it: {resume_command(notebook)}")
+
+
+def _option(stop_reason: StopReason) -> str:
+    """Return the option that raises the limit behind a stop reason."""
+    from rlm_jupyter.resume import LIMITED_BY
+
+    return f"--{LIMITED_BY[stop_reason].replace('_', '-')}"
 
 
 @dataclass(frozen=True)
@@ -194,7 +210,7 @@ class _Outcome:
 
     result: Result | None
     failure: str = ""
-    """Why there is no result."""
+    """What went wrong, where the host failed."""
     interrupted: bool = False
 
 
@@ -219,7 +235,8 @@ def _outcome(running: Running, progress: Progress) -> _Outcome:
     except ConfigurationError:
         raise  # nothing was started
     except RLMError as error:
-        return _Outcome(None, error.for_command_line, interrupted)
+        error.advice = ""  # it stands in a line of its own
+        return _Outcome(error.result, error.for_command_line, interrupted)
 
 
 def _wait(running: Running) -> Result:
@@ -232,7 +249,7 @@ def _wait(running: Running) -> Result:
                 return running.result()
 
 
-def _print(args: Namespace, result: Result) -> None:
+def _print(args: Namespace, result: Result, failure: str = "") -> None:
     if args.json:
         ended = result.trajectory.ended
         assert ended is not None
@@ -241,7 +258,7 @@ def _print(args: Namespace, result: Result) -> None:
         apart = not args.quiet and sys.stdout.isatty() and sys.stderr.isatty()
         terminal.write(f"\n{result.answer}\n\n" if apart else result.answer)
     if result.stop_reason not in {"answered", "terminated"}:
-        terminal.say(_why(result))
+        terminal.say(terminal.one_line(_why(result, failure), 1_000))
     elif result.message:
         terminal.say(f"{result.message.rstrip('.')}.")
     if result.unsaved:
@@ -253,14 +270,15 @@ def _print(args: Namespace, result: Result) -> None:
         terminal.say(" · ".join(facts))
 
 
-def _why(result: Result) -> str:
+def _why(result: Result, failure: str = "") -> str:
     """In one line, why a run ended without an answer of its own."""
+    from rlm_jupyter.resume import LIMITED_BY
+
     have = "This is the best answer so far" if result.answer is not None else "No answer"
-    raised = _RAISED_BY.get(result.stop_reason)
-    if raised:
+    if result.stop_reason in LIMITED_BY:
         more = f" {result.message.rstrip('.')}." if result.message else ""
-        return f"{have}: {WORDS[result.stop_reason]} ({raised} raises it).{more}"
-    return f"{have}: {why_ended(result.stop_reason, result.message)}."
+        return f"{have}: {WORDS[result.stop_reason]} ({_option(result.stop_reason)} raises it).{more}"
+    return f"{have}: {why_ended(result.stop_reason, failure or result.message)}."
 
 
 def _print_json(ended: RunEnded, iterations: int, notebook: Path | None, unsaved: str = "") -> None:

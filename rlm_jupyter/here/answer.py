@@ -206,7 +206,12 @@ class _Here:
                 self._shown.end(path)
                 return result
             case Failed(kind, text):
-                raise KeyboardInterrupt(text) if self._interrupts else _error(kind, text)
+                if self._interrupts:
+                    raise KeyboardInterrupt(text)
+                error = _error(kind, text)
+                if self._trajectory.records and self._trajectory.ended is not None:
+                    error.result = HereResult.of(result_of(self._trajectory, self._path))
+                raise error
             case Gone() as gone:
                 record = f" Its record up to there: {self._path}." if self._path else ""
                 raise RLMError(f"The process that drove the run has ended {gone}; the variables stay.{record}")

@@ -17,7 +17,7 @@ from rlm_jupyter.here.pipe import Began, Failed, Over, Pipe, Recorded, Request
 from rlm_jupyter.here.steering import Steered
 from rlm_jupyter.kernel.lent import LentKernel
 from rlm_jupyter.kernel.session import Kernel
-from rlm_jupyter.record import Faults, recording
+from rlm_jupyter.outcome import outcome_of
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.running import check_prompt
 from rlm_jupyter.settings import Settings, request_digest
@@ -64,9 +64,8 @@ class Drive:
         check_prompt(request.prompt)
         if not request.rerun and (path := self._recorded(settings)) is not None:
             return Recorded(path)
-        faults = Faults()
         async with (
-            recording(request.prompt, request.context, settings.save, faults=faults) as recorder,
+            outcome_of(request.prompt, request.context, settings.save) as outcome,
             open_workspace(
                 settings,
                 request.context,
@@ -76,10 +75,10 @@ class Drive:
                 control=self._control,
             ) as workspace,
         ):
-            path = recorder.files.notebook if recorder else None
+            path = outcome.recorder.files.notebook if outcome.recorder else None
             self._pipe.send(Began(path, settings.routing.unpriced))
-            await workspace.answer(request.prompt, recorder=recorder, emit=self._tell, control=self._control)
-        return Over(path, str(faults))
+            await workspace.answer(request.prompt, recorder=outcome.recorder, emit=self._tell, control=self._control)
+        return Over(path, str(outcome.faults))
 
     def _recorded(self, settings: Settings) -> Path | None:
         """The notebook of the run that was asked just this."""

@@ -19,8 +19,8 @@ from rlm_jupyter.errors import KernelDiedError, KernelError
 from rlm_jupyter.kernel.cell import OnMessage
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.session import Kernel
-from rlm_jupyter.record import Faults, recording
-from rlm_jupyter.result import OnEvent, Result, result_of
+from rlm_jupyter.outcome import outcome_of
+from rlm_jupyter.result import OnEvent, Result
 from rlm_jupyter.settings import Settings, prepare
 from rlm_jupyter.types import CellRun, ContextInfo, Subcall, SubcallFailure
 from rlm_jupyter.workspace import Workspace, child_of
@@ -62,7 +62,7 @@ class Driven:
         count
             The execution count of the prompt; the model's cells have those after it.
         """
-        control, faults = Control(), Faults()
+        control = Control()
         async with self._turn:
             with self._interrupted_by(control.stop):
                 await prepare(settings, on_event, control)
@@ -80,15 +80,17 @@ class Driven:
                 )
                 async with (
                     settings.routing.lease(),
-                    recording(prompt, self._context, settings.save, faults=faults) as recorder,
+                    outcome_of(prompt, self._context, settings.save) as outcome,
                 ):
                     try:
-                        trajectory = await workspace.answer(prompt, recorder=recorder, emit=on_event, control=control)
+                        trajectory = await workspace.answer(
+                            prompt, recorder=outcome.recorder, emit=on_event, control=control
+                        )
                     finally:
                         self._answering = None
             with contextlib.suppress(KernelError):  # where it died at the end, the next cell says so
                 await kernel.put("history", list(self._history))
-        return result_of(trajectory, recorder.files.notebook if recorder else None, unsaved=faults)
+        return outcome.result(trajectory)
 
     async def execute(self, source: str, count: int, on_message: OnMessage, note: Note) -> CellRun | None:
         """Run a person's cell; an interrupt is passed on to it.
