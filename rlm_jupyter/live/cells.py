@@ -40,8 +40,9 @@ from rlm_jupyter.live.facts import RunFacts
 
 @dataclass(slots=True)
 class _Reply:
-    """The reply of an iteration."""
+    """A reply: one that its iteration executes, or one that still arrives."""
 
+    iteration: int
     text: str = ""
     cells: list[LiveCell] = field(default_factory=list)
     """What it consists of, prose and code."""
@@ -69,6 +70,12 @@ class Cells:
         self._lock = threading.Lock()
         self._order: list[LiveCell] = []
         self._replies: dict[int, _Reply] = {}
+        """By iteration, the replies that are executed: what a cell puts out belongs to one of these."""
+        self._draft: _Reply | None = None
+        """The reply that arrives. It may be rejected, or be the forced one, which has the last iteration's number:
+        it must not touch the cells of a reply that was executed."""
+        self._has_grown = False
+        """There is more of the draft than its cells show."""
         self._settled: dict[tuple[int, int], list[SubcallSettled]] = {}
         self.is_behind = False
         """Something was left for the next time, though nothing happens until then."""
@@ -80,7 +87,6 @@ class Cells:
         """Sub-calls in flight, by the cell that asked and their ordinal there."""
         self._dirty: dict[str, LiveCell] = {}
         self._gone: list[str] = []
-        self._arriving: int | None = None
         self._told_facts: dict[str, Any] = {}
         self._made = 0
 
@@ -196,15 +202,17 @@ class Cells:
 
     def _arrive(self) -> None:
         """Make cells of what has arrived of a reply."""
-        if self._arriving is not None:
-            self._see(self._arriving, arriving(self._replies[self._arriving].text))
-            self._arriving = None
+        if self._has_grown and (draft := self._draft) is not None:
+            # an iteration that has its reply gets no other but the forced one, and nothing in that one is executed
+            is_forced = draft.iteration in self._replies
+            self._see(draft, _as_prose(draft.text) if is_forced else arriving(draft.text))
+        self._has_grown = False
 
     def _apply(self, event: Event) -> None:
         match event:
             case ReplyStreamed(iteration=index, text=text):
-                self._reply(index).text += text
-                self._arriving = index
+                self._arriving(index).text += text
+                self._has_grown = True
             case ReplyReceived():
                 self._receive(event)
             case CellProposed(iteration=index, block=place, source=source):
@@ -244,22 +252,22 @@ class Cells:
                 pass
 
     def _receive(self, event: ReplyReceived) -> None:
-        reply = self._reply(event.iteration)
-        self._arriving = None
-        reply.text = ""  # another may be drawn
+        reply = self._arriving(event.iteration)
+        self._draft = None
         if event.rejected:
             for cell in reply.cells:
                 self._drop(cell)
-            reply.cells = []
             text = f"> Resampled: the reply {event.rejected}."
             self._add(LiveCell(self._id(), "notice", event.iteration, source=text, status="ok"))
             return
-        self._see(event.iteration, arrived(event.text))
+        self._see(reply, _as_prose(event.text) if event.forced else arrived(event.text))
+        if not event.forced:
+            self._replies[event.iteration] = reply
         if event.unread.strip():
             self._add(LiveCell(self._id(), "notice", event.iteration, source=f"> {UNREAD}", status="ok"))
         for cell in reply.cells:
-            if cell.role == "prose" or event.forced:
-                cell.status = "skipped" if cell.role == "code" else "ok"
+            if cell.role == "prose":
+                cell.status = "ok"
                 self._mark(cell)
         if reply.cells:
             reply.cells[0].facts |= {
@@ -269,10 +277,9 @@ class Cells:
                 "seconds": round(event.seconds, 3),
             }
 
-    def _see(self, index: int, parts: list[Part]) -> None:
+    def _see(self, reply: _Reply, parts: list[Part]) -> None:
         """Make the cells of a reply be these; those that fit stay."""
-        reply = self._reply(index)
-        same = 0
+        index, same = reply.iteration, 0
         for (kind, source), cell in zip(parts, reply.cells, strict=False):
             if (kind == "code") is not (cell.role == "code"):
                 break
@@ -342,12 +349,28 @@ class Cells:
         return cell
 
     def _reply(self, index: int) -> _Reply:
-        return self._replies.setdefault(index, _Reply())
+        """The reply that an iteration executes."""
+        if index not in self._replies:
+            self._replies[index], self._draft = self._arriving(index), None
+        return self._replies[index]
+
+    def _arriving(self, index: int) -> _Reply:
+        """The reply that arrives for an iteration; another one that has not ended never will."""
+        if self._draft is None or self._draft.iteration != index:
+            if self._draft is not None:
+                self._arrive()
+                self._settle(self._draft.cells)
+            self._draft, self._has_grown = _Reply(index), False
+        return self._draft
 
     def _close(self) -> None:
         """Nothing of what is there will change any more."""
-        self._arriving = None
-        for cell in self._order:
+        self._draft, self._has_grown = None, False
+        self._settle(self._order)
+
+    def _settle(self, cells: list[LiveCell]) -> None:
+        """End those cells that are still open."""
+        for cell in cells:
             if not cell.is_done:
                 cell.status = "ok" if cell.role != "code" else "interrupted" if cell.made else "skipped"
                 self._mark(cell)
@@ -375,6 +398,10 @@ class Cells:
     def _id(self) -> str:
         self._made += 1
         return f"rlm-{self.run}-{self._made}"
+
+
+def _as_prose(text: str) -> list[Part]:
+    return [("markdown", text.strip())] if text.strip() else []
 
 
 def _now() -> str:

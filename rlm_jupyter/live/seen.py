@@ -67,6 +67,8 @@ class SeenIteration:
     seconds: float | None = None
     """Of the reply and the cells, as recorded."""
     reward: float | None = None
+    is_last_call: bool = False
+    """The forced reply of a run that met a limit, which belongs to no iteration."""
     _drawn: str | None = None
 
     def arrive(self, text: str) -> None:

@@ -41,7 +41,7 @@ from rlm_jupyter.live import fragments
 from rlm_jupyter.live.seen import SeenIteration, count
 from rlm_jupyter.live.speed import Speed
 from rlm_jupyter.live.underway import Underway
-from rlm_jupyter.parsing import parse
+from rlm_jupyter.parsing import Segment, parse
 from rlm_jupyter.types import Usage
 
 WAITING = "Waiting for the model"
@@ -226,7 +226,9 @@ class View:
         if event.rejected:
             now.notices.append(f"Resampled: the reply {event.rejected}.")
         else:
-            now.segments = parse(event.text).segments
+            # no block of a forced reply is executed: it is shown as what was said
+            now.segments = (Segment("prose", event.text),) if event.forced else parse(event.text).segments
+            now.is_last_call = event.forced
             self._replies = max(self._replies, event.iteration)
             if event.unread.strip():
                 now.notices.append(UNREAD)
@@ -304,7 +306,8 @@ class View:
         return [self._started.model] if self._started is not None else []
 
     def _iteration(self, seen: SeenIteration, *, is_open: bool) -> str:
-        return fragments.iteration(f"Iteration {seen.index}", seen.facts(), seen.html(done=True), is_open=is_open)
+        title = "Last call" if seen.is_last_call else f"Iteration {seen.index}"
+        return fragments.iteration(title, seen.facts(), seen.html(done=True), is_open=is_open)
 
     def _rest(self, number: int) -> str:
         return fragments.note(f"{count(number, 'earlier iteration')}: in the run's notebook") if number > 0 else ""

@@ -302,3 +302,22 @@ def test_the_cell_that_waits_runs_by_the_keys_that_run_cells_and_what_is_written
     assert "rlm" not in own["metadata"]
     page.until(lambda: [c for c in page.live("code") if c["id"] == cell["id"]][0]["source"] == "print(4)", "the record")
     assert not page.errors
+
+
+def test_a_run_that_ends_by_a_limit_keeps_its_last_step(opened: Open, model: Waiting) -> None:
+    forced = "I would look once more.\n```repl\nprint('never executed')\n```"
+    last = "The last look.\n```repl\nprint('second', len(context))\n```"
+    model.play(["The first.\n```repl\nprint('first')\n```", last, Said(forced, delay=0.05, pieces=10)], opened=3)
+    page = opened("text = 'x' * 1234", "%%rlm -m openai/any -c text --rerun --max-iterations 2\nHow long is it?")
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.cells()[2]["execution_count"], "the end of the cell that asked")
+    page.until(lambda: "iterations" in page.page.locator(".rlm-bar").last.inner_text(), "how it ended")
+    code = page.live("code")
+    assert [(cell["source"], texts(cell)) for cell in code] == [
+        ("print('first')", "first\n"),
+        ("print('second', len(context))", "second 1234\n"),
+    ]
+    assert page.live("prose")[-1]["source"] == forced
+    page.picture("ended-by-a-limit", 500)
+    assert not page.errors

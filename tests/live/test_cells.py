@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlm_jupyter.events import CellFinished, CellStarted, OutputChanged, ReplyStreamed, RunEnded
+from rlm_jupyter.events import CellFinished, CellStarted, NoticeGiven, OutputChanged, ReplyStreamed, RunEnded
 from rlm_jupyter.live.arriving import arrived, arriving
 from rlm_jupyter.live.cell import in_parts
 from rlm_jupyter.live.cells import Cells
@@ -100,6 +101,70 @@ def test_a_reply_is_seen_while_it_arrives_and_stays_what_it_was(size: int) -> No
     live.apply(received(1, FIRST))
     assert [cell["id"] for cell in live.snapshot()["cells"]] == before
     assert not [item for item in told(live) if item["item"] == "gone"]
+
+
+LAST_CALL = "I would look once more.\n```repl\nprint('never executed')\n```"
+
+
+def executed(live: Cells, index: int, source: str, text: str) -> None:
+    live.apply(ReplyStreamed(index, f"Words {index}.\n```repl\n{source}\n```"))
+    live.take()
+    live.apply(received(index, f"Words {index}.\n```repl\n{source}\n```"))
+    live.apply(CellStarted(index, 0, source))
+    live.apply(CellFinished(index, 0, source, None, "ok", (stdout(text),), index, 0.1))
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+@pytest.mark.parametrize("reply", [LAST_CALL, "The answer is 42."])
+def test_the_forced_reply_stands_below_the_last_iteration_and_not_in_its_place(reply: str, is_streamed: bool) -> None:
+    live = Cells(RUN)
+    executed(live, 1, "x = 1", "one")
+    executed(live, 2, "x = 2", "two")
+    live.take()
+    before = live.snapshot()["cells"]
+    live.apply(NoticeGiven(2, "No iteration is left."))
+    for piece in reply.splitlines(keepends=True) if is_streamed else []:
+        live.apply(ReplyStreamed(2, piece))
+        live.take()
+        assert live.snapshot()["cells"][: len(before)] == before
+    live.apply(replace(received(2, reply), forced=True))
+    live.apply(RunEnded("iterations", "42", "42", True, 2, 1.0, Usage(1, 1), 0.0))
+    cells = live.snapshot()["cells"]
+    assert cells[: len(before)] == before
+    assert [(cell["type"], cell["facts"]["role"]) for cell in cells[len(before) :]] == [
+        ("markdown", "notice"),
+        ("markdown", "prose"),
+        ("markdown", "answer"),
+    ]
+    assert cells[-2]["source"] == reply
+
+
+def test_replies_that_are_rejected_leave_what_was_executed_alone() -> None:
+    live = Cells(RUN)
+    executed(live, 1, "x = 1", "one")
+    before = live.snapshot()["cells"]
+    for count in range(3):
+        live.apply(ReplyStreamed(2, "```repl\nx = 1\n```"))
+        live.take()
+        assert live.snapshot()["cells"][-1]["source"] == "x = 1"
+        live.apply(received(2, "```repl\nx = 1\n```", f"repeats the one before it ({count + 1})"))
+    live.apply(ReplyStreamed(1, LAST_CALL))
+    live.take()
+    live.apply(replace(received(1, LAST_CALL), forced=True))
+    live.apply(RunEnded("no_progress", None, None, False, 1, 1.0, Usage(1, 1), 0.0))
+    cells = live.snapshot()["cells"]
+    assert cells[: len(before)] == before
+    assert [cell["facts"]["role"] for cell in cells[len(before) :]] == ["notice"] * 3 + ["prose"]
+
+
+def test_a_reply_that_was_cut_off_stays_what_it_was_when_the_last_call_comes() -> None:
+    live = Cells(RUN)
+    executed(live, 1, "x = 1", "one")
+    live.apply(ReplyStreamed(2, "I begin to wri"))
+    live.apply(ReplyStreamed(1, LAST_CALL))
+    live.apply(replace(received(1, LAST_CALL), forced=True))
+    cells = live.snapshot()["cells"]
+    assert [(cell["source"], cell["status"]) for cell in cells[-2:]] == [("I begin to wri", "ok"), (LAST_CALL, "ok")]
 
 
 @given(st.text(alphabet="ab \n`~#replpython", max_size=200))

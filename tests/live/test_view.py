@@ -115,6 +115,19 @@ def test_a_run_without_an_answer_does_not_look_like_one_with(stop: StopReason) -
     assert "Answered" not in view.text()
 
 
+def test_the_forced_reply_is_no_iteration_and_its_code_no_cell() -> None:
+    view = View()
+    run(view, 1, 2)
+    view.apply(NoticeGiven(2, "No iteration is left."))
+    view.apply(replace(reply(2, "```repl\nprint(1)\n```"), forced=True))
+    view.apply(ended("iterations"))
+    drawn = view.iterations()
+    assert drawn.count("Iteration 2") == 1
+    last = drawn.partition("Last call")[2]
+    assert "No iteration is left." in last
+    assert '<div class="rlm-prose"><pre><code class="language-repl">print(1)' in last
+
+
 def test_what_has_no_reply_is_counted_as_no_iteration() -> None:
     view, facts = View(), RunFacts()
     run(view, 1, 3)
