@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from argparse import Namespace
+from contextlib import nullcontext
 from typing import Any, cast
 
 from IPython.core.magic import Magics
@@ -15,6 +16,7 @@ from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.live import fragments
 from rlm_jupyter.models import nearby
+from rlm_jupyter.models.endpoint import keyless
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.rlm import RLM
 
@@ -99,7 +101,7 @@ class Configured(Magics):
         return {name: namespace[name] for name in names} or None
 
     def configured(self, options: Namespace) -> RLM:
-        """What the options and the configuration come to.
+        """Make what the options and the configuration say; for an estimate, no key is needed.
 
         Raises
         ------
@@ -107,7 +109,8 @@ class Configured(Magics):
             Something is wrong or missing.
         """
         model, configuration = self.configuration(options)
-        return RLM(model, **configuration)
+        with keyless() if options.estimate else nullcontext():
+            return RLM(model, **configuration)
 
     def configuration(self, options: Namespace) -> tuple[str, dict[str, Any]]:
         """Model and options of `RLM`: options first, then traits, then the environment."""

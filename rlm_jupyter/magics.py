@@ -126,10 +126,11 @@ class RLMMagics(Configured):
         if not options.estimate:
             self._drop(options.output)
         try:
-            context, (model, configured) = self.context(options.context), self.configuration(options)
+            context = self.context(options.context)
             if options.estimate:
-                print(RLM(model, **configured).estimate(prompt, context))  # noqa: T201
+                print(self.configured(options).estimate(prompt, context))  # noqa: T201
                 return
+            model, configured = self.configuration(options)
             result = await answer(
                 self.shell, Asked(prompt, context, model, configured, _asks_anew(options), options.approve)
             )
@@ -355,7 +356,7 @@ class RLMMagics(Configured):
 
 
 def _asks_anew(options: Namespace) -> bool:
-    """Whether a recorded run is passed over: it was asked for, or cells are to be approved, which a record has none of."""
+    """Whether a recorded run is passed over: on demand, or because cells are to be approved, and a record has none."""
     return bool(options.rerun or options.approve)
 
 

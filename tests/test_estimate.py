@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.cli import main
 from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.magics import load
 from rlm_jupyter.models import load_model
 from rlm_jupyter.models.prices import own_prices, parsed_prices
 from rlm_jupyter.models.routing import Routing
@@ -147,3 +149,18 @@ def test_the_command_line_estimates_and_takes_prices(capsys: pytest.CaptureFixtu
     assert main([*asked, "--no-save", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cost"] > 0
     assert main([*asked[:-1], "s=1"]) == 2
+
+
+def test_the_command_line_and_the_magic_estimate_without_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    models = ["-m", "openai/gpt-5", "--sub-model", "anthropic/claude-sonnet-5"]
+    assert main(["run", "What?", *models, "--estimate"]) == 0
+    assert "$" in capsys.readouterr().out
+    assert main(["run", "What?", *models]) == 2
+    assert "OPENAI_API_KEY" in capsys.readouterr().err
+    shell = InteractiveShell()
+    load(shell)
+    shell.run_line_magic("rlm", "-m openai/gpt-5 --estimate What?")
+    assert "$" in capsys.readouterr().out

@@ -239,7 +239,12 @@ def test_a_further_prompt_finds_the_kernel_as_it_was_left(shell: InteractiveShel
 
 def test_who_wants_to_approve_is_not_shown_a_record(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or "y")
+
+    def answer(text: str) -> str:
+        asked.append(text)
+        return "y"
+
+    monkeypatch.setattr("builtins.input", answer)
     run(shell, "%%rlm -m scripted/two.json\nWhat?")
     text, error = run(shell, "%%rlm -m scripted/two.json --approve\nWhat?")
     assert error is None

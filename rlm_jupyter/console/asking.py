@@ -10,6 +10,7 @@ import stat
 import sys
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,9 @@ from rlm_jupyter.errors import ConfigurationError, RecordError, RLMError
 if TYPE_CHECKING:
     from rlm_jupyter.console.progress import Progress
     from rlm_jupyter.events import RunEnded
+    from rlm_jupyter.limits import Limits
     from rlm_jupyter.result import OnEvent, Result
+    from rlm_jupyter.rlm import RLM
     from rlm_jupyter.running import Running
     from rlm_jupyter.types import StopReason
 
@@ -49,13 +52,25 @@ def run(args: Namespace) -> int:
     if not prompt.strip():
         last = f", before --context: jupyter rlm run {args.context[-1]!r} --context …" if args.context else "."
         raise ConfigurationError(f"The question is missing: it comes first{last}")
-    model = _model(args)
+    from rlm_jupyter.models.endpoint import keyless
+
+    with keyless() if args.estimate else nullcontext():
+        rlm = _rlm(args, _model(args), limits)
+    context = _context_of(args)
+    if args.estimate:
+        estimate = rlm.estimate(prompt, context)
+        terminal.write(json.dumps(asdict(estimate)) if args.json else str(estimate))
+        return ANSWERED
+    return answered(args, lambda tell: rlm.start(prompt, context, on_event=tell), rlm.settings.save)
+
+
+def _rlm(args: Namespace, model: str, limits: Limits) -> RLM:
     from rlm_jupyter.models.prices import parsed_prices
     from rlm_jupyter.rlm import RLM  # after what is quickly found to be wrong
 
     # a policy of the user's own is looked for where they stand, as `python -m` does
     sys.path.insert(0, str(Path.cwd()))
-    rlm = RLM(
+    return RLM(
         model,
         sub_model=args.sub_model,
         base_url=args.base_url,
@@ -68,12 +83,6 @@ def run(args: Namespace) -> int:
         snapshot=args.snapshot,
         prices=parsed_prices(args.price or ()),
     )
-    context = _context_of(args)
-    if args.estimate:
-        estimate = rlm.estimate(prompt, context)
-        terminal.write(json.dumps(asdict(estimate)) if args.json else str(estimate))
-        return ANSWERED
-    return answered(args, lambda tell: rlm.start(prompt, context, on_event=tell), rlm.settings.save)
 
 
 def demo(args: Namespace) -> int:

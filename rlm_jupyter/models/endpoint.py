@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit
@@ -64,6 +67,19 @@ def with_advice(before: str, preset: Preset, after: str) -> tuple[str, dict[str,
     }
 
 
+_needs_keys = ContextVar("rlm_jupyter_needs_keys", default=True)
+
+
+@contextmanager
+def keyless() -> Iterator[None]:
+    """Let models be made without a key inside: for an estimate, which asks them nothing."""
+    token = _needs_keys.set(False)
+    try:
+        yield
+    finally:
+        _needs_keys.reset(token)
+
+
 def find_endpoint(preset: Preset, model: str, *, base_url: str | None, api_key: str | None) -> Endpoint:
     """Put together where `model` is asked: arguments first, then the environment, then the preset.
 
@@ -83,7 +99,7 @@ def find_endpoint(preset: Preset, model: str, *, base_url: str | None, api_key: 
     if api_key is not None and not isinstance(api_key, str):
         raise ConfigurationError(f"{name}: api_key is a str, not {type(api_key).__name__}.")
     key_variable, key = (None, api_key.strip()) if api_key else _environment(preset.key_variables)
-    if not key and preset.needs_key and not on_this_machine(url):
+    if not key and preset.needs_key and _needs_keys.get() and not on_this_machine(url):
         text, elsewhere = with_advice(
             f"{name}: no key for {preset.title}. ",
             preset,

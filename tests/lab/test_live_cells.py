@@ -278,7 +278,8 @@ def test_the_cell_that_waits_runs_by_the_keys_that_run_cells_and_what_is_written
         rewrite(page, cell["id"], f"print('{said} by me')")
         for key in keys.split():
             page.page.keyboard.press(key)
-        ran = page.until(lambda said=said: [c for c in page.live("code") if f"{said} by me\n" == texts(c)], said)[0]
+        shown = f"{said} by me\n"
+        ran = page.until(lambda: [c for c in page.live("code") if shown == texts(c)], said)[0]  # noqa: B023  at once
         assert (ran["id"], ran["source"]) == (cell["id"], f"print('{said} by me')")
         assert ran["execution_count"] is not None
 
@@ -300,7 +301,9 @@ def test_the_cell_that_waits_runs_by_the_keys_that_run_cells_and_what_is_written
     page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-stop").click()
     own = page.until(lambda: [c for c in page.cells() if c["source"] == "stopped = 1"], "what was written")[0]
     assert "rlm" not in own["metadata"]
-    page.until(lambda: [c for c in page.live("code") if c["id"] == cell["id"]][0]["source"] == "print(4)", "the record")
+    page.until(
+        lambda: next(c for c in page.live("code") if c["id"] == cell["id"])["source"] == "print(4)", "the record"
+    )
     assert not page.errors
 
 
