@@ -7,21 +7,20 @@ import inspect
 import io
 import pickle
 import sys
-from collections import Counter
-from collections.abc import Iterable, Sized
+from collections.abc import Iterator, MappingView
 from types import FunctionType, ModuleType
 from typing import Any, Literal
 
 from rlm_jupyter.beginning import beginning
+from rlm_jupyter.described import describe
 from rlm_jupyter.errors import ContextError
 from rlm_jupyter.objects import digest
 from rlm_jupyter.types import ContextInfo, PackedContext
 
 _INSTEAD = "Pass a str, bytes, a list, a dict or a DataFrame of plain data"
 _LARGE = 1_000_000
-_MOST_KEYS = 20
-_MOST_COLUMNS = 50
-_MOST_NAME_CHARS = 80
+_ONCE = frozenset({"builtins", "itertools"})
+"""Modules whose iterators hold nothing but what is left to read."""
 
 
 def pack(context: object) -> PackedContext:
@@ -54,15 +53,15 @@ def pack(context: object) -> PackedContext:
     if isinstance(context, str):
         # the plain class's methods: a subclass may mean something else by them
         kind, buffers = "str", (_utf8(context),)
-        name, size, details = "str", *_str_info(context)
+        name = "str"
     elif isinstance(context, bytes | bytearray | memoryview):
         # a copy only of what could change, or has gaps
         kind, buffers = "bytes", (context if type(context) is bytes else bytes(context),)
-        name, size, details = "bytes", f"{len(buffers[0]):,} bytes", ()
+        name = "bytes"
     else:
         kind, buffers = "pickle", _pickled(context)
         name = _type_name(context)
-        size, details = _describe(context)
+    size, details = describe(buffers[0] if kind == "bytes" else context)
     nbytes = sum(len(buffer) for buffer in buffers)
     return PackedContext(kind, buffers, ContextInfo(name, size, details, beginning(context), digest(buffers), nbytes))
 
@@ -167,8 +166,10 @@ def _pickled(context: object) -> tuple[bytes | memoryview, ...]:
 
 def _unpicklable(context: object) -> str | None:
     """For what people pass by mistake: what it is, and what was probably meant."""
-    if inspect.isgenerator(context) or isinstance(context, map | filter | zip):
-        return f"a {_type_name(context)}, which can be read only once: pass list(…) of it."
+    is_once = isinstance(context, Iterator) and type(context).__module__ in _ONCE
+    if is_once or isinstance(context, MappingView):
+        what = "can be read only once" if is_once else "shows a dict that stays here"
+        return f"a {_type_name(context)}, which {what}: pass list(…) of it."
     if inspect.isawaitable(context) or inspect.isasyncgen(context):
         return f"a {_type_name(context)}: await it, and pass what comes of it."
     if isinstance(context, io.IOBase):
@@ -180,98 +181,7 @@ def _unpicklable(context: object) -> str | None:
     return None
 
 
-def _describe(context: object) -> tuple[str, tuple[str, ...]]:
-    if isinstance(context, list | tuple):
-        return _items_info(context)
-    if isinstance(context, dict):
-        return _dict_info(context)
-    library = _library_of_frame(context)
-    if library is not None:
-        return _frame_info(context, library)
-    shape = getattr(context, "shape", None)
-    if isinstance(shape, tuple) and hasattr(context, "dtype"):
-        return f"shape {shape}", (f"items: {getattr(context, 'dtype')}",)  # noqa: B009 — `object` has no dtype
-    return _size(context) or "size unknown", ()
-
-
-def _str_info(text: str) -> tuple[str, tuple[str, ...]]:
-    lines = str.count(text, "\n") + (str.__len__(text) > 0 and not str.endswith(text, "\n"))
-    return f"{str.__len__(text):,} characters", (f"{_count(lines, 'line')}",)
-
-
-def _items_info(items: list[Any] | tuple[Any, ...]) -> tuple[str, tuple[str, ...]]:
-    if not items:
-        return "0 items", ()
-    kinds = Counter(map(type, items)).most_common(5)
-    details = ["items: " + ", ".join(f"{kind.__name__}" + (f" ({n:,})" if len(kinds) > 1 else "") for kind, n in kinds)]
-    texts = [len(item) for item in items if isinstance(item, str)]
-    if texts:
-        first = f"first {len(items[0]):,}, " if isinstance(items[0], str) else ""
-        details.append(f"characters: {sum(texts):,} in all; {first}smallest {min(texts):,}, largest {max(texts):,}")
-    elif isinstance(items[0], dict):
-        details.append(f"keys of the first: {_names(items[0])}")
-    return _count(len(items), "item"), tuple(details)
-
-
-def _dict_info(mapping: dict[Any, Any]) -> tuple[str, tuple[str, ...]]:
-    details: list[str] = []
-    for key, value in mapping.items():
-        if len(details) == _MOST_KEYS:
-            details.append(f"and {len(mapping) - _MOST_KEYS:,} more keys")
-            break
-        size = _size(value)
-        details.append(f"{_name(key)}: {type(value).__name__}{', ' + size if size else ''}")
-    return _count(len(mapping), "key"), tuple(details)
-
-
-def _library_of_frame(context: object) -> str | None:
-    """`pandas` or `polars`, when it is a frame of theirs; neither is imported to see that."""
-    for cls in type(context).__mro__:
-        library = cls.__module__.partition(".")[0]
-        if cls.__name__ == "DataFrame" and library in {"pandas", "polars"}:
-            return library
-    return None
-
-
-def _frame_info(frame: Any, library: str) -> tuple[str, tuple[str, ...]]:
-    rows, columns = frame.shape
-    dtypes: Iterable[tuple[Any, Any]] = frame.dtypes.items() if library == "pandas" else frame.schema.items()
-    details = [f"{_name(name)}: {dtype}" for (name, dtype), _ in zip(dtypes, range(_MOST_COLUMNS), strict=False)]
-    if columns > _MOST_COLUMNS:
-        details.append(f"and {columns - _MOST_COLUMNS:,} more columns")
-    return f"{_count(rows, 'row')}, {_count(columns, 'column')}", tuple(details)
-
-
-def _size(value: object) -> str:
-    """What `len` says, in the unit that fits; empty where it says nothing."""
-    if isinstance(value, str):
-        return f"{len(value):,} characters"
-    if isinstance(value, bytes):
-        return f"{len(value):,} bytes"
-    if not isinstance(value, Sized):
-        return ""
-    try:
-        return _count(len(value), "item")
-    except (TypeError, ValueError, NotImplementedError):
-        return ""  # it has a `__len__`, which refuses: a 0-d array, a lazy frame
-
-
-def _names(mapping: dict[Any, Any]) -> str:
-    shown = [_name(key) for key, _ in zip(mapping, range(_MOST_KEYS), strict=False)]
-    return ", ".join(shown) + (", …" if len(mapping) > _MOST_KEYS else "")
-
-
-def _name(key: object) -> str:
-    """A key or a column's name, on one line of bounded length."""
-    text = repr(key[:_MOST_NAME_CHARS] if isinstance(key, str) else key)
-    return text if len(text) <= _MOST_NAME_CHARS else text[: _MOST_NAME_CHARS - 1] + "…"
-
-
 def _type_name(context: object) -> str:
     name = type(context).__name__
     # only what is packed as such bears the names that tell how to unpack it
     return f"{type(context).__module__}.{name}" if name in {"str", "bytes", "none"} else name
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number:,} {unit}{'' if number == 1 else 's'}"

@@ -113,7 +113,8 @@ class _Loading:
                     raise Unreadable(f"larger than {MOST_BYTES // 1024**2} MB (name it to read it).")
                 self.contents[_key(path)] = self._read(path)
             except (Unreadable, OSError) as error:
-                left_out.setdefault(_reason(error), []).append(_key(path))
+                reason = error.brief if isinstance(error, Unreadable) else _reason(error)
+                left_out.setdefault(reason, []).append(_key(path))
         for reason, names in left_out.items():
             more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
             self.note(f"{given}: left out {', '.join(names[:_MOST_NAMES])}{more}: {reason}")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.signatures import identify
 
 INSTALL = "pip install 'rlm_jupyter[files]'"
 """What brings every library that files may need."""
@@ -40,7 +41,19 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 class Unreadable(ConfigurationError):
-    """A file holds nothing that can be read. Its text says why, and leaves naming the file to the caller."""
+    """A file holds nothing that can be read. Its text says why, and leaves naming the file to the caller.
+
+    Parameters
+    ----------
+    text
+        Why, and what to do.
+    brief
+        The same without the advice, for one file among many.
+    """
+
+    def __init__(self, text: str, brief: str = "") -> None:
+        super().__init__(text)
+        self.brief = brief or text
 
 
 def read(suffixes: list[str], data: bytes, note: Note) -> object:
@@ -104,6 +117,7 @@ def _decoded(data: bytes, note: Note) -> tuple[str, str]:
     try:
         text = str(data, "utf-8")
     except UnicodeDecodeError as error:
+        _refuse_known(data)
         encoding = _guess(data, error.start)
         if encoding != "utf-8":
             note(f"not UTF-8: read as {encoding.upper()}, which is a guess.")
@@ -112,10 +126,18 @@ def _decoded(data: bytes, note: Note) -> tuple[str, str]:
         stray = text.count("\ufffd") - data.count("\ufffd".encode())
         note(f"UTF-8 but for {stray:,} stray byte{'' if stray == 1 else 's'}, read as U+FFFD.")
     if "\0" in text[:_HEAD]:
+        _refuse_known(data)
         # ASCII in UTF-16 without a mark is valid UTF-8 too
         encoding = _unmarked_utf16(data)
         return _strict(data, encoding), encoding
     return text, "utf-8"
+
+
+def _refuse_known(data: bytes) -> None:
+    """Refuse a binary format that is known; asked of what is no plain UTF-8."""
+    if (binary := identify(data)) is not None:
+        text = f"binary, not text: {binary.title}"
+        raise Unreadable(f"{text}; {binary.advice}.", f"{text}.")
 
 
 def _strict(data: bytes, encoding: str) -> str:
@@ -161,7 +183,7 @@ def _unmarked_utf16(data: bytes) -> str:
     # in Western text nearly every second byte is zero, and always on the same side
     if len(data) % 2 == 0 and many > len(head) // 4 and few <= len(head) // 100:
         return "utf-16-le" if odd == many else "utf-16-be"
-    raise Unreadable("binary, not text.")
+    raise Unreadable("binary, not text, and of no format that is known here; convert it to text.", "binary, not text.")
 
 
 def _decompressed(data: bytes, module: str) -> bytes:

@@ -223,7 +223,8 @@ def opening(
     if context.type_name == "none":
         lines.append("There is no context this time: `context` is empty. Work it out by code, or with llm_query.")
     else:
-        lines.append(f"`context` is a {context.type_name}: {context.size}.")
+        article = "an" if context.type_name[:1] in "aeioAEIOU" else "a"
+        lines.append(f"`context` is {article} {context.type_name}: {context.size}.")
         lines += context.details
         if context.beginning:
             shown = "This is all of it:" if is_whole(context) else "It begins with:"

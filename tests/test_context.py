@@ -1,3 +1,5 @@
+import datetime
+import gzip
 import hashlib
 import io
 import os
@@ -9,17 +11,22 @@ import threading
 import time
 import types
 from collections import OrderedDict
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import PIL.Image
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rlm_jupyter.context import pack, unpack
+from rlm_jupyter.described import describe
 from rlm_jupyter.errors import ContextError
+from rlm_jupyter.types import ContextInfo
 
 _plain = st.recursive(
     st.none() | st.integers() | st.text() | st.binary(),
@@ -86,6 +93,17 @@ def test_frames_go_with_their_buffers_beside_the_stream_and_can_be_changed_after
     assert frame.loc[0, "a"] == 0, "the caller's own data was changed"
 
 
+READ_IMAGE = "import io, PIL.Image; PIL.Image.open(io.BytesIO(context))"
+CONTEXT_INFO = (
+    "type_name: str, 1 characters",
+    "size: str, 1 characters",
+    "details: tuple, 0 items",
+    "beginning: str, 0 characters",
+    "sha256: str, 0 characters",
+    "nbytes: int",
+)
+
+
 @pytest.mark.parametrize(
     ("context", "type_name", "size", "details"),
     [
@@ -107,7 +125,31 @@ def test_frames_go_with_their_buffers_beside_the_stream_and_can_be_changed_after
             ("'a': str, 3 characters", "'b': list, 1 item", "'c': int"),
         ),
         ({1, 2}, "set", "2 items", ()),
-        (7, "int", "size unknown", ()),
+        (7, "int", "the number 7", ()),
+        (True, "bool", "the value True", ()),
+        (10**1_000, "int", "an integer of 3,322 bits", ()),
+        (Decimal("1.50"), "Decimal", "the number 1.50", ()),
+        (datetime.date(2026, 1, 2), "date", "datetime.date(2026, 1, 2)", ()),
+        (ContextInfo("x", "1"), "ContextInfo", "an object of rlm_jupyter.types.ContextInfo", CONTEXT_INFO),
+        (np.float64(3.5), "float64", "the value 3.5", ("type: float64",)),
+        (PIL.Image.new("RGB", (640, 480)), "Image", "640 x 480 pixels", ("mode: RGB",)),
+        ([PIL.Image.new("L", (2, 3))], "list", "1 item", ("items: Image", "the first: 2 x 3 pixels")),
+        ({"a": PIL.Image.new("L", (2, 3))}, "dict", "1 key", ("'a': Image, 2 x 3 pixels",)),
+        (
+            pl.LazyFrame({"a": [1], "b": ["x"]}),
+            "LazyFrame",
+            "lazy, rows unknown before .collect(), 2 columns",
+            ("'a': Int64", "'b': String"),
+        ),
+        (pa.table({"a": [1, 2]}), "Table", "2 rows, 1 column", ("'a': int64",)),
+        (b"\x89PNG\r\n\x1a\n\0", "bytes", "9 bytes", ("a PNG image: " + READ_IMAGE,)),
+        (
+            gzip.compress(b"", mtime=0),
+            "bytes",
+            "20 bytes",
+            ("compressed by gzip: import gzip; gzip.decompress(context)",),
+        ),
+        (b"MZ and BZh begin this text", "bytes", "26 bytes", ()),
         (np.zeros((3, 4)), "ndarray", "shape (3, 4)", ("items: float64",)),
         (
             pd.DataFrame({"a": [1, 2], 7: [0.5, 1.5]}),
@@ -121,6 +163,35 @@ def test_frames_go_with_their_buffers_beside_the_stream_and_can_be_changed_after
 def test_what_the_model_is_told(context, type_name, size, details) -> None:
     info = pack(context).info
     assert (info.type_name, info.size, info.details) == (type_name, size, details)
+
+
+class Sly:
+    @property
+    def shape(self):
+        raise RuntimeError("not now")
+
+    def __len__(self):
+        raise RuntimeError("never")
+
+
+def test_an_object_that_objects_is_described_all_the_same() -> None:
+    assert describe(Sly()) == ("an object of tests.test_context.Sly", ())
+    assert describe({"a": Sly()}) == ("1 key", ("'a': Sly",))
+    # an address would be another one each time, and no provider's cache would hit
+    assert describe(object()) == ("an object of builtins.object", ())
+    assert describe(iter([1])) == ("an iterator, which can be read only once", ())
+
+
+def test_describing_loads_no_library() -> None:
+    code = """
+import sys
+from rlm_jupyter.context import pack
+for context in (7, b"\\x89PNG\\r\\n\\x1a\\n", b"PK\\x03\\x04", ["a"], {"a": 1.5}):
+    pack(context)
+print(sorted({"PIL", "numpy", "pandas", "polars", "pyarrow", "pypdf"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_wide_things_are_told_in_bounded_space() -> None:
@@ -137,6 +208,8 @@ def test_wide_things_are_told_in_bounded_space() -> None:
     [
         ((n for n in range(3)), r"generator.*list\(…\)"),
         (map(str, [1]), r"map.*list\(…\)"),
+        (iter(["a"]), r"list_iterator.*only once.*list\(…\)"),
+        ({"a": 1}.items(), r"dict_items.*list\(…\)"),
         (threading.Lock(), "_thread.lock.*Pass a str"),
         ({"deep": [threading.Lock()]}, r"\(dict\).*_thread.lock"),
         (io.StringIO("text"), "open file.*read_text"),

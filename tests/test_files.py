@@ -8,7 +8,11 @@ import io
 import json
 import lzma
 import os
+import sqlite3
 import sys
+import tarfile
+import zipfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -338,8 +342,12 @@ def test_a_pipe_is_read_like_a_file() -> None:
         ("gone.txt", "gone.txt: there is no such file."),
         ("*.gone", "No file matches '*.gone'."),
         ("empty", "empty: no file in this folder can be read."),
-        ("a.png", "a.png: binary, not text."),
-        ("a.bin", "a.bin: binary, not text."),
+        (
+            "a.png",
+            "a.png: binary, not text: a PNG image; open it with PIL.Image.open(…) and pass that, or pass its text, as OCR "
+            "gives it.",
+        ),
+        ("a.bin", "a.bin: binary, not text, and of no format that is known here; convert it to text."),
     ],
 )
 def test_what_can_t_be_read_is_one_line_that_names_it(path: str, line: str) -> None:
@@ -351,6 +359,62 @@ def test_what_can_t_be_read_is_one_line_that_names_it(path: str, line: str) -> N
     assert str(caught.value) == line
     with pytest.raises(ConfigurationError, match="No file is named"):
         load([])
+
+
+def zipped(**names: str) -> bytes:
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        for name, content in names.items():
+            archive.writestr(name.replace("__", "/"), content)
+    return written.getvalue()
+
+
+def database() -> bytes:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("create table t (a)")
+        return connection.serialize()
+
+
+def tarred() -> bytes:
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("a.txt"))
+    return written.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "what", "advice"),
+    [
+        ("a.zip", zipped(a="text"), "a zip archive", "unzip it and name the folder"),
+        ("a.docx", zipped(word__document="x"), "a Word document", "python-docx"),
+        ("a.xlsx", zipped(xl__workbook="x"), "an Excel workbook", "pandas.read_excel"),
+        ("a.pptx", zipped(ppt__slides="x"), "a PowerPoint presentation", "python-pptx"),
+        ("cut.zip", zipped(a="text")[:30], "a zip archive", "unzip"),
+        ("a.db", database(), "a SQLite database", "pandas.read_sql"),
+        ("a.tar", tarred(), "a tar archive", "tar -xf"),
+        ("a.tar.gz", gzip.compress(tarred()), "a tar archive", "tar -xf"),
+        ("a", gzip.compress(b"text" * 99), "compressed by gzip", "suffix .gz"),
+        ("a.jpg", b"\xff\xd8\xff\xe0\0\x10JFIF\0", "a JPEG image", "PIL.Image.open"),
+        ("a.webp", b"RIFF\x10\0\0\0WEBPVP8 \xff", "a WebP image", "PIL.Image.open"),
+        ("a.mp3", b"ID3\x04\0\0\0\xff", "an MP3 recording", "transcription"),
+        ("scan", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "a PDF", "suffix .pdf"),
+        ("data", b"PAR1\x15\0\x15\xff", "a Parquet file", "suffix .parquet"),
+    ],
+)
+def test_a_binary_file_is_named_with_what_to_do(name: str, data: bytes, what: str, advice: str, notes: Notes) -> None:
+    with pytest.raises(ConfigurationError, match=rf"^{name}: binary, not text: {what}; [^\n]*{advice}[^\n]*\.$"):
+        load(put(name, data))
+    put("d/a.txt", "text")
+    put(f"d/{name}", data)
+    assert load("d", note=notes.append) == {"d/a.txt": "text"}
+    assert notes == [f"d: left out d/{name}: binary, not text: {what}."]
+
+
+def test_a_text_may_begin_as_a_binary_format_does() -> None:
+    for text in ("BZh is no compression here", "ID3 tags, \u00e9t\u00e9", "MZ", "PAR1", "%PDF- is how they begin"):
+        assert load(put("a.txt", text)) == text
+    old = "MZ: " + PROSE["cp1252"] * 20
+    assert load(put("b.txt", old.encode("cp1252"))) == old
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that even root can't read is Linux's")

@@ -14,6 +14,7 @@ from typing import Any
 from rlm_jupyter import context as contexts
 from rlm_jupyter import errors
 from rlm_jupyter.approval import Approvals
+from rlm_jupyter.described import describe
 from rlm_jupyter.errors import ConfigurationError, ContextError, RLMError
 from rlm_jupyter.events import CellProposed, Event, Record
 from rlm_jupyter.here.pipe import Began, Failed, Over, Recorded, Request
@@ -278,7 +279,7 @@ def _packed(context: Any) -> PackedContext:
         packed = contexts.pack(context)
     except ContextError:
         # it can't be kept, but it is here: the model gets the object itself
-        return PackedContext("none", (), ContextInfo(type(context).__name__, "an object of this kernel"))
+        return PackedContext("none", (), ContextInfo(type(context).__name__, *describe(context)))
     if packed.info.nbytes > _MOST_KEPT:
         return PackedContext("none", (), packed.info)
     return dataclasses.replace(packed, buffers=tuple(bytes(buffer) for buffer in packed.buffers))
