@@ -95,7 +95,7 @@ def source_of(cell: dict[str, Any]) -> str:
 
 def outputs_of(cell: dict[str, Any]) -> list[Output]:
     """The outputs of a code cell that was read from a notebook, exactly as they were given to `Cell`."""
-    outputs = [_joined(output) for output in cell["outputs"]]
+    outputs = [joined(output) for output in cell["outputs"]]
     return list(unescape(outputs)) if "outputs" in cell["metadata"]["rlm"].get("escaped", ()) else outputs
 
 
@@ -120,7 +120,8 @@ def _split(output: Output) -> Output:
     return {**output, "data": {m: v if _is_json(m) else _split_text(v) for m, v in output["data"].items()}}
 
 
-def _joined(output: Output) -> Output:
+def joined(output: Output) -> Output:
+    """Return an output of a notebook's file with its texts whole, where they are lists of lines."""
     if output["output_type"] == "stream":
         return {**output, "text": _join(output["text"])}
     if "data" not in output:

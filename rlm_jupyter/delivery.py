@@ -32,7 +32,7 @@ def deliver(path: Path, content: bytes, *, replace: bool, consent: str = "pass r
     try:
         atomic.create(path, content)
     except FileExistsError:
-        if _holds(path, content):
+        if atomic.holds(path, content):
             return
         # a link may lead to a run
         _check_replaceable(path, Path(os.path.realpath(path)))
@@ -41,36 +41,6 @@ def deliver(path: Path, content: bytes, *, replace: bool, consent: str = "pass r
                 f"{path} exists and holds something else, so it is not replaced. Name another path, or {consent}."
             ) from None
         atomic.replace(path, [content], sync=False)
-
-
-def deliver_numbered(path: Path, content: bytes) -> Path:
-    """Write a file under a name that was derived for it: `NAME-2`, `NAME-3`… where that is taken.
-
-    Returns
-    -------
-    Path
-        The file, which may be an earlier one that holds exactly this.
-
-    Raises
-    ------
-    OSError
-        The folder or the disk refuses.
-    """
-    free, number = path, 1
-    while True:
-        try:
-            atomic.create(free, content)
-        except FileExistsError:
-            if _holds(free, content):
-                return free
-            number += 1
-            free = path.with_name(f"{path.stem}-{number}{path.suffix}")
-        else:
-            return free
-
-
-def _holds(path: Path, content: bytes) -> bool:
-    return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
 
 
 def _check_replaceable(path: Path, real: Path) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from typing import Any
 
 from rlm_jupyter import journal, parsing
+from rlm_jupyter.changes import cells_of, source_in
 from rlm_jupyter.errors import RecordError
 from rlm_jupyter.events import ReplyReceived
 from rlm_jupyter.layout import Layout
@@ -26,14 +25,14 @@ def edited_cells(saved: SavedRun) -> dict[Place, str]:
     layout = Layout(saved.files.objects)
     for record in journal.read(saved.files.journal):
         layout.add(record)
-    pristine = {cell["id"]: cell for cell in _cells(b"".join(layout.pieces()))}
+    pristine = {cell["id"]: cell for cell in cells_of(b"".join(layout.pieces())) or ()}
     edited: dict[Place, str] = {}
-    for cell in _cells(saved.files.notebook.read_bytes()):
+    for cell in cells_of(saved.files.notebook.read_bytes()) or ():
         was, ours = pristine.get(cell.get("id", "")), cell.get("metadata", {}).get("rlm", {})
         if was is None or cell.get("cell_type") != "code" or ours.get("role") != "code":
             continue
-        now = _joined(cell["source"])
-        if now != _joined(was["source"]):
+        now = source_in(cell)
+        if now != source_in(was):
             edited[ours["iteration"], ours["block"]] = now
     return dict(sorted(edited.items()))
 
@@ -63,15 +62,3 @@ def with_edits(reply: ReplyReceived, edited: dict[Place, str]) -> ReplyReceived:
     if [block.strip() for block in again.blocks] != [source.strip() for source in sources]:
         raise RecordError(f"The edited cell of iteration {reply.iteration} can't be put back into its reply.")
     return replace(reply, text=text, read=again.read)
-
-
-def _cells(notebook: bytes) -> list[dict[str, Any]]:
-    try:
-        cells = json.loads(notebook)["cells"]
-    except (ValueError, KeyError, TypeError):
-        return []
-    return [cell for cell in cells if isinstance(cell, dict)]
-
-
-def _joined(source: Any) -> str:
-    return source if isinstance(source, str) else "".join(source)

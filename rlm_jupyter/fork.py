@@ -174,6 +174,8 @@ def _take_children(source: RunFiles, target: RunFiles, records: Sequence[Record]
     folder = target.objects.folder
     folder.mkdir(parents=True, exist_ok=True)
     for path in source.objects.folder.glob("*") if source.objects.folder.is_dir() else ():
+        if not path.is_file():
+            continue
         with contextlib.suppress(FileExistsError):
             try:
                 os.link(path, folder / path.name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import sys
 from collections.abc import Iterator
 from io import BufferedReader, FileIO
 from pathlib import Path
@@ -65,6 +67,8 @@ class Journal:
             raise RecordError(f"{path} is being written by a run that is still going on.")
         size = _whole_size(file)
         file.truncate(size)
+        if size and _last_line(file, 0)[-1:] != b"\n":
+            size += file.write(b"\n")
         return cls(file, path, objects or Objects.of_run(path.parent), size)
 
     def append(self, *records: Record) -> list[dict[str, Any]]:
@@ -193,6 +197,40 @@ def is_open(path: Path) -> bool:
     return False
 
 
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[bool]:
+    """Keep everybody else from writing a journal; yields `False` where somebody writes it, or it can't be opened."""
+    if sys.platform == "win32":  # where nothing that is open is removed or renamed
+        yield not is_open(path)
+        return
+    try:
+        file = path.open("rb")
+    except OSError:
+        yield False
+        return
+    with file:
+        yield _lock(file)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a journal that is damaged to `journal.damaged`, `journal-2.damaged`…: none is replaced.
+
+    Raises
+    ------
+    RecordError
+        A run that is still going on writes it, or the folder refuses.
+    """
+    with held(path) as is_free:
+        if not is_free:
+            raise RecordError(f"{path} is being written by a run that is still going on.")
+        names = (f"{path.stem}{'' if number == 1 else f'-{number}'}.damaged" for number in itertools.count(1))
+        aside = next(free for name in names if not os.path.lexists(free := path.with_name(name)))
+        try:
+            return path.rename(aside)
+        except OSError as error:
+            raise RecordError(f"{path} can't be renamed: {error.strerror}.") from error
+
+
 def _started(line: bytes, path: Path) -> RunStarted | None:
     data = load(line)
     _check_schema(data, path)
@@ -234,9 +272,8 @@ def _whole_size(file: BufferedReader | FileIO) -> int:
     end = file.seek(0, os.SEEK_END)
     line = _last_line(file, 0)
     try:
-        if line.endswith(b"\n"):
-            load(line)
-            return end
+        load(line)  # `read` takes it as well without its line feed, which an editor may have removed
+        return end
     except ValueError:
         pass  # a power cut can leave a line of zeros
     return end - len(line)

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rlm_jupyter import atomic
+from rlm_jupyter import atomic, changes
 from rlm_jupyter.cells import outputs_of, source_of
 from rlm_jupyter.encoding import decode, unescaped
 from rlm_jupyter.errors import RecordError
@@ -60,6 +60,7 @@ class NotebookWriter:
     ) -> None:
         self.path = Path(path).absolute()
         self._layout = Layout(objects, context)
+        self._staging = None if objects is None else objects.staging
         self._interval = interval
         self._dirty = False
         self._due = 0.0
@@ -67,6 +68,8 @@ class NotebookWriter:
         self._writing = threading.Lock()
         self._drawn = 0
         self._written = 0
+        self._found: atomic.Identity | None = None
+        """Of the file as we left it; `None`: there was none."""
 
     def update(self, record: Record, data: dict[str, Any] | None = None) -> None:
         """Take in the next record; costs what the record is long, whatever came before.
@@ -83,6 +86,21 @@ class NotebookWriter:
         """
         self._layout.add(record, data)
         self._dirty = True
+
+    def adopt(self) -> None:
+        """Take the notebook that an earlier process has written of this run; see to it that no change to it is lost.
+
+        Raises
+        ------
+        RecordError
+            It can't be read, or what somebody has changed can't be kept.
+        """
+        with self._writing:
+            try:
+                self._keep_changes(b"".join(self._layout.pieces()))
+                self._found = atomic.identity(self.path)
+            except OSError as error:
+                raise RecordError(f"{self.path} can't be read or copied: {error.strerror}.") from error
 
     def write(self) -> None:
         """Write now, in this thread.
@@ -150,10 +168,23 @@ class NotebookWriter:
                 return  # a write that was given up was overtaken
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                atomic.replace(self.path, pieces)
+                if atomic.identity(self.path) not in {None, self._found}:
+                    if self._found is None:
+                        raise RecordError(f"{self.path} was made by another program, so it is not replaced.")
+                    self._keep_changes(b"".join(pieces))
+                self._found = atomic.replace(self.path, pieces, staging=self._staging)
             except OSError as error:
                 raise RecordError(f"{self.path} can't be written: {error.strerror}.") from error
             self._written = number
+
+    def _keep_changes(self, ours: bytes) -> None:
+        """Copy what stands in the run's place, where somebody has changed it."""
+        if atomic.identity(self.path) is None:
+            return
+        found = self.path.read_bytes()
+        if changes.is_changed(found, ours):
+            kept = atomic.create_numbered(self.path.with_name(f"{self.path.stem}-edited.ipynb"), found)
+            _log.warning("%s was edited: your version is saved as %s.", self.path.name, kept.name)
 
 
 def read(path: str | Path, objects: Objects | None = None) -> list[Record]:
@@ -234,10 +265,15 @@ def read_context(path: str | Path) -> PackedContext | None:
 
 def is_run(path: str | Path) -> bool:
     """Whether a file is the notebook of a run."""
+    return bool(run_id(path))
+
+
+def run_id(path: str | Path) -> str:
+    """Return the id of the run whose notebook this is; an empty text where it is none."""
     try:
-        return bool(_load(Path(path))["metadata"]["rlm"]["run_id"])
+        return str(_load(Path(path))["metadata"]["rlm"]["run_id"] or "")
     except (RecordError, KeyError):
-        return False
+        return ""
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -54,6 +54,11 @@ class Objects:
             run_folder = siblings.parent
         return cls(run_folder / "objects")
 
+    @property
+    def staging(self) -> Path:
+        """Where files that are being written are: objects, and the notebooks of the run and its children."""
+        return self.folder.parent / atomic.STAGING
+
     def path(self, sha256: str) -> Path:
         """Where the object is, or would be."""
         return self.folder / sha256
@@ -89,7 +94,7 @@ class Objects:
             # the size too: a power cut can leave a name without its bytes
             if not (path.is_file() and path.stat().st_size == sum(memoryview(b).nbytes for b in buffers)):
                 self.folder.mkdir(parents=True, exist_ok=True)
-                atomic.replace(path, buffers, sync=False)
+                atomic.replace(path, buffers, sync=False, staging=self.staging)
         except OSError as error:
             raise RecordError(f"{self.folder} can't be written: {error.strerror}.") from error
         return sha256
@@ -127,7 +132,8 @@ class Objects:
         if packed.kind == "pickle":
             lengths = [memoryview(buffer).nbytes for buffer in packed.buffers]
             try:
-                atomic.replace(self._lengths(sha256), [json.dumps(lengths).encode()], sync=False)
+                content = [json.dumps(lengths).encode()]
+                atomic.replace(self._lengths(sha256), content, sync=False, staging=self.staging)
             except OSError as error:
                 raise RecordError(f"{self.folder} can't be written: {error.strerror}.") from error
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rlm_jupyter import atomic
+from rlm_jupyter import atomic, journal, removal
 from rlm_jupyter.errors import ConfigurationError, RecordError
 from rlm_jupyter.events import Record
 from rlm_jupyter.journal import Journal
@@ -69,7 +69,7 @@ class Recorder:
         if files.notebook.parent.name != CHILDREN:
             atomic.sweep_once(files.notebook.parent)
         if again is not None and again.journaled < 0:
-            files.journal.rename(files.journal.with_suffix(".damaged"))
+            journal.set_aside(files.journal)
         self._journal = Journal.open(files.journal, self._objects)
         packed = context.packed()
         self._notebook = NotebookWriter(files.notebook, objects=self._objects, context=packed)
@@ -84,6 +84,7 @@ class Recorder:
             if place >= again.journaled:  # the notebook alone was there, or held more
                 self._journal.append(record)
             self._notebook.update(record)
+        self._notebook.adopt()
 
     def journal(self, *records: Record) -> list[dict[str, Any]]:
         """Keep records in the journal, at once; `add` is given what this returns for each, for all the rest."""
@@ -136,8 +137,11 @@ class Recorder:
             self._let_go()
             if self._begun:
                 await self._write_last()
+                if self.files.notebook.parent.name != CHILDREN:
+                    atomic.remove_staging(self._objects.staging)
             else:
-                shutil.rmtree(self.files.folder, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    removal.remove_folder(self.files)
 
     def _let_go(self) -> None:
         try:

@@ -535,6 +535,33 @@ def test_clean_takes_the_notebook_with_it() -> None:
     assert list(Path("rlm_runs").iterdir()) == []
 
 
+def test_clean_leaves_what_is_not_the_runs() -> None:
+    child = ["```repl\nprint(rlm_query('the part'))\n```", "```repl\nFINAL(1)\n```", "```repl\nFINAL(2)\n```"]
+    for name in ("a", "b", "c"):
+        done = cli("run", "?", "-m", script(*child), "-q", "--save", f"rlm_runs/{name}.ipynb", "--max-depth", "2")
+        assert done.code == 0
+    a, b, c = (RunFiles(Path(f"rlm_runs/{name}.ipynb").absolute()) for name in ("a", "b", "c"))
+    assert list((a.folder / "children").glob("*.rlm"))
+    (a.folder / "notes.md").write_text("mine")
+    (a.folder / "objects").mkdir(exist_ok=True)
+    (a.folder / "objects" / "data.csv").write_text("mine")
+    Path("mine").mkdir()
+    Path("mine/journal.jsonl").write_text("mine")
+    (a.folder / "children" / "link.rlm").symlink_to(Path("mine").absolute(), target_is_directory=True)
+    content = json.loads(b.notebook.read_bytes())
+    content["cells"].append({"cell_type": "markdown", "id": "mine", "metadata": {}, "source": "my notes"})
+    b.notebook.write_text(json.dumps(content))
+    c.notebook.write_bytes(b.notebook.read_bytes())  # of another run
+    done = cli("clean", "-y")
+    assert done.code == 0, done.err
+    assert done.err.count("Kept: ") == 5
+    left = {str(path.relative_to("rlm_runs")) for path in Path("rlm_runs").rglob("*") if not path.is_dir()}
+    link = "a.rlm/children/link.rlm"
+    assert left - {link} == {"a.rlm/notes.md", "a.rlm/objects/data.csv", "b.ipynb", "c.ipynb"}
+    assert Path("rlm_runs", link).is_symlink()
+    assert Path("mine/journal.jsonl").read_text() == "mine"
+
+
 @pytest.mark.parametrize("command", ["run", "demo", "list", "show", "export", "clean"])
 def test_every_command_explains_itself(command: str) -> None:
     done = cli(command, "--help")

@@ -12,7 +12,7 @@ from rlm_jupyter import RLM
 from rlm_jupyter.encoding import LARGE, decode, dump, encode, load
 from rlm_jupyter.errors import RecordError
 from rlm_jupyter.events import CellFinished, RunEnded, RunStarted, SubcallSettled, SubcallStarted
-from rlm_jupyter.journal import Journal, is_open, read, read_ends, read_first
+from rlm_jupyter.journal import Journal, is_open, read, read_ends, read_first, set_aside
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.objects import Objects
 from tests.examples import some
@@ -271,3 +271,28 @@ async def test_a_subcall_is_journaled_before_its_cell_can_ask_the_next(path) -> 
     rlm = RLM(ScriptedModel([asks], sub=str), save=path.parent.with_suffix(".ipynb"))
     await rlm.acompletion("What?", "text", on_event=told)
     assert lacking == [0] * 6
+
+
+def test_a_whole_last_line_without_its_line_feed_is_kept(path) -> None:
+    """Some editors remove it."""
+    write(path, sample())
+    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+    assert read(path) == sample()
+    write(path, [reply(9, FIRST)])
+    assert read(path) == [*sample(), reply(9, FIRST)]
+
+
+def test_a_journal_that_is_set_aside_replaces_none_that_was_before(path) -> None:
+    for number in (1, 2, 3):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"damage {number}")
+        set_aside(path)
+    found = {file.name: file.read_text() for file in path.parent.iterdir()}
+    assert found == {
+        "journal.damaged": "damage 1",
+        "journal-2.damaged": "damage 2",
+        "journal-3.damaged": "damage 3",
+    }
+    with Journal.open(path), pytest.raises(RecordError, match="still going on"):
+        set_aside(path)
+    assert path.exists()

@@ -5,6 +5,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -262,9 +263,9 @@ async def test_writes_are_rare_and_the_last_state_is_written(tmp_path, monkeypat
     writes = []
     replace = atomic.replace
 
-    def counted(path, pieces) -> None:
+    def counted(path, pieces, **options) -> atomic.Identity:
         writes.append(time.monotonic())
-        replace(path, pieces)
+        return replace(path, pieces, **options)
 
     monkeypatch.setattr(atomic, "replace", counted)
     writer = NotebookWriter(tmp_path / "run.ipynb", interval=0.2)
@@ -296,7 +297,7 @@ async def test_what_came_last_is_written_without_being_asked_again(tmp_path) -> 
 async def test_a_slow_disk_is_written_to_less_often(tmp_path, monkeypatch) -> None:
     writes = []
 
-    def slow(*_) -> None:
+    def slow(*_, **options) -> None:
         writes.append(1)
         time.sleep(0.1)
 
@@ -405,3 +406,76 @@ def test_the_reply_of_the_sample_is_cut_where_it_plays_the_kernel(tmp_path) -> N
     cut = read(tmp_path / "run.ipynb")[7]
     assert isinstance(cut, ReplyReceived)
     assert cut.text == SECOND
+
+
+def with_notes(path: Path, change: Callable[[list[dict[str, Any]]], object]) -> bytes:
+    """Change the cells of a notebook as an editor does; returns what it has written."""
+    content = json.loads(path.read_bytes())
+    change(content["cells"])
+    path.write_text(json.dumps(content))
+    return path.read_bytes()
+
+
+CHANGES: dict[str, Callable[[list[dict[str, Any]]], object]] = {
+    "a cell of their own": lambda cells: cells.append(
+        {"cell_type": "markdown", "id": "notes", "metadata": {}, "source": "my notes"}
+    ),
+    "an edited prompt": lambda cells: cells[0].update(source=["mine"]),
+    "an edited source": lambda cells: next(c for c in cells if c["cell_type"] == "code").update(source="mine"),
+    "an output": lambda cells: next(c for c in cells if c["cell_type"] == "code").update(
+        outputs=[{"output_type": "stream", "name": "stdout", "text": ["mine"]}]
+    ),
+}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["while it goes on", "before it is gone on with"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_somebody_writes_into_the_notebook_is_kept(change, again, tmp_path, caplog) -> None:
+    writer = NotebookWriter(tmp_path / "run.ipynb")
+    records = sample()
+    for record in records[:-2]:
+        writer.update(record)
+    writer.write()
+    theirs = with_notes(writer.path, CHANGES[change])
+    if again:
+        writer = NotebookWriter(tmp_path / "run.ipynb")
+        for record in records[:-2]:
+            writer.update(record)
+        writer.adopt()
+    for record in records[-2:]:
+        writer.update(record)
+    writer.write()
+    assert read(writer.path) == records
+    assert (tmp_path / "run-edited.ipynb").read_bytes() == theirs
+    assert "run.ipynb was edited: your version is saved as run-edited.ipynb." in caplog.text
+    writer.write()
+    assert {path.name for path in tmp_path.iterdir()} == {"run.ipynb", "run-edited.ipynb"}
+    theirs = with_notes(writer.path, CHANGES[change])
+    writer.write()
+    assert (tmp_path / "run-edited-2.ipynb").read_bytes() == theirs
+
+
+@pytest.mark.parametrize("at", range(1, len(sample()) + 1))
+def test_a_notebook_that_is_only_behind_its_run_is_no_edited_one(at, tmp_path) -> None:
+    """As a host leaves it that was killed; written anew by an editor, it is the same."""
+    writer = NotebookWriter(tmp_path / "run.ipynb")
+    for record in sample()[:at]:
+        writer.update(record)
+    writer.write()
+    with_notes(writer.path, lambda cells: None)
+    again = NotebookWriter(tmp_path / "run.ipynb")
+    for record in sample():
+        again.update(record)
+    again.adopt()
+    again.write()
+    assert read(again.path) == sample()
+    assert [path.name for path in tmp_path.iterdir()] == ["run.ipynb"]
+
+
+def test_a_file_that_was_there_before_the_first_write_stays(tmp_path) -> None:
+    writer = NotebookWriter(tmp_path / "run.ipynb")
+    writer.update(started())
+    writer.path.write_text("mine")
+    with pytest.raises(RecordError, match="made by another program, so it is not replaced"):
+        writer.write()
+    assert writer.path.read_text() == "mine"

@@ -205,6 +205,7 @@ async def test_a_fork_goes_another_way_from_an_iteration_and_pays_only_for_that(
     assert first.path is not None
     before = _state()
     other = Counting([*cells[:2], block("x += 10"), block("FINAL(x)")], name="scripted/other")
+    (first.path.with_suffix(".rlm") / "objects" / "mine").mkdir(parents=True)  # somebody's own
     fork = await RLM.afork(first.path, 2, model=other, sub_model=Counting(CHILD), max_iterations=7)
     assert (fork.answer, other.roots, first.answer) == ("11", 2, "2")
     assert {path: text for path, text in _state().items() if path in before} == before

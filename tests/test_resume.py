@@ -482,6 +482,28 @@ async def test_where_the_journal_is_damaged_the_notebook_serves_and_the_damage_i
     assert Trajectory.load(result.path.with_suffix(".rlm")).records == again.trajectory.records
 
 
+async def test_notes_in_the_notebook_outlive_that_it_is_gone_on_with(caplog: pytest.LogCaptureFixture) -> None:
+    result = await whole(limits=Limits(max_iterations=2))
+    assert result.path is not None
+    content = json.loads(result.path.read_bytes())
+    content["cells"].append({"cell_type": "markdown", "id": "mine", "metadata": {}, "source": "my notes"})
+    result.path.write_text(json.dumps(content))
+    again = await RLM.aresume(result.path, model=Counting(CELLS), max_iterations=9)
+    assert again.answer == ANSWER
+    kept = result.path.with_name(f"{result.path.stem}-edited.ipynb")
+    assert "my notes" in kept.read_text()
+    assert kept.name in caplog.text
+    assert Trajectory.load(result.path).records == again.trajectory.records
+
+
+async def test_a_run_that_is_gone_on_with_leaves_no_other_version_of_its_notebook(in_folder: Path) -> None:
+    result = await whole(limits=Limits(max_iterations=2))
+    assert result.path is not None
+    await RLM.aresume(result.path, model=Counting(CELLS), max_iterations=9)
+    assert {path.suffix for path in result.path.parent.iterdir()} == {".ipynb", ".rlm"}
+    assert len(list(result.path.parent.iterdir())) == 2
+
+
 def test_it_works_without_await_and_from_a_running_loop(in_folder: Path) -> None:
     result = asyncio.run(whole(limits=Limits(max_iterations=2)))
     assert result.path is not None

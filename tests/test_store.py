@@ -14,6 +14,7 @@ from rlm_jupyter.errors import ConfigurationError, RecordError
 from rlm_jupyter.journal import Journal
 from rlm_jupyter.notebook import NotebookWriter
 from rlm_jupyter.objects import Objects
+from rlm_jupyter.record import recording
 from rlm_jupyter.store import RunFiles, find, find_request, folder_of, list_runs
 from rlm_jupyter.types import ContextInfo
 from tests.sample_run import FIRST, ended, reply, sample, started
@@ -356,3 +357,12 @@ def test_a_link_to_another_folder_is_followed(here) -> None:
     keep(RunFiles.create("prompt", here / "real" / "run.ipynb"), [started(run_id="x"), reply(1, FIRST)])
     (here / "link").symlink_to(here / "real")
     assert find("x", here / "link").exists()
+
+
+async def test_a_run_that_did_not_begin_takes_only_its_own_files_with_it(tmp_path) -> None:
+    for name, mine in (("run", "notes.md"), ("other", "")):
+        async with recording("What?", pack("x" * 100_000), tmp_path / f"{name}.ipynb") as recorder:
+            assert recorder is not None
+            if mine:
+                (recorder.files.folder / mine).write_text("mine")
+    assert {path.name for path in tmp_path.rglob("*")} == {"run.rlm", "notes.md"}

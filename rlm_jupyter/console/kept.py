@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from argparse import Namespace
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlm_jupyter import journal, notebook, store
+from rlm_jupyter import journal, removal, store
 from rlm_jupyter.console import ANSWERED, FAILED, terminal
 from rlm_jupyter.endings import WORDS
 from rlm_jupyter.errors import ConfigurationError, RecordError
@@ -108,7 +107,8 @@ def clean(args: Namespace) -> int:
         terminal.say("Nothing was deleted.")
         return FAILED
     for doomed in chosen:
-        doomed.delete()
+        for path in doomed.delete():
+            terminal.say(f"Kept: {path}, which the run has not written, or not as it is now.")
     terminal.say(f"Deleted {what}.")
     return ANSWERED
 
@@ -126,13 +126,15 @@ class _Doomed:
         inside = [path for path in files.folder.rglob("*") if path.is_file() and not path.is_symlink()]
         return sum(path.stat().st_size for path in [*inside, *([files.notebook] if files.notebook.is_file() else [])])
 
-    def delete(self) -> None:
-        """Delete the notebook, if it is still a run's, and then the folder, by which the run is known."""
+    def delete(self) -> list[Path]:
+        """Delete the run; returns what is not the run's, and stays."""
         files = self.run.files
         try:
-            if notebook.is_run(files.notebook):
-                files.notebook.unlink()
-            shutil.rmtree(files.folder)
+            with journal.held(files.journal) as is_free:
+                ends = journal.read_ends(files.journal)
+                if not is_free or ends is None or ends != (self.run.started, self.run.ended):
+                    raise RecordError(f"{files.name} is going on again, so it is not deleted.")
+                return removal.remove(files)
         except OSError as error:
             raise RecordError(f"{error.filename} can't be deleted: {error.strerror or error}.") from None
 

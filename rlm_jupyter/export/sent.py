@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlm_jupyter import delivery
+from rlm_jupyter import atomic, delivery
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.export.whole import WholeRun
 from rlm_jupyter.redaction import Redactor
@@ -111,7 +111,7 @@ def _place(files: RunFiles, name: str, form: str, output: str | Path | None) -> 
 def _delivered(path: Path, content: bytes, replace: bool, *, is_named: bool) -> Path:
     try:
         if not is_named:
-            return delivery.deliver_numbered(path, content)
+            return atomic.create_numbered(path, content)
         delivery.deliver(path, content, replace=replace, consent="add --replace")
     except OSError as error:
         raise ConfigurationError(f"{path} can't be written: {error.strerror or error}.") from None

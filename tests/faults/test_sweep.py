@@ -68,7 +68,7 @@ def buffers():
     print("writing", flush=True)
     sys.stdin.readline()
     yield b" and whole"
-atomic.replace(Path(sys.argv[1]), buffers(), sync=False)
+atomic.replace(Path(sys.argv[1]), buffers(), sync=False, staging=Path(sys.argv[2]))
 print("written", flush=True)
 """
 
@@ -291,38 +291,110 @@ def test_the_next_host_removes_what_a_killed_run_left(base: Path, tmp_path: Path
 
 
 def test_a_file_half_written_is_swept_once_its_process_is_gone(tmp_path: Path) -> None:
-    folder = tmp_path / "run.rlm" / "objects"
-    folder.mkdir(parents=True)
-    (tmp_path / ".mine.tmp").touch()
-    old(tmp_path / ".mine.tmp")
-    for target in (tmp_path / "run.ipynb", folder / "abc"):
-        with process(WRITES, str(target)) as writer:
+    staging = tmp_path / "run.rlm" / atomic.STAGING
+    (tmp_path / "run.rlm" / "objects").mkdir(parents=True)
+    for target in (tmp_path / "run.ipynb", tmp_path / "run.rlm" / "objects" / "abc"):
+        with process(WRITES, str(target), str(staging)) as writer:
             assert line(writer) == "writing"
-            [half] = target.parent.glob(".????????????????.tmp")
+            [half] = staging.glob("*.tmp")
             old(half)
             atomic.sweep(tmp_path)
             assert half.exists()  # somebody is at it
             go_on(writer)
             assert line(writer) == "written"
         assert target.read_bytes() == b"half and whole"
-        with process(WRITES, str(target)) as writer:
+        with process(WRITES, str(target), str(staging)) as writer:
             assert line(writer) == "writing"
-            [half] = target.parent.glob(".????????????????.tmp")
+            [half] = staging.glob("*.tmp")
         atomic.sweep(tmp_path)
         assert half.exists()  # too fresh to tell
         old(half)
         atomic.sweep(tmp_path)
-        assert not half.exists()
+        assert not staging.exists()
         assert target.read_bytes() == b"half and whole"
-    assert (tmp_path / ".mine.tmp").exists()
+
+
+def test_no_file_of_the_users_is_taken_for_one_half_written(tmp_path: Path, uid: int) -> None:
+    name = "0123456789abcdef.tmp"
+    marked = [tmp_path / f"{one}.rlm" / atomic.STAGING for one in ("a", "b", "c", "other")]
+    for staging in marked:
+        staging.mkdir(parents=True)
+        (staging / atomic._MARKER).write_bytes(atomic._FORMAT)
+        (staging / name).touch()
+    left = marked[0] / name
+    decoys = [
+        tmp_path / f".{name}",
+        tmp_path / name,
+        tmp_path / "a.rlm" / f".{name}",
+        tmp_path / "a.rlm" / "objects" / f".{name}",
+        tmp_path / atomic.STAGING / name,
+        tmp_path / "folder" / atomic.STAGING / name,
+        tmp_path / "unmarked.rlm" / atomic.STAGING / name,
+        marked[0] / "notes.tmp",
+        marked[0] / f".{name}",
+        marked[0] / f"{name}.csv",
+    ]
+    for path in decoys:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    (marked[1] / atomic._MARKER).write_bytes(atomic._FORMAT[:-2])
+    (marked[2] / atomic._MARKER).unlink()
+    (marked[2] / atomic._MARKER).symlink_to(marked[0] / atomic._MARKER)
+    os.chown(marked[3] / name, uid, -1)
+    (marked[0] / ("1" * 16 + ".tmp")).symlink_to(tmp_path / name)
+    (marked[0] / ("2" * 16 + ".tmp")).mkdir()
+    (tmp_path / "link.rlm").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / atomic._MARKER).write_bytes(atomic._FORMAT)
+    (tmp_path / "elsewhere" / name).write_text("mine")
+    (tmp_path / "link.rlm" / atomic.STAGING).symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    for path in tmp_path.rglob("*"):
+        if not path.is_symlink():
+            old(path)
+    before = tree(tmp_path)
+    atomic.sweep(tmp_path)
+    after = tree(tmp_path)
+    assert not left.exists()  # or nothing was looked at
+    before.pop(str(left.relative_to(tmp_path)))
+    for whole in (before, after):
+        whole.pop(str(marked[0].relative_to(tmp_path)))  # its time of change is another now
+    assert after == before
 
 
 async def test_the_next_run_sweeps_its_folder(tmp_path: Path) -> None:
-    left = tmp_path / f".{'0' * 16}.tmp"
-    left.touch()
-    old(left)
-    await RLM(ScriptedModel([block("FINAL(1)")]), save=tmp_path / "run.ipynb").acompletion("What?")
+    target = tmp_path / "killed.ipynb"
+    staging = tmp_path / "killed.rlm" / atomic.STAGING
+    staging.parent.mkdir()
+    with process(WRITES, str(target), str(staging)) as writer:
+        assert line(writer) == "writing"
+    [half] = staging.glob("*.tmp")
+    old(half)
+    mine = tmp_path / f".{half.name}"
+    mine.write_text("mine")
+    old(mine)
+    await RLM(ScriptedModel([block("FINAL(len(context))")]), save=tmp_path / "run.ipynb").acompletion(
+        "What?", "x" * 100_000
+    )
     until = time.monotonic() + 5
-    while left.exists() and time.monotonic() < until:
+    while staging.exists() and time.monotonic() < until:
         time.sleep(0.01)
-    assert not left.exists()
+    assert not staging.exists()
+    assert mine.read_text() == "mine"
+    assert {path.name for path in (tmp_path / "run.rlm").iterdir()} == {"journal.jsonl", "objects"}
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_notebook_whose_place_is_elsewhere_is_written_there(link: bool, tmp_path: Path) -> None:
+    """A file of another disk can't be renamed to it."""
+    (tmp_path / "run.rlm").mkdir()
+    (tmp_path / "real").mkdir()
+    target = (tmp_path if not link else tmp_path / "real") / "run.ipynb"
+    target.write_text("old")
+    if link:
+        (tmp_path / "here").mkdir()
+        (tmp_path / "here" / "run.ipynb").symlink_to(target)
+    path = tmp_path / "here" / "run.ipynb" if link else target
+    atomic.replace(path, [b"new"], staging=path.parent / "run.rlm" / atomic.STAGING)
+    assert target.read_text() == "new"
+    assert path.is_symlink() is link
+    assert not list(tmp_path.rglob("*.tmp"))
