@@ -6,12 +6,14 @@ import difflib
 import os
 from argparse import Namespace
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, cast
 
 from IPython.core.magic import Magics
 from traitlets import Bool, Dict, Enum, Float, Integer, List, Unicode, Union
 
 from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.files import read_paths
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.live import fragments
@@ -84,21 +86,23 @@ class Configured(Magics):
     ).tag(config=True)
 
     def context(self, named: list[str]) -> object:
-        """What the variables named with -c hold."""
+        """Return what the variables named with -c hold; where that is a path, what the file or folder does."""
         namespace = cast(dict[str, Any], cast(Any, self.shell).user_ns)
         names = [name.strip() for item in named for name in item.split(",") if name.strip()]
         for name in names:
             if not name.isidentifier():
-                raise ConfigurationError(f"-c takes names of variables, not {name!r}: assign it to a variable first.")
+                file = f"text = Path({name!r}), from pathlib, then -c text" if Path(name).exists() else ""
+                raise ConfigurationError(
+                    f"-c takes names of variables, not {name!r}: {file or 'assign it to a variable first'}."
+                )
             if name not in namespace:
                 close = difflib.get_close_matches(name, [n for n in namespace if not n.startswith("_")])
                 hint = f" Did you mean {' or '.join(close)}?" if close else ""
                 raise ConfigurationError(f"There is no variable {name!r} to be the context.{hint}")
             if namespace[name] is None:
                 raise ConfigurationError(f"The variable {name!r} is None: there is nothing in it to read.")
-        if len(names) == 1:
-            return namespace[names[0]]
-        return {name: namespace[name] for name in names} or None
+        values = {name: read_paths(namespace[name], note=print) for name in names}
+        return values[names[0]] if len(names) == 1 else values or None
 
     def configured(self, options: Namespace) -> RLM:
         """Make what the options and the configuration say; for an estimate, no key is needed.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
+from rlm_jupyter.described import describe
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.formats import INSTALL, Note, Unreadable, decode, read
 
@@ -22,6 +23,7 @@ MOST_BYTES = 20 * 1024 * 1024
 _PASSED_OVER = frozenset({"__pycache__", "node_modules", "rlm_runs"})
 """Folders that hold nothing of the user's own; earlier runs would bring their contexts back."""
 _MOST_NAMES = 3
+_MOST_PATH_CHARS = 1_024
 
 
 def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, note: Note | None = None) -> object:
@@ -64,6 +66,45 @@ def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, no
     for path in given:
         loading.add(path)
     return loading.only() if len(given) == 1 and loading.single else loading.contents
+
+
+def read_paths(context: object, *, note: Note | None = None) -> object:
+    """Read a context that is given as a `Path`, or as a list of them; anything else comes back as it is.
+
+    Parameters
+    ----------
+    note
+        As for `load`; also told what was read.
+
+    Raises
+    ------
+    ConfigurationError
+        As for `load`; or it is a `str` that only names an existing file: a run over those few characters would cost
+        and could not answer.
+    """
+    given = context if isinstance(context, list | tuple) else (context,)
+    paths = [path for path in given if isinstance(path, Path)]
+    if paths and len(paths) == len(given):
+        value = load(paths if given is context else paths[0], note=note)
+        named = ", ".join(map(str, paths[:_MOST_NAMES])) + (", …" if len(paths) > _MOST_NAMES else "")
+        (note or _on_stderr)(f"context: read from {named}: {type(value).__name__}, {describe(value)[0]}.")
+        return value
+    if isinstance(context, str) and _names_file(context):
+        raise ConfigurationError(
+            f"The context is the text {context!r}, the name of a file: to read the file, pass Path({context!r}), from "
+            f"pathlib; to ask about the name itself, pass [{context!r}]."
+        )
+    return context
+
+
+def _names_file(text: str) -> bool:
+    if not text.strip() or len(text) > _MOST_PATH_CHARS or not text.isprintable():
+        return False
+    path = os.path.expanduser(text)  # noqa: PTH111  as `load` takes it
+    try:
+        return os.path.exists(path) or bool(glob.has_magic(path) and next(glob.iglob(path), None))  # noqa: PTH110, PTH207
+    except (OSError, ValueError):  # no path at all
+        return False
 
 
 @dataclass

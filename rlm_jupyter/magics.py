@@ -223,7 +223,7 @@ class RLMMagics(Configured):
         return options, cell.removesuffix("\n")
 
     def _answer(self, options: Namespace, prompt: str) -> None:
-        context = self.context(options.context)
+        context = Context(self.context(options.context))
         configured = self.configured(options)
         if options.estimate:
             print(configured.estimate(prompt, context))  # noqa: T201
@@ -294,12 +294,11 @@ class RLMMagics(Configured):
             # the cell fails, so that Run All stops here, as it does wherever a cell is interrupted
             raise KeyboardInterrupt(f"the run was stopped; {variable} holds what it had")
 
-    def _show_recorded(self, variable: str, configured: RLM, prompt: str, context: object) -> bool:
+    def _show_recorded(self, variable: str, configured: RLM, prompt: str, held: Context) -> bool:
         """Show the recorded run that answered exactly this, if there is one."""
         save = configured.settings.save
         if save is False or not prompt.strip():
             return False
-        held = Context(context)
         digest = request_digest(configured.settings, prompt, held)
         found = store.find_request(digest, store.folder_of(save))
         if found is None:

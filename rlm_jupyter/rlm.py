@@ -16,6 +16,7 @@ from rlm_jupyter.control import Control
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.estimate import Estimate, estimate
 from rlm_jupyter.events import Event
+from rlm_jupyter.files import read_paths
 from rlm_jupyter.from_record import FromRecord
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.ledger import Ledger
@@ -27,7 +28,7 @@ from rlm_jupyter.opening import open_in_time, unopened
 from rlm_jupyter.outcome import outcome_of
 from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, Shared, TerminationPolicy
 from rlm_jupyter.result import OnEvent, Result
-from rlm_jupyter.running import BackgroundWorkspace, Running, check_prompt
+from rlm_jupyter.running import BackgroundWorkspace, Running, check_length, check_prompt
 from rlm_jupyter.settings import Settings
 from rlm_jupyter.watching import guarded
 
@@ -168,7 +169,8 @@ class RLM(FromRecord):
         prompt
             The question.
         context
-            What it is about: str, list, dict, bytes, a pandas or polars frame, any object that can be pickled.
+            What it is about: str, list, dict, bytes, a pandas or polars frame, any object that can be pickled. A
+            `Path`, or a list of them, is read: a file, a folder, a pattern (`Path("docs/**/*.md")`).
         root_prompt
             With it, `prompt` is the context, as in the reference implementation.
         on_event
@@ -301,13 +303,17 @@ def _named(policy: object) -> Any:
 
 
 def _asked(prompt: str, context: object, root_prompt: str | None) -> tuple[str, Context]:
-    """The question and its context, checked."""
+    """Check the question, and read its context where that is a path."""
     if root_prompt is not None:
         if context is not None:
             raise ConfigurationError("With root_prompt, the first argument is the context: give no other.")
         prompt, context = root_prompt, prompt
     check_prompt(prompt)
-    return prompt, Context(context)
+    # a front end has made its context already, of what its user named
+    held = context if isinstance(context, Context) else Context(read_paths(context))
+    if held.kind == "none":
+        check_length(prompt)
+    return prompt, held
 
 
 def _check_types(limits: object, save: object, cwd: object, snapshot: object) -> None:

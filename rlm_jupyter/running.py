@@ -26,6 +26,8 @@ from rlm_jupyter.types import AnswerSubcall, CellRun, Value
 from rlm_jupyter.watching import guarded
 from rlm_jupyter.workspace import Workspace
 
+MOST_PROMPT_CHARS = 10_000
+"""Of a prompt without a context: four pages, more than any question has, and less than a text that needs a kernel."""
 _IN_USE = "the run is using its kernel: stop or pause it first"
 _STILL_RUNS = "another cell that was run by hand is not over"
 
@@ -345,6 +347,29 @@ class BackgroundWorkspace:
 
 def _span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.3g} s"
+
+
+def check_length(prompt: str, instead: str = "assign the text to a variable and name that: %%rlm -c text") -> None:
+    """Refuse a prompt without a context that is itself the text that a question should be about.
+
+    Parameters
+    ----------
+    instead
+        What to do in this notebook.
+
+    Raises
+    ------
+    ConfigurationError
+        It is longer than any question; the model would get all of it at once.
+    """
+    if len(prompt) <= MOST_PROMPT_CHARS:
+        return
+    long = f"The prompt has {len(prompt):,} characters, and there is no context"
+    raise ConfigurationError(
+        f"{long}. Did you mean completion(question, context=text), or completion(text, root_prompt=question)?",
+        notebook=f"{long}: {instead}, with the question alone as the prompt.",
+        command=f"{long}: put the text into a file and name that: QUESTION -c FILE.",
+    )
 
 
 def check_prompt(prompt: object) -> None:

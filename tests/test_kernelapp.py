@@ -541,3 +541,9 @@ def test_a_notebook_with_this_kernelspec_is_executed() -> None:
     assert (answer["output_type"], answer["data"]["text/markdown"]) == ("execute_result", "**32** nobody [7]")
     assert after.outputs[0]["data"]["text/plain"] == "[7]"
     assert document.metadata.language_info.name == "rlm"
+
+
+async def test_a_text_for_a_prompt_is_to_be_a_context(front: Front) -> None:
+    shown = await front.run("word " * 5_000)
+    assert "25,000 characters" in shown.all("error")[0]["evalue"]
+    assert "%context FILE" in shown.all("error")[0]["evalue"]

@@ -56,7 +56,9 @@ def run(args: Namespace) -> int:
 
     with keyless() if args.estimate else nullcontext():
         rlm = _rlm(args, _model(args), limits)
-    context = _context_of(args)
+    from rlm_jupyter.context import Context
+
+    context = Context(_context_of(args))
     if args.estimate:
         estimate = rlm.estimate(prompt, context)
         terminal.write(json.dumps(asdict(estimate)) if args.json else str(estimate))

@@ -26,7 +26,7 @@ from rlm_jupyter.kernel.guest.lent import LentGuest, why_not
 from rlm_jupyter.kernel.lent import Address
 from rlm_jupyter.live import progress
 from rlm_jupyter.result import OnEvent, result_of
-from rlm_jupyter.running import check_prompt
+from rlm_jupyter.running import check_length, check_prompt
 from rlm_jupyter.shown import ShownResult
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import ContextInfo, PackedContext
@@ -101,6 +101,8 @@ async def answer(shell: Any, asked: Asked) -> ShownResult:
         The user's second interrupt; after a first one there is a result, `cancelled`.
     """
     check_prompt(asked.prompt)
+    if asked.context is None:
+        check_length(asked.prompt)
     reason = "a model drives it already" if getattr(shell, _DRIVEN, False) else why_not(shell.kernel)
     if reason:
         raise ConfigurationError(f"--here is not possible in this kernel: {reason}. Leave --here out.")

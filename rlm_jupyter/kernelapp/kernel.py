@@ -21,6 +21,7 @@ from rlm_jupyter.kernelapp.driven import Driven
 from rlm_jupyter.kernelapp.page import Page
 from rlm_jupyter.models import nearby
 from rlm_jupyter.result import Result
+from rlm_jupyter.running import check_length
 
 T = TypeVar("T")
 
@@ -164,6 +165,8 @@ class RLMKernel(Kernel):
 
     async def _answer(self, prompt: str, page: Page, *, lines: bool) -> None:
         settings = self._configuration.settings
+        if self._driven.context.type_name == "none":
+            check_length(prompt, "put the text into a file and name that: %context FILE")
         if not (self._configuration.is_named or self._banner_shown):
             self._banner_shown = True
             hint = _BANNER if self._driven.context.nbytes else f"{_BANNER} {_NO_CONTEXT}"
