@@ -287,8 +287,63 @@ async def test_a_further_context_becomes_context_and_the_first_stays(front: Fron
     assert (await front.run("%context 'more/a b.txt' more/c.txt")).text() == "context: dict, 2 keys\n"
     told = await front.run("%%python\nprint(len(context_0), context == context_1, sorted(context.values()))")
     assert told.text() == "32 True ['other', 'third']\n"
-    await front.run("%%python\ncontext = 'mine'")
-    assert "context was changed and was put back" in (await front.run("%%python\nlen(context)")).text("stderr")
+    assert "context was changed" in (await front.run("%%python\ndel context")).text("stderr") + (
+        await front.run("%%python\nlen(context)")
+    ).text("stderr")
+
+
+@pytest.mark.parametrize(
+    ("source", "said", "shown"),
+    [
+        ("context = 'mine, all mine'", "str, 14 characters", "14"),
+        ("context = b'mine'", "bytes, 4 bytes", "4"),
+        ("context = ['a', 'b']", "list, 2 items", "2"),
+        ("context = {1, 2, 3}", "set, 3 items", "3"),
+        ("import pandas\ncontext = pandas.DataFrame({'a': range(5)})", "DataFrame, shape (5, 1)", "5"),
+        ("context = 'new'\n1 / 0", "str, 3 characters", "3"),
+    ],
+)
+async def test_a_cell_that_sets_context_sets_that_of_the_next_prompts(
+    front: Front, source: str, said: str, shown: str
+) -> None:
+    write_script("len", ["```repl\nFINAL(len(context))\n```"] * 4)
+    await front.run("%context book.txt\n%model scripted/len.json")
+    told = (await front.run(f"%%python\n{source}")).text("stderr")
+    assert f"The next prompts are about this context: {said}." in told
+    assert (await front.run("%context")).text() == f"context: {said}\n"
+    assert (await front.run("How long?")).result["text/plain"] == shown
+    record = Trajectory.load(max(Path("rlm_runs").glob("*.ipynb")))
+    assert f"{record.started.context.type_name}, {record.started.context.size}" == said
+    # and also where its kernel is another one
+    await front.run("%%python\nimport os; os._exit(1)")
+    assert (await front.run("%%python\nprint(len(context), len(context_0), context is context_1)")).text() == (
+        f"{shown} 32 True\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("class Own: ...\ncontext = Own()", "Own is defined in a cell only"),
+        ("import threading\ncontext = threading.Lock()", "can't be pickled"),
+    ],
+)
+async def test_what_can_t_be_a_context_is_said_and_the_old_one_stays(front: Front, source: str, why: str) -> None:
+    await front.run("%context book.txt")
+    told = (await front.run(f"%%python\n{source}")).text("stderr")
+    assert "can't be the context of the next prompts" in told
+    assert why in told
+    assert (await front.run("%context")).text() == "context: str, 32 characters\n"
+    assert (await front.run("%%python\nprint(len(context))")).text() == "32\n"
+
+
+async def test_no_pickle_leaves_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    need_bwrap()
+    monkeypatch.setenv("RLM_SANDBOX", "bwrap")
+    async with started() as front:
+        told = (await front.run("%%python\ncontext = {1, 2}")).text("stderr")
+        assert "from within a sandbox only text, bytes and plain data" in told
+        assert "list, 1 item" in (await front.run("%%python\ncontext = [1]")).text("stderr")
 
 
 @pytest.mark.parametrize("how", ["message", "signal"])

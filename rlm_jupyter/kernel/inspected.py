@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import Any
 
 from rlm_jupyter.errors import KernelError
 from rlm_jupyter.kernel.guest.codec import WireMessage, to_text
-from rlm_jupyter.types import Inspection, Value, Variable
+from rlm_jupyter.types import ContextInfo, Inspection, PackedContext, Value, Variable
 
 
 def inspection(content: dict[str, Any]) -> Inspection:
@@ -44,6 +45,28 @@ def fetched(done: WireMessage) -> Value:
     except ValueError:
         data, is_json = None, False
     return Value(text, data, is_json=is_json, type_name=done.content["type_name"])
+
+
+def changed(done: WireMessage, *, pickles: bool) -> object:
+    """Return the value in the reply to `rlm_changed`: itself, or packed where it is a pickle, which is not read here.
+
+    To be taken apart where it is `readable`; `None`: there is none.
+    """
+    match done.content["kind"]:
+        case "str":
+            return to_text(done.buffers[0])
+        case "bytes":
+            return bytes(done.buffers[0])
+        case "json":
+            return json.loads(bytes(done.buffers[0]))
+        case "pickle" if pickles:
+            data = bytes(done.buffers[0])
+            name, size = str(done.content["type_name"]), str(done.content["size"])
+            name = f"object {name}" if name in {"none", "str", "bytes"} else name  # these tell how to unpack it
+            size = f"shape {size}" if size.startswith("(") else f"{size} items" if size else "an object"
+            info = ContextInfo(name, size, sha256=hashlib.sha256(data).hexdigest(), nbytes=len(data))
+            return PackedContext("pickle", (data,), info)
+    return None
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from rlm_jupyter.errors import ContextError, KernelDiedError, KernelError, Kerne
 from rlm_jupyter.kernel.cell import OnMessage, RunningCell
 from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes
-from rlm_jupyter.kernel.inspected import fetched, inspection, readable
+from rlm_jupyter.kernel.inspected import changed, fetched, inspection, readable
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.snapshots import RESTORE_SECONDS, Moment, Restored, Snapshots
 from rlm_jupyter.kernel.subcalls import Subcalls
@@ -171,6 +171,23 @@ class Kernel:
         """What the kernel says of itself, and forgets the notices it hands over."""
         content = (await self._connection.request("rlm_inspect", {}, seconds=LOOK_SECONDS)).content
         return inspection(content)
+
+    async def changed_context(self, *, pickles: bool) -> object:
+        """Return what a cell has put in place of `context`; `None` where none has.
+
+        Parameters
+        ----------
+        pickles
+            Take what is no plain data, too, as a `PackedContext`. Nothing is unpickled.
+
+        Raises
+        ------
+        KernelError
+            It can't be the context of another kernel.
+        """
+        done = await self._connection.request("rlm_changed", {"pickles": pickles})
+        with readable():
+            return changed(done, pickles=pickles)
 
     async def execute(
         self,

@@ -15,14 +15,14 @@ from rlm_jupyter import background
 from rlm_jupyter.answering import Answering
 from rlm_jupyter.context import Context
 from rlm_jupyter.control import Control
-from rlm_jupyter.errors import KernelDiedError, KernelError
+from rlm_jupyter.errors import ContextError, KernelDiedError, KernelError
 from rlm_jupyter.kernel.cell import OnMessage
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.outcome import outcome_of
 from rlm_jupyter.result import OnEvent, Result
 from rlm_jupyter.settings import Settings, prepare
-from rlm_jupyter.types import CellRun, ContextInfo, Subcall, SubcallFailure
+from rlm_jupyter.types import CellRun, ContextInfo, PackedContext, Subcall, SubcallFailure
 from rlm_jupyter.workspace import Workspace, child_of
 
 ASK_SECONDS = 10.0
@@ -42,7 +42,7 @@ class Driven:
     def __init__(self) -> None:
         self._kernel: Kernel | None = None
         self._sandbox = NO_SANDBOX
-        self._context = Context(None)
+        self._context: Context | PackedContext = Context(None)
         self._answering: Answering | None = None
         self._history: list[dict[str, str | None]] = []
         self._turn = asyncio.Lock()
@@ -124,6 +124,7 @@ class Driven:
                 has_begun = True
                 run = await kernel.execute(source, on_message=on_message)
             if run.status != "died":
+                await self._take_context(kernel, note)
                 await self._say_restored(kernel, note)
                 return run
             await kernel.restart()
@@ -139,11 +140,28 @@ class Driven:
         """
         context = await asyncio.to_thread(Context, value)
         async with self._turn:
-            kernel = await self._ready(note)
-            await kernel.set_context(context)
-            context.release()
-            self._context = context
+            await self._set(await self._ready(note), context)
         return context.info
+
+    async def _set(self, kernel: Kernel, context: Context | PackedContext) -> None:
+        await kernel.set_context(context)
+        if isinstance(context, Context):
+            context.release()
+        self._context = context
+
+    async def _take_context(self, kernel: Kernel, note: Note) -> None:
+        """Make what a person's cell has assigned to `context` the context of the prompts to come."""
+        try:
+            # what comes out of a sandbox is unpickled nowhere else: not by who opens the record, either
+            value = await kernel.changed_context(pickles=self._sandbox.kind == "none")
+            if value is None:
+                return
+            context = value if isinstance(value, PackedContext) else await asyncio.to_thread(Context, value)
+            await self._set(kernel, context)
+        except (KernelError, ContextError) as error:
+            note(f"What this cell assigned to context can't be the context of the next prompts: {error}")
+        else:
+            note(f"The next prompts are about this context: {context.info.type_name}, {context.info.size}.")
 
     async def ask(self, msg_type: str, content: dict[str, Any]) -> dict[str, Any] | None:
         """What the kernel behind replies to a request; `None` when it is busy or gone."""

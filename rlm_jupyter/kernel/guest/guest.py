@@ -193,6 +193,8 @@ class Guest:
                 return self._inspect(), []
             case "rlm_get":
                 return self._get(asked.get("name"))
+            case "rlm_changed":
+                return self._changed(pickles=asked["pickles"])
             case "rlm_snapshot" | "rlm_restore" | "rlm_restored":
                 return self.snapshots.serve(message), []
             case _:
@@ -223,6 +225,14 @@ class Guest:
         finals.notices.clear()
         self._restored.clear()
         return report
+
+    def _changed(self, *, pickles: bool) -> tuple[dict[str, Any], list[bytes]]:
+        """Hand over what a cell has put in place of `context`, if one has."""
+        value = self._shell.user_ns.get("context")
+        if value is None or value is self._names.kept["context"]:
+            return {"kind": "none"}, []
+        kind, buffers = values.dump(value, pickles=pickles)
+        return {"kind": kind, "type_name": values.type_name(value), "size": values.size(value)}, buffers
 
     def _get(self, name: str | None) -> tuple[dict[str, Any], list[bytes]]:
         confidence = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import pickle
 import re
@@ -17,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from rlm_jupyter.kernel.guest.calls import SubcallFailure
-from rlm_jupyter.kernel.guest.codec import to_text
+from rlm_jupyter.kernel.guest.codec import to_bytes, to_text
 
 _PLAIN = (str, int, float, bool, type(None))
 _MAPPINGS = (dict, Counter, OrderedDict, defaultdict)
@@ -67,6 +68,41 @@ def load(kind: str, buffers: Sequence[memoryview]) -> Any:
         # bytearray: a frame built on a read-only buffer could not be written to
         return pickle.loads(buffers[0], buffers=[bytearray(b) for b in buffers[1:]])
     return None
+
+
+def dump(value: object, *, pickles: bool) -> tuple[str, list[bytes]]:
+    """Turn a variable into a context for this and other kernels: its kind and buffers, the counterpart of `load`.
+
+    Plain data comes as `json`, which is safe to be read anywhere.
+
+    Raises
+    ------
+    TypeError
+        It can't be one, or only as a pickle and `pickles` is false.
+    """
+    if isinstance(value, str):
+        return "str", [to_bytes(value)]
+    if isinstance(value, _BYTES):
+        return "bytes", [bytes(value)]
+    if (plain := _json(value)) is not None:
+        return "json", [plain.encode()]
+    if not pickles:
+        raise TypeError("from within a sandbox only text, bytes and plain data (lists, dicts, numbers) are taken")
+    stream = io.BytesIO()
+    try:
+        _Lasting(stream, protocol=5).dump(value)
+    except Exception as error:
+        raise TypeError(f"it can't be pickled: {_said(error)}") from error
+    return "pickle", [stream.getvalue()]
+
+
+class _Lasting(pickle.Pickler):
+    """Refuses what a later kernel would not find: classes and functions that cells define."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type | types.FunctionType) and obj.__module__ == "__main__":
+            raise TypeError(f"{obj.__qualname__} is defined in a cell only")
+        return NotImplemented
 
 
 def as_text(value: object) -> Text:
