@@ -227,7 +227,7 @@ def test_a_recorded_cell_that_fails_now_is_said(notebook: Notebook, folder: Path
     notebook.run("del helper")
     again = notebook.run(source)
     assert again.error.startswith("RecordError: Cell 1 of the recorded run succeeded then and fails now")
-    assert "NameError" in again.text
+    assert "(NameError: name 'helper' is not defined)" in again.error
 
 
 def test_its_rights_are_said_once(folder: Path) -> None:
@@ -322,8 +322,9 @@ def test_a_notebook_file_with_such_cells_is_executed_and_valid(folder: Path) -> 
     NotebookClient(document, timeout=60, resources={"metadata": {"path": str(place)}}).execute()
     nbformat.validate(document)
     kinds = [output.output_type for output in document.cells[1].outputs]
-    assert kinds == ["display_data"] * 3 + ["execute_result", "error", "display_data"]
+    assert kinds == ["display_data"] * 3 + ["execute_result", "display_data"]
     assert "Answered" in document.cells[1].outputs[1].data["text/html"]
+    assert "ZeroDivisionError" in document.cells[1].outputs[2].data["text/html"]
     assert document.cells[2].outputs[0].data["text/plain"] == "(9, '9')"
 
 
@@ -396,3 +397,31 @@ def test_only_what_asks_for_it_is_awaited(lines: list[str], changed: bool) -> No
     InteractiveShell.clear_instance()
     assert (transformed != lines) == changed
     assert not changed or "".join(transformed).startswith("await ")
+
+
+def test_without_live_cells_everything_is_shown_once_and_a_failed_cell_is_no_failure_of_the_users(
+    notebook: Notebook, folder: Path
+) -> None:
+    model = script(
+        folder / "once.json",
+        "print('pri' + 'nted')\n'resu' + 'lt'",
+        "from IPython.display import display\ndisplay('sho' + 'wn')\n1 / 0",
+        "import asyncio\nawait asyncio.sleep(0)\nraise KeyError('awai' + 'ted')",
+        "print('aft' + 'er')\nFINAL('the ' + 'answer')",
+    )
+    cell = f"%%rlm --here -m {model}\nWhat is it?"
+    for again in (False, True):  # then from the record
+        shown = notebook.run(cell)
+        assert shown.error == ""
+        assert ("The recorded run" in shown.text) is again
+        last = [content for kind, content in shown.outputs if kind == "update_display_data"][-2:]
+        raw = [content for kind, content in shown.outputs if kind != "update_display_data"]
+        text = Shown([("", content) for content in raw + last]).text
+        for said in ("printed", "'result'", "'shown'", "after"):
+            assert text.count(said) == 1, said
+        assert text.count("ZeroDivisionError: division by zero") == text.count("KeyError: ") == 1
+        assert not [content for kind, content in shown.outputs if kind == "error"]
+    statuses = [cell.status for iteration in record(notebook).iterations for cell in iteration.cells]
+    assert statuses == ["ok", "error", "error", "ok"]
+    # an error of the user's own is one
+    assert notebook.run("1 / 0").outputs[-1][0] == "error"

@@ -130,12 +130,15 @@ class _Here:
         self._asks_user = False
         self._path: Path | None = None
         self._guest = LentGuest(
-            shell.kernel, asked.context, on_cell=lambda cell, source: self._put(_Cell(cell, source))
+            shell.kernel,
+            asked.context,
+            on_cell=lambda cell, source: self._put(_Cell(cell, source)),
+            is_shown=lambda: self._shown.is_live,
         )
         try:
             self._address = Address.of(shell.kernel, self._guest.token)
             say_once(shell)
-            self._shown = progress.start(shell, kernel_is_there=True)
+            self._shown = progress.start(shell, kernel_is_there=True, shows_outputs=False)
             self._shown.steer(self)
             self._approvals = Approvals(elsewhere=lambda: self._shown.has_buttons)
         except BaseException:
@@ -223,7 +226,7 @@ class _Here:
     async def _replay(self, path: Path) -> ShownResult:
         """Show the recorded run, and do again what its cells did to the variables."""
         trajectory = Trajectory.load(path)
-        again = await replay(self._shell, trajectory, self._asked.context)
+        again = await replay(self._shell, trajectory, self._asked.context, lambda: self._shown.is_live)
         for record in trajectory.records:
             self._shown(record)
         when = trajectory.started.started.replace("T", " ").removesuffix("+00:00")

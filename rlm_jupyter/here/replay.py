@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from rlm_jupyter import outputs
@@ -16,8 +17,13 @@ _ENDED = frozenset({"ok", "error"})
 """How a cell must have ended to be executed again: others took too long, or never ran."""
 
 
-async def replay(shell: Any, trajectory: Trajectory, context: Any) -> str:
+async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Callable[[], bool]) -> str:
     """Execute a run's cells once more in this kernel; sub-calls are answered from the record.
+
+    Parameters
+    ----------
+    is_shown
+        Whether the page shows the recorded cells, with their outputs.
 
     Returns
     -------
@@ -32,7 +38,7 @@ async def replay(shell: Any, trajectory: Trajectory, context: Any) -> str:
         The user's interrupt.
     """
     calls = RecordedCalls(trajectory)
-    guest = LentGuest(shell.kernel, context, answers=calls)
+    guest = LentGuest(shell.kernel, context, answers=calls, is_shown=is_shown)
     stopped: list[bool] = []
     done = 0
     try:
@@ -49,8 +55,8 @@ async def replay(shell: Any, trajectory: Trajectory, context: Any) -> str:
                         raise KeyboardInterrupt("the recorded cells were stopped; not all were executed")
                     if cell.status == "ok" and not succeeded:
                         raise RecordError(
-                            f"Cell {done} of the recorded run succeeded then and fails now, so the variables are not "
-                            "what it made of them. --rerun asks anew."
+                            f"Cell {done} of the recorded run succeeded then and fails now ({guest.cells.error}), so "
+                            "the variables are not what it made of them. --rerun asks anew."
                         )
     finally:
         guest.leave()

@@ -164,7 +164,7 @@ class LentKernel(Kernel):
         self._on_stop = on_stop
         self._process = LentProcess(address, self._interrupt_cell)
         self._within: str | None = None
-        """The user's cell, whose outputs are ours while a cell of ours runs in it."""
+        """The parent of the outputs of the cell that runs: the user's cell, or itself."""
 
     @classmethod
     async def join(cls, answer_subcall: AnswerSubcall, address: Address, on_stop: Callable[[], None]) -> Self:
@@ -233,7 +233,7 @@ class LentKernel(Kernel):
                 if message.content["stopped"]:
                     self._on_stop()
                 self._end_cell(cell.id)
-        elif message.type != "status" and self._within is not None and message.parent_id == self._within:
+        elif message.type != "status" and self._within is not None and message.parent_id in (self._within, cell.id):
             cell.take_output(message)
 
     def _end_cell(self, cell_id: str) -> None:

@@ -41,6 +41,11 @@ class Progress(Protocol):
         """Whether people can approve a cell where it is shown."""
         ...
 
+    @property
+    def is_live(self) -> bool:
+        """Whether the page shows the cells themselves."""
+        ...
+
     def steer(self, running: object) -> None:
         """Let people at the page stop, pause and approve this run."""
         ...
@@ -62,7 +67,7 @@ class Progress(Protocol):
         ...
 
 
-def start(shell: Any, *, quiet: bool = False, kernel_is_there: bool = False) -> Progress:
+def start(shell: Any, *, quiet: bool = False, kernel_is_there: bool = False, shows_outputs: bool = True) -> Progress:
     """The progress that suits the front end of `shell`.
 
     Parameters
@@ -71,8 +76,10 @@ def start(shell: Any, *, quiet: bool = False, kernel_is_there: bool = False) -> 
         In a terminal, print nothing but the last line: somebody is typing there.
     kernel_is_there
         None has to be started first.
+    shows_outputs
+        `False`: what the cells put out, less their errors, is shown in this session by itself.
     """
-    view = View(WAITING) if kernel_is_there else View()
+    view = View(*([WAITING] if kernel_is_there else []), shows_outputs=shows_outputs)
     if getattr(shell, "kernel", None) is None:
         return TerminalProgress(quiet=quiet)
     return PageProgress(shell, view)
@@ -110,6 +117,11 @@ class TerminalProgress:
 
     @property
     def has_buttons(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    def is_live(self) -> bool:
         """No."""
         return False
 
@@ -168,7 +180,7 @@ class PageProgress:
             self._view.fail()
         if self._live is not None:
             self._live.end(path, failed=failed, message=title)
-        notes = [title, "" if self._is_live else self._too_old]
+        notes = [title, "" if self.is_live else self._too_old]
         above = "".join(fragments.note(note) for note in notes if note)
         self._publish(self._ids[0], fragments.block(above, self._view.status(path), below), update=True)
         self._publish(self._ids[1], self._iterations(), update=True)
@@ -181,22 +193,23 @@ class PageProgress:
             if self._over.is_set():
                 return
             self._publish(self._ids[0], self._status(), update=True)
-            if self._view.completed > drawn and not self._is_live:
+            if self._view.completed > drawn and not self.is_live:
                 drawn = self._view.completed
                 self._publish(self._ids[1], self._iterations(), update=True)
 
     def _status(self) -> str:
-        above = fragments.note(self._too_old) if self._too_old and not self._is_live else ""
-        is_live = self._is_live
+        above = fragments.note(self._too_old) if self._too_old and not self.is_live else ""
+        is_live = self.is_live
         status = self._view.status(brief=is_live)
         return fragments.block(above, status, label="Progress of the run", styled=not is_live)
 
     @property
-    def _is_live(self) -> bool:
+    def is_live(self) -> bool:
+        """Whether the page shows the cells themselves."""
         return self._live is not None and self._live.is_shown
 
     def _iterations(self) -> str:
-        drawn = "" if self._is_live else self._view.iterations()
+        drawn = "" if self.is_live else self._view.iterations()
         return fragments.block(drawn) if drawn else ""
 
     def _publish(self, display_id: str, html: str, *, update: bool) -> None:

@@ -42,7 +42,7 @@ from rlm_jupyter.live.seen import SeenIteration, count
 from rlm_jupyter.live.speed import Speed
 from rlm_jupyter.live.underway import Underway
 from rlm_jupyter.parsing import Segment, parse
-from rlm_jupyter.types import Usage
+from rlm_jupyter.types import Output, Usage
 
 WAITING = "Waiting for the model"
 SHOWN_LIVE = 8
@@ -70,9 +70,12 @@ class View:
     ----------
     title
         Stands in the headline until the first event.
+    shows_outputs
+        `False`: of the cells' outputs, draw the errors alone.
     """
 
-    def __init__(self, title: str = "Starting a kernel") -> None:
+    def __init__(self, title: str = "Starting a kernel", *, shows_outputs: bool = True) -> None:
+        self._shows_outputs = shows_outputs
         self._lock = threading.Lock()
         self._title = title
         self._started: RunStarted | None = None
@@ -199,10 +202,10 @@ class View:
             case CellStarted(block=place, source=source):
                 now.cell(place, source)
             case OutputChanged(block=place, outputs=changed):
-                now.cell(place).outputs = changed
+                now.cell(place).outputs = self._shown(changed)
             case CellFinished(block=place):
                 cell = now.cell(place, event.source)
-                cell.outputs, cell.status = event.outputs, event.status
+                cell.outputs, cell.status = self._shown(event.outputs), event.status
                 now.seconds = (now.seconds or 0.0) + event.seconds
                 self._in_flight = 0  # what was cancelled with the cell never settles
                 self._children.clear()
@@ -218,6 +221,9 @@ class View:
                 now.notices.append(text)
             case OutputsShown():
                 self._close()
+
+    def _shown(self, made: tuple[Output, ...]) -> tuple[Output, ...]:
+        return made if self._shows_outputs else tuple(one for one in made if one["output_type"] == "error")
 
     def _reply(self, now: SeenIteration, event: ReplyReceived) -> None:
         self._spend(event.usage, event.cost)

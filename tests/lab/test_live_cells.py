@@ -324,3 +324,40 @@ def test_a_run_that_ends_by_a_limit_keeps_its_last_step(opened: Open, model: Wai
     assert page.live("prose")[-1]["source"] == forced
     page.picture("ended-by-a-limit", 500)
     assert not page.errors
+
+
+HERE = [
+    "```repl\nprint('pri' + 'nted', len(text))\n```",
+    '```repl\nfrom IPython.display import SVG, display\ndisplay(SVG(\'<svg xmlns="http://www.w3.org/2000/svg"><g id="drawn"/></svg>\'))\n1 / 0\n```',
+    "```repl\nimport asyncio\nawait asyncio.sleep(0)\nmade = 'resu' + 'lt'\nmade\n```",
+    "```repl\nFINAL('7 ' + 'cm')\n```",
+]
+
+
+def test_here_all_is_shown_once_below_the_cells_of_the_model(opened: Open, model: Waiting) -> None:
+    model.play(HERE, opened=4)
+    page = opened(
+        "text = 'x' * 10", "%%rlm --here -m openai/any -c text\nHow long is the needle?", "print(made)\n1 / 0"
+    )
+    page.run("user-1")
+    for again in (False, True):  # then from the record
+        page.run("user-2")
+        page.until(
+            lambda again=again: page.live("answer") and ("The recorded run" in json.dumps(page.cells()[2])) is again,
+            "the answer",
+        )
+        page.until(lambda: page.cells()[2]["execution_count"], "the end of the cell that asked")
+        own = page.until_still(lambda: page.cells()[2]["outputs"])
+        assert [output["output_type"] for output in own if output["output_type"] != "display_data"] == []
+        assert not re.search("printed|drawn|ZeroDivision|result'", json.dumps(own))
+        live = json.dumps([cell["outputs"] for cell in page.live("code")])
+        assert [live.count(said) for said in ("printed 10", '"image/svg+xml"', '"ename": "ZeroDivisionError"')] == [1, 1, 1]
+        assert live.count("'result'") == 1
+        page.picture(f"here-{again}", 500)
+    # the user's own cells are as ever
+    page.run("user-3")
+    mine = page.until(
+        lambda: page.cells()[-1]["execution_count"] and page.cells()[-1]["outputs"], "a cell of one's own"
+    )
+    assert [output["output_type"] for output in mine] == ["stream", "error"]
+    assert not page.errors

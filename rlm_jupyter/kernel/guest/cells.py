@@ -1,7 +1,9 @@
 """`LentCells`: executes a host's cells on the main thread of a kernel, inside a cell of the user's.
 
-They are ordinary cells: numbered, kept in `In` and `Out`, their outputs shown under the user's cell. For the
-host, which reads them from IOPub, each is framed by two messages of our own, `rlm_cell`.
+They are ordinary cells: numbered, kept in `In` and `Out`. For the host, which reads their outputs from IOPub, each is
+framed by two messages of our own, `rlm_cell`. Where the page shows the cells themselves, their outputs name the cell
+as their parent, so that the page shows them there alone; else they are shown under the user's cell. An error is never
+shown there: it would say that the user's cell has failed.
 """
 
 from __future__ import annotations
@@ -27,17 +29,24 @@ class LentCells:
         The `IPythonKernel`.
     fail_calls
         Fails the sub-calls that wait, with a reason, so that whoever waits for them can be interrupted.
+    is_shown
+        Whether the page shows the cells themselves, below the user's.
 
     Attributes
     ----------
     id, source
         Of the cell that runs; empty between two.
+    error
+        Of the cell that ran last, in a line; empty where it succeeded.
     """
 
-    def __init__(self, kernel: Any, fail_calls: Callable[[str], None]) -> None:
+    def __init__(
+        self, kernel: Any, fail_calls: Callable[[str], None], is_shown: Callable[[], bool] = lambda: False
+    ) -> None:
         self._kernel = kernel
         self._shell = kernel.shell
         self._fail_calls = fail_calls
+        self._is_shown = is_shown
         self._on_stop: Callable[[], None] = lambda: None
         self._task: asyncio.Task[Any] | None = None
         self._interrupted = ""
@@ -45,6 +54,7 @@ class LentCells:
         """The user has interrupted their cell."""
         self.id = ""
         self.source = ""
+        self.error = ""
 
     @contextmanager
     def serving(self, on_stop: Callable[[], None]) -> Iterator[None]:
@@ -65,24 +75,15 @@ class LentCells:
 
     async def run(self, cell: str, source: str) -> bool:
         """Execute one cell, as IPython does; the result is whether it succeeded."""
-        shell = self._shell
         self._flush()
-        self.mark(cell, "busy")
+        is_shown = self._is_shown()
+        self.mark(cell, "busy", within=cell if is_shown else None)
         self.id, self.source = cell, source
         try:
-            failed = None
-            try:
-                transformed = shell.transform_cell(source)
-            except Exception:  # noqa: BLE001  IPython shows it
-                transformed, failed = source, sys.exc_info()
-            if shell.should_run_async(source, transformed_cell=transformed, preprocessing_exc_tuple=failed):
-                result = await self._run_async(source, transformed)
-            else:
-                result = shell.run_cell(source, store_history=True)
-            return bool(result is not None and result.success)
+            with self._parent_of_outputs(cell, is_shown):
+                return await self._run(source)
         finally:
             self.id = self.source = ""
-            self._flush()
             self.mark(cell, "idle")
 
     def interrupt(self, cell: str) -> None:
@@ -97,14 +98,19 @@ class LentCells:
             # a signal that comes just before its loop goes to sleep would be looked at when something else wakes it
             task.get_loop().call_soon_threadsafe(lambda: None)
 
-    def mark(self, cell: str, state: str) -> None:
+    def mark(self, cell: str, state: str, *, within: str | None = None) -> None:
         """Tell the host on IOPub where in its messages a cell begins and ends, and whether the user has stopped it.
 
         Told elsewhere alone, that might come after the end of the cell, and the host would have gone on by then.
+
+        Parameters
+        ----------
+        within
+            The parent of the cell's outputs. Default: the user's cell.
         """
         kernel = self._kernel
-        outer = kernel.get_parent("shell").get("header", {})
-        where = {"within": outer.get("msg_id", ""), "execution_count": self._shell.execution_count}
+        outer = kernel.get_parent("shell").get("header", {}).get("msg_id", "")
+        where = {"within": within or outer, "execution_count": self._shell.execution_count}
         kernel.session.send(
             kernel.iopub_socket,
             "rlm_cell",
@@ -112,6 +118,48 @@ class LentCells:
             parent={"header": {"msg_id": cell, "msg_type": "rlm_execute"}},
             ident=b"rlm_cell",
         )
+
+    async def _run(self, source: str) -> bool:
+        shell, failed = self._shell, None
+        try:
+            transformed = shell.transform_cell(source)
+        except Exception:  # noqa: BLE001  IPython shows it
+            transformed, failed = source, sys.exc_info()
+        if shell.should_run_async(source, transformed_cell=transformed, preprocessing_exc_tuple=failed):
+            result = await self._run_async(source, transformed)
+        else:
+            result = shell.run_cell(source, store_history=True)
+        error = None if result is None else result.error_before_exec or result.error_in_exec
+        self.error = "" if error is None else f"{type(error).__name__}: {error}"
+        return bool(result is not None and result.success)
+
+    @contextmanager
+    def _parent_of_outputs(self, cell: str, is_shown: bool) -> Iterator[None]:
+        """Make `cell` the parent of its errors, and where the page shows it, of all its outputs."""
+        shell, hook = self._shell, self._shell.displayhook
+        user = shell.get_parent()
+        own = {**user, "header": {**user.get("header", {}), "msg_id": cell}}
+        show_traceback, is_set = shell._showtraceback, "_showtraceback" in vars(shell)
+
+        def show_error(*error: Any) -> None:
+            hook.set_parent(own)
+            try:
+                show_traceback(*error)
+            finally:
+                hook.set_parent(own if is_shown else user)
+
+        shell._showtraceback = show_error
+        if is_shown:
+            shell.set_parent(own)
+        try:
+            yield
+        finally:
+            self._flush()
+            if is_set:
+                shell._showtraceback = show_traceback
+            else:
+                del shell._showtraceback
+            shell.set_parent(user)
 
     async def _run_async(self, source: str, transformed: str) -> Any:
         shell = self._shell

@@ -70,6 +70,8 @@ class LentGuest(Guest):
     context
         What becomes `context`, itself and no copy; nothing where it is `None`: then a `context` of the user's own
         stays what it is.
+    is_shown
+        Whether the page shows the cells themselves; for `LentCells`.
     answers
         Answers sub-calls in place of a host.
     on_cell
@@ -82,9 +84,10 @@ class LentGuest(Guest):
         context: Any,
         *,
         on_cell: Callable[[str, str], None] = lambda cell, source: None,
+        is_shown: Callable[[], bool] = lambda: False,
         answers: MakesCalls | None = None,
     ) -> None:
-        self.cells = LentCells(kernel, self._fail_calls)
+        self.cells = LentCells(kernel, self._fail_calls, is_shown)
         self._on_cell = on_cell
         self._magics = [(kind, kind.get(_MAGIC, _MISSING)) for kind in kernel.shell.magics_manager.magics.values()]
         self._mark: int | None = None
