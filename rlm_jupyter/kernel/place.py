@@ -200,10 +200,9 @@ def _marker_of(path: Path) -> Path:
 
 def _remove(path: Path, group: Path | None) -> None:
     """Remove a directory whose marker we hold; where something resists, the marker stays for the next sweep."""
-    if group is not None:
-        pids.release(group, path.name)
+    is_released = group is None or pids.release(group, path.name)
     shutil.rmtree(path, ignore_errors=True)  # follows no link
-    if not os.path.lexists(path):
+    if is_released and not os.path.lexists(path):
         with contextlib.suppress(OSError):
             _marker_of(path).unlink()
 

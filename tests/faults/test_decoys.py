@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -200,8 +202,17 @@ def test_the_cgroup_of_a_killed_host_is_removed_and_no_other(base: Path) -> None
         assert other.is_dir()
         entry, marker = leftover(entry.parent, name=entry.name)
         marker.write_text(marker_of(entry.name, GONE) + f'{{"cgroup": "{own}"}}\n')
-        place.sweep(str(base))
+        with subprocess.Popen(["sleep", "600"]) as inside:
+            (own / "cgroup.procs").write_text(str(inside.pid))
+            place.sweep(str(base))
+            assert own.exists()
+            assert marker.exists()  # so that a later sweep finds it
+            inside.kill()
+        until = time.monotonic() + 20
+        while own.exists() and time.monotonic() < until:
+            place.sweep(str(base))
         assert not own.exists()
+        assert not marker.exists()
     finally:
         for path in (other, own):
             if path.exists():

@@ -21,7 +21,7 @@ from rlm_jupyter.errors import ConfigurationError, KernelDiedError, KernelStartE
 from rlm_jupyter.kernel import hidden, place
 from rlm_jupyter.kernel.place import Place
 from rlm_jupyter.kernel.process import KernelProcess
-from rlm_jupyter.kernel.sandbox import bwrap
+from rlm_jupyter.kernel.sandbox import bwrap, pids
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.models.scripted import ScriptedModel
 from tests.attacks.conftest import need_bwrap
@@ -224,8 +224,14 @@ def test_a_kernel_ends_with_its_host_whatever_its_code_does_and_its_place_is_swe
     host.stdout.close()
     _, alive = psutil.wait_procs(below, timeout=20)
     assert not alive
+    groups = [parent / f"rlm_jupyter-{folder.name}" for parent in pids._parents()]
+    until = time.monotonic() + 20
+    while any(group.exists() for group in groups) and time.monotonic() < until:
+        place.sweep(str(folder.parents[1]))  # while one that has ended is not reaped, its group stays
     place.sweep(str(folder.parents[1]))
+    assert not any(group.exists() for group in groups)
     assert not folder.exists()
+    assert not folder.with_name(f"{folder.name}.owner").exists()
 
 
 @LINUX

@@ -43,12 +43,22 @@ def hold(process: int, most: int, name: str) -> Path | None:
     return None
 
 
-def release(made: Path, name: str) -> None:
-    """Remove the cgroup that `hold` made for a kernel's directory, once nothing is in it; nothing else."""
-    with contextlib.suppress(OSError):
+def release(made: Path, name: str) -> bool:
+    """Remove the cgroup that `hold` made for a kernel's directory, and nothing else.
+
+    Returns
+    -------
+        Whether it is gone: it stays as long as a process is in it.
+    """
+    try:
         is_cgroup = any(made.parent.resolve().is_relative_to(mount) for mount, *_ in _mounts())
         if is_cgroup and made.name == f"{_PREFIX}{name}":
             made.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _mounts() -> Iterator[tuple[Path, str, list[str]]]:
