@@ -10,7 +10,7 @@ import { keepStyles, withoutCursors } from './editors';
 import type { LiveCell, Output } from './events';
 import { withHeights } from './heights';
 import { atOnce, made } from './made';
-import { isEdited, markFor, markOf, timesOf } from './marks';
+import { isEdited, leftId, markFor, markOf, TAGS, timesOf } from './marks';
 import { digest, isDone } from './model';
 import type { Change, RunModel } from './model';
 import { NotebookCells } from './notebook';
@@ -164,9 +164,16 @@ export class CellWriter extends NotebookCells {
     return isEdit && model.sharedModel.getSource() !== source;
   }
 
-  /** It was refused, or the run was stopped: what a person wrote there becomes a cell of their own, below it. */
+  /** It was refused, or the run was stopped: what a person wrote there is left below it, and taken over by a click. */
   private _keepEdit(model: ICellModel): void {
-    const cell = { cell_type: 'code', source: model.sharedModel.getSource(), metadata: {}, outputs: [] };
+    const mark = markOf(model);
+    const cell = {
+      cell_type: 'code',
+      id: leftId(mark?.run ?? ''),
+      source: model.sharedModel.getSource(),
+      metadata: { tags: [...TAGS], rlm: { ...mark, left: true } },
+      outputs: []
+    };
     this._shared?.transact(() => this._shared?.insertCell(this._index(model.id) + 1, cell as never), false);
   }
 

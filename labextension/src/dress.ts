@@ -8,7 +8,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CellWriter } from './cells';
 import type { Rows } from './children';
 import type { LiveCell } from './events';
-import { markOf } from './marks';
+import type { Edits } from './edits';
+import { leftMarkOf, markOf } from './marks';
 import type { Mark } from './marks';
 
 export class Dress {
@@ -16,6 +17,7 @@ export class Dress {
     private readonly _panel: NotebookPanel,
     private readonly _writer: CellWriter,
     private readonly _rows: Rows,
+    private readonly _edits: Edits,
     private readonly _trans: TranslationBundle
   ) {}
 
@@ -29,6 +31,7 @@ export class Dress {
   put(widget: Cell): void {
     this._writer.decorate(widget, mark => this._label(mark));
     this._rows.dress(widget);
+    this._edits.dress(widget);
     if (!this._dressed.has(widget)) {
       this._dressed.add(widget);
       // Lab names a cell anew when it comes into view for the first time
@@ -47,7 +50,8 @@ export class Dress {
   /** Undone, pasted, loaded. */
   private _soon(_: unknown, change: { newValues: ICellModel[] }): void {
     const isDue = this._undressed.size > 0;
-    change.newValues.filter(model => markOf(model)).forEach(model => this._undressed.add(model.id));
+    const ours = change.newValues.filter(model => markOf(model) ?? leftMarkOf(model));
+    ours.forEach(model => this._undressed.add(model.id));
     if (!isDue && this._undressed.size) {
       window.setTimeout(() => {
         const widgets = this._panel.isDisposed ? [] : [...this._undressed].map(id => this._writer.widget(id));

@@ -1,4 +1,4 @@
-/** Looks after live cells that are executed, edited and left: whose they are, and what they show then. */
+/** Looks after live cells that are executed: where they run, and what they show then. */
 
 import { Notification } from '@jupyterlab/apputils';
 import type { Cell, CodeCell, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
@@ -9,8 +9,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 
 import type { CellWriter } from './cells';
-import { isEdited, markOf } from './marks';
-import { isDone } from './model';
+import type { Edits } from './edits';
+import { isAstray, isEdited, leftMarkOf, markOf } from './marks';
 import { takeExecutions } from './taken';
 
 const TOLD_MILLISECONDS = 8000;
@@ -25,16 +25,24 @@ interface ByHand {
   gone?: boolean;
 }
 
+/** What a cell showed before it was executed. */
+interface Before {
+  outputs: nbformat.IOutput[];
+  count: nbformat.ExecutionCount;
+  /** No other cell was executed with it. */
+  isAlone: boolean;
+}
+
 export class Executed implements IDisposable {
   /** @param _approval approves a cell, where it waits for that; else it is `null`. */
   constructor(
     private readonly _panel: NotebookPanel,
     private readonly _writer: CellWriter,
+    private readonly _edits: Edits,
     private readonly _approval: (cellId: string) => (() => void) | null,
     private readonly _trans: TranslationBundle
   ) {
     this._taking = takeExecutions(cell => this._take(cell));
-    _panel.content.activeCellChanged.connect(this._leave, this);
     NotebookActions.executionScheduled.connect(this._begin, this);
     NotebookActions.executed.connect(this._end, this);
   }
@@ -50,32 +58,29 @@ export class Executed implements IDisposable {
     NotebookActions.executed.disconnect(this._end, this);
   }
 
-  /** A live cell that was edited becomes a cell like any other once it is left, unless it belongs to a kernel still. */
-  private _leave(_: Notebook, active: Cell | null): void {
-    const left = this._active;
-    this._active = active;
-    if (left && left !== active && !left.isDisposed && !this._before.has(left.model)) {
-      const { model } = left;
-      window.setTimeout(() => this._giveAway(model));
-    }
-  }
-
-  private _giveAway(model: ICellModel): void {
-    const mark = markOf(model);
-    if (mark && !mark.by_hand && isDone(mark.status as never) && isEdited(model, mark)) {
-      this._writer.giveAway(model);
-    }
-  }
-
-  /** To execute the cell that waits for approval is to approve it: the notebook's kernel is busy with the run. */
+  /**
+   * To execute the cell that waits for approval is to approve it: the notebook's kernel is busy with the run. What is
+   * left over from a run has no kernel.
+   */
   private _take(cell: CodeCell): Promise<void> | null {
-    const approve = this._panel.content.widgets.includes(cell) ? this._approval(cell.model.id) : null;
+    if (!this._panel.content.widgets.includes(cell)) {
+      return null;
+    }
+    if (leftMarkOf(cell.model)) {
+      return Promise.resolve().then(() => (this._scheduled > 1 ? undefined : this._askToTakeOver()));
+    }
+    const approve = this._approval(cell.model.id);
     // cells that are executed together are all scheduled in one go: then nobody has meant this one
     return approve && Promise.resolve().then(() => (this._scheduled > 1 ? this._askToRunAlone() : approve()));
   }
 
   private _askToRunAlone(): void {
     const words = this._trans.__('A cell waits for your approval: run it by itself to approve it.');
+    Notification.info(words, { autoClose: TOLD_MILLISECONDS });
+  }
+
+  private _askToTakeOver(): void {
+    const words = this._trans.__('Not run: this cell is left over from a run. Make it your cell to run it.');
     Notification.info(words, { autoClose: TOLD_MILLISECONDS });
   }
 
@@ -89,7 +94,11 @@ export class Executed implements IDisposable {
     const { model } = args.cell;
     if (model.type === 'code' && markOf(model) && !this._approval(model.id)) {
       const code = model as ICodeCellModel;
-      this._before.set(model, { outputs: code.outputs.toJSON(), count: code.executionCount });
+      const before = { outputs: code.outputs.toJSON(), count: code.executionCount, isAlone: true };
+      this._before.set(model, before);
+      // all that are executed together are scheduled in this task
+      void Promise.resolve().then(() => (before.isAlone = this._scheduled === 1));
+      this._edits.forget(model);
     }
   }
 
@@ -111,13 +120,20 @@ export class Executed implements IDisposable {
     } else if (said || (!outputs.length && model.executionCount === null)) {
       model.outputs.fromJSON(before.outputs);
       model.executionCount = before.count;
-      this._tell(said);
+      this._tell(model, said, ran?.gone === true, before.isAlone);
       if (ran?.gone) {
         this._release(model);
       }
+    } else {
+      this._adopt(model);
     }
-    if (this._panel.content.activeCell?.model !== model) {
-      this._giveAway(model);
+  }
+
+  /** It ran in the notebook's own kernel, which a run had used, and it was edited: it is the person's own. */
+  private _adopt(model: ICellModel): void {
+    const mark = markOf(model);
+    if (mark && isEdited(model, mark)) {
+      this._writer.giveAway(model);
     }
   }
 
@@ -127,12 +143,13 @@ export class Executed implements IDisposable {
     this._panel.content.model?.sharedModel.transact(() => {
       model.executionCount = ran.count ?? null;
       if (mark) {
-        model.setMetadata('rlm', { ...mark, by_hand: true });
+        model.setMetadata('rlm', { ...mark, by_hand: true } as never);
       }
     }, false);
+    this._edits.settle(model);
   }
 
-  /** It belongs to no kernel any more: what a person changed in it is theirs. */
+  /** It belongs to no kernel any more. */
   private _release(model: ICellModel): void {
     const mark = markOf(model);
     if (mark?.by_hand) {
@@ -142,21 +159,26 @@ export class Executed implements IDisposable {
     }
   }
 
-  /** Say why it was not run; once, where many cells are executed together. */
-  private _tell(said: nbformat.IOutput | undefined): void {
+  /** Say why it was not run: in the cell, and where many cells are executed together, once for all of them. */
+  private _tell(model: ICellModel, said: nbformat.IOutput | undefined, isGone: boolean, isAlone: boolean): void {
     const data = (said?.data ?? {}) as nbformat.IMimeBundle;
     const text = [data['text/plain'] ?? ''].flat().join('');
-    if (text && (text !== this._told.text || Date.now() - this._told.at > TOLD_MILLISECONDS)) {
+    if (!text) {
+      return;
+    }
+    const mark = markOf(model);
+    if (isAlone || (mark && isAstray(model, mark))) {
+      this._edits.refuse(model, text, isGone);
+    } else if (text !== this._told.text || Date.now() - this._told.at > TOLD_MILLISECONDS) {
       this._told = { text, at: Date.now() };
       Notification.info(text, { autoClose: TOLD_MILLISECONDS });
     }
   }
 
-  private readonly _before = new Map<ICellModel, { outputs: nbformat.IOutput[]; count: nbformat.ExecutionCount }>();
+  private readonly _before = new Map<ICellModel, Before>();
   private readonly _taking: IDisposable;
   /** Cells that were scheduled in this task. */
   private _scheduled = 0;
-  private _active: Cell | null = null;
   private _told = { text: '', at: 0 };
   private _isDisposed = false;
 }

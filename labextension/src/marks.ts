@@ -20,14 +20,41 @@ export interface Mark {
   status: string;
   /** Digest of the source as it was written. */
   written: string;
+  /** The source whose outputs a code cell shows, once a person has edited it; without it, the run's own. */
+  base?: string;
+  /** A person ran it in the kernel of its run. */
+  by_hand?: boolean;
+  /** A person's edit of a cell whose run is replaced, or that was not approved: no run has it, and it is not run. */
+  left?: boolean;
   [key: string]: unknown;
 }
 
-/** The mark of a live cell; `null`: it is none, or became somebody's own. */
+/** The mark of a cell of a run; `null`: it is none, or belongs to no run any more. */
 export function markOf(model: ICellModel): Mark | null {
+  const mark = anyMarkOf(model);
+  return mark?.left ? null : mark;
+}
+
+/** The mark of a cell that is left over from a run: a person's edit, which Run All passes over. */
+export function leftMarkOf(model: ICellModel): Mark | null {
+  const mark = anyMarkOf(model);
+  return mark?.left ? mark : null;
+}
+
+function anyMarkOf(model: ICellModel): Mark | null {
   // most cells of a notebook are none: that is found out without a copy of their metadata
   const mark = LIVE_ID.test(model.id) ? (model.getMetadata('rlm') as Partial<Mark> | undefined) : undefined;
   return mark?.v === 1 && typeof mark.parent === 'string' ? (mark as Mark) : null;
+}
+
+/** Whether a cell shows the outputs of other code than stands in it. */
+export function isAstray(model: ICellModel, mark: Mark): boolean {
+  return mark.base === undefined ? isEdited(model, mark) : mark.base !== model.sharedModel.getSource();
+}
+
+/** The id of a cell that is left over: of the form of a live cell's, which no kernel runs, and of no run's own. */
+export function leftId(run: string): string {
+  return `rlm-${run}-9${Math.floor(Math.random() * 1e12)}`;
 }
 
 /** Whether somebody has changed a live cell that was done. */

@@ -4,21 +4,25 @@ import { MarkdownCell } from '@jupyterlab/cells';
 import type { Cell, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type * as nbformat from '@jupyterlab/nbformat';
 import type { NotebookPanel } from '@jupyterlab/notebook';
+import { Signal } from '@lumino/signaling';
 
 import type { LiveCell } from './events';
-import { isEdited, markOf, TAGS } from './marks';
+import { isAstray, isEdited, leftMarkOf, markOf, TAGS } from './marks';
 import type { Mark } from './marks';
 import { isDone } from './model';
 
 export class NotebookCells {
   constructor(protected readonly _panel: NotebookPanel) {}
 
+  /** A cell was left over. */
+  readonly left = new Signal<this, ICellModel>(this);
+
   /** Remove the live cells of a cell that asks anew; what belongs to the runs in `but` stays. */
   remove(parent: string, but: ReadonlySet<string> = new Set()): number {
     const all = this.marked().filter(({ mark }) => mark.parent === parent && !but.has(mark.run));
     for (const { model, mark } of all) {
       if (isEdited(model, mark) && isDone(mark.status as LiveCell['status'])) {
-        this.giveAway(model);
+        this._leave(model, mark);
       }
     }
     const ids = new Set(all.map(({ model }) => model.id).filter(id => this._mark(id) !== null));
@@ -47,7 +51,37 @@ export class NotebookCells {
     );
   }
 
-  /** A live cell that somebody has edited is theirs: a cell like any other, with an id of its own. */
+  /** What a person wrote outlives the run. Code stays out of Run All until they take it over; prose is theirs. */
+  private _leave(model: ICellModel, mark: Mark): void {
+    if (model.type !== 'code') {
+      this.giveAway(model);
+      return;
+    }
+    const isAsRun = !isAstray(model, mark);
+    const left = { ...mark, left: true };
+    delete left.by_hand;
+    this._shared?.transact(() => model.setMetadata('rlm', left), false);
+    if (!isAsRun) {
+      // it shows the outputs of other code, which is in the run's own notebook
+      const code = model as ICodeCellModel;
+      code.outputs.clear();
+      this._shared?.transact(() => (code.executionCount = null), false);
+    }
+    this.left.emit(model);
+  }
+
+  /** Put a cell of the person's own below those of the run that `model` belongs to, and make it the active one. */
+  copy(model: ICellModel, source: string): void {
+    const run = markOf(model)?.run;
+    const all = this.marked().filter(({ mark }) => mark.run === run);
+    const place = this._index(all[all.length - 1]?.model.id ?? model.id) + 1;
+    const cell = { cell_type: model.type, source, metadata: {}, ...(model.type === 'code' ? { outputs: [] } : {}) };
+    this._shared?.transact(() => this._shared?.insertCell(place, cell as never), true);
+    this._panel.content.activeCellIndex = place;
+    void this._panel.content.scrollToItem(place, 'smart');
+  }
+
+  /** A person takes a cell over: it becomes one like any other, with an id of its own. */
   giveAway(model: ICellModel): void {
     const shared = this._shared;
     const place = this._index(model.id);
@@ -93,6 +127,7 @@ export class NotebookCells {
   decorate(widget: Cell, label: (mark: Mark) => string): void {
     const mark = markOf(widget.model);
     widget.toggleClass('rlm-live', mark !== null);
+    widget.toggleClass('rlm-left', leftMarkOf(widget.model) !== null);
     if (mark) {
       widget.node.dataset.rlmRole = mark.role;
       widget.node.dataset.rlmStatus = mark.status;

@@ -1,29 +1,31 @@
 /** One view of a notebook: the cells of its runs, their bars, and what people do with them. */
 
 import { CodeCell, MarkdownCell } from '@jupyterlab/cells';
-import type { Cell } from '@jupyterlab/cells';
+import type { ICellModel } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
 import type { ISignal } from '@lumino/signaling';
-import { PanelLayout } from '@lumino/widgets';
-import type { Widget } from '@lumino/widgets';
 
 import { RunBar } from './bar';
 import { CellWriter } from './cells';
 import { Rows } from './children';
 import { Dress, prompt } from './dress';
 import { keepStyles } from './editors';
+import { Edits } from './edits';
 import { Executed } from './executed';
+import { notebookOf } from './files';
 import type { Show } from './files';
 import { Folds } from './folds';
 import { markOf } from './marks';
+import type { Mark } from './marks';
 import type { Change, RunModel } from './model';
 import { Proposal } from './proposal';
 import { NotebookRuns } from './runs';
 import type { View } from './runs';
 import { SavedRuns } from './saved';
 import type { AskText, Steering } from './steering';
+import { addBelow } from './strip';
 
 /** By the notebooks that are open; the views of one have one context. */
 const opened = new WeakMap<NotebookPanel['context'], NotebookRuns<LiveNotebook>>();
@@ -50,8 +52,10 @@ export class LiveNotebook implements View {
       id => this._runs.get(id),
       (run, child, open) => this.steering.ask(run, { type: 'child', child, open })
     );
-    this._dress = new Dress(panel, this._writer, rows, _trans);
-    this._executed = new Executed(panel, this._writer, id => this._approval(id), _trans);
+    this._edits = new Edits(panel, this._writer, mark => this._recordOf(mark), _trans);
+    this._dress = new Dress(panel, this._writer, rows, this._edits, _trans);
+    this._writer.left.connect((_, model) => this._runs.views.forEach(view => view._dressed(model)));
+    this._executed = new Executed(panel, this._writer, this._edits, id => this._approval(id), _trans);
     this._runs.add(this);
     opened.set(context, this._runs);
     panel.disposed.connect(this.dispose, this);
@@ -210,6 +214,7 @@ export class LiveNotebook implements View {
     this._writer.dispose();
     next?._writer.adopt(this._writer);
     this._executed.dispose();
+    this._edits.dispose();
     Signal.clearData(this);
   }
 
@@ -290,6 +295,20 @@ export class LiveNotebook implements View {
     return run ? () => this.steering.approve(run) : null;
   }
 
+  /** Opens the notebook of the run that a cell belongs to, where there is one. */
+  private _recordOf(mark: Mark): (() => void) | null {
+    const run = [...this.runs, ...this.saved].find(({ run }) => run === mark.run);
+    const place = run ? notebookOf(run) : null;
+    return place ? () => void this.show(place) : null;
+  }
+
+  private _dressed(model: ICellModel): void {
+    const widget = this._writer.widget(model.id);
+    if (widget) {
+      this._dress.put(widget);
+    }
+  }
+
   private _unbar(run: RunModel): void {
     this._bars.get(run.run)?.dispose();
     this._bars.delete(run.run);
@@ -299,19 +318,10 @@ export class LiveNotebook implements View {
   private readonly _writer: CellWriter;
   private readonly _executed: Executed;
   private readonly _dress: Dress;
+  private readonly _edits: Edits;
   private readonly _bars = new Map<string, RunBar>();
   private readonly _proposals = new Map<string, Proposal>();
   private readonly _folds: Folds;
   private readonly _saved: SavedRuns;
   private readonly _changed = new Signal<this, RunModel>(this);
-}
-
-/** Put something below all that a cell shows. */
-function addBelow(cell: Cell, widget: Widget): void {
-  // a cell that was never in view is empty, and what is put into it now would stand on top
-  void cell.ready.then(() => {
-    if (!widget.isDisposed && cell.layout instanceof PanelLayout) {
-      cell.layout.addWidget(widget);
-    }
-  });
 }

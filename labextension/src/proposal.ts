@@ -1,9 +1,10 @@
 /** Below a cell that waits for approval: that it does, and the two things that can be done about it. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { Widget } from '@lumino/widgets';
 
-export class Proposal extends Widget {
+import { Strip } from './strip';
+
+export class Proposal extends Strip {
   /** @param cellId the cell that waits. */
   constructor(
     readonly cellId: string,
@@ -11,29 +12,21 @@ export class Proposal extends Widget {
     refuse: () => void,
     trans: TranslationBundle
   ) {
-    super();
-    this.addClass('rlm-proposal');
-    this.node.setAttribute('role', 'group');
-    this.node.setAttribute('aria-label', trans.__('A cell waits for your approval'));
-    const words = document.createElement('span');
-    words.textContent = trans.__('Not run yet. You can edit it first.');
-    this.node.append(
-      button(trans.__('Run It'), trans.__('Run this cell, as it stands here now'), 'rlm-decide-run', approve),
-      button(trans.__('Refuse…'), trans.__('Do not run this cell, and say why'), 'rlm-decide-refuse', refuse),
-      words
-    );
+    const buttons = [
+      {
+        label: trans.__('Run It'),
+        caption: trans.__('Run this cell, as it stands here now'),
+        name: 'rlm-decide-run',
+        act: approve
+      },
+      {
+        label: trans.__('Refuse…'),
+        caption: trans.__('Do not run this cell, and say why'),
+        name: 'rlm-decide-refuse',
+        act: refuse
+      }
+    ];
+    const words = trans.__('Not run yet. You can edit it first.');
+    super(trans.__('A cell waits for your approval'), words, buttons, 'rlm-proposal');
   }
-}
-
-function button(label: string, caption: string, className: string, act: () => void): HTMLButtonElement {
-  const node = document.createElement('button');
-  node.type = 'button';
-  node.className = `rlm-button ${className}`;
-  node.textContent = label;
-  node.title = caption;
-  node.setAttribute('aria-label', `${label}: ${caption}`);
-  // keys on it are meant for it
-  node.dataset.lmSuppressShortcuts = 'true';
-  node.addEventListener('click', act);
-  return node;
 }

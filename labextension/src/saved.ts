@@ -75,7 +75,7 @@ export function savedRuns(
       continue; // most of them, while a run is under way: without a copy of what stands in their marks
     }
     // the cells of a child have ids of its own, and belong to the root's run
-    const run = markOf(model)?.run ?? named;
+    const run = markOf(model)?.run;
     if (run === undefined) {
       others.set(model.id, model);
     } else if (!known.has(run)) {

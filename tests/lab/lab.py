@@ -265,8 +265,9 @@ class NotebookPage:
         return [{**cell, "source": "".join(cell["source"])} for cell in found]
 
     def live(self, role: str | None = None) -> list[dict[str, Any]]:
-        """The live cells among them."""
+        """The cells of runs among them."""
         cells = [cell for cell in self.cells() if cell["id"].startswith("rlm-") and "rlm" in cell["metadata"]]
+        cells = [cell for cell in cells if not cell["metadata"]["rlm"].get("left")]
         return [cell for cell in cells if role is None or cell["metadata"]["rlm"]["role"] == role]
 
     def until(self, holds: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:

@@ -1,0 +1,48 @@
+/** A line below a cell: what there is to know of it, and buttons for what can be done. */
+
+import { PanelLayout, Widget } from '@lumino/widgets';
+import type { Cell } from '@jupyterlab/cells';
+
+export interface StripButton {
+  label: string;
+  caption: string;
+  /** Its class, for the style and for tests. */
+  name: string;
+  act: () => void;
+}
+
+export class Strip extends Widget {
+  constructor(label: string, words: string, buttons: StripButton[], name: string) {
+    super();
+    this.addClass('rlm-strip');
+    this.addClass(name);
+    this.node.setAttribute('role', 'group');
+    this.node.setAttribute('aria-label', label);
+    const said = document.createElement('span');
+    said.textContent = words;
+    this.node.append(...buttons.map(buttonOf), said);
+  }
+}
+
+/** Put something below all that a cell shows. */
+export function addBelow(cell: Cell, widget: Widget): void {
+  // a cell that was never in view is empty, and what is put into it now would stand on top
+  void cell.ready.then(() => {
+    if (!widget.isDisposed && cell.layout instanceof PanelLayout) {
+      cell.layout.addWidget(widget);
+    }
+  });
+}
+
+function buttonOf({ label, caption, name, act }: StripButton): HTMLButtonElement {
+  const node = document.createElement('button');
+  node.type = 'button';
+  node.className = `rlm-button ${name}`;
+  node.textContent = label;
+  node.title = caption;
+  node.setAttribute('aria-label', `${label}: ${caption}`);
+  // keys on it are meant for it
+  node.dataset.lmSuppressShortcuts = 'true';
+  node.addEventListener('click', act);
+  return node;
+}
