@@ -9,6 +9,8 @@ import getpass
 import os
 import threading
 from argparse import REMAINDER, Namespace
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 from IPython.core.error import StdinNotImplementedError, UsageError
@@ -24,7 +26,7 @@ from rlm_jupyter.context import Context
 from rlm_jupyter.errors import RLMError
 from rlm_jupyter.events import Event
 from rlm_jupyter.here import source as here_source
-from rlm_jupyter.kept import Kept
+from rlm_jupyter.kept import Claim, Kept
 from rlm_jupyter.kernel.guest.magics import keep_questions
 from rlm_jupyter.live import by_hand, progress
 from rlm_jupyter.live.by_hand import to_its_kernel
@@ -32,6 +34,7 @@ from rlm_jupyter.live.widget import Steering
 from rlm_jupyter.models import PROVIDERS
 from rlm_jupyter.options import or_close, split
 from rlm_jupyter.reopened import RecordedWorkspace
+from rlm_jupyter.result import OnEvent
 from rlm_jupyter.resuming import ResumeMagics
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.running import Running
@@ -101,8 +104,6 @@ class RLMMagics(Configured):
             raise UsageError(f"-o takes the name of a variable, not {options.output!r}.")
         if options.here:
             raise UsageError(here_source.why_not_awaited(self.shell))
-        if not options.estimate:
-            self._drop(options.output)
         try:
             self._answer(options, prompt)
         except (RLMError, KeyboardInterrupt) as error:
@@ -123,21 +124,20 @@ class RLMMagics(Configured):
             raise UsageError("--here runs in this notebook's kernel, which is not started again: leave --snapshot out.")
         if options.approve:
             self._check_somebody_answers(options)
-        if not options.estimate:
-            self._drop(options.output)
         try:
             context = self.context(options.context)
             if options.estimate:
                 print(self.configured(options).estimate(prompt, context))  # noqa: T201
                 return
             model, configured = self.configuration(options)
-            result = await answer(
-                self.shell, Asked(prompt, context, model, configured, _asks_anew(options), options.approve)
-            )
-            self._put(options.output, result)
-            self._show(result)
-            if result.stop_reason == "cancelled":
-                raise KeyboardInterrupt(f"the run was stopped; {options.output} holds what it had")
+            asked = Asked(prompt, context, model, configured, _asks_anew(options), options.approve)
+            claim = self._kept.claim(options.output)
+            try:
+                result = await answer(self.shell, asked, claim)
+            except BaseException as error:
+                self._conclude_failed(claim, error)
+                raise
+            self._conclude(claim, result)
         except (RLMError, KeyboardInterrupt, asyncio.CancelledError) as error:
             raise in_one_line(error) from None
 
@@ -184,16 +184,6 @@ class RLMMagics(Configured):
         except RLMError as error:
             raise in_one_line(error) from None
 
-    def finish(self, running: Running, shown: progress.Progress, variable: str) -> None:
-        """Wait for a run that another magic has started, and show what came of it in its place."""
-        self._drop(variable)
-        shown.steer(running)
-        try:
-            self._await(running, shown, Namespace(output=variable, background=False), None, None)
-        except BaseException:
-            _abandon(running)
-            raise
-
     def asks_here(self, line: str) -> bool:
         """Whether `--here` is among the options at the beginning of a magic's line."""
         try:
@@ -232,28 +222,69 @@ class RLMMagics(Configured):
             return
         if options.approve:
             self._check_somebody_answers(options)
-        for line in self._kept.make_room(1):
-            print(line)  # noqa: T201
-        shown = progress.start(self.shell, quiet=options.background)
-        approvals = Approvals(elsewhere=lambda: getattr(shown, "has_buttons", False)) if options.approve else None
+        self.attend(
+            lambda tell: configured.start(prompt, context, on_event=tell, keep_kernel=True, approve=options.approve),
+            self._kept.claim(options.output),
+            background=options.background,
+            approve=options.approve,
+        )
 
-        steering = Steering() if options.background else None
+    def folder(self) -> Path | None:
+        """Return the folder that runs are saved in, as configured; `None`: the default one."""
+        return None if self.save is False else store.folder_of(self.save)
+
+    def claim(self, variable: str) -> Claim:
+        """Announce a recorded run that another magic is about to resume, for a variable."""
+        return self._kept.claim(variable, resumed=True)
+
+    def attend(
+        self,
+        start: Callable[[OnEvent], Running],
+        claim: Claim,
+        *,
+        background: bool = False,
+        approve: bool = False,
+    ) -> None:
+        """Start a run, show how it goes, and put its result into its variable.
+
+        Parameters
+        ----------
+        start
+            Starts it; given what is to be told its events.
+        claim
+            On the variable.
+        background
+            Return once it has started.
+        approve
+            Ask about each of its cells.
+        """
+        shown = progress.start(self.shell, quiet=background)
+        approvals = Approvals(elsewhere=lambda: getattr(shown, "has_buttons", False)) if approve else None
+        steering = Steering() if background else None
 
         def on_event(event: Event) -> None:
             shown(event)
-            for further in (approvals, steering):
+            for further in (claim, approvals, steering):
                 if further is not None:
                     further(event)
 
         try:
-            running = configured.start(prompt, context, on_event=on_event, keep_kernel=True, approve=options.approve)
+            running = start(on_event)
         except BaseException:
             shown.end(failed=True)
+            claim.withdraw()
             raise
+        handle = BackgroundRun(running, claim.variable, steering)
+        claim.hold(handle)
         shown.steer(running)
         try:
-            self._await(running, shown, options, approvals, steering)
-        except BaseException:
+            if background:
+                print(f"In the background. {claim.variable} shows it, {claim.variable}.stop() ends it.")  # noqa: T201
+                self._leave(handle, shown, claim, steering)
+            else:
+                self._await(handle, running, shown, claim, approvals)
+        except BaseException as error:
+            self._conclude_failed(claim, error)
             _abandon(running)  # also when an interrupt came where nobody waits for one
             raise
 
@@ -267,32 +298,52 @@ class RLMMagics(Configured):
 
     def _await(
         self,
+        handle: BackgroundRun,
         running: Running,
         shown: progress.Progress,
-        options: Namespace,
+        claim: Claim,
         approvals: Approvals | None,
-        steering: Steering | None,
     ) -> None:
-        """Wait for the run and show what came of it, or leave it to itself."""
-        variable = options.output
-        if options.background:
-            print(f"In the background. {variable} shows it, {variable}.stop() ends it.")  # noqa: T201
-            self._leave(running, shown, variable, steering)
-            return
+        """Wait for the run and show its result."""
         try:
             result = wait(running, approvals)
         except RLMError:
             shown.end(failed=True)
             raise
         if result is None:
-            self._leave(running, shown, variable)
+            self._leave(handle, shown, claim)
             raise KeyboardInterrupt("the run is being stopped in the background")
-        self._put(variable, ShownResult.of(result))
         shown.end(result.path)
-        self._show(ShownResult.of(result))
+        self._conclude(claim, ShownResult.of(result))
+
+    def _conclude(self, claim: Claim, result: ShownResult) -> None:
+        """Show a result, and put it into its variable.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            The run was stopped. The cell fails, so that Run All stops here, as where any cell is interrupted.
+        """
+        variable = claim.variable
+        is_put = self._put(claim, result, cast(Any, self.shell).user_ns.get(variable))
+        self._show(result)
+        for line in self._kept.settle():
+            print(line)  # noqa: T201
         if result.stop_reason == "cancelled":
-            # the cell fails, so that Run All stops here, as it does wherever a cell is interrupted
-            raise KeyboardInterrupt(f"the run was stopped; {variable} holds what it had")
+            holds = f"{variable} holds what it had" if is_put else f"{variable} is as it was"
+            raise KeyboardInterrupt(f"the run was stopped; {holds}")
+        if not is_put:
+            print(f"The model had not replied: {variable} is as it was.")  # noqa: T201
+
+    def _conclude_failed(self, claim: Claim, error: BaseException) -> None:
+        """Put the result so far into the variable of a run that failed, unless that was seen to."""
+        if claim.is_left or isinstance(claim.value, ShownResult):
+            return
+        result = error.result if isinstance(error, RLMError) else None
+        shown = result if result is None or isinstance(result, ShownResult) else ShownResult.of(result)
+        self._put(claim, shown, cast(Any, self.shell).user_ns.get(claim.variable))
+        for line in self._kept.settle():
+            print(line)  # noqa: T201
 
     def _show_recorded(self, variable: str, configured: RLM, prompt: str, held: Context) -> bool:
         """Show the recorded run that answered exactly this, if there is one."""
@@ -305,48 +356,68 @@ class RLMMagics(Configured):
             return False
         kept = RecordedWorkspace(configured.settings, held, found, lambda: self._kept.make_room(1))
         result = show_recorded(self.shell, found, kept)
-        self._put(variable, result)
-        self._show(result)
+        self._conclude(self._kept.claim(variable), result)
         return True
 
     def _leave(
-        self, running: Running, shown: progress.Progress, variable: str, steering: Steering | None = None
+        self, handle: BackgroundRun, shown: progress.Progress, claim: Claim, steering: Steering | None = None
     ) -> None:
         """Let a run go on in the background, and see to its end from there."""
-        handle = BackgroundRun(running, variable, steering)
-        self._put(variable, handle)
+        namespace, variable = cast(Any, self.shell).user_ns, claim.variable
+        claim.is_left, earlier = True, namespace.get(variable)
+        namespace[variable] = handle
+
+        def conclude(result: ShownResult | None) -> None:
+            is_ours = namespace.get(variable) is handle  # else somebody has given the variable another meaning
+            before = claim.before if isinstance(earlier, ShownResult | BackgroundRun) else earlier
+            is_put = self._put(claim, result, before, push=is_ours)
+            if is_ours and not is_put and before is not None:
+                namespace[variable] = before
 
         def finish() -> None:
             try:
                 result = handle.result()
             except RLMError as error:
+                conclude(None if error.result is None else ShownResult.of(error.result))
+                self._kept.settle()
                 shown.end(title=line_of(error), failed=True)
                 if steering is not None:
                     steering.fail()
                 return
-            if not self._kept.has(variable, handle):  # another run has taken its place
-                result.close()
-            elif cast(Any, self.shell).user_ns.get(variable) is handle:
-                self._put(variable, result)
-            else:  # somebody gave the variable another meaning
-                self._kept.put(variable, result)
-            shown.end(result.path, title=" ".join(self._kept.make_room()), below=result.answer_html())
+            conclude(result)
+            shown.end(
+                result.path, title=" ".join(self._kept.make_room() + self._kept.settle()), below=result.answer_html()
+            )
             if result.stop_reason == "cancelled":
                 result.close()
 
         threading.Thread(target=finish, name="rlm_jupyter background", daemon=True).start()
 
-    def _put(self, variable: str, value: ShownResult | BackgroundRun) -> None:
-        """Put it into its variable; a kernel lives until another result takes the place."""
-        self._kept.put(variable, value)
-        cast(Any, self.shell).push({variable: value})
+    def _put(self, claim: Claim, result: ShownResult | None, before: object, *, push: bool = True) -> bool:
+        """Put a result into its variable; what it held stays where a run ended before the model had replied.
 
-    def _drop(self, variable: str) -> None:
-        """Close what the variable held, and unset it: an answer to something else must not stand there."""
-        if self._kept.drop(variable):
-            namespace = cast(Any, self.shell).user_ns
-            if isinstance(namespace.get(variable), ShownResult | BackgroundRun):
-                del namespace[variable]
+        Parameters
+        ----------
+        before
+            What the variable held when the run was started; `None`: nothing, or it was deleted.
+        push
+            Set the variable, too.
+
+        Returns
+        -------
+        bool
+            Whether the variable is the result's.
+        """
+        is_nothing = result is not None and result.answer is None and not claim.has_begun
+        if result is None or (is_nothing and before is not None):
+            claim.withdraw()
+        elif claim.hold(result):
+            if push:
+                cast(Any, self.shell).push({claim.variable: result})
+            return True
+        if result is not None:
+            result.close()
+        return False
 
     def _show(self, result: ShownResult) -> None:
         """The answer; the numbers stand above it."""
@@ -365,7 +436,7 @@ def load(shell: Any) -> None:
         return
     magics = RLMMagics(shell)
     shell.register_magics(magics)
-    shell.register_magics(ResumeMagics(shell, magics.finish))
+    shell.register_magics(ResumeMagics(shell, magics))
     parser = cast(Any, magics.rlm).parser
     install(shell, lambda: [name for action in parser._actions for name in action.option_strings])
     # before questions are kept: it takes the line as it was written

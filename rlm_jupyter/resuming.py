@@ -4,23 +4,39 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, Protocol, cast
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from rlm_jupyter.errors import RLMError
-from rlm_jupyter.live import progress
+from rlm_jupyter.kept import Claim
+from rlm_jupyter.result import OnEvent
 from rlm_jupyter.resume import TakingUp, check_resumable, configuration
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.running import Running
 from rlm_jupyter.saved import SavedRun
 from rlm_jupyter.shown import in_one_line
 
-Finish = Callable[[Running, progress.Progress, str], None]
-"""Waits for a run and shows what came of it: the run, its progress, the result's variable."""
 _CHANGES = ("model", "base_url", "max_iterations", "max_seconds", "max_cost", "max_tokens", "max_subcalls")
+
+
+class Attends(Protocol):
+    """The magics that show runs and hold their results."""
+
+    def claim(self, variable: str) -> Claim:
+        """Announce a recorded run for a variable."""
+        ...
+
+    def attend(self, start: Callable[[OnEvent], Running], claim: Claim) -> None:
+        """Start a run, show how it goes, and put its result into its variable."""
+        ...
+
+    def folder(self) -> Path | None:
+        """Return the folder that runs are saved in; `None`: the default one."""
+        ...
 
 
 @magics_class
@@ -29,16 +45,16 @@ class ResumeMagics(Magics):
 
     Parameters
     ----------
-    finish
-        Sees a run to its end.
+    attends
+        Shows the runs.
     """
 
-    def __init__(self, shell: Any, finish: Finish) -> None:
+    def __init__(self, shell: Any, attends: Attends) -> None:
         super().__init__(shell)
-        self._finish = finish
+        self._attends = attends
 
     @magic_arguments()
-    @argument("run", help="Name, id or path of the run.")
+    @argument("run", nargs="?", help="Name, id or path of the run. Default: the newest.")
     @argument("-o", "--output", metavar="VAR", default="rlm_result", help="The result's variable. Default: rlm_result.")
     @argument("-m", "--model", help="Another model than before: provider/model.")
     @argument("--base-url", metavar="URL", help="Where it is served.")
@@ -55,6 +71,7 @@ class ResumeMagics(Magics):
         Its cells are executed again in a new kernel, with all that they do; their sub-calls are answered from the
         record, and nothing is paid for twice. The limits may be raised.
 
+          %rlm_resume
           %rlm_resume 20250102-101500-who --max-cost 2
         """
         options: Namespace = cast(Any, self.rlm_resume).parser.parse_argstring(line)
@@ -66,14 +83,14 @@ class ResumeMagics(Magics):
             raise in_one_line(error) from None
 
     def _resume(self, options: Namespace) -> None:
-        saved = SavedRun.load(options.run)
+        if options.run is None:
+            saved = SavedRun.newest(self._attends.folder())
+            print(f"The newest run: {saved.files.name}")  # noqa: T201
+        else:
+            saved = SavedRun.load(options.run.strip("'\""))  # IPython leaves quotes in
         check_resumable(saved, None)
         found = configuration(saved, {name: getattr(options, name) for name in _CHANGES})
         going_on = TakingUp(saved, RLM(found.model, **found.options).settings, reexecutes=not options.no_reexec)
-        shown = progress.start(self.shell)
-        try:
-            running = Running(going_on, saved.trajectory.started.prompt, shown)
-        except BaseException:
-            shown.end(failed=True)
-            raise
-        self._finish(running, shown, options.output)
+        prompt = saved.trajectory.started.prompt
+        claim = self._attends.claim(options.output)
+        self._attends.attend(lambda tell: Running(going_on, prompt, tell), claim)

@@ -267,6 +267,10 @@ class BackgroundWorkspace:
         if not self.closed:
             background.submit(self.aclose(why)).result()
 
+    def close_soon(self, why: str = "") -> concurrent.futures.Future[None]:
+        """End the kernel, from any thread, without waiting for it."""
+        return background.submit(self.aclose(why))
+
     async def aclose(self, why: str = "") -> None:
         """End what is going on, and the kernel; on the background loop."""
         if not self.closed:

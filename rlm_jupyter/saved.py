@@ -50,6 +50,25 @@ class SavedRun:
         trajectory = Trajectory.load(files.notebook if files.notebook.is_file() else files.folder)
         return cls(files, trajectory, journaled)
 
+    @classmethod
+    def newest(cls, folder: str | Path | None = None) -> Self:
+        """Read the run that was started last.
+
+        Parameters
+        ----------
+        folder
+            As for `store.list_runs`.
+
+        Raises
+        ------
+        RecordError
+            There is none.
+        """
+        newest = next(iter(store.list_runs(folder)), None)
+        if newest is None:
+            raise RecordError(f"There are no runs in {folder or store.FOLDER}: name one.")
+        return cls.load(newest.files.notebook)
+
     @property
     def records(self) -> tuple[Record, ...]:
         """All of them, in order."""

@@ -182,6 +182,14 @@ def test_the_line_to_resume_a_failed_run_resumes_it() -> None:
     assert (resumed.code, resumed.out) == (0, "21\n")
 
 
+def test_the_newest_run_is_resumed_where_none_is_named() -> None:
+    cli("run", "?", "-m", script("```repl\nx = 20\n```"))
+    [notebook] = Path("rlm_runs").glob("*.ipynb")
+    resumed = cli("resume", "--yes", "-m", script("```repl\nFINAL(x + 1)\n```", name="more.json"))
+    assert (resumed.code, resumed.out) == (0, "21\n")
+    assert resumed.err.splitlines()[0] == f"The newest run: {notebook.stem}"
+
+
 def test_the_best_answer_of_a_failed_run_is_printed_and_is_a_failure() -> None:
     done = cli("run", "?", "-m", script("```repl\nanswer['content'] = 'a draft'\n```"), "--no-save")
     assert (done.out, done.code) == ("a draft\n", 1)

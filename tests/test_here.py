@@ -70,6 +70,22 @@ def test_the_model_sees_and_changes_the_very_objects(notebook: Notebook, folder:
     assert "['seen'][1]" in shown.outputs[-1][1]["data"]["text/plain"]
 
 
+def test_a_run_that_does_not_begin_leaves_the_variable_and_one_that_fails_later_takes_it(
+    notebook: Notebook, folder: Path
+) -> None:
+    ask(notebook, folder, "FINAL('first')")
+    shown = ask(notebook, folder, "FINAL('second')", options="-c boook")
+    assert "no variable 'boook'" in shown.error
+    assert notebook.run("rlm_result.answer").value == "'first'"
+    assert "no replies are left" in ask(notebook, folder).error
+    assert notebook.run("rlm_result.answer").value == "'first'"
+    shown = ask(notebook, folder, "x = 1")
+    assert "The run so far is saved in " in shown.error
+    assert "resume" not in shown.error  # its variables are in no record
+    assert notebook.run("rlm_result.stop_reason, len(rlm_result.trajectory.iterations)").value == "('failed', 1)"
+    assert notebook.run("rlm_result.path.is_file()").value == "True"
+
+
 def test_the_model_is_told_what_there_is(notebook: Notebook, folder: Path) -> None:
     notebook.run("import math\nsales = list(range(300))\n_hidden = 1")
     ask(notebook, folder, "FINAL(len(sales))")

@@ -299,15 +299,109 @@ def test_recorded_follow_ups_are_answered_from_the_record_and_a_new_one_in_a_ker
     assert after == [shell.user_ns["rlm_result"].trajectory.run_id, shell.user_ns["again"].trajectory.run_id]
 
 
-def test_a_failing_run_leaves_no_earlier_answer_behind(shell: InteractiveShell) -> None:
-    write_script(Path("short.json"), [LOOK])
+def failing_script(path: str, *replies: str, subcalls: tuple[str, ...] = ()) -> str:
+    """A model that gives these replies, and fails at the next request."""
+    Path(path).write_text(json.dumps({"replies": list(replies), "subcalls": list(subcalls)}))
+    return f"scripted/{path}"
+
+
+def test_the_result_of_a_run_that_fails_on_its_way_takes_the_variable(shell: InteractiveShell) -> None:
+    before = children()
     run(shell, "%%rlm -m scripted/two.json\nWhat?")
-    assert "rlm_result" in shell.user_ns
-    text, error = run(shell, "%%rlm -m scripted/short.json\nWhat?")
-    assert "no replies are left" in text
-    assert "Traceback" not in text
+    first = shell.user_ns["rlm_result"]
+    text, error = run(shell, f"%%rlm -m {failing_script('short.json', LOOK)}\nWhat?")
+    result = shell.user_ns["rlm_result"]
+    assert result is not first
+    assert isinstance(result, ShownResult)
+    assert (result.answer, result.stop_reason, len(result.trajectory.iterations)) == (None, "failed", 1)
+    assert children() == before
+    [line] = [line for line in text.splitlines() if "no replies are left" in line]
     assert error is not None
-    assert "rlm_result" not in shell.user_ns
+    assert result.path is not None
+    assert f"To resume it: %rlm_resume {result.path.stem}" in line
+    text, error = run(shell, f"%rlm_resume {result.path.stem} -m {failing_script('on.json', block('FINAL(40 + 2)'))}")
+    assert error is None
+    assert shell.user_ns["rlm_result"].answer == "42"
+    assert shell.user_ns["rlm_result"].path == result.path
+
+
+def block(source: str) -> str:
+    return f"```repl\n{source}\n```"
+
+
+NOT_BEGUN = {
+    "a context that is not there": "%%rlm -c boook -m scripted/two.json\nWhat?",
+    "an option that is not there": "%%rlm --max-cots 3\nWhat?",
+    "a wrong value": "%%rlm -m scripted/two.json --max-iterations 0\nWhat?",
+    "a model that is not there": "%%rlm -m nobody/x\nWhat?",
+    "no key": "%%rlm -m openai/gpt\nWhat?",
+    "no prompt": "%%rlm -m scripted/two.json\n   ",
+    "a place that can't be written": "%%rlm -m scripted/two.json --save two.json/x --rerun\nWhat?",
+    "a provider that fails at once": "%%rlm -m scripted/none.json\nWhat?",
+    "a limit that lets nothing through": "%%rlm -m scripted/two.json --max-tokens 10\nWhat?",
+    "approval without a person": "%%rlm -m scripted/two.json --approve --background\nWhat?",
+    "a run that is not there": "%rlm_resume no-such-run",
+    "a resumed run that has its answer": "%rlm_resume",
+}
+
+
+@pytest.mark.parametrize("cell", NOT_BEGUN.values(), ids=NOT_BEGUN)
+def test_a_run_that_does_not_begin_costs_no_kernel(shell: InteractiveShell, cell: str) -> None:
+    failing_script("none.json")
+    shell.user_ns["book"] = "some text"
+    write_script(Path("first.json"), [block("kept = 7\nFINAL(kept)"), block("FINAL(kept + 1)")])
+    run(shell, "%%rlm -c book -m scripted/first.json\nWhat?")
+    result, kernels = shell.user_ns["rlm_result"], children()
+    run(shell, cell)
+    assert shell.user_ns["rlm_result"] is result
+    assert children() == kernels
+    text, error = run(shell, "again = rlm_result.ask('And?')")
+    assert error is None, text
+    assert shell.user_ns["again"].answer == "8"
+
+
+def test_a_run_in_the_background_that_does_not_begin_gives_the_variable_back(shell: InteractiveShell) -> None:
+    failing_script("none.json")
+    run(shell, "%%rlm -m scripted/two.json\nWhat?")
+    result, kernels = shell.user_ns["rlm_result"], children()
+    run(shell, "%%rlm --background -m scripted/none.json\nWhat?")
+    deadline = time.monotonic() + 60
+    while shell.user_ns["rlm_result"] is not result and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert shell.user_ns["rlm_result"] is result
+    while children() > kernels and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert children() == kernels
+    assert run(shell, "rlm_result.ask('And?')")[1] is None
+
+
+def test_a_run_takes_the_variable_with_its_first_reply(shell: InteractiveShell) -> None:
+    waits = (
+        "import os, time\nopen('begun', 'w').close()\nwhile not os.path.exists('go'):\n    time.sleep(0.05)\nFINAL('x')"
+    )
+    failing_script("wait.json", block(waits))
+    before = children()
+    run(shell, "%%rlm -m scripted/two.json\nWhat?")
+    first = shell.user_ns["rlm_result"]
+    run(shell, "%%rlm --background -m scripted/wait.json\nWhat?")
+    deadline = time.monotonic() + 60
+    while not (Path("begun").exists() and children() == before + 1) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert children() == before + 1  # that of the first is closed while the second runs
+    assert first._kept.why_closed == "another run took rlm_result"
+    Path("go").touch()
+    assert shell.user_ns["rlm_result"].result(60).answer == "x"
+
+
+def test_the_newest_run_is_resumed_where_none_is_named(shell: InteractiveShell) -> None:
+    run(shell, f"%%rlm -m {failing_script('short.json', LOOK)}\nWhat?")
+    newest = shell.user_ns["rlm_result"].path.stem
+    text, error = run(shell, f"%rlm_resume -m {failing_script('on.json', block('FINAL(42)'))}")
+    assert error is None
+    assert text.splitlines()[0] == f"The newest run: {newest}"
+    assert shell.user_ns["rlm_result"].answer == "42"
+    run(shell, "%config RLMMagics.save = 'elsewhere/'")
+    assert "There are no runs in elsewhere" in run(shell, "%rlm_resume")[0]
 
 
 def test_a_variable_of_the_readers_own_is_not_unset(shell: InteractiveShell) -> None:

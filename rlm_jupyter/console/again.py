@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.console import ANSWERED, FAILED, asking, terminal
-from rlm_jupyter.errors import ConfigurationError, RecordError
+from rlm_jupyter.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rlm_jupyter.events import Event
@@ -25,7 +25,7 @@ def resume(args: Namespace) -> int:
     from rlm_jupyter.resume import TakingUp, check_resumable
     from rlm_jupyter.running import Running
 
-    saved = _saved(args.run)
+    saved = _saved(args)
     check_resumable(saved, None)
     going_on = TakingUp(saved, _rlm(args, saved).settings, reexecutes=not args.no_reexec)
     _ask(args, saved, saved.cells_again)
@@ -39,7 +39,7 @@ def fork(args: Namespace) -> int:
     from rlm_jupyter.fork import Forking, forked
     from rlm_jupyter.running import Running
 
-    saved = _saved(args.run)
+    saved = _saved(args)
     part = forked(saved, args.at, edit=args.edit)
     rlm = _rlm(args, saved, save=asking.place(args))
     forking = Forking(saved, part, rlm.settings, reexecutes=not args.no_reexec)
@@ -61,7 +61,7 @@ def replay(args: Namespace) -> int:
         if isinstance(event, CellFinished) and not args.quiet:
             terminal.say(f"  iteration {event.iteration}, cell {event.block + 1}: {event.status}")
 
-    saved = _saved(args.run)
+    saved = _saved(args)
     _ask(args, saved, saved.cells_again)
     came = replaying.replay(saved.files.notebook, sandbox=args.sandbox, on_event=tell)
     if came.passed_over:
@@ -76,17 +76,16 @@ def replay(args: Namespace) -> int:
     return ANSWERED if came.same else FAILED
 
 
-def _saved(run: str | None) -> SavedRun:
-    """The run that was named, else the newest."""
-    from rlm_jupyter import store
+def _saved(args: Namespace) -> SavedRun:
+    """Read the run that was named, else the newest, and say which."""
     from rlm_jupyter.saved import SavedRun
 
-    if run is not None:
-        return SavedRun.load(run)
-    newest = next(iter(store.list_runs()), None)
-    if newest is None:
-        raise RecordError(f"There are no runs in {store.FOLDER}: name one.")
-    return SavedRun.load(newest.files.notebook)
+    if args.run is not None:
+        return SavedRun.load(args.run)
+    saved = SavedRun.newest()
+    if not args.quiet:
+        terminal.say(f"The newest run: {saved.files.name}")
+    return saved
 
 
 def _rlm(args: Namespace, saved: SavedRun, **options: Any) -> RLM:

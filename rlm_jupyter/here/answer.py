@@ -30,6 +30,7 @@ from rlm_jupyter.running import check_length, check_prompt
 from rlm_jupyter.shown import ShownResult
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import ContextInfo, PackedContext
+from rlm_jupyter.watching import nobody
 
 _MOST_KEPT = 64 * 2**20
 """Bytes of a context above which it is not kept with the run: it is here already, and may be larger than a disk."""
@@ -81,7 +82,7 @@ class HereResult(ShownResult):
         )
 
 
-async def answer(shell: Any, asked: Asked) -> ShownResult:
+async def answer(shell: Any, asked: Asked, on_event: OnEvent = nobody) -> ShownResult:
     """Let a model drive the kernel of this shell until it has answered.
 
     Parameters
@@ -90,6 +91,8 @@ async def answer(shell: Any, asked: Asked) -> ShownResult:
         The kernel's `InteractiveShell`.
     asked
         What is asked.
+    on_event
+        Told every event, on a thread of ours.
 
     Raises
     ------
@@ -109,7 +112,7 @@ async def answer(shell: Any, asked: Asked) -> ShownResult:
     _check_options(asked.options)
     setattr(shell, _DRIVEN, True)
     try:
-        return await _Here(shell, asked).run()
+        return await _Here(shell, asked, on_event).run()
     finally:
         setattr(shell, _DRIVEN, False)
 
@@ -117,8 +120,9 @@ async def answer(shell: Any, asked: Asked) -> ShownResult:
 class _Here:
     """A run in the notebook's own kernel, as that kernel sees it."""
 
-    def __init__(self, shell: Any, asked: Asked) -> None:
+    def __init__(self, shell: Any, asked: Asked, on_event: OnEvent) -> None:
         self._shell = shell
+        self._on_event = on_event
         self._asked = asked
         self._packed = _packed(asked.context)
         self._loop = asyncio.get_running_loop()
@@ -246,6 +250,7 @@ class _Here:
         if isinstance(message, Event):
             if isinstance(message, Record):
                 self._trajectory.apply(message)
+            self._on_event(message)
             self.control.see(message)
             self._shown(message)
             if isinstance(message, CellProposed):
