@@ -6,7 +6,7 @@ import html
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from rlm_jupyter.endings import WORDS, no_answer
 from rlm_jupyter.errors import ConfigurationError, RecordError
@@ -107,9 +107,15 @@ class Result:
         return self._kept.ask(prompt, on_event)
 
     def close(self) -> None:
-        """End the kept kernel. Does nothing when there is none."""
+        """End the kept kernel, as leaving `with result:` does. Does nothing when there is none."""
         if self._kept is not None:
             self._kept.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def _repr_html_(self) -> str:
         # a model wrote the answer: it is shown as text, never as a part of the page

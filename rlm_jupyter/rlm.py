@@ -8,7 +8,8 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakSet
 
 from rlm_jupyter import interrupts
 from rlm_jupyter.context import Context
@@ -127,6 +128,8 @@ class RLM(FromRecord):
             policies={"termination": _named(termination), "reward": _named(reward)},
             served=(base_url, window),
         )
+
+        self._kept: WeakSet[BackgroundWorkspace] = WeakSet()
 
     @property
     def settings(self) -> Settings:
@@ -261,7 +264,21 @@ class RLM(FromRecord):
             Each cell waits for `running.control.approve()` or `refuse()`.
         """
         prompt, held = _asked(prompt, context, root_prompt)
-        return Running(BackgroundWorkspace(self._settings, held, keep_kernel), prompt, on_event, approve=approve)
+        workspace = BackgroundWorkspace(self._settings, held, keep_kernel)
+        if keep_kernel:
+            self._kept.add(workspace)
+        return Running(workspace, prompt, on_event, approve=approve)
+
+    def close(self) -> None:
+        """End every kernel that was kept through this object (`keep_kernel=True`), and what runs in it."""
+        for workspace in list(self._kept):
+            workspace.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 def _served(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ from rlm_jupyter.errors import (
     PolicyError,
     RLMError,
 )
-from rlm_jupyter.events import CellFinished, OutputChanged, ReplyStreamed, RunEnded, RunStarted
+from rlm_jupyter.events import CellFinished, CellStarted, OutputChanged, ReplyStreamed, RunEnded, RunStarted
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import Message, Reply
@@ -344,6 +345,31 @@ def test_an_error_has_the_result_so_far_and_says_how_to_resume(way: str, kind: t
         f"out of order. The run so far is saved in {result.path}. To resume it: jupyter rlm resume {result.path.stem}"
     )
     assert RLM.resume(result.path.stem, model=ScriptedModel([block("FINAL(x)")])).answer == "1"
+
+
+def test_leaving_with_a_result_closes_its_kernel() -> None:
+    rlm = RLM(ScriptedModel([block("kept = 7", "FINAL(1)"), block("FINAL(kept)")]), save=False)
+    with rlm.completion("What?", "abc", keep_kernel=True) as result:
+        assert result.ask("And?").answer == "7"
+    with pytest.raises(ConfigurationError, match="closed"):
+        result.ask("And?")
+    with pytest.raises(ZeroDivisionError), result:
+        raise ZeroDivisionError
+
+
+def test_leaving_with_an_rlm_closes_every_kernel_that_was_kept_through_it() -> None:
+    with RLM(ScriptedModel([block(f"FINAL({n})") for n in range(3)] + [block("import time", "time.sleep(60)")])) as rlm:
+        results = [rlm.completion("What?", "abc", keep_kernel=True) for _ in range(3)]
+        begun = threading.Event()
+        running = rlm.start(
+            "What?", "abc", keep_kernel=True, on_event=lambda e: begun.set() if isinstance(e, CellStarted) else None
+        )
+        assert begun.wait(60)
+        assert [result.answer for result in results] == ["0", "1", "2"]
+    assert all(result._kept is not None and result._kept.closed for result in results)
+    assert running.result(60).stop_reason == "cancelled"
+    # closing once more does no harm, and the object can be used further
+    rlm.close()
 
 
 def test_an_error_of_a_follow_up_has_its_result_and_leaves_the_kernel() -> None:
