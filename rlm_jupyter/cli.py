@@ -260,6 +260,8 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--window", type=int, metavar="TOKENS", help="what the model reads, with its reply (default: as it is served)"
     )
+    _add_sampling(run)
+    run.add_argument("--system-extra", metavar="TEXT", help="a paragraph to add to the system message")
     run.add_argument(
         "--termination",
         metavar="POLICY",
@@ -285,6 +287,13 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--estimate", action="store_true", help="say what it may cost, and ask nothing")
     run.add_argument("--json", action="store_true", help="print one JSON object instead of the answer alone")
     _add_common(run)
+
+
+def _add_sampling(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--option", action="append", metavar="NAME=VALUE", help="a sampling option of the model, as temperature=0.2"
+    )
+    parser.add_argument("--sub-option", action="append", metavar="NAME=VALUE", help="one of the model for sub-calls")
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
@@ -326,6 +335,7 @@ def _add_going_on(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sub-model", metavar="NAME", help="provider/model for sub-calls (default: as before)")
     parser.add_argument("--base-url", metavar="URL", help="where the model is served")
     parser.add_argument("--window", type=int, metavar="TOKENS", help="what the model reads, with its reply")
+    _add_sampling(parser)
     parser.add_argument("--termination", metavar="POLICY", help="when the run ends (default: as before)")
     parser.add_argument("--reward", metavar="POLICY", help="how iterations are rated (default: as before)")
     parser.add_argument("--no-reexec", action="store_true", help="do not execute its cells again: the kernel is empty")

@@ -19,6 +19,7 @@ from rlm_jupyter.limits import Limits
 from rlm_jupyter.live import fragments
 from rlm_jupyter.models import nearby
 from rlm_jupyter.models.endpoint import keyless
+from rlm_jupyter.models.sampling import parsed
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.rlm import RLM
 
@@ -78,6 +79,10 @@ class Configured(Magics):
         "Default: list prices."
     ).tag(config=True)
 
+    model_options = Dict(help="Sampling options of the model, by the SDK's names: {'seed': 1}.").tag(config=True)
+    sub_model_options = Dict(help="Sampling options of the model that answers sub-calls.").tag(config=True)
+    system_prompt_extra = Unicode(help="A paragraph to add to the system message of runs.").tag(config=True)
+
     max_kept_kernels = Integer(
         4, min=1, help="Kernels that are kept for further prompts; the one that was not used for longest goes first."
     ).tag(config=True)
@@ -120,10 +125,13 @@ class Configured(Magics):
         """Model and options of `RLM`: options first, then traits, then the environment."""
         model = options.model or self._model()
         base_url, window = options.base_url or self.base_url, options.window or self.window
+        sampling = parsed(options.option) or self.model_options
         if model is None:
-            if options.base_url or options.window:
-                raise ConfigurationError("--base-url and --window go with a model: name it with -m provider/model.")
-            model, base_url, window = "extractive", None, None
+            if options.base_url or options.window or options.option:
+                raise ConfigurationError(
+                    "--base-url, --window and --option go with a model: name it with -m provider/model."
+                )
+            model, base_url, window, sampling = "extractive", None, None, {}
             self._show_banner()
         limits = {name: getattr(options, name) for name in _LIMITS}
         limits = {name: getattr(self, name) if value is None else value for name, value in limits.items()}
@@ -136,6 +144,9 @@ class Configured(Magics):
             "reward": self._policy(options.reward, RewardPolicy) or self.reward,
             "save": options.save or self.save,
             "prices": self.prices,
+            "model_options": sampling,
+            "sub_model_options": parsed(options.sub_option) or self.sub_model_options,
+            "system_prompt_extra": options.system_extra or self.system_prompt_extra,
             "sandbox": self._sandbox(options),
             "snapshot": not options.here and (options.snapshot or self.snapshot),
         }

@@ -179,6 +179,8 @@ class RunTakenUp:
     """Whether the cells were executed again; else the kernel was empty."""
     sub_models: list[str] = field(default_factory=list)
     """By depth, where there are several."""
+    sampling: dict[str, Any] = field(default_factory=dict)
+    """The options of the models from now on: `model_options`, `sub_model_options`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,7 @@ FORCED = (
 )
 
 
-def system(*, output_chars: int, sub_chars: int, recursive: bool) -> str:
+def system(*, output_chars: int, sub_chars: int, recursive: bool, extra: str = "") -> str:
     """The system message of a run.
 
     Parameters
@@ -156,12 +156,15 @@ def system(*, output_chars: int, sub_chars: int, recursive: bool) -> str:
         What a sub-call takes: the sub-model's real window, in characters.
     recursive
         Whether `rlm_query` starts a run of its own; where it is a plain call, it is not mentioned.
+    extra
+        A paragraph of the user's.
     """
-    return _SYSTEM.format(
+    text = _SYSTEM.format(
         output_chars=output_chars,
         sub_chars=sub_chars,
         recursion=_RECURSION if recursive else "",
     )
+    return f"{text}\n{extra}\n" if extra else text
 
 
 def blind(type_name: str, *, has_run: bool) -> str:

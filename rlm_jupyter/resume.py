@@ -82,10 +82,16 @@ def configuration(saved: SavedRun, changes: dict[str, Any]) -> Configuration:
     options.setdefault("kernel_name", recorded.get("kernel_name"))
     cwd = recorded.get("cwd")
     options.setdefault("cwd", cwd if cwd and Path(cwd).is_dir() else None)
-    for name in ("sandbox", "prices", "snapshot"):
+    for name in ("sandbox", "prices", "snapshot", "system_prompt_extra"):
         if name in recorded:
             options.setdefault(name, recorded[name])
     model = options.pop("model", last.model)
+    # what was set for a model is not sent to another, which may refuse it
+    sampling = last.options if isinstance(last, RunStarted) else last.sampling
+    if model == last.model:
+        options.setdefault("model_options", sampling.get("model_options"))
+    if "sub_model" not in given and (options["sub_model"] is not None or model == last.model):
+        options.setdefault("sub_model_options", sampling.get("sub_model_options"))
     return Configuration(model, options)
 
 
@@ -163,6 +169,11 @@ class TakingUp:
 
     def __init__(self, saved: SavedRun, settings: Settings, *, reexecutes: bool = True) -> None:
         check_resumable(saved, settings.limits)
+        if settings.system_prompt_extra != saved.trajectory.started.options.get("system_prompt_extra", ""):
+            raise ConfigurationError(
+                f"The system message of {saved.files.name} stays as it is, so that its record holds: to change "
+                "system_prompt_extra, fork the run."
+            )
         self._saved = saved
         self._settings = settings
         self._reexecutes = reexecutes
@@ -178,6 +189,7 @@ class TakingUp:
             spent=await asyncio.to_thread(saved.spent),
             unclaimed=saved.unclaimed(saved.children()),
             sub_models=[model.name for model in self._settings.routing.sub],
+            sampling=self._settings.sampling,
         )
         context = saved.context()
         with interrupts.in_order():

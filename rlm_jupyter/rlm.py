@@ -83,6 +83,14 @@ class RLM(FromRecord):
         The key of the model's provider, also used for sub-models of the same provider. It is neither recorded nor
         shown nor passed to a kernel, so `resume` and `fork` take it again. Default: the provider's environment
         variable.
+    model_options, sub_model_options
+        Sampling options that the SDK of the model's provider is given with every request, by the SDK's names, such as
+        `{"temperature": 0.2, "reasoning_effort": "low", "extra_body": {…}}`; those of the sub-models. Where no
+        `sub_model` is named, the model answers sub-calls with its own, unless `sub_model_options` says otherwise. They
+        are recorded.
+    system_prompt_extra
+        A paragraph that is added to the system message of the run and of its children (`rlm_query`). It is recorded.
+        A plain `llm_query` has no system message.
 
     Raises
     ------
@@ -107,12 +115,18 @@ class RLM(FromRecord):
         base_url: str | None = None,
         window: int | None = None,
         api_key: str | None = None,
+        model_options: Mapping[str, Any] | None = None,
+        sub_model_options: Mapping[str, Any] | None = None,
+        system_prompt_extra: str = "",
     ) -> None:
         limits = Limits() if limits is None else limits
         _check_types(limits, save, cwd, snapshot)
+        if not isinstance(system_prompt_extra, str):
+            raise ConfigurationError(f"system_prompt_extra is a str, not {type(system_prompt_extra).__name__}.")
         own = own_prices(prices)
         given = {"base_url": base_url, "window": window, "api_key": api_key}
-        routing = Routing(*_served(model, sub_model, given), prices=own)
+        sampling = {"root": model_options or None, "sub": sub_model_options or None}
+        routing = Routing(*_served(model, sub_model, given, **sampling), prices=own)
         _check_prices(routing, limits)
         self._settings = Settings(
             routing=routing,
@@ -127,6 +141,9 @@ class RLM(FromRecord):
             prices=own,
             policies={"termination": _named(termination), "reward": _named(reward)},
             served=(base_url, window),
+            model_options=dict(model_options or {}),
+            sub_model_options=dict(sub_model_options or {}),
+            system_prompt_extra=system_prompt_extra.strip(),
         )
 
         self._kept: WeakSet[BackgroundWorkspace] = WeakSet()
@@ -285,6 +302,9 @@ def _served(
     model: str | Model,
     sub_model: str | Model | Sequence[str | Model] | None,
     given: dict[str, Any],
+    *,
+    root: Mapping[str, Any] | None,
+    sub: Mapping[str, Any] | None,
 ) -> tuple[str | Model, str | Model | Sequence[str | Model] | None]:
     """Load the models of the first one's provider with what was given for that provider.
 
@@ -292,19 +312,23 @@ def _served(
     ----------
     given
         `base_url`, `window` and `api_key`, as for `load_model`.
+    root, sub
+        The sampling options of the model and of the sub-models.
     """
-    if all(value is None for value in given.values()):
+    if all(value is None for value in (*given.values(), root, sub)):
         return model, sub_model
-    root = load_model(model, **given)
-    provider = root.name.partition("/")[0]
+    first = load_model(model, **given, options=root)
+    provider = first.name.partition("/")[0]
 
     def there(name: str | Model) -> str | Model:
         same = isinstance(name, str) and name.partition("/")[0] == provider
-        return load_model(name, **given) if same else name
+        return load_model(name, **(given if same else {}), options=sub)
 
-    if sub_model is None or isinstance(sub_model, str) or not isinstance(sub_model, Sequence):
-        return root, None if sub_model is None else there(sub_model)
-    return root, [there(name) for name in sub_model]
+    if sub_model is None:
+        return first, None if sub is None else there(model)
+    if isinstance(sub_model, str) or not isinstance(sub_model, Sequence):
+        return first, there(sub_model)
+    return first, [there(name) for name in sub_model]
 
 
 def _named(policy: object) -> Any:

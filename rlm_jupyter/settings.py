@@ -45,6 +45,18 @@ class Settings:
     """How the policies were named, for the record."""
     served: tuple[str | int | None, ...] = ()
     """The address and the window that were given for the models, where they are not the usual ones."""
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    """Sampling options of the root's model."""
+    sub_model_options: Mapping[str, Any] = field(default_factory=dict)
+    """Sampling options of the sub-models."""
+    system_prompt_extra: str = ""
+    """A paragraph of the user's at the end of the system message, of children, too."""
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """The sampling options for the record, as far as there are any."""
+        both = {"model_options": dict(self.model_options), "sub_model_options": dict(self.sub_model_options)}
+        return {name: options for name, options in both.items() if options}
 
 
 async def prepare(settings: Settings, emit: Callable[[Event], None] | None, control: Control | None = None) -> None:
@@ -84,6 +96,7 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dic
     cwd = settings.cwd or Path.cwd()
     options = {"kernel_name": settings.kernel_name, "cwd": str(cwd.absolute()), "lent": lent, **settings.policies}
     options["snapshot"] = settings.snapshot
+    options |= settings.sampling | {"system_prompt_extra": settings.system_prompt_extra}
     if not lent:
         options["sandbox"] = sandbox.asked()
     if len(settings.routing.sub) > 1:
@@ -118,6 +131,10 @@ def request_digest(
     }
     if after:
         asked["after"] = list(after)
+    if any(sampling := [getattr(model, "options", None) or {} for model in settings.routing.models]):
+        asked["options"] = sampling
+    if settings.system_prompt_extra:
+        asked["system"] = settings.system_prompt_extra
     if any(settings.served):
         asked["served"] = settings.served
     if folders := [(str(path), changed) for path, changed in settings.sandbox.folders()]:

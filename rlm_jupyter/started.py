@@ -82,6 +82,7 @@ def first_messages(
         output_chars=shown_chars(limits, settings.routing.model_for(depth)),
         sub_chars=fitting_chars(sub_model.window, min(limits.max_output_tokens, sub_model.window // 4)),
         recursive=depth + 1 < limits.max_depth,
+        extra=settings.system_prompt_extra,
     )
     opening = prompts.opening(
         prompt,

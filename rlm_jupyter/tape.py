@@ -75,6 +75,8 @@ class Playing:
     """Children that had not answered, by the SHA-256 of what they were given: they are gone on with."""
     sub_models: Sequence[str] = ()
     """Answer sub-calls from now on, by depth; for the record."""
+    sampling: Mapping[str, object] = field(default_factory=dict)
+    """The models' options from now on; for the record."""
     owed: Sequence[SubcallSettled] = ()
     """Answers that a cell is to get which is not among the records: it was edited."""
 

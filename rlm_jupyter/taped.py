@@ -68,6 +68,7 @@ class TapedRun(Run):
                 limits=dataclasses.asdict(self.limits),
                 taken_up=datetime.now(UTC).isoformat(timespec="seconds"),
                 reexecuted=playing.reexecutes,
+                sampling=dict(playing.sampling),
             )
             if self.entries.recorder is not None:
                 self.entries.recorder.add(taken_up)

@@ -92,6 +92,7 @@ def _rlm(args: Namespace, saved: SavedRun, **options: Any) -> RLM:
     """As the run was configured, with what the arguments change."""
     from rlm_jupyter.limits import Limits
     from rlm_jupyter.models.prices import parsed_prices
+    from rlm_jupyter.models.sampling import parsed
     from rlm_jupyter.resume import configuration
     from rlm_jupyter.rlm import RLM
 
@@ -100,6 +101,8 @@ def _rlm(args: Namespace, saved: SavedRun, **options: Any) -> RLM:
     changes = {name: getattr(args, name) for name in _CHANGES} | options
     changes |= {field.name: getattr(args, field.name, None) for field in fields(Limits)}
     changes["prices"] = parsed_prices(args.price) if args.price else None
+    changes["model_options"] = parsed(args.option) if args.option else None
+    changes["sub_model_options"] = parsed(args.sub_option) if args.sub_option else None
     found = configuration(saved, changes)
     return RLM(found.model, **found.options)
 

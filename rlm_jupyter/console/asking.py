@@ -68,6 +68,7 @@ def run(args: Namespace) -> int:
 
 def _rlm(args: Namespace, model: str, limits: Limits) -> RLM:
     from rlm_jupyter.models.prices import parsed_prices
+    from rlm_jupyter.models.sampling import parsed
     from rlm_jupyter.rlm import RLM  # after what is quickly found to be wrong
 
     # a policy of the user's own is looked for where they stand, as `python -m` does
@@ -84,6 +85,9 @@ def _rlm(args: Namespace, model: str, limits: Limits) -> RLM:
         sandbox={"kind": args.sandbox, "read": args.read or (), "write": args.write or ()},
         snapshot=args.snapshot,
         prices=parsed_prices(args.price or ()),
+        model_options=parsed(args.option or ()),
+        sub_model_options=parsed(args.sub_option or ()),
+        system_prompt_extra=args.system_extra or "",
     )
 
 

@@ -11,8 +11,9 @@ from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.models.presets import PROVIDERS, Preset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
+    from typing import Any
 
     from rlm_jupyter.types import Message, Reply, Usage
 
@@ -83,6 +84,7 @@ def load_model(
     api_key: str | None = None,
     window: int | None = None,
     temperature: float | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Model:
     """Make the model that `name` stands for; everything that is missing is found out now, before it costs.
 
@@ -97,10 +99,12 @@ def load_model(
         By default read from the provider's environment variable.
     window
         Tokens, input and output, where neither server nor price list says it right.
-
     temperature
         How much chance there is to be in its replies; 0: always the same reply to the same prompt, so that a sub-call
         is not sent twice in a run. By default the server's own; only where chat completions are spoken.
+    options
+        Sampling options that the provider's SDK is given with every request, by the SDK's names: `temperature`,
+        `top_p`, `seed`, `reasoning_effort`, `extra_body`, …
 
     Returns
     -------
@@ -116,9 +120,9 @@ def load_model(
         # not isinstance with a runtime protocol: that looks at `window`, which may load a price list.
         if not hasattr(name, "complete"):
             raise ConfigurationError(f"A model is named `provider/model`, not {type(name).__name__}.")
-        if (base_url, api_key, window, temperature) != (None,) * 4:
+        if (base_url, api_key, window, temperature, options or None) != (None,) * 5:
             raise ConfigurationError(
-                f"{name.name} is made already: base_url, api_key, window and temperature go with a name."
+                f"{name.name} is made already: base_url, api_key, window, temperature and options go with a name."
             )
         return name
     from rlm_jupyter.models.endpoint import find_endpoint, find_preset
@@ -129,17 +133,21 @@ def load_model(
     if temperature is not None and (preset.wire not in {"openai", "azure"} or not 0 <= temperature <= 2):
         raise ConfigurationError(f"{name}: no temperature of {temperature!r} can be set there.")
     if preset.wire in {"extractive", "scripted"}:
-        if base_url or api_key:
-            raise ConfigurationError(f"{name} asks no server: it takes neither base_url nor api_key.")
+        if base_url or api_key or options:
+            raise ConfigurationError(f"{name} asks no server: it takes neither base_url nor api_key nor options.")
         return _embedded(preset, model, window)
+    from rlm_jupyter.models.sampling import checked
+
+    sent = checked(name, {} if options is None else options)
     endpoint = find_endpoint(preset, model, base_url=base_url, api_key=api_key)
     if preset.wire == "anthropic":
         from rlm_jupyter.models.anthropic import AnthropicModel
 
-        return AnthropicModel(endpoint, window=window)
+        return AnthropicModel(endpoint, window=window, options=sent)
     from rlm_jupyter.models.openai import OpenAIModel
 
-    return OpenAIModel(endpoint, window=window, temperature=preset.temperature if temperature is None else temperature)
+    heat = preset.temperature if temperature is None else temperature
+    return OpenAIModel(endpoint, window=window, temperature=heat, options=sent)
 
 
 def _embedded(preset: Preset, model: str, window: int | None) -> Model:

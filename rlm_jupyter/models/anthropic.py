@@ -53,6 +53,9 @@ class AnthropicModel(HostedModel):
             max_retries=0,
         )
 
+    def _send(self, client: anthropic.AsyncAnthropic) -> Any:
+        return client.messages.stream
+
     async def _stream(
         self,
         client: anthropic.AsyncAnthropic,
@@ -63,9 +66,8 @@ class AnthropicModel(HostedModel):
         logprobs: bool,
         temperature: float | None,
     ) -> Reply | None:
-        async with client.messages.stream(
-            model=self.endpoint.model, max_tokens=cap, **_conversation(messages)
-        ) as stream:
+        fields = self._placed | {"model": self.endpoint.model, "max_tokens": cap} | _conversation(messages)
+        async with self._send(client)(**fields) as stream:
             hear()
             async for event in stream:
                 if hear(event.text if event.type == "text" else ""):

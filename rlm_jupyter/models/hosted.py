@@ -11,17 +11,18 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rlm_jupyter.errors import ContextWindowError, ModelError
+from rlm_jupyter.errors import ConfigurationError, ContextWindowError, ModelError
 from rlm_jupyter.models import faults, prices
 from rlm_jupyter.models.client import Clients
 from rlm_jupyter.models.fetch import FetchError, aside
 from rlm_jupyter.models.nearby import listed
+from rlm_jupyter.models.sampling import placed
 from rlm_jupyter.models.server import Served, Server, load, look
 from rlm_jupyter.tokens import DEFAULT_WINDOW
 from rlm_jupyter.types import Message, Reply, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from rlm_jupyter.models.endpoint import Endpoint
 
@@ -83,6 +84,8 @@ class HostedModel(ABC):
         Sent with every request that names no other; by default none is, and the server has its own.
     patience
         Seconds of silence after which a request is given up. By default longer for a server of one's own.
+    options
+        Sampling options, which its SDK is given with every request (`sampling.checked`).
 
     Attributes
     ----------
@@ -102,9 +105,13 @@ class HostedModel(ABC):
         window: int | None = None,
         temperature: float | None = None,
         patience: float | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self.endpoint = endpoint
-        self.temperature = temperature
+        self.options = dict(options or {})
+        self._placed: dict[str, Any] = {}
+        """The options as the SDK takes them; known once it is loaded."""
+        self.temperature: float | None = self.options.get("temperature", temperature)
         usual = LOCAL_SECONDS if endpoint.preset.local else REQUEST_SECONDS
         self.patience = usual if patience is None else patience
         self.remark = ""
@@ -279,9 +286,9 @@ class HostedModel(ABC):
             Anything else that asking again would not mend, such as a wrong key.
         """
         wire = [Message(message.role, _sendable(message.content)) for message in messages]
-        options = {"logprobs": logprobs, "temperature": self.temperature if temperature is None else temperature}
+        how = {"logprobs": logprobs, "temperature": self.temperature if temperature is None else temperature}
         async with self._clients.lease() as client:
-            reply = await self._attempt(client, wire, max_output_tokens, on_text, until, options)
+            reply = await self._attempt(client, wire, max_output_tokens, on_text, until, how)
         self._compare(reply)
         return reply
 
@@ -292,14 +299,14 @@ class HostedModel(ABC):
         cap: int,
         on_text: Callable[[str], None] | None,
         until: Callable[[str], bool] | None,
-        options: dict[str, Any],
+        how: dict[str, Any],
     ) -> Reply:
         sdk = import_module(self.sdk)
         deadline = asyncio.timeout(self.patience)
         hear = Listener(deadline, self.patience, on_text, until)
         try:
             async with deadline:
-                reply = await self._stream(client, messages, cap, hear, **options)
+                reply = await self._stream(client, messages, cap, hear, **how)
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -328,11 +335,21 @@ class HostedModel(ABC):
         if self.endpoint.preset.local and not self._looked:
             with contextlib.suppress(FetchError):  # the request itself will say what is wrong
                 self._take(await aside(lambda: look(self.endpoint)), check=False)
-        return self._client()
+        client = self._client()
+        try:
+            self._placed = placed(self.name, self.sdk, self._send(client), self.options)
+        except ConfigurationError:
+            await client.close()
+            raise
+        return client
 
     @abstractmethod
     def _client(self) -> Any:
         """Make the SDK's asynchronous client, with its retries off."""
+
+    @abstractmethod
+    def _send(self, client: Any) -> Any:
+        """Return the SDK's method that sends a request."""
 
     @abstractmethod
     async def _stream(

@@ -33,8 +33,8 @@ class OpenAIModel(HostedModel):
 
     @property
     def takes_temperature(self) -> bool:
-        """One's own server does; of a provider's models, some refuse it."""
-        return self.endpoint.is_own
+        """One's own server does; of a provider's models, some refuse it, but not where the user has set one."""
+        return self.endpoint.is_own or "temperature" in self.options
 
     def _client(self) -> openai.AsyncOpenAI:
         import openai
@@ -63,6 +63,9 @@ class OpenAIModel(HostedModel):
             client.organization = client.project = None  # read from OPENAI_*: nobody else's business
         return client
 
+    def _send(self, client: openai.AsyncOpenAI) -> Any:
+        return client.chat.completions.create
+
     async def _stream(
         self,
         client: openai.AsyncOpenAI,
@@ -73,18 +76,18 @@ class OpenAIModel(HostedModel):
         logprobs: bool,
         temperature: float | None,
     ) -> Reply | None:
-        fields: dict[str, Any] = {self.endpoint.preset.cap_field: cap} | ({"logprobs": True} if logprobs else {})
+        fields = self._placed | {self.endpoint.preset.cap_field: cap} | ({"logprobs": True} if logprobs else {})
         if temperature is not None:
             fields["temperature"] = temperature
         if self.endpoint.preset.provider == "llamacpp":
             # tells now and then how far it is with a long prompt, so that the connection is not silent for minutes
-            fields["extra_body"] = {"return_progress": True}
+            fields["extra_body"] = {"return_progress": True} | (fields.get("extra_body") or {})
         told: list[float] = []
         pieces: list[str] = []
         refusal: list[str] = []
         finish = usage = None
         model = self.endpoint.model
-        stream = await client.chat.completions.create(
+        stream = await self._send(client)(
             model=self.endpoint.model,
             messages=[_wire(message) for message in messages],
             stream=True,

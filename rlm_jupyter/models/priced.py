@@ -68,6 +68,12 @@ class PricedModel:
         return value
 
     @property
+    def options(self) -> dict[str, Any]:
+        """Its sampling options."""
+        value: dict[str, Any] = getattr(self.model, "options", {})
+        return value
+
+    @property
     def slots(self) -> int | None:
         """How many requests its server takes at once; `None`: as many as are sent."""
         return getattr(self.model, "slots", None)
