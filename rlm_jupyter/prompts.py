@@ -110,6 +110,7 @@ BARE = (
     "Find the passages by code and put them into the prompt, as in "
     'llm_query(f"QUESTION\\n\\n{passage}"); or let code decide'
 )
+EXITED = "`exit()` ended this cell, not the kernel. Nothing below it in that reply was executed; leave it out."
 STAND_INS = "What your cell put in place of {names} was left out: the real thing is there already, use it as it is."
 MISSES = (
     "The question asks for {kind}, and there is none in your answer. Reply with a block that looks for what leads to "

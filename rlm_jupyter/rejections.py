@@ -39,7 +39,7 @@ def rejection(run: Run, reply: parsing.ParsedReply, text: str) -> Rejection | No
     """Why a reply, of which `text` is read, is drawn again; `None` where it counts."""
     if not text.strip():
         return Rejection(EMPTY)
-    if reason := _nothing_new(run, reply, text):
+    if reason := _nothing_new(run, reply):
         cells = run.trajectory.iterations[-1].cells
         return Rejection(reason, prompts.nudge([cell.status for cell in cells], run.rendered))
     doubt = _doubt(run, reply)
@@ -52,7 +52,7 @@ def take(run: Run, reply: parsing.ParsedReply) -> parsing.ParsedReply:
     return reply
 
 
-def _nothing_new(run: Run, reply: parsing.ParsedReply, text: str) -> str:
+def _nothing_new(run: Run, reply: parsing.ParsedReply) -> str:
     """Why a reply is none: one before it over again, which failed or changed nothing, or what the model was told."""
     before = run.trajectory.iterations[-2:]
     if not before:
@@ -64,7 +64,7 @@ def _nothing_new(run: Run, reply: parsing.ParsedReply, text: str) -> str:
     cells = before[-1].cells
     if not cells:
         # a FINAL that the model was asked to confirm is to be repeated
-        return "" if parsing.declared_in_prose(text) is not None else REPEATS
+        return "" if reply.declared is not None else REPEATS
     executed = [cell for cell in cells if cell.status != "skipped"]
     failed = any(cell.status != "ok" for cell in executed)
     known = executed and (all(map(parsing.is_settled, reply.blocks)) or _changed_nothing(before, reply))
@@ -101,7 +101,7 @@ def _doubt(run: Run, reply: parsing.ParsedReply) -> str:
 def _typed(run: Run, reply: parsing.ParsedReply) -> str | None:
     """The answer of a reply that is nothing but FINAL of a literal."""
     if not reply.blocks:
-        declared = parsing.declared_in_prose(reply.prose)
+        declared = reply.declared
         names = {variable.name for variable in run.variables}
         if declared is None or declared.kind != "FINAL" or declared.content in names:
             return None
@@ -114,7 +114,7 @@ def _typed(run: Run, reply: parsing.ParsedReply) -> str | None:
 
 def _said(reply: parsing.ParsedReply) -> tuple[str, ...]:
     """Its cells, white space and comments aside, and the answer beside them."""
-    declared = parsing.declared_in_prose(reply.prose)
+    declared = reply.declared
     return (declared.content if declared is not None else "", *map(parsing.normal, reply.blocks))
 
 

@@ -30,7 +30,7 @@ async def carry_out(run: Run, reply: parsing.ParsedReply) -> Outcome:
         run.notice(prompts.CUT_OFF if was_cut else prompts.UNCLOSED)
     if reply.blocks:
         return await _blocks(run, reply)
-    declared = parsing.declared_in_prose(reply.prose)
+    declared = reply.declared
     if declared is None:
         if not reply.unclosed:
             type_name = run.trajectory.started.context.type_name
@@ -51,22 +51,20 @@ async def _blocks(run: Run, reply: parsing.ParsedReply) -> Outcome:
         if has_run and parsing.only_constant_final(block) and not _is_confirmed(run, parsing.constant_final(block)):
             run.finished(block, None, CellRun("skipped"))
             continue
-        answer, ok = await _cell(run, block)
+        ran = await _cell(run, block)
         has_run = True
-        if answer is not None or not ok:
+        if ran.ends_reply:
             for skipped in blocks:
                 run.finished(skipped, None, CellRun("skipped"))
-            return Outcome(failed=not ok, answer=answer)
-    declared = parsing.declared_in_prose(reply.prose_after)
+            return ran.outcome
+    declared = reply.declared
     if declared is None:
-        declared = parsing.declared_in_prose(reply.prose)
-        if declared is None or declared.kind == "FINAL_VAR":
-            return Outcome(failed=False)
+        return Outcome(failed=False)
     names = {variable.name for variable in run.variables}
     content = parsing.unquoted(declared.content)
-    if declared.kind == "FINAL_VAR" or declared.content in names or _is_confirmed(run, content):
-        answer, ok = await _cell(run, parsing.literal_cell(declared, names))
-        return Outcome(failed=not ok, answer=answer)
+    is_typed = declared.kind == "FINAL" and declared.content not in names and content.strip()
+    if not is_typed or _is_confirmed(run, content):
+        return (await _cell(run, parsing.literal_cell(declared, names))).outcome
     return Outcome(failed=False)
 
 
@@ -82,13 +80,12 @@ def _is_confirmed(run: Run, answer: str | None) -> bool:
 async def _declaration(run: Run, declared: parsing.Declaration) -> Outcome:
     """A reply that is prose only, with a FINAL in it: made into a cell."""
     names = {variable.name for variable in run.variables}
-    literal = declared.kind == "FINAL" and declared.content not in names
-    if literal and _is_blind(run, answers_only=True):
-        run.unconfirmed = parsing.unquoted(declared.content)
+    content = parsing.unquoted(declared.content)
+    is_typed = declared.kind == "FINAL" and declared.content not in names and content.strip()
+    if is_typed and _is_blind(run, answers_only=True):
+        run.unconfirmed = content
         return Outcome(failed=True)
-    source = parsing.literal_cell(declared, names)
-    answer, ok = await _cell(run, source)
-    return Outcome(failed=not ok, answer=answer)
+    return (await _cell(run, parsing.literal_cell(declared, names))).outcome
 
 
 def _is_blind(run: Run, answers_only: bool) -> bool:
@@ -100,20 +97,38 @@ def _is_blind(run: Run, answers_only: bool) -> bool:
     return True
 
 
-async def _cell(run: Run, source: str) -> tuple[Value | None, bool]:
-    """Execute one block; the answer, if it gave one, and whether it succeeded."""
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """What came of one block."""
+
+    ok: bool
+    answer: Value | None = None
+    exited: bool = False
+
+    @property
+    def ends_reply(self) -> bool:
+        """Whether the blocks after it are not executed."""
+        return self.exited or not self.ok or self.answer is not None
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(failed=not self.ok, answer=self.answer)
+
+
+async def _cell(run: Run, source: str) -> _Ran:
+    """Execute one block."""
     executed, ran = parsing.mend_cell(source, has_context=run.has_context), source
     decision = await run.approval(source)
     if not decision.runs:
         run.finished(source, None, CellRun("skipped"))
         said = f" They say: {decision.note}" if decision.note else ""
         run.notice(f"The person who asked did not let this cell run.{said}")
-        return None, False
+        return _Ran(ok=False)
     if decision.source is not None and decision.source != source:
         executed = ran = decision.source
         run.notice(f"The person who asked changed this cell before it ran. What ran:\n{ran}")
     cell, inspection = await run.execute(source, executed)
-    ok = cell.status == "ok"
+    ok, exited = cell.status == "ok", inspection.exited
     # most cells run as they are, and are not read again; one that did what it was to do needs no word about it
     names = parsing.stand_ins(source, has_context=run.has_context) if executed is not None and ran == source else ()
     if names and not (ok and cell.outputs):
@@ -121,18 +136,18 @@ async def _cell(run: Run, source: str) -> tuple[Value | None, bool]:
     run.ready_declared = inspection.draft_ready and (run.ready_declared or parsing.declares_ready(ran))
     _tell(run, ran, cell, inspection)
     if inspection.answer == "recorded":
-        return await run.value(), ok
+        return _Ran(ok, await run.value())
     if inspection.draft_ready and not run.ready_declared and not run.ready_asked:
         run.ready_asked = True
         run.notice(prompts.NOT_READY)
     if run.ready_declared:
         if not inspection.draft:
             run.notice('answer["ready"] is True, but answer["content"] is empty: put the answer there.')
-            return None, ok
+            return _Ran(ok, exited=exited)
         if run.draft is not None:
-            return run.draft, ok
+            return _Ran(ok, run.draft)
         run.notice('answer["content"] can\'t be turned into text: put the answer itself there.')
-    return None, ok
+    return _Ran(ok, exited=exited)
 
 
 def _tell(run: Run, source: str, cell: CellRun, inspection: Inspection) -> None:
@@ -155,6 +170,8 @@ def _tell(run: Run, source: str, cell: CellRun, inspection: Inspection) -> None:
             "replies, and were not sent again."
         )
         run.repeated_subcalls = 0
+    if inspection.exited and inspection.answer != "recorded":
+        run.notice(prompts.EXITED)
     if inspection.problem and cell.status == "ok":
         run.notice(f"{inspection.problem} There is no answer yet.")
     if cell.status == "interrupted":

@@ -186,8 +186,8 @@ class Run:
         """The best answer so far without a further call: recorded, sent back, a draft, or an unconfirmed FINAL."""
         if (answer := self.kernel.recorded or self.kept or self.draft) is not None:
             return answer
-        text = self.unconfirmed
-        return None if text is None else Value(text, text, is_json=True)
+        text = self.unconfirmed or ""
+        return Value(text, text, is_json=True) if text.strip() else None
 
     @property
     def has_context(self) -> bool:

@@ -124,6 +124,14 @@ class Tape:
             for record in records
             if isinstance(record, NoticeGiven) and record.text.startswith(_SENT_BACK)
         }
+        self._exited = {
+            record.iteration for record in records if isinstance(record, NoticeGiven) and record.text == prompts.EXITED
+        }
+        self._last_executed = {
+            record.iteration: record.block
+            for record in records
+            if isinstance(record, CellFinished) and record.status != "skipped"
+        }
         self._revivals = deque(record for record in self._left if isinstance(record, NoticeGiven) and record.restored)
         self._pending = sum(map(self._drives, self._left))
 
@@ -156,6 +164,10 @@ class Tape:
     def was_sent_back(self, iteration: int) -> bool:
         """Whether an answer of this iteration was not accepted."""
         return iteration in self._sent_back
+
+    def exited(self, cell: CellFinished) -> bool:
+        """Whether this cell ended where it called `exit()`, so that the blocks after it were skipped."""
+        return cell.iteration in self._exited and self._last_executed.get(cell.iteration) == cell.block
 
     def reply(self) -> tuple[list[Record], ReplyReceived | None]:
         """The next reply that counted, with what comes before it; `None` when there is none."""

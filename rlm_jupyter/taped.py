@@ -248,6 +248,7 @@ class TapedRun(Run):
 
     async def _as_recorded(self, cell: CellFinished, inspection: Inspection) -> Inspection:
         """What the kernel says of itself, less an answer that the record does not have."""
+        inspection = replace(inspection, exited=self.tape.exited(cell))
         if not self.went_on() or self.tape.was_sent_back(cell.iteration):
             return inspection
         if inspection.answer == "recorded":

@@ -146,6 +146,8 @@ class Inspection:
     """Names of ours that the model had overwritten and that were put back before the cell."""
     notices: tuple[str, ...] = ()
     """What else the model should be told, such as a second FINAL that did not count."""
+    exited: bool = False
+    """The cell ended where it called `exit()`, without an error."""
     variables: tuple[Variable, ...] = ()
     confidence: float | None = None
     """From 0 to 1: what the answer was given with, `FINAL(x, confidence=0.9)`, else the variable `confidence`."""

@@ -216,6 +216,16 @@ def test_final_counts_from_the_models_cells_only(notebook: Notebook, folder: Pat
     assert notebook.run("rlm_result.answer").value == "'from the model'"
 
 
+def test_an_exit_of_the_models_ends_its_cell_and_not_the_notebooks_kernel(notebook: Notebook, folder: Path) -> None:
+    notebook.run("own = 'still here'\nhistory = 'of mine'")
+    shown = ask(notebook, folder, "print(history)\nexit()\nown = 'changed'", "FINAL(own + '!')")
+    assert (shown.error, "of mine" in shown.printed) == ("", True)
+    assert notebook.run("own, history, rlm_result.answer").value == "('still here', 'of mine', 'still here!')"
+    # afterwards, the shell leaves as it did before
+    gone = notebook.run("get_ipython().__dict__.keys() & {'ask_exit', 'showtraceback'}, get_ipython().exit_now")
+    assert gone.value == "(set(), False)"
+
+
 def test_the_same_again_asks_no_model_and_does_it_again(notebook: Notebook, folder: Path) -> None:
     cells = ("reply = llm_query('who?')", "data.append(reply)\n1/0", "total = await allm_query('sum')\nFINAL(total)")
     model = script(folder / "again.json", *cells, subcalls=["nobody", "three"])

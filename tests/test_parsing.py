@@ -1,3 +1,4 @@
+import re
 import time
 
 import pytest
@@ -51,7 +52,7 @@ def test_any_text_can_be_read(text: str) -> None:
     if declaration:
         cell = literal_cell(declaration)
         compile(cell, "<cell>", "exec")
-        assert text[declaration.start :].startswith(declaration.kind + "(")
+        assert re.match(rf"{declaration.kind}\s*\(", text[declaration.start :])
         assert text[declaration.end - 1] == ")"
 
 
@@ -323,17 +324,23 @@ def test_an_output_shown_before_any_block_is_read() -> None:
         ("FINAL(first)\nexplained (above)", "first"),
         ("FINAL(a)\n\nFINAL(b)", "a"),
         ("FINAL(oops\nFINAL(b)", "b"),
-        ("FINAL()", ""),
+        ("FINAL()", None),
+        ("FINAL(  )", None),
         ("FINAL(42).", "42"),
         ("FINAL(never closed", None),
         ("", None),
         ("I will call FINAL(x) later", None),
-        ("**FINAL(42)**", None),
-        ("`FINAL(42)`", None),
+        ("**FINAL(42)**", "42"),
+        ("**FINAL(42)** it is", None),
+        ("FINAL(x) will be returned later (after checks)", None),
+        ("`FINAL(42)`", "42"),
+        ("> FINAL(42)", None),
+        ("Answer: FINAL(42)", None),
         ("- FINAL(42)", None),
         ("SEMIFINAL(3)", None),
         ("final(3)", None),
-        ("FINAL (3)", None),
+        ("FINAL (3)", "3"),
+        ("FINAL ( 'q' )", "'q'"),
         ("```repl\nFINAL(x)\n```", None),
         ("```repl\nFINAL(x)", None),
         ("```text\nFINAL(x)\n```\nFINAL(y)", "y"),
@@ -446,6 +453,8 @@ def test_the_cell_made_of_a_declaration(text: str, cell: str) -> None:
         ("if x:\n  FINAL(yes it is)\nelse:\n  FINAL(y)", "if x:\n  FINAL('yes it is')\nelse:\n  FINAL(y)"),
         ("%matplotlib inline\n!ls\nFINAL(so it is)", "%matplotlib inline\n!ls\nFINAL('so it is')"),
         ("FINAL(007)", "FINAL('007')"),
+        ("FINAL (the answer (in words))", "FINAL('the answer (in words)')"),
+        ("FINAL(the answer)  # said (so)", "FINAL('the answer')  # said (so)"),
         ("FINAL(two\nlines here)", "FINAL('two\\nlines here')"),
         (
             'd = """\nFINAL(the document says)\n"""\nFINAL(my own answer)',

@@ -69,6 +69,21 @@ async def test_a_replay_gives_the_same_without_a_model_and_writes_nothing() -> N
     assert _state() == before
 
 
+@pytest.mark.parametrize("reexecute", [True, False])
+async def test_the_blocks_after_an_exit_are_skipped_again(reexecute: bool) -> None:
+    replies = [block("print(1)", "exit()") + "\n" + block("FINAL('no')"), block("FINAL(len(context))")]
+    result = await RLM(Counting(replies)).acompletion("What?", CONTEXT)
+    assert [cell.status for cell in result.trajectory.iterations[0].cells] == ["ok", "skipped"]
+    assert result.path is not None
+    if reexecute:
+        replayed = await RLM.areplay(result.path)
+        assert (replayed.same, replayed.cells) == (True, 2)
+        return
+    forked = await RLM.afork(result.path, 1, model=Counting(replies), reexecute=False)
+    assert [cell.status for cell in forked.trajectory.iterations[0].cells] == ["ok", "skipped"]
+    assert forked.answer == result.answer
+
+
 async def test_the_saved_notebook_alone_gives_the_same_under_run_all(in_folder: Path) -> None:
     result = await hard()
     path = result.save("elsewhere.ipynb")

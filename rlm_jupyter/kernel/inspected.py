@@ -30,6 +30,7 @@ def inspection(content: dict[str, Any]) -> Inspection:
             draft=content["draft"] is True,
             restored=tuple(dict.fromkeys(map(str, content["restored"]))),
             notices=tuple(map(str, content["notices"])),
+            exited=content["exited"] is True,
             confidence=None if confidence is None else min(max(float(confidence), 0.0), 1.0),
             variables=tuple(Variable(*map(str, variable)) for variable in content["variables"]),
         )

@@ -1,7 +1,8 @@
 """FINAL and FINAL_VAR where they are written: in prose, and in source that is no Python because of them.
 
-What FINAL means when it is *run* is the kernel's affair. Here it is only text: a declaration stands at the
-start of a line, outside fenced blocks, with balanced brackets.
+What FINAL means when it is *run* is the kernel's affair. Here it is only text. In prose, a declaration stands
+alone: it begins its line, its brackets balance, and nothing but punctuation follows it, so that a plan such as
+`FINAL(x) will be returned later` declares nothing. Emphasis and inline code around the whole of it don't count.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
 _QUOTE_PAIRS = (("“", "”"), ("‘", "’"), ("«", "»"), ("„", "“"))
+_WORD = r"(FINAL(?:_VAR)?)[^\S\n]*\("
+_IN_SOURCE = re.compile(rf"^[^\S\n]*{_WORD}", re.MULTILINE)
+_IN_ANY_CASE = re.compile(_IN_SOURCE.pattern, re.MULTILINE | re.IGNORECASE)
+_IN_PROSE = re.compile(rf"^[^\S\n]*[*_`]{{0,4}}{_WORD}", re.MULTILINE)
+_ALONE = re.compile(r"[\s*_`.!,;…)]*?$", re.MULTILINE)
+"""The rest of a line with a declaration that stands alone: emphasis, punctuation (a bracket too many), white space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,50 +51,60 @@ class Environment(Protocol):
         ...
 
 
-def declarations(text: str, *, case_sensitive: bool = True, in_fences: bool = False) -> Iterator[Declaration]:
-    """Every FINAL and FINAL_VAR at the start of a line, in order; never one inside another.
+def declarations(text: str, *, case_sensitive: bool = True) -> Iterator[Declaration]:
+    """Find every FINAL and FINAL_VAR at the start of a line, in order; never one inside another.
 
     Parameters
     ----------
     text
-        A reply, a part of it, or the source of a cell.
+        The source of a cell, or what was printed: fenced blocks are looked into, and anything may follow.
     case_sensitive
         `False`: `final(` counts too.
-    in_fences
-        Whether fenced blocks are looked into as well.
     """
-    words = re.finditer(r"^[^\S\n]*(FINAL(?:_VAR)?)\(", text, re.MULTILINE | (0 if case_sensitive else re.IGNORECASE))
+    return _found(text, _IN_SOURCE if case_sensitive else _IN_ANY_CASE)
+
+
+def prose_declarations(text: str) -> Iterator[Declaration]:
+    """Find every FINAL and FINAL_VAR that stands alone in prose, outside fenced blocks, in order."""
+    if not opens_in_prose(text):
+        return
+    blocks = iter(fences.find_fences(text))
+    block = next(blocks, None)
+    for declaration in _found(text, _IN_PROSE):
+        while block and block.end <= declaration.start:
+            block = next(blocks, None)
+        is_fenced = block is not None and block.start <= declaration.start
+        if not is_fenced and _ALONE.match(text, declaration.end):
+            yield declaration
+
+
+def _found(text: str, word: re.Pattern[str]) -> Iterator[Declaration]:
+    words = word.finditer(text)
     first = next(words, None)
     if first is None:
         return
-    blocks = iter([] if in_fences else fences.find_fences(text))
-    block = next(blocks, None)
     brackets = Brackets(text)
     end = 0
-    for word in [first, *words]:
-        while block and block.end <= word.start(1):
-            block = next(blocks, None)
-        if word.start(1) < end or (block and block.start <= word.start(1)):
-            continue
-        closing = brackets.closing(word.end())
+    for match in [first, *words]:
+        closing = brackets.closing(match.end()) if match.start(1) >= end else None
         if closing is not None:
             end = closing + 1
-            kind: Literal["FINAL", "FINAL_VAR"] = "FINAL_VAR" if word[1].upper() == "FINAL_VAR" else "FINAL"
-            yield Declaration(kind, text[word.end() : closing].strip(), word.start(1), end)
+            kind: Literal["FINAL", "FINAL_VAR"] = "FINAL_VAR" if match[1].upper() == "FINAL_VAR" else "FINAL"
+            yield Declaration(kind, text[match.end() : closing].strip(), match.start(1), end)
 
 
 def opens_in_prose(prose: str) -> bool:
     """Whether a FINAL is begun at the start of a line, its bracket closed or not."""
-    return re.search(r"^[^\S\n]*FINAL(?:_VAR)?\(", prose, re.MULTILINE) is not None
+    return _IN_PROSE.search(prose) is not None
 
 
 def declared_in_prose(prose: str) -> Declaration | None:
-    """The answer that prose declares, FINAL_VAR before FINAL; `None` when there is none.
+    """Return the answer that prose declares, FINAL_VAR before FINAL; `None` when there is none.
 
-    It counts at the start of a line, white space before it allowed, outside fenced blocks. In the middle of
-    a sentence, inside emphasis or inline code, and without its closing bracket it doesn't.
+    It stands alone on its line, or lines, outside fenced blocks. In the middle of a sentence, with a sentence
+    after it, in a quotation or a list, and without its closing bracket it doesn't count.
     """
-    found = list(declarations(prose))
+    found = list(prose_declarations(prose))
     return next((d for d in found if d.kind == "FINAL_VAR"), found[0] if found else None)
 
 
@@ -97,6 +114,10 @@ def find_final_answer(text: str, environment: Environment | Callable[[str], Any]
     Follows the protocol of the paper (arXiv 2512.24601, the system prompt in its appendix): the word stands
     at the start of a line, white space before it allowed; the brackets balance, and brackets within quotes
     don't count where the content begins with a quote; what is inside fenced blocks is code and not looked at.
+
+    Stricter than the paper in two ways: nothing but punctuation may follow the closing bracket on its line
+    (`FINAL(x) will be returned later` is a plan), and `FINAL()` holds no answer. Looser in two: `FINAL (x)` counts,
+    and so does a declaration in emphasis or inline code, as in `**FINAL(42)**`.
 
     Parameters
     ----------
@@ -127,7 +148,7 @@ def find_final_answer(text: str, environment: Environment | Callable[[str], Any]
     if declaration is None:
         return None
     if declaration.kind == "FINAL":
-        return declaration.content
+        return declaration.content or None
     name = unquoted(declaration.content)
     is_name = name.isidentifier() and not keyword.iskeyword(name)
     return _printed(environment, name) if environment is not None and is_name else None
@@ -173,7 +194,7 @@ def mend_block(source: str) -> str | None:
     """
     if source.lstrip().startswith("%%") or sources.tree(source) is not None:
         return None
-    found = [d for d in declarations(source, in_fences=True) if d.kind == "FINAL"]
+    found = [d for d in declarations(source) if d.kind == "FINAL"]
     broken = [d for d in found if not sources.call_arguments(d.content)]
     # which of them are calls, and not text within a string, is only known once the source parses
     marks = [f"\ue000{index}\ue000" for index in range(len(broken))]

@@ -9,6 +9,7 @@ from typing import Literal
 
 from rlm_jupyter.parsing import fences, finals, sources
 from rlm_jupyter.parsing.fences import CODE_TAGS, Fence
+from rlm_jupyter.parsing.finals import Declaration
 
 _WORDS = r"(?:the|actual|expected|sample|simulated|repl|cell|code|kernel|execution|console|program|python|script)"
 _OUTPUT_LABEL = re.compile(
@@ -86,6 +87,11 @@ class ParsedReply:
         """The prose after the last block; all of it when there is no block."""
         last = self.segments[-1] if self.segments else None
         return last.text if last and last.kind == "prose" else ""
+
+    @property
+    def declared(self) -> Declaration | None:
+        """The answer that its prose declares: prose before a block is a plan, and declares nothing."""
+        return finals.declared_in_prose(self.prose_after)
 
 
 def parse(reply: str) -> ParsedReply:
@@ -165,7 +171,7 @@ def _outside_finals(reply: str, found: list[Fence]) -> list[Fence]:
     if not found:
         return found
     starts = [fence.start for fence in found]
-    contents = iter([d for d in finals.declarations(reply) if d.kind == "FINAL"])
+    contents = iter([d for d in finals.prose_declarations(reply) if d.kind == "FINAL"])
     content = next(contents, None)
     kept = []
     for fence in found:

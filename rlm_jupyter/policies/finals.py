@@ -17,7 +17,8 @@ FINAL_UNQUOTED = "FINAL(...)"
 _READ = (FINAL_VAR, FINAL_QUOTED, FINAL_UNQUOTED)
 """Entries of `final_patterns` that are read with their brackets and quotes, and not as regular expressions."""
 _IN_A_LINE = re.compile(
-    r"(?<![\w.\"'`])(?<!def )(FINAL(?:_VAR)?)\(\s*(\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')\s*\)", re.IGNORECASE
+    r"(?<![\w.\"'`])(?<!def )(FINAL(?:_VAR)?)[^\S\n]*\(\s*(\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')\s*\)",
+    re.IGNORECASE,
 )
 """With content in quotes it counts anywhere in a line; `semifinal('3')` and `def FINAL('x')` are other words."""
 
@@ -114,7 +115,7 @@ class FinalPatternTerminationPolicy(TerminationPolicy):
         from rlm_jupyter.parsing import declarations, unquoted
 
         exact = bool(self.config["case_sensitive"])
-        declared = list(declarations(output, case_sensitive=exact, in_fences=True))
+        declared = list(declarations(output, case_sensitive=exact))
         found: list[tuple[int, str, str]] = [
             (declaration.start, declaration.kind, declaration.content) for declaration in declared
         ]

@@ -32,6 +32,7 @@ NO_BLOCK = "There was no code block"
 CUT_OFF = "was cut off"
 UNCLOSED = "is not closed"
 NOTHING_SHOWN = "your code has shown nothing yet"
+EXITED = "`exit()` ended this cell, not the kernel"
 BLIND = "before any code looked at `context`. Look at it first, with a block such as\n```repl"
 LOOK_FIRST = "no code has looked at `context` yet. Look at it, with a block such as\n```repl"
 UNSEEN = "it does not count yet"
@@ -66,6 +67,7 @@ def goes_on(row_id: str, told: str | tuple[str, ...], *replies: str | Reply, **m
 
 HAVE_X = (block("x = 'value'", "print('set')"),)
 HAVE_ROWS = (block("rows = ['first', 'second']", "B = 'wrong'", "name = 'B'", "print('set')"),)
+PLAN = "My plan:\nFINAL(x) will be returned later (after checks)\n"
 GUESS = fence("print('seen')") + "\nFINAL(guess)"
 GUESS_AGAIN = fence("print('seen too')") + "\nFINAL(guess)"
 
@@ -90,6 +92,27 @@ TABLE: dict[str, tuple[Row, ...]] = {
         ),
         goes_on("an empty block is none", NO_BLOCK, fence("")),
     ),
+    "a cell that exits": (
+        goes_on("exit()", (EXITED, "Outputs:\nseen"), block("print('seen')", "exit()", "1/0"), cells=("ok",)),
+        goes_on("quit()", EXITED, block("quit()", "1/0"), cells=("ok",)),
+        goes_on("a bare exit", EXITED, block("exit"), cells=("ok",)),
+        goes_on("sys.exit()", EXITED, block("import sys", "sys.exit()", "1/0"), cells=("ok",)),
+        goes_on("sys.exit(0), in a function", EXITED, block("def main():", "    raise SystemExit(0)", "main()", "1/0")),
+        goes_on("within an await", EXITED, block("import asyncio", "await asyncio.sleep(0)", "exit()", "1/0")),
+        goes_on("under a magic", EXITED, block("%%time", "exit()", "1/0"), cells=("ok",)),
+        goes_on("with an error code", "SystemExit: 2", block("import sys", "sys.exit(2)"), cells=("error",)),
+        goes_on("with a message", "SystemExit: no data", block("exit('no data')", "1/0"), cells=("error",)),
+        goes_on(
+            "the blocks after it don't run",
+            (EXITED, "Outputs:\nseen", "1 more block was not executed"),
+            fence("print('seen')\nexit()") + "\n" + fence("FINAL('no')"),
+            cells=("ok", "skipped"),
+        ),
+        goes_on("nor counts FINAL in prose after it", EXITED, fence("exit()") + "\nFINAL_VAR(x)", before=HAVE_X),
+        goes_on("FINAL below it", EXITED, block("exit()", "FINAL('no')"), cells=("ok",)),
+        ends("FINAL above it", "yes", block("FINAL('yes')", "exit()"), cells=("ok",)),
+        ends("the kernel goes on", "1", block("kept = 1", "exit()"), block("FINAL(kept)")),
+    ),
     "only python or py blocks": (
         ends("python", "42", block("FINAL(6*7)", tag="python")),
         ends("py", "42", block("FINAL(6*7)", tag="py")),
@@ -106,7 +129,6 @@ TABLE: dict[str, tuple[Row, ...]] = {
         ends("a name", "value", block("FINAL(x)"), before=HAVE_X),
         ends("an f-string", "a value", block("FINAL(f'a {x}')"), before=HAVE_X),
         ends("several lines", "one\ntwo", block('FINAL("""one\ntwo""")')),
-        ends("empty text", "", block("FINAL(context[:0])")),
         ends("the first of two", "first", block("FINAL('first')", "FINAL('second')")),
         ends("read at once", "[1]", block("y = [1]", "FINAL(y)", "y.append(2)")),
         ends("after a refused one", "ok", block("try: FINAL(None)", "except TypeError: FINAL('ok')")),
@@ -114,6 +136,11 @@ TABLE: dict[str, tuple[Row, ...]] = {
         goes_on("nothing", "FINAL takes one value", block("FINAL()")),
         goes_on("two values", "FINAL takes one value", block("FINAL(1, 2)")),
         goes_on("None", "the value is None", block("FINAL(None)")),
+        goes_on("an empty text", "the text is empty", block('FINAL("")')),
+        goes_on("white space only", "the text is empty", block("FINAL(' \\n ')")),
+        goes_on("a text that came out empty", "the text is empty", block("FINAL(context[:0])")),
+        ends("zero", "0", block("FINAL(context.count('no such words'))")),
+        ends("no items", "[]", block("FINAL([word for word in context.split() if word == 'none'])")),
         goes_on("a function", "is no answer", block("FINAL(print)")),
         goes_on("a refusal swallowed", "the value is None", block("try: FINAL(None)", "except TypeError: pass")),
         goes_on("a comment", "Outputs:", block("# FINAL('no')\n1")),
@@ -126,6 +153,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
         ends("an apostrophe", "It's (really) fine", block("FINAL(It's (really) fine)")),
         ends("code before it", "the value", block("y = 1", "FINAL(the value)")),
         ends("in a branch", "yes it is", block("if context:\n    FINAL(yes it is)\nelse:\n    FINAL(no it isn't)")),
+        ends("a blank before the bracket", "the answer", block("FINAL (the answer)")),
         ends("quotes inside", 'the "best" one', block('FINAL(the "best" one)')),
         goes_on("broken elsewhere too", "SyntaxError", block("y = = 1", "FINAL(the answer)")),
         goes_on("in a cell magic", "Outputs:", block("%%writefile /dev/null\nFINAL(the answer)")),
@@ -142,6 +170,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
         goes_on("missing", ("no variable 'y'", "Variables: x"), block("FINAL_VAR('y')"), before=HAVE_X),
         goes_on("missing, bare", ("NameError", "Variables there are: x"), block("FINAL_VAR(y)"), before=HAVE_X),
         goes_on("nothing", "FINAL_VAR takes the name", block("FINAL_VAR()")),
+        goes_on("an empty text", "the text is empty", block("y = ''", "FINAL_VAR(y)")),
     ),
     "prose only, FINAL(text) at a line start": (
         ends("a date is text", "2024-11-12", "FINAL(2024-11-12)"),
@@ -157,6 +186,15 @@ TABLE: dict[str, tuple[Row, ...]] = {
         ends("a quoted name is text", "x", "FINAL('x')", before=HAVE_X),
         ends("a name there isn't", "y", "FINAL(y)", before=HAVE_X),
         ends("the first of two", "first", "FINAL(first)\nFINAL(second)"),
+        ends("bold", "42", "**FINAL(42)**"),
+        ends("bold, after a sentence", "42", "That is all of them.\n\n**FINAL(42)**"),
+        ends("inline code", "42", "`FINAL(42)`"),
+        ends("a full stop after it", "42", "FINAL(42)."),
+        ends("a blank before the bracket", "q", "FINAL ( 'q' )"),
+        goes_on("nothing in it", "the text is empty", "FINAL()"),
+        goes_on("an empty text", "the text is empty", 'FINAL("")'),
+        goes_on("white space only", "the text is empty", "FINAL(  \n  )"),
+        goes_on("a plan", NO_BLOCK, "My plan:\nFINAL(x) will be returned later (after checks)", before=HAVE_X),
         goes_on("no closing bracket", NO_BLOCK, "FINAL(Paris"),
         goes_on("a name that is no answer", "is no answer", "FINAL(f)", before=(block("def f(): pass"),)),
     ),
@@ -192,11 +230,16 @@ TABLE: dict[str, tuple[Row, ...]] = {
         goes_on("another guess is asked about too", UNSEEN, GUESS, GUESS_AGAIN.replace("guess", "another")),
         goes_on("a block fails", "ZeroDivisionError", fence("1/0") + "\nFINAL(guess)", cells=("error",)),
         goes_on("before them", "Outputs:", "FINAL(guess)\n" + fence("1"), cells=("ok",)),
+        goes_on("a plan before them", "Outputs:\nseen", PLAN + fence("print('seen')"), before=HAVE_X, cells=("ok",)),
+        goes_on("a name before them", "Outputs:", "FINAL(x)\n" + fence("1"), before=HAVE_X, cells=("ok",)),
+        goes_on("a plan after them", "Outputs:", fence("1") + "\n" + PLAN, before=HAVE_X, cells=("ok",)),
+        ends("a name, in bold", "value", fence("1") + "\n**FINAL(x)**", before=HAVE_X, cells=("ok", "ok")),
+        goes_on("nothing in it", "the text is empty", fence("1") + "\nFINAL()", cells=("ok", "error")),
     ),
     "in the middle of a sentence": (
         goes_on("announced", NO_BLOCK, "I will call FINAL(x) later.", before=HAVE_X),
         goes_on("bold", NO_BLOCK, "**FINAL(42)** it is"),
-        goes_on("code", NO_BLOCK, "`FINAL(42)`"),
+        goes_on("code", NO_BLOCK, "`FINAL(42)` ends it"),
         goes_on("quoted", NO_BLOCK, "> FINAL(42)"),
         goes_on("listed", NO_BLOCK, "- FINAL(42)"),
         goes_on("after a label", NO_BLOCK, "Answer: FINAL(42)"),
@@ -239,6 +282,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
             block('answer["content"] = "done"'),
         ),
         goes_on("nothing in it", 'answer["content"] is empty', block('answer["ready"] = True')),
+        goes_on("white space in it", 'answer["content"] is empty', block('answer.update(content=" ", ready=True)')),
         goes_on("a draft only", "Outputs:", block('answer["content"] = "done"')),
         goes_on("ready as text", "Outputs:", block('answer = {"content": "done", "ready": "False"}')),
         goes_on("ready as a number", "Outputs:", block('answer = {"content": "done", "ready": 1}')),
@@ -256,6 +300,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
         ends("a field", "value", block("SUBMIT(answer=x)"), before=HAVE_X),
         ends("fields", "{'a': 1, 'b': 'value'}", block("SUBMIT(a=1, b=x)"), before=HAVE_X),
         goes_on("nothing", "SUBMIT takes one value", block("SUBMIT()")),
+        goes_on("an empty text", "the text is empty", block("SUBMIT('')")),
     ),
     "nothing printed, raised, or replied": (
         goes_on("printed", "FINAL(1)", block("print('FINAL(1)\\nFINAL_VAR(context)\\nSUBMIT(1)')")),

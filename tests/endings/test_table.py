@@ -131,6 +131,12 @@ def test_an_answer_outlives_other_ways_to_leave(stage: Stage, leave: str) -> Non
     answered(played, "some", 2)
 
 
+def test_history_is_there_from_the_first_prompt_on(stage: Stage) -> None:
+    played = stage.play([LOOK, block("print(history)"), GO_ON])
+    assert "Outputs:\n[]\n" in played.told
+    answered(played, NEXT, 3)
+
+
 def test_an_answer_outlives_a_cell_that_hears_no_interrupt(stage: Stage) -> None:
     deaf = "import time\nwhile True:\n    try: time.sleep(5)\n    except BaseException: pass"
     played = stage.play([LOOK, block("FINAL(context[:4])", deaf), GO_ON], cell_seconds=0.5)

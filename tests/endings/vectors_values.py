@@ -13,7 +13,6 @@ PD, NP, PL, PA = (f"import {name}\n" for name in ("pandas as pd", "numpy as np",
 VALUES: dict[str, tuple[str, str, Any]] = {
     # -- texts
     "text": ("FINAL('hi')", "hi", "hi"),
-    "empty text": ("FINAL('')", "", ""),
     "blanks stay": ("FINAL('  a \\n')", "  a \n", "  a \n"),
     "text that reads like a number": ("FINAL('42')", "42", "42"),
     "text that reads like FINAL": ("FINAL('FINAL(1)')", "FINAL(1)", "FINAL(1)"),
@@ -120,6 +119,9 @@ NOTHING_SAID: dict[str, tuple[str, str]] = {
     "async generator": ("async def c(): yield\nFINAL(c())", "an async_generator is no answer"),
     "a call that was not awaited": ("c = allm_query('x')\nFINAL(c)", "a coroutine is no answer"),
     "future": ("import asyncio\nFINAL(asyncio.get_running_loop().create_future())", "a Future is no answer"),
+    "empty text": ("FINAL('')", "the text is empty"),
+    "empty bytes": ("FINAL(b'')", "the text is empty"),
+    "a value whose text is empty": ("class C:\n    def __str__(self): return ' '\nFINAL(C())", "the text is empty"),
     "function": ("def f(): pass\nFINAL(f)", "a function is no answer"),
     "lambda": ("FINAL(lambda: 1)", "a function is no answer"),
     "built-in": ("FINAL(len)", "a builtin_function_or_method is no answer"),

@@ -214,8 +214,8 @@ words = st.sampled_from(
 @given(st.one_of(st.text(), st.lists(words, max_size=30).map("".join)))
 @example("the semi final (Germany vs Spain)")
 @example("FINAL ('x')")
-def test_prose_that_opens_no_bracket_right_after_the_word_never_ends_a_run(prose: str) -> None:
-    assume(not re.search(r"final(_var)?\(", prose, re.IGNORECASE))
+def test_prose_that_opens_no_bracket_after_the_word_never_ends_a_run(prose: str) -> None:
+    assume(not re.search(r"final(_var)?[^\S\n]*\(", prose, re.IGNORECASE))
     assert read(prose) == (False, None)
 
 

@@ -119,6 +119,8 @@ class Finals:
             self._is_rendering = True
             try:
                 answer = values.as_text(value)
+                if not answer.text.strip():
+                    raise TypeError("the text is empty; pass the answer itself, or say in words that there is none")
             except TypeError as error:
                 self.problem = f"{name}: {error}."
                 raise TypeError(self.problem) from None

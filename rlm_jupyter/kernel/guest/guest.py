@@ -14,6 +14,7 @@ import zmq
 from rlm_jupyter.kernel.guest import values
 from rlm_jupyter.kernel.guest.calls import Calls, SubcallError, SubcallFailure, functions
 from rlm_jupyter.kernel.guest.codec import DRAFT, WireMessage, to_bytes
+from rlm_jupyter.kernel.guest.exits import Exits
 from rlm_jupyter.kernel.guest.finals import Finals, NamedFinals, as_share
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.names import Names
@@ -67,6 +68,7 @@ class Guest:
         )
         if names is None:
             self._names.keep({"context": ""})
+        self._exits = Exits(self._shell)
         self._named_finals, self._questions = NamedFinals(), keep_questions("llm_query")
         self._shell.ast_transformers.append(self._named_finals)
         self._shell.register_magics(SubcallMagics)
@@ -143,10 +145,12 @@ class Guest:
             self._nested += 1
         elif not info.silent:
             self._outer, self._nested = request, 0
+            self._exits.happened = False
             self._restored += self._names.restore()
             self._mend()
 
     def _after_cell(self, result: Any) -> None:
+        self._exits.settle(result)
         if self._nested:
             self._nested -= 1
         else:
@@ -188,7 +192,7 @@ class Guest:
                 self._finals.reset()
                 if which == "rlm_begin":
                     self._restored.clear()
-                    self._names.lend({"answer": {"content": "", "ready": False}})
+                    self._lend_run()
             case "rlm_inspect":
                 return self._inspect(), []
             case "rlm_get":
@@ -200,6 +204,12 @@ class Guest:
             case _:
                 raise ValueError(f"unknown request {message.type}")
         return {}, []
+
+    def _lend_run(self) -> None:
+        """Lend what each prompt begins with; a `history` that the host put there, or the user's own, stays."""
+        self._names.lend({"answer": {"content": "", "ready": False}})
+        if "history" not in self._shell.user_ns:
+            self._names.lend({"history": []})
 
     def _set_context(self, name: str, value: Any) -> None:
         self._contexts[name] = value
@@ -216,9 +226,10 @@ class Guest:
             if finals.confidence is None
             else finals.confidence,
             "draft_ready": type(draft) is dict and draft.get("ready") is True,
-            "draft": content is not None and not (type(content) is str and not content),
+            "draft": content is not None and not (type(content) is str and not content.strip()),
             "restored": self._restored.copy(),
             "notices": finals.notices.copy(),
+            "exited": self._exits.happened,
             "variables": self._names.variables(),
         }
         finals.problem = ""

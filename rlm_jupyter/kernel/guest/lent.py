@@ -116,6 +116,8 @@ class LentGuest(Guest):
         shell.ast_transformers.remove(self._named_finals)
         shell.input_transformers_cleanup.remove(self._questions)
         shell.events.unregister("pre_run_cell", self._before_cell)
+        shell.events.unregister("post_run_cell", self._after_cell)
+        self._exits.leave()
         shell.compile.get_code_name, shell.compile.ast_parse = self._unwatched
         for kind, magic in self._magics:
             _put(kind, _MAGIC, magic)
@@ -143,7 +145,8 @@ class LentGuest(Guest):
     def begin(self, names: dict[str, Any]) -> None:
         """A run begins here without a host: forget a recorded answer, set up an empty `answer` and these names."""
         self._finals.reset()
-        self._names.lend({"answer": {"content": "", "ready": False}, **names})
+        self._lend_run()
+        self._names.lend(names)
 
     def variables(self) -> list[tuple[str, str, str]]:
         """Name, type and size of each of the user's variables."""
