@@ -31,6 +31,10 @@ _BANNER = (
 )
 
 
+def _provider(model: str) -> str:
+    return model.partition("/")[0]
+
+
 class Configured(Magics):
     """Magics with a configuration: options first, then these traits, then the environment."""
 
@@ -124,8 +128,15 @@ class Configured(Magics):
     def configuration(self, options: Namespace) -> tuple[str, dict[str, Any]]:
         """Model and options of `RLM`: options first, then traits, then the environment."""
         model = options.model or self._model()
-        base_url, window = options.base_url or self.base_url, options.window or self.window
-        sampling = parsed(options.option) or self.model_options
+        base_url, window, sampling = options.base_url, options.window, parsed(options.option)
+        usual = self._model()
+        if options.model is None or usual is None or _provider(options.model) == _provider(usual):
+            # else they are those of another provider, and the key of this one would go to that address
+            base_url, window, sampling = (
+                base_url or self.base_url,
+                window or self.window,
+                sampling or self.model_options,
+            )
         if model is None:
             if options.base_url or options.window or options.option:
                 raise ConfigurationError(

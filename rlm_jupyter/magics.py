@@ -27,12 +27,13 @@ from rlm_jupyter.errors import RLMError
 from rlm_jupyter.events import Event
 from rlm_jupyter.here import source as here_source
 from rlm_jupyter.kept import Claim, Kept
-from rlm_jupyter.kernel.guest.magics import keep_questions
+from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.live import by_hand, progress
 from rlm_jupyter.live.by_hand import to_its_kernel
 from rlm_jupyter.live.widget import Steering
 from rlm_jupyter.models import PROVIDERS
 from rlm_jupyter.options import or_close, split
+from rlm_jupyter.questions import QuestionMagics
 from rlm_jupyter.reopened import RecordedWorkspace
 from rlm_jupyter.result import OnEvent
 from rlm_jupyter.resuming import ResumeMagics
@@ -441,10 +442,12 @@ def load(shell: Any) -> None:
     shell.register_magics(magics)
     shell.register_magics(ResumeMagics(shell, magics))
     parser = cast(Any, magics.rlm).parser
+    if SubcallMagics.__name__ not in shell.magics_manager.registry:  # in a run's kernel its own stay
+        shell.register_magics(QuestionMagics(shell, magics, parser.parse_args))
     install(shell, lambda: [name for action in parser._actions for name in action.option_strings])
     # before questions are kept: it takes the line as it was written
     shell.input_transformers_cleanup.append(here_source.awaited(shell, magics.asks_here))
-    shell.input_transformers_cleanup.append(keep_questions("rlm"))
+    shell.input_transformers_cleanup.append(keep_questions("rlm", "llm_query"))
     shell.input_transformers_cleanup.insert(0, to_its_kernel(shell))
 
 
