@@ -42,8 +42,12 @@ def is_changed(found: bytes, ours: bytes) -> bool:
 
 
 def _is_changed(cell: dict[str, Any], own: dict[str, Any] | None) -> bool:
-    if own is None or cell.get("cell_type") != own["cell_type"] or source_in(cell) != source_in(own):
+    if own is None or cell.get("cell_type") != own["cell_type"]:
         return True
+    if source_in(cell) != source_in(own):
+        # a list of sub-calls grows with the run: a shorter one is behind
+        is_list = own["metadata"].get("rlm", {}).get("role") == "subcalls"
+        return not (is_list and source_in(cell).startswith("<details><summary>") and "\n" not in source_in(cell))
     outputs = cell.get("outputs") or []
     try:
         # without any, the cell had not been executed yet

@@ -6,8 +6,10 @@ import base64
 import json
 import re
 from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
+from rlm_jupyter import subcall_list
 from rlm_jupyter.cells import Cell, Role
 from rlm_jupyter.encoding import dump, encode
 from rlm_jupyter.endings import WORDS
@@ -64,6 +66,7 @@ class Layout:
         self._cells: list[Cell] = []
         self._blocks: dict[tuple[int, int], Cell] = {}
         self._cells_of: defaultdict[int, int] = defaultdict(int)
+        self._asked: dict[str, _Asked] = {}
         self._replies = 0
         self._at = 0
         self._started: RunStarted | None = None
@@ -90,7 +93,9 @@ class Layout:
             case CellFinished():
                 self._finish(record, data)
             case SubcallSettled():
-                self._blocks.get((record.iteration, record.block), self._cells[-1]).add(dump(data))
+                cell = self._blocks.get((record.iteration, record.block), self._cells[-1])
+                cell.add(dump(data))
+                self._asked.setdefault(cell.id, _Asked()).settled.append(record)
             case NoticeGiven():
                 quoted = "\n".join(f"> {line}" for line in record.text.splitlines())
                 self._add("notice", record.iteration, quoted).add(dump(data))
@@ -107,7 +112,11 @@ class Layout:
 
     def pieces(self) -> list[bytes]:
         """The notebook as it is now; joined they are its file, and nothing changes them any more."""
-        cells = [cell.encode() for cell in self._cells]
+        cells: list[bytes] = []
+        for own in self._cells:
+            cells.append(own.encode())
+            if own.id in self._asked:
+                cells.append(self._asked[own.id].encode(own))
         if self._ended is not None:
             cells.append(
                 Cell("markdown", f"{self._id_base}-answer", _farewell(self._ended), {"role": "answer"}).encode()
@@ -210,6 +219,23 @@ class Layout:
         if cell.source == record.source:
             del data["source"]
         cell.add(dump(data))
+
+
+@dataclass(slots=True)
+class _Asked:
+    """The sub-calls of a cell, as a cell below it. It is for reading: the records stand in the cell that asked."""
+
+    settled: list[SubcallSettled] = field(default_factory=list)
+    _drawn: tuple[int, bytes] = (0, b"")
+
+    def encode(self, asking: Cell) -> bytes:
+        """The cell as JSON; drawn anew only when there are more sub-calls."""
+        if self._drawn[0] != len(self.settled):
+            ordered = sorted(self.settled, key=lambda call: call.ordinal)
+            source = subcall_list.markdown(ordered, whole="in metadata.rlm of the cell above")
+            meta = {"role": "subcalls", "iteration": self.settled[0].iteration}
+            self._drawn = len(self.settled), Cell("markdown", f"{asking.id}-calls", source, meta).encode()
+        return self._drawn[1]
 
 
 def _segments(record: ReplyReceived) -> tuple[tuple[Segment, ...], str]:

@@ -21,7 +21,7 @@ from rlm_jupyter.layout import UNREAD, Layout
 from rlm_jupyter.notebook import NotebookWriter, read
 from rlm_jupyter.objects import Objects
 from tests.examples import some
-from tests.sample_run import FIRST, SECOND, cell, ended, long_run, reply, runs, sample, started, stream
+from tests.sample_run import FIRST, SECOND, cell, ended, long_run, reply, runs, sample, started, stream, subcall
 
 
 def lay_out(records: list[Record]) -> bytes:
@@ -76,6 +76,7 @@ def test_the_cells_are_what_a_person_expects(tmp_path) -> None:
         ("restore", "code", "%load_ext rlm_jupyter\n%rlm_restore 20260102-030405-who"),
         ("prose", "markdown", "I look at how it begins."),
         ("code", "code", "print(context[:20])"),
+        ("subcalls", "markdown", text_of(content["cells"][4])),
         ("rejected", "markdown", "> Resampled: repeats the reply before it (1)"),
         ("prose", "markdown", "Now the\ntwo halves."),
         ("code", "code", "x = 1 / 0"),
@@ -91,7 +92,7 @@ def test_the_cells_are_what_a_person_expects(tmp_path) -> None:
         assert fact in head
     assert "Ada wrote it." in seen[-1][2]
     assert "$0.0310" in seen[-1][2]
-    first, failed, skipped = (content["cells"][i] for i in (3, 6, 8))
+    first, failed, skipped = (content["cells"][i] for i in (3, 7, 9))
     assert first["outputs"][0]["text"] == ["A line\n", "and another\n"]
     assert first["execution_count"] == 1
     assert failed["metadata"]["tags"] == ["raises-exception"]
@@ -479,3 +480,25 @@ def test_a_file_that_was_there_before_the_first_write_stays(tmp_path) -> None:
     with pytest.raises(RecordError, match="made by another program, so it is not replaced"):
         writer.write()
     assert writer.path.read_text() == "mine"
+
+
+def test_sub_calls_can_be_read_below_the_cell_that_asked_and_stand_in_no_reply(tmp_path) -> None:
+    path = tmp_path / "run.ipynb"
+    asks = "Ask.\n```repl\nprint(llm_query_batched(['one', 'two']))\n```"
+    calls = [subcall(1, 0, n, text=f"*reply* <b>{n}</b>" + "x" * 2_000, prompt_head=f"prompt {n}") for n in (1, 0)]
+    many = [subcall(2, 0, n, prompt_head=f"prompt {n}") for n in range(300)]
+    records = [started(), reply(1, asks), *calls, cell(1, 0, "print(llm_query_batched(['one', 'two']))")]
+    records += [reply(2, asks), *many, cell(2, 0, "print(llm_query_batched(['one', 'two']))")]
+    content = written(path, records)
+    nbformat.validate(nbformat.from_dict(content))
+    kinds = [c["metadata"]["rlm"]["role"] for c in content["cells"][2:]]
+    assert kinds == ["prose", "code", "subcalls"] * 2
+    shown, long = (text_of(content["cells"][place]) for place in (4, 7))
+    assert shown.startswith("<details><summary>2 sub-calls")
+    assert shown.index("prompt 0") < shown.index("prompt 1")  # in the order in which they were asked
+    assert "more characters, in the run&#x27;s record)" in shown
+    assert "<b>" not in shown
+    assert "*" not in shown
+    assert "200 further ones: in metadata.rlm of the cell above" in long
+    assert len(long) < 100 * 1_000
+    assert read(path) == records

@@ -12,7 +12,6 @@ from rlm_jupyter.export.whole import WholeRun
 from rlm_jupyter.trajectory import Cell, Iteration
 from rlm_jupyter.types import Usage
 
-_REPLY_CHARS = 2_000
 _HEAD_CHARS = 90
 Anchors = Mapping[tuple[int, int], str]
 """Where a cell is on the page, by iteration and block."""
@@ -93,8 +92,8 @@ def _call(call: SubcallSettled, children: Mapping[str, WholeRun]) -> Node:
         ),
         "failed" if call.failed else "call",
         texts=(
-            ("Prompt", cut(prompt, _REPLY_CHARS) + (f"… {more:,} more characters" if more > 0 else "")),
-            ("Failed" if call.failed else "Reply", cut(call.text, _REPLY_CHARS)),
+            ("Prompt", cut(prompt) + (f"… {more:,} more characters" if more > 0 else "")),
+            ("Failed" if call.failed else "Reply", cut(call.text)),
         ),
         nodes=(_run(child),) if child is not None else (),
     )
