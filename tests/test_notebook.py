@@ -270,12 +270,12 @@ async def test_writes_are_rare_and_the_last_state_is_written(tmp_path, monkeypat
 
     monkeypatch.setattr(atomic, "replace", counted)
     writer = NotebookWriter(tmp_path / "run.ipynb", interval=0.2)
-    records = list(long_run(40, 1000))
+    records, began = list(long_run(40, 1000)), time.monotonic()
     for record in records:
         writer.update(record)
         writer.maybe_write()
         await asyncio.sleep(0.005)
-    assert 2 <= len(writes) <= 6
+    assert 2 <= len(writes) <= 2 + (time.monotonic() - began) / 0.2
     assert min(b - a for a, b in itertools.pairwise(writes)) >= 0.2
     await writer.close()
     assert read(writer.path) == records

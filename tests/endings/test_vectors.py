@@ -14,6 +14,7 @@ from rlm_jupyter.parsing import declared_in_prose, find_final_answer, literal_ce
 from tests.endings.conftest import Stage
 from tests.endings.vectors import PEERS, TEXTS, Vector
 from tests.endings.vectors_replies import READINGS, Reading
+from tests.pace import Pace
 
 LOOK = "```repl\nx = 'value'; len(context)\n```"
 GO_ON = "```repl\nFINAL('it went ' + 'on')\n```"
@@ -121,6 +122,6 @@ def test_the_tables_are_in_order() -> None:
 )
 def test_a_long_text_is_read_at_once(text: str) -> None:
     for read in (parse, find_final_answer, mend_block):
-        started = time.process_time()
+        pace = Pace(time.process_time)
         read(text)
-        assert time.process_time() - started < 1.5, read
+        assert pace.within(1.5), read

@@ -375,7 +375,7 @@ async def test_the_next_run_sweeps_its_folder(tmp_path: Path) -> None:
     await RLM(ScriptedModel([block("FINAL(len(context))")]), save=tmp_path / "run.ipynb").acompletion(
         "What?", "x" * 100_000
     )
-    until = time.monotonic() + 5
+    until = time.monotonic() + 30
     while staging.exists() and time.monotonic() < until:
         time.sleep(0.01)
     assert not staging.exists()

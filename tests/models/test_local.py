@@ -121,7 +121,7 @@ async def test_no_longer_than_there_is_time_and_nobody_wants_to_stop() -> None:
             await prepared(connect(server, "llamacpp/coder"), 0.3)
         stop = asyncio.Event()
         waiting = asyncio.create_task(connect(server, "llamacpp/coder").prepare(lambda _: stop.set(), stop))
-        await asyncio.wait_for(waiting, 2)
+        await asyncio.wait_for(waiting, 30)
 
 
 async def test_a_name_that_the_server_does_not_know_is_said() -> None:
@@ -242,7 +242,7 @@ def test_whatever_else_listens_there_holds_nobody_up(finding: None, monkeypatch:
             monkeypatch.setenv(f"{kind.upper()}_BASE_URL", f"127.0.0.1:{babbling.getsockname()[1]}")
         began = time.monotonic()
         assert nearby.nearby() == []
-        assert time.monotonic() - began < 2.5
+        assert time.monotonic() - began < 20  # and not as long as they send
 
 
 def listed(provider: str | None, base_url: str | None = None, *, as_json: bool = False) -> int:
