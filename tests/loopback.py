@@ -43,6 +43,13 @@ class Fault:
     """`before`: no response at all; `early`: a stream without text; `middle`: after some text; `end`: the
     stream ends in good order, but without saying that the reply did; `error`: the error is sent inside."""
     text: str = ""
+    raw: Iterable[bytes] | None = None
+    """Sent as the body, as it is, with status `code`; it may have no end."""
+
+    @classmethod
+    def sends(cls, *raw: bytes, code: int = 200, headers: dict[str, str] | None = None) -> Fault:
+        """Whatever a server may send; by default as a stream of events."""
+        return cls(code, headers={"content-type": "text/event-stream", **(headers or {})}, raw=raw)
 
     @classmethod
     def status(cls, code: int, message: str = "scripted failure", *, retry_after: float | None = None) -> Fault:
@@ -157,6 +164,8 @@ class Loopback:
         """How many are open now."""
         self.abandoned = 0
         """Requests whose client left before the reply's end."""
+        self.sent = 0
+        """Bytes of raw bodies."""
         self.most_at_once = 0
         """How many requests were in flight together, at most."""
         self._replies = list(replies)
@@ -239,6 +248,8 @@ class Loopback:
         self.most_at_once = max(self.most_at_once, self._in_flight)
         try:
             said = self._refusal(request) or _continued(await self.reply_to(request), request)
+            if isinstance(said, Fault) and said.raw is not None:
+                return await self._send(http, said, said.raw)
             if isinstance(said, Fault) and not said.drop:
                 return web.json_response(said.body, status=said.code, headers=said.headers)
             if isinstance(said, Fault) and said.drop == "before":
@@ -254,6 +265,14 @@ class Loopback:
             raise
         finally:
             self._in_flight -= 1
+
+    async def _send(self, http: web.Request, fault: Fault, raw: Iterable[bytes]) -> web.StreamResponse:
+        response = web.StreamResponse(status=fault.code, headers=fault.headers)
+        await response.prepare(http)
+        for piece in raw:
+            await response.write(piece)
+            self.sent += len(piece)
+        return response
 
     async def _stream(self, http: web.Request, events: Iterator[bytes], said: Said | Fault) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})

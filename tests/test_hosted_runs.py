@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rlm_jupyter import RLM, Limits
+from rlm_jupyter import RLM, Limits, calls
 from rlm_jupyter.errors import ModelError, ModelUnavailableError
 from rlm_jupyter.models import Model, load_model
 from rlm_jupyter.trajectory import Trajectory
@@ -126,3 +127,100 @@ async def test_a_limit_in_dollars_is_never_overshot() -> None:
         ).acompletion("What?", "text")
     assert result.cost is not None
     assert result.cost <= 0.02
+
+
+def events(*lines: str) -> Fault:
+    return Fault.sends("".join(f"data: {line}\n\n" for line in lines).encode())
+
+
+def said_as(text: str, usage: str) -> Fault:
+    """A reply on OpenAI's wire, with its usage as JSON text."""
+    return events(
+        json.dumps({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": "stop"}]}),
+        f'{{"choices": [], "usage": {usage}}}',
+        "[DONE]",
+    )
+
+
+MALFORMED = {
+    "too deep": events("[" * 100_000),
+    "a list": events("[]"),
+    "null": events("null"),
+    "content is a number": events('{"choices":[{"index":0,"delta":{"content":5}}]}'),
+    "finish_reason is an object": events('{"choices":[{"index":0,"delta":{},"finish_reason":{"a":1}}]}'),
+    "broken UTF-8": Fault.sends(b'data: {"choices":"\xff\xfe"}\n\n'),
+    "events of another order": Fault.sends(
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":7,"delta":{"type":"text_delta","text":"x"}}\n\n'
+    ),
+    "an event of a number": Fault.sends(b'event: message_start\ndata: {"type":"message_start","message":5}\n\n'),
+    "an error that is a list": Fault.sends(b'event: error\ndata: {"type": "error", "error": [1]}\n\n'),
+}
+
+
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+@pytest.mark.parametrize("fault", MALFORMED.values(), ids=MALFORMED)
+async def test_a_root_that_sends_no_reply_is_one_error_with_the_record_kept(
+    fault: Fault, wire: str, in_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "_REST_SECONDS", 0.01)
+    with Loopback([LOOK, fault]) as server, pytest.raises(ModelError) as caught:
+        await RLM(model_at(server, wire)).acompletion("What?", "text")
+    address = server.openai_url if wire == "openai" else server.url
+    assert address in str(caught.value)
+    assert "\n" not in str(caught.value)
+    trajectory = Trajectory.load(next(in_folder.glob("rlm_runs/*.ipynb")))
+    assert trajectory.ended is not None
+    assert trajectory.ended.stop_reason == "failed"
+    assert len(trajectory.iterations) == 1
+
+
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+async def test_a_sub_model_that_sends_no_reply_fails_its_sub_calls_alone(
+    wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "_REST_SECONDS", 0.01)
+    faults = list(MALFORMED.values())
+    ask = (
+        f"```repl\nFINAL([bool(reply) for reply in llm_query_batched([str(n) for n in range({len(faults) + 1})])])\n```"
+    )
+
+    def reply(messages: Any) -> Any:
+        if messages[0]["role"] == "system":
+            return ask
+        number = int(messages[0]["content"])
+        return faults[number] if number < len(faults) else "a reply"
+
+    with Loopback([reply]) as server:
+        result = await RLM(model_at(server, wire)).acompletion("What?", "text")
+    assert result.value == [False] * len(faults) + [True]
+
+
+@pytest.mark.parametrize(
+    "usage", ['{"prompt_tokens": -500, "completion_tokens": -9}', '{"prompt_tokens": "5"}', "[1]", '{"prompt_tokens": 1e400}']
+)  # fmt: skip
+async def test_usage_that_makes_no_sense_is_estimated_in_the_bill(usage: str) -> None:
+    def reply(messages: Any) -> Any:
+        root = "```repl\nFINAL(llm_query('a question'))\n```"
+        return said_as(root if messages[0]["role"] == "system" else "A REPLY", usage)
+
+    with Loopback([reply]) as server:
+        result = await RLM(model_at(server, "openai")).acompletion("What?", "text")
+    assert result.answer == "A REPLY"
+    assert result.trajectory.iterations[0].reply.estimated
+    assert result.usage.input_tokens > 500
+    assert result.usage.output_tokens > 10
+    assert result.cost is not None
+    assert result.cost > 0
+
+
+async def test_text_that_has_no_utf_8_is_recorded(in_folder: Path) -> None:
+    def reply(messages: Any) -> Any:
+        if messages[0]["role"] == "system":
+            return said_as("A word: \ud800\x00.\n```repl\nFINAL(llm_query('a question'))\n```", "{}")
+        return said_as("half \udfff a pair", "{}")
+
+    with Loopback([reply]) as server:
+        result = await RLM(model_at(server, "openai")).acompletion("What?", "text")
+    assert result.answer is not None
+    assert result.answer.startswith("half ")
+    assert Trajectory.load(next(in_folder.glob("rlm_runs/*.ipynb"))).ended is not None

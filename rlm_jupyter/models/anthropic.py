@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rlm_jupyter.models.hosted import HostedModel, Listener
+from rlm_jupyter.models.counted import counted, tokens
+from rlm_jupyter.models.faults import told_name, told_text
+from rlm_jupyter.models.hosted import TIMEOUTS, HostedModel, Listener
 from rlm_jupyter.tokens import estimate_tokens
 from rlm_jupyter.types import FinishReason, Message, Reply, Usage
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import anthropic
-    from anthropic.types import Usage as MessageUsage
 
 _FINISH: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -51,6 +52,8 @@ class AnthropicModel(HostedModel):
             auth_token=at.key if is_token else None,
             default_headers=dict(at.headers),
             max_retries=0,
+            timeout=anthropic.Timeout(**TIMEOUTS),
+            http_client=anthropic.DefaultAsyncHttpxClient(**self._http()),
         )
 
     def _send(self, client: anthropic.AsyncAnthropic) -> Any:
@@ -69,22 +72,28 @@ class AnthropicModel(HostedModel):
         fields = self._placed | {"model": self.endpoint.model, "max_tokens": cap} | _conversation(messages)
         async with self._send(client)(**fields) as stream:
             hear()
+            began = False
             async for event in stream:
-                if hear(event.text if event.type == "text" else ""):
+                began = True
+                if hear(told_text(event.text, "text") if event.type == "text" else ""):
                     break
+            if not began:
+                return None
             final = stream.current_message_snapshot
-        closed = hear.over and final.stop_reason is None
-        if final.stop_reason is None and not closed:
+        stop_reason = told_text(final.stop_reason, "stop_reason")
+        closed = hear.over and not stop_reason
+        if not stop_reason and not closed:
             return None
-        text, usage = "".join(block.text for block in final.content if block.type == "text"), _usage(final.usage)
+        text = "".join(told_text(block.text, "text") for block in final.content if block.type == "text")
+        usage, estimated = _usage(final.usage, messages, text)
         if closed:  # what was read is told at the beginning, what was written at the end
             usage = replace(usage, output_tokens=max(usage.output_tokens, estimate_tokens(text)))
         return Reply(
             text=text,
-            model=final.model,
+            model=told_name(final.model) or self.endpoint.model,
             usage=usage,
-            finish=_FINISH.get(final.stop_reason or "end_turn", "other"),
-            estimated=closed,
+            finish=_FINISH.get(stop_reason or "end_turn", "other"),
+            estimated=estimated or closed,
         )
 
 
@@ -102,13 +111,19 @@ def _conversation(messages: Sequence[Message]) -> dict[str, Any]:
     return {"system": [{"type": "text", "text": system, **_CACHED}], "messages": spoken}
 
 
-def _usage(usage: MessageUsage) -> Usage:
-    read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+def _usage(usage: Any, messages: Sequence[Message], text: str) -> tuple[Usage, bool]:
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    parts = [getattr(usage, name, None) for name in names]
+    counts = [0 if part is None else tokens(part) for part in parts]
+    # `input_tokens` there leaves the cache out
+    known = [count for count in counts if count is not None]
     details = getattr(usage, "output_tokens_details", None)
-    return Usage(
-        input_tokens=usage.input_tokens + read + written,  # `input_tokens` there leaves the cache out
-        output_tokens=usage.output_tokens,
-        cached_tokens=read,
-        cache_write_tokens=written,
-        reasoning_tokens=(getattr(details, "thinking_tokens", None) or 0) if details else 0,
+    return counted(
+        messages,
+        text,
+        read=sum(known) if len(known) == len(counts) else None,
+        written=getattr(usage, "output_tokens", None),
+        cached=parts[1],
+        cache_write=parts[2],
+        reasoning=getattr(details, "thinking_tokens", None),
     )

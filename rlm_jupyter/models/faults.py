@@ -15,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.errors import ContextWindowError, ModelError, ModelUnavailableError
+from rlm_jupyter.models.counted import tokens
 from rlm_jupyter.models.endpoint import with_advice
 
 if TYPE_CHECKING:
@@ -22,7 +23,14 @@ if TYPE_CHECKING:
     from rlm_jupyter.models.presets import Preset
 
 _DETAIL_CHARS = 300
+_READ_CHARS = 20_000
+"""Of what a server says of a failure."""
+_MOST_DIGITS = 12
+_NAME_CHARS = 200
+_LONGEST_WAIT = 366 * 86_400.0
+"""Seconds. A server may name any time; it is shown, and added to a clock."""
 _RETRIES = 4
+_UNREADABLE_RETRIES = 2
 _LOCAL_RETRIES = 2
 """One's own server is up or it isn't: nobody should wait ten seconds to hear that."""
 _OVERLOADED = {429, 503, 529}
@@ -34,6 +42,7 @@ _CROWDED = "context size has been exceeded"
 _CANNOT = re.compile(r"not supported|unsupported|does not support|not implemented", re.I)
 """Sent as 500 by servers of one's own, though no repetition helps: an image without a model that sees, say."""
 _NOT_IMPLEMENTED = 501
+_REDIRECTS = range(300, 400)
 _STREAMED_STATUS = {
     "authentication_error": 401,
     "permission_error": 403,
@@ -45,6 +54,14 @@ _STREAMED_STATUS = {
 }
 """An error inside a stream has no status of its own, only a type."""
 
+_KINDS: dict[type, str] = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+}
 _OVERFLOW_TYPES = {"context_length_exceeded", "exceed_context_size_error"}
 _COUNT = r"(\d[\d,_]*)"
 _OVERFLOW_TEXTS = (
@@ -59,6 +76,35 @@ _OVERFLOW_TEXTS = (
 """How servers say that a prompt is too long: Anthropic (2), OpenAI and vLLM, llama.cpp, Gemini, others."""
 
 
+class MalformedReply(Exception):
+    """What came is not what the protocol has there; the text says what it is."""
+
+
+def told_text(value: object, what: str) -> str:
+    """Return a text that a server has sent, empty where it sent none.
+
+    Raises
+    ------
+    MalformedReply
+        It is something else.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise MalformedReply(f"{what} is {kind_of(value)}, not text")
+    return value
+
+
+def told_name(value: object) -> str:
+    """Return a model's name as a server has sent it: a line of bounded length, empty where it sent none."""
+    return "".join(c for c in told_text(value, "the model's name") if c.isprintable())[:_NAME_CHARS]
+
+
+def kind_of(value: object) -> str:
+    """Name the type of a JSON value."""
+    return _KINDS.get(type(value), "an object")
+
+
 def transport_errors() -> tuple[type[Exception], ...]:
     """What the HTTP library under the SDKs raises when a connection fails: whichever of the two is loaded."""
     libraries = (sys.modules.get(name) for name in ("httpx", "httpx2"))
@@ -69,10 +115,12 @@ def model_error(error: Exception, endpoint: Endpoint) -> ModelError:
     """The error of ours that stands for `error`, which an SDK raised while `endpoint` was asked."""
     body = _body(error)
     status = getattr(error, "status_code", None)
-    if status is None or status < 400:
+    if status is None or status < _REDIRECTS.start:
         code = body.get("code")
         status = code if isinstance(code, int) else _STREAMED_STATUS.get(str(body.get("type")))
     detail = _detail(error, body, endpoint)
+    if status in _REDIRECTS:
+        detail = shortened(str(_headers(error).get("location") or ""), endpoint)
     if status is None and not body:
         return _no_connection(error, endpoint)
     overflow = _overflow(status, detail, body, endpoint)
@@ -103,6 +151,28 @@ def broken_off(endpoint: Endpoint, *, after_text: bool) -> ModelUnavailableError
         )
     return ModelUnavailableError(
         f"{endpoint.name}: {endpoint.url} broke off before its reply began. Is that the whole address?", retries=1
+    )
+
+
+def malformed(error: Exception, endpoint: Endpoint) -> ModelUnavailableError:
+    """Describe a reply that can't be read: it breaks the protocol, or the SDK fails on it."""
+    said = str(error) if isinstance(error, MalformedReply) else f"{type(error).__name__}: {_said(error)}"
+    return ModelUnavailableError(
+        f"{endpoint.name}: {endpoint.url} sent what can't be read as a reply ({shortened(said, endpoint)}).",
+        retries=_UNREADABLE_RETRIES,
+    )
+
+
+def not_sent(error: Exception, endpoint: Endpoint) -> ModelError:
+    """Describe a request that the SDK could not make."""
+    said = shortened(f"{type(error).__name__}: {_said(error)}", endpoint)
+    return ModelError(f"{endpoint.name}: no request to {endpoint.url} could be made ({said}).")
+
+
+def too_large(endpoint: Endpoint, problem: str) -> ModelUnavailableError:
+    """Describe a reply that was cut off for its size."""
+    return ModelUnavailableError(
+        f"{endpoint.name}: {endpoint.url} {problem}; the request was closed.", retries=_UNREADABLE_RETRIES
     )
 
 
@@ -137,6 +207,11 @@ def how_to_start(preset: Preset) -> str:
 
 def _refusal(status: int | None, detail: str, endpoint: Endpoint) -> ModelError:
     name, title = endpoint.name, endpoint.preset.title
+    if status in _REDIRECTS:
+        return ModelError(
+            f"{name}: {endpoint.url} redirects ({status}) to {detail or 'nowhere'}. If you trust that address, "
+            "pass it as base_url: a key is not sent on."
+        )
     if status in {401, 403}:
         if endpoint.key is None:
             text, elsewhere = with_advice(f"{name}: {endpoint.url} wants a key ({status}). ", endpoint.preset, ".")
@@ -145,7 +220,7 @@ def _refusal(status: int | None, detail: str, endpoint: Endpoint) -> ModelError:
         return ModelError(f"{name}: {title} refused the key ({status}). Check {source}. {detail}")
     if status == 404:
         return ModelError(f"{name}: {endpoint.url} knows no such model or address (404). {detail}")
-    return ModelError(f"{name}: the request was refused{f' ({status})' if status else ''}. {detail}")
+    return ModelError(f"{name}: {endpoint.url} refused the request{f' ({status})' if status else ''}. {detail}")
 
 
 def _no_connection(error: Exception, endpoint: Endpoint) -> ModelUnavailableError:
@@ -164,15 +239,19 @@ def _retries(endpoint: Endpoint) -> int:
 
 def _retry_after(error: Exception) -> float | None:
     """In how many seconds the server wants to be asked again: milliseconds, seconds or a date, as it was sent."""
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    headers = _headers(error)
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = str(headers.get(name) or "")
         with contextlib.suppress(ValueError):
             seconds = float(value) * unit
-            return max(seconds, 0.0) if math.isfinite(seconds) else None
-        with contextlib.suppress(ValueError):
-            return max(parsedate_to_datetime(value).timestamp() - time.time(), 0.0)
+            return min(max(seconds, 0.0), _LONGEST_WAIT) if math.isfinite(seconds) else None
+        with contextlib.suppress(ValueError, OverflowError):
+            return min(max(parsedate_to_datetime(value).timestamp() - time.time(), 0.0), _LONGEST_WAIT)
     return None
+
+
+def _headers(error: Exception) -> Mapping[str, str]:
+    return getattr(getattr(error, "response", None), "headers", None) or {}
 
 
 def _overflow(
@@ -204,13 +283,28 @@ def _body(error: Exception) -> Mapping[str, Any]:
 
 
 def _detail(error: Exception, body: Mapping[str, Any], endpoint: Endpoint) -> str:
-    text = " ".join(str(body.get("message") or getattr(error, "message", "") or error).split())
+    return shortened(str(body.get("message") or getattr(error, "message", "") or error), endpoint)
+
+
+def _said(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  it may show what made it fail
+        return ""
+
+
+def shortened(text: str, endpoint: Endpoint) -> str:
+    """Return one line without keys, of bounded length."""
+    text = text[:_READ_CHARS]
     for secret in (endpoint.key, *endpoint.headers.values()):
         if secret:
             text = text.replace(secret, "…")
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return text if len(text) <= _DETAIL_CHARS else text[:_DETAIL_CHARS] + "…"
 
 
 def _count(value: object) -> int | None:
-    digits = re.sub(r"[,_]", "", str(value)) if value is not None else ""
-    return int(digits) if digits.isdigit() else None
+    digits = re.sub(r"[,_]", "", value) if isinstance(value, str) else value
+    if isinstance(digits, str):
+        digits = int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else None
+    return tokens(digits)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager
@@ -13,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlm_jupyter.errors import ConfigurationError, ContextWindowError, ModelError
 from rlm_jupyter.models import faults, prices
+from rlm_jupyter.models.allowance import Allowance, allow, bounds
 from rlm_jupyter.models.client import Clients
+from rlm_jupyter.models.endpoint import on_this_machine
 from rlm_jupyter.models.fetch import FetchError, aside
 from rlm_jupyter.models.nearby import listed
 from rlm_jupyter.models.sampling import placed
@@ -33,6 +34,8 @@ LOCAL_SECONDS = 1800.0
 """The same for a server of one's own: without a graphics card it reads a long prompt for many minutes."""
 PAUSE_SECONDS = 300.0
 """How long a reply may pause once it has begun."""
+TIMEOUTS: dict[str, float | None] = {"timeout": None, "connect": 5.0}
+"""For the SDK's HTTP client: how long it may be silent is watched here."""
 _LOOK_AGAIN_SECONDS = 0.5
 _LOADING = 503
 _ANY_NAME = "local"
@@ -55,6 +58,8 @@ class Listener:
         """Visible text has arrived."""
         self.over = False
         """Nobody wants to hear the rest."""
+        self.failure: Exception | None = None
+        """What `on_text` or `until` raised: no fault of the server's."""
         self._deadline, self._patience, self._on_text, self._until = deadline, patience, on_text, until
 
     def __call__(self, text: str = "") -> bool:
@@ -65,9 +70,13 @@ class Listener:
         patience = min(self._patience, PAUSE_SECONDS) if self.heard else self._patience
         self._deadline.reschedule(asyncio.get_running_loop().time() + patience)
         if text:
-            if self._on_text is not None:
-                self._on_text(text)
-            self.over = self.over or (self._until is not None and self._until(text))
+            try:
+                if self._on_text is not None:
+                    self._on_text(text)
+                self.over = self.over or (self._until is not None and self._until(text))
+            except Exception as error:
+                self.failure = error
+                raise
         return self.over
 
 
@@ -301,28 +310,58 @@ class HostedModel(ABC):
         until: Callable[[str], bool] | None,
         how: dict[str, Any],
     ) -> Reply:
-        sdk = import_module(self.sdk)
         deadline = asyncio.timeout(self.patience)
         hear = Listener(deadline, self.patience, on_text, until)
+        allowance = allow(cap)
         try:
             async with deadline:
                 reply = await self._stream(client, messages, cap, hear, **how)
-        except TimeoutError:
-            if not deadline.expired():
+        except Exception as error:
+            if error is hear.failure:  # of whoever listens
                 raise
-            raise faults.silent(self.endpoint, self.patience) from None
-        except (sdk.APIError, json.JSONDecodeError, *faults.transport_errors()) as error:
+            if isinstance(error, TimeoutError) and deadline.expired():
+                raise faults.silent(self.endpoint, self.patience) from None
+            raised = self._fault(error, hear, allowance)
             # A server may echo the key: then the cause must not be shown either.
-            cause = None if self.endpoint.key and self.endpoint.key in str(error) else error
-            if hear.started and not getattr(error, "body", None):
-                raise faults.broken_off(self.endpoint, after_text=hear.heard) from cause
-            raised = faults.model_error(error, self.endpoint)
-            if isinstance(raised, ContextWindowError) and raised.window:
-                self._window = raised.window  # it knows better than any list
-            raise raised from cause
+            raise raised from None if self._shows_key(error) else error
         if reply is None:
+            if allowance.problem:
+                raise faults.too_large(self.endpoint, allowance.problem)
             raise faults.broken_off(self.endpoint, after_text=hear.heard)
         return reply
+
+    def _fault(self, error: Exception, hear: Listener, allowance: Allowance) -> ModelError:
+        """Make what a server has sent, and the SDK or we could not take, an error of ours."""
+        at, sdk = self.endpoint, import_module(self.sdk)
+        if not isinstance(error, sdk.APIStatusError) and allowance.problem:
+            return faults.too_large(at, allowance.problem)
+        if not isinstance(error, (sdk.APIError, *faults.transport_errors())):
+            return faults.malformed(error, at) if allowance.responded else faults.not_sent(error, at)
+        if hear.started and not getattr(error, "body", None):
+            return faults.broken_off(at, after_text=hear.heard)
+        try:
+            raised = faults.model_error(error, at)
+        except Exception as unreadable:  # noqa: BLE001  what the server says of its failure is of any shape
+            return faults.malformed(unreadable, at)
+        if isinstance(raised, ContextWindowError) and raised.window:
+            self._window = raised.window  # it knows better than any list
+        return raised
+
+    def _shows_key(self, error: Exception) -> bool:
+        try:
+            return bool(self.endpoint.key) and str(self.endpoint.key) in str(error)
+        except Exception:  # noqa: BLE001  an error that can't be shown can't be a cause
+            return True
+
+    def _http(self) -> dict[str, Any]:
+        """Arguments for the SDK's HTTP client."""
+        return {
+            # a proxy that the environment names can't reach this machine from where it is
+            "trust_env": not on_this_machine(self.endpoint.url),
+            # a key is for the address that it was given for
+            "follow_redirects": False,
+            **bounds(),
+        }
 
     @property
     def takes_temperature(self) -> bool:

@@ -8,19 +8,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from rlm_jupyter.models.endpoint import on_this_machine
-from rlm_jupyter.models.hosted import REQUEST_SECONDS, HostedModel, Listener
-from rlm_jupyter.tokens import estimate_tokens
+from rlm_jupyter.models.counted import counted, tokens
+from rlm_jupyter.models.faults import MalformedReply, kind_of, told_name, told_text
+from rlm_jupyter.models.hosted import TIMEOUTS, HostedModel, Listener
 from rlm_jupyter.types import FinishReason, Message, Reply, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import openai
-    from openai.types import CompletionUsage
 
 _FINISH: dict[str, FinishReason] = {"stop": "stop", "length": "length", "content_filter": "refusal"}
-_CONNECT_SECONDS = 5.0
+_LEAST_LOGPROB = -1e4
 _NO_KEY = "none"
 """The SDK insists on a key; servers of one's own read none."""
 
@@ -40,6 +39,7 @@ class OpenAIModel(HostedModel):
         import openai
 
         at = self.endpoint
+        http_client = openai.DefaultAsyncHttpxClient(**self._http())
         if at.preset.wire == "azure":
             is_token = at.key_variable == "AZURE_OPENAI_AD_TOKEN"
             return openai.AsyncAzureOpenAI(
@@ -49,15 +49,16 @@ class OpenAIModel(HostedModel):
                 api_key=None if is_token else at.key or _NO_KEY,
                 azure_ad_token=at.key if is_token else None,
                 max_retries=0,
+                timeout=openai.Timeout(**TIMEOUTS),
+                http_client=http_client,
             )
         client = openai.AsyncOpenAI(
             base_url=at.url,
             api_key=_NO_KEY if at.key is None or at.preset.key_header else at.key,
             default_headers=dict(at.headers),
             max_retries=0,
-            timeout=openai.Timeout(max(self.patience, REQUEST_SECONDS), connect=_CONNECT_SECONDS),
-            # a proxy that the environment names can't reach this machine from where it is
-            http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if on_this_machine(at.url) else None,
+            timeout=openai.Timeout(**TIMEOUTS),
+            http_client=http_client,
         )
         if at.preset.provider != "openai":
             client.organization = client.project = None  # read from OPENAI_*: nobody else's business
@@ -82,10 +83,11 @@ class OpenAIModel(HostedModel):
         if self.endpoint.preset.provider == "llamacpp":
             # tells now and then how far it is with a long prompt, so that the connection is not silent for minutes
             fields["extra_body"] = {"return_progress": True} | (fields.get("extra_body") or {})
-        told: list[float] = []
+        probabilities: list[float] = []
         pieces: list[str] = []
         refusal: list[str] = []
-        finish = usage = None
+        finish: str = ""
+        usage: Any = None
         model = self.endpoint.model
         stream = await self._send(client)(
             model=self.endpoint.model,
@@ -98,28 +100,32 @@ class OpenAIModel(HostedModel):
         async with stream:
             async for chunk in stream:
                 hear()
-                model = chunk.model or model
+                if not hasattr(chunk, "choices"):  # the SDK makes an object of nothing but an object
+                    raise MalformedReply(f"an event is {kind_of(chunk)}, not an object")
+                model = told_name(chunk.model) or model
                 usage = chunk.usage or usage
                 # The last chunk has the usage and no choice; some servers send `null` for the list.
                 for choice in chunk.choices or ():
-                    finish = choice.finish_reason or finish
-                    text = (choice.delta.content or "") if choice.delta else ""
-                    refusal.append((choice.delta.refusal or "") if choice.delta else "")
+                    finish = told_text(choice.finish_reason, "finish_reason") or finish
+                    text = told_text(choice.delta.content, "content") if choice.delta else ""
+                    refusal.append(told_text(choice.delta.refusal, "refusal") if choice.delta else "")
                     pieces.append(text)
-                    told += [token.logprob for token in (choice.logprobs and choice.logprobs.content) or ()]
+                    if logprobs:
+                        probabilities += _logprobs(choice.logprobs)
                     hear(text)
                 if hear.over:
                     break
-        if finish is None and not hear.over:
+        if not finish and not hear.over:
             return None
         text, refused = "".join(pieces), "".join(refusal)
+        used, estimated = _usage(usage, messages, text or refused)
         return Reply(
             text=text or refused,
             model=model,
-            usage=_usage(usage) if usage is not None else _estimate(messages, text),
+            usage=used,
             finish="refusal" if refused and not text else _FINISH.get(finish or "stop", "other"),
-            token_confidence=math.exp(min(math.fsum(told) / len(told), 0.0)) if told else None,
-            estimated=usage is None,
+            token_confidence=math.exp(math.fsum(probabilities) / len(probabilities)) if probabilities else None,
+            estimated=estimated,
         )
 
 
@@ -127,20 +133,30 @@ def _wire(message: Message) -> Any:
     return {"role": message.role, "content": message.content}
 
 
-def _usage(usage: CompletionUsage) -> Usage:
-    read, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
-    of_read, of_written = usage.prompt_tokens_details, usage.completion_tokens_details
-    # Some endpoints (Gemini's) leave thinking out of `completion_tokens` and count it in the total only.
-    written = max(written, (usage.total_tokens or 0) - read)
-    return Usage(
-        input_tokens=read,
-        output_tokens=written,
-        cached_tokens=(of_read.cached_tokens or 0) if of_read else 0,
-        cache_write_tokens=(getattr(of_read, "cache_write_tokens", None) or 0) if of_read else 0,
-        reasoning_tokens=(of_written.reasoning_tokens or 0) if of_written else 0,
+def _logprobs(told: Any) -> list[float]:
+    """The tokens' logarithms, less what is none."""
+    numbers = [token.logprob for token in (told and told.content) or ()]
+    return [
+        min(max(number, _LEAST_LOGPROB), 0.0)
+        for number in numbers
+        if isinstance(number, int | float) and not math.isnan(number)
+    ]
+
+
+def _usage(usage: Any, messages: Sequence[Message], text: str) -> tuple[Usage, bool]:
+    read, written, total = (
+        getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens", "total_tokens")
     )
-
-
-def _estimate(messages: Sequence[Message], text: str) -> Usage:
-    """For a server that counts nothing: so that limits still mean something."""
-    return Usage(sum(estimate_tokens(message.content) for message in messages), estimate_tokens(text))
+    # Some endpoints (Gemini's) leave thinking out of `completion_tokens` and count it in the total only.
+    if (known := tokens(written)) is not None:
+        written = max(known, (tokens(total) or 0) - (tokens(read) or 0)) if tokens(read) else known
+    of_read, of_written = (getattr(usage, f"{name}_tokens_details", None) for name in ("prompt", "completion"))
+    return counted(
+        messages,
+        text,
+        read=read,
+        written=written,
+        cached=getattr(of_read, "cached_tokens", None),
+        cache_write=getattr(of_read, "cache_write_tokens", None),
+        reasoning=getattr(of_written, "reasoning_tokens", None),
+    )

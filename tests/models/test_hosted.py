@@ -253,7 +253,7 @@ async def test_a_model_that_is_not_there_is_named(wire):
 async def test_two_assistant_messages_at_the_end_are_refused_as_the_server_says(wire):
     with Loopback() as server:
         messages = [*ASK, Message("assistant", "a"), Message("assistant", "b")]
-        with pytest.raises(ModelError, match=r"refused \(400\). Cannot have 2 or more assistant messages"):
+        with pytest.raises(ModelError, match=r"refused the request \(400\). Cannot have 2 or more assistant messages"):
             await connect(wire, server).complete(messages, max_output_tokens=9)
 
 
