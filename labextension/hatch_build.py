@@ -49,7 +49,7 @@ def is_from_sdist(root: Path) -> bool:
 
 def build(root: Path, version: str) -> None:
     """Build the assets, if a source is newer than they are."""
-    from hatch_jupyter_builder.utils import npm_builder
+    from hatch_jupyter_builder.utils import is_stale, npm_builder
 
     if shutil.which("node") is None:
         raise RuntimeError("node is not installed")
@@ -61,4 +61,6 @@ def build(root: Path, version: str) -> None:
         build_cmd="build:prod",
         build_dir=str(root / ASSETS),
         source_dir=str(root / SOURCE / "src"),
+        # a style or a schema is a source, too
+        force=any(is_stale(root / ASSETS, root / SOURCE / part) for part in ("style", "schema")),
     )

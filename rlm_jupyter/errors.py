@@ -24,6 +24,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rlm_jupyter.result import Result
     from rlm_jupyter.trajectory import Trajectory
     from rlm_jupyter.types import StopReason
@@ -66,6 +68,11 @@ class RLMError(Exception):
 
     def _advising(self, text: str) -> str:
         return f"{text.rstrip('.')}. {self.advice}" if self.advice else text
+
+
+def saved_at(error: BaseException) -> Path | None:
+    """Return the notebook of the run that an error ended, if that run is saved."""
+    return error.result.path if isinstance(error, RLMError) and error.result is not None else None
 
 
 class ConfigurationError(RLMError, ValueError):

@@ -23,7 +23,7 @@ from rlm_jupyter.approval import Approvals
 from rlm_jupyter.completer import install
 from rlm_jupyter.configured import Configured
 from rlm_jupyter.context import Context
-from rlm_jupyter.errors import RLMError
+from rlm_jupyter.errors import RLMError, saved_at
 from rlm_jupyter.events import Event
 from rlm_jupyter.here import source as here_source
 from rlm_jupyter.kept import Claim, Kept
@@ -311,8 +311,8 @@ class RLMMagics(Configured):
         """Wait for the run and show its result."""
         try:
             result = wait(running, approvals)
-        except RLMError:
-            shown.end(failed=True)
+        except RLMError as error:
+            shown.end(saved_at(error), failed=True)
             raise
         if result is None:
             self._leave(handle, shown, claim)
@@ -384,7 +384,7 @@ class RLMMagics(Configured):
             except RLMError as error:
                 conclude(None if error.result is None else ShownResult.of(error.result))
                 self._kept.settle()
-                shown.end(title=line_of(error), failed=True)
+                shown.end(saved_at(error), title=line_of(error), failed=True)
                 if steering is not None:
                     steering.fail()
                 return

@@ -10,7 +10,7 @@ from typing import Any, Self
 from rlm_jupyter.approval import Approvals
 from rlm_jupyter.control import Control
 from rlm_jupyter.endings import WORDS, no_answer
-from rlm_jupyter.errors import ConfigurationError, RLMError
+from rlm_jupyter.errors import ConfigurationError, RLMError, saved_at
 from rlm_jupyter.interrupts import let_cell_end
 from rlm_jupyter.live import fragments, progress, widget
 from rlm_jupyter.live.widget import Steering
@@ -71,8 +71,8 @@ class ShownResult(Result):
         shown.steer(running)
         try:
             result = wait(running)
-        except RLMError:
-            shown.end(failed=True)
+        except RLMError as error:
+            shown.end(saved_at(error), failed=True)
             raise
         if result is None:
             shown.end(title="It is still being stopped.")

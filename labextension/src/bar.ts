@@ -19,12 +19,14 @@ export interface Actions {
   refuse(): void;
   /** Whether the run's cells are hidden. */
   isFolded(): boolean;
+  /** What came of what was asked last. */
+  said(): string;
   /** Go to the cell that waits for approval. */
   showProposed(): void;
   /** Whether the notebook has all that the page knows of the run. */
   isWritten(): boolean;
 }
-type Name = Exclude<keyof Actions, 'isFolded' | 'isWritten' | 'showProposed'>;
+type Name = Exclude<keyof Actions, 'isFolded' | 'isWritten' | 'said' | 'showProposed'>;
 
 const TICK_MILLISECONDS = 1000;
 /** How long the end of a run waits for its last cells, before it is said all the same. */
@@ -56,7 +58,10 @@ export class RunBar extends Widget {
     this._clock.className = 'rlm-bar-clock';
     this._clock.setAttribute('aria-hidden', 'true');
     this._buttons.className = 'rlm-bar-buttons';
-    this.node.append(this._words, this._numbers, this._clock, this._buttons);
+    this._said.className = 'rlm-bar-said';
+    this._said.setAttribute('role', 'status');
+    this._said.setAttribute('aria-live', 'polite');
+    this.node.append(this._words, this._numbers, this._clock, this._buttons, this._said);
     this._timer = window.setInterval(() => this._tick(), TICK_MILLISECONDS);
     this.refresh();
   }
@@ -68,7 +73,8 @@ export class RunBar extends Widget {
     say(this._words, isWhole ? wordsOf(run, this._trans) : this._trans.__('The last cells are being written'));
     const numbers = [...usedBy(run, this._trans), run.facts.model, speedOf(run, this._trans)];
     say(this._numbers, run.isOver ? '' : numbers.filter(Boolean).join(' · '));
-    this._words.title = run.facts.phase === 'proposed' ? this._trans.__('Go to the cell that waits') : '';
+    // why it failed stands in the cell's output, with the way to the saved run
+    this._words.title = run.facts.phase === 'proposed' ? this._trans.__('Go to the cell that waits') : reasonOf(run);
     this.node.dataset.rlmPhase = run.facts.phase;
     this.node.dataset.rlmOutcome = isWhole ? (run.facts.outcome ?? '') : '';
     const offered = this._offered();
@@ -163,6 +169,7 @@ export class RunBar extends Widget {
   }
 
   private _show(): void {
+    say(this._said, this._actions.said());
     const { facts, began, isOver } = this.run;
     const seconds = facts.seconds ?? (Date.now() - began) / 1000;
     this._clock.textContent = facts.outcome === 'saved' ? '' : `${seconds.toFixed(isOver ? 1 : 0)} s`;
@@ -171,6 +178,7 @@ export class RunBar extends Widget {
   private readonly _words = document.createElement('span');
   private readonly _numbers = document.createElement('span');
   private readonly _clock = document.createElement('span');
+  private readonly _said = document.createElement('span');
   private readonly _buttons = document.createElement('span');
   private readonly _made = new Map<Name, HTMLButtonElement>();
   private readonly _timer: number;
@@ -250,6 +258,11 @@ export function speedOf(run: RunModel, trans: TranslationBundle): string {
   return words.join(' · ');
 }
 
+/** Why a run failed, where it did. */
+export function reasonOf({ facts }: RunModel): string {
+  return facts.outcome === 'failed' ? facts.message : '';
+}
+
 function titleOf(run: RunModel, trans: TranslationBundle): string {
   const { phase, outcome, message, remark } = run.facts;
   switch (phase) {
@@ -272,7 +285,7 @@ function titleOf(run: RunModel, trans: TranslationBundle): string {
     case 'cancelled':
       return message ? trans.__('Stopped: %1', message) : trans.__('Stopped');
     case 'failed':
-      return message ? trans.__('Failed: %1', message) : trans.__('Failed');
+      return trans.__('Failed');
     case 'cut':
       return trans.__('The kernel went away');
     case 'closed':

@@ -254,6 +254,7 @@ export class LiveNotebook implements View {
         limits: () => void this.steering.limits(model),
         fold: () => this.fold(model.parent),
         isFolded: () => this.isFolded(model.parent),
+        said: () => this.steering.acknowledge(model),
         showProposed: () => void (model.proposed && this.jump(model.proposed.id)),
         // any view's writer is the one that writes for all of them
         isWritten: () => this._runs.views.every(view => !view._writer.isBehind(model)),

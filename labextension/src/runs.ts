@@ -50,13 +50,14 @@ export class NotebookRuns<V extends View> {
     show: Hands['show'],
     private readonly _isOn: () => boolean
   ) {
-    this.steering = new Steering(_trans, askText, {
+    const hands: Hands = {
       // it reaches the run as long as the cell that asked waits for it
       interrupt: run => (this._first?.isWaiting(run) ? this._kernel?.interrupt() : undefined),
       source: cellId => this._first?.source(cellId),
       kernel: () => this._kernel,
       show
-    });
+    };
+    this.steering = new Steering(_trans, askText, hands, run => this._views.forEach(view => view.draw(run, [])));
     _context.sessionContext.kernelChanged.connect(this._attach, this);
     _context.sessionContext.statusChanged.connect(this._look, this);
     NotebookActions.executed.connect(this._check, this);

@@ -6,7 +6,7 @@ import { Widget } from '@lumino/widgets';
 import { Filter } from './filter';
 import type { RunModel } from './model';
 import type { LiveNotebook } from './panel';
-import { RunTree } from './tree';
+import { errorsOf, RunTree } from './tree';
 import type { Doing } from './tree';
 
 const REST_MILLISECONDS = 250;
@@ -41,6 +41,7 @@ export class RunsPanel extends Widget {
   }
 
   protected override onUpdateRequest(): void {
+    this._mark();
     if (!this.isVisible) {
       return;
     }
@@ -74,6 +75,16 @@ export class RunsPanel extends Widget {
     if (focused && document.activeElement !== this._focused(focused)) {
       this._focused(focused)?.focus();
     }
+  }
+
+  /** A failure is seen before the panel is opened. */
+  private _mark(): void {
+    const runs = this._notebook?.runs ?? [];
+    const failed = runs.filter(run => run.facts.outcome === 'failed' || errorsOf(run.own)).length;
+    const caption = this._trans.__('Runs of models');
+    const words = this._trans._n('%1 run with errors', '%1 runs with errors', failed);
+    this.title.caption = failed ? `${caption}: ${words}` : caption;
+    this.title.className = failed ? 'rlm-tab-errors' : '';
   }
 
   /** The box for words, and the one for failures only. */

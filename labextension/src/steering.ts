@@ -4,12 +4,13 @@ import { Notification, showErrorMessage } from '@jupyterlab/apputils';
 import type { Kernel } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { Acknowledged } from './acknowledged';
 import { Asks } from './asks';
 import type { Line } from './comm';
 import type { Ask, Form, NumberedAsk, Place, Said } from './events';
 import type { Show } from './files';
 import { exportSaved } from './late';
-import { askLimits } from './limits';
+import { askLimits, limitNames } from './limits';
 import type { RunModel } from './model';
 
 const INTERRUPT_MILLISECONDS = 1500;
@@ -36,6 +37,7 @@ interface Steered {
   run: RunModel;
   line: Line;
   asks: Asks;
+  acknowledged: Acknowledged;
   /** Of what was said, that which this page has shown. */
   shown: Set<number>;
   isOver: boolean;
@@ -45,14 +47,22 @@ export class Steering {
   constructor(
     private readonly _trans: TranslationBundle,
     private readonly _askText: AskText,
-    private readonly _hands: Hands
+    private readonly _hands: Hands,
+    private readonly _onAsk: (run: RunModel) => void
   ) {}
 
   /** A run has begun, or (not `isNew`) was found again. */
   begin(run: RunModel, line: Line, isNew: boolean): void {
     this.end(run);
     const asks = new Asks(message => void line.send(message));
-    this._steered.set(run.run, { run, line, asks, shown: new Set(), isOver: false });
+    this._steered.set(run.run, {
+      run,
+      line,
+      asks,
+      acknowledged: new Acknowledged(this._trans),
+      shown: new Set(),
+      isOver: false
+    });
     if (isNew) {
       asks.greet();
     }
@@ -71,9 +81,11 @@ export class Steering {
       return;
     }
     steered.asks.hear(run.facts);
+    steered.acknowledged.hear(run.facts.heard[steered.asks.page] ?? 0);
     for (const said of run.facts.said) {
       if (said.page === steered.asks.page && !steered.shown.has(said.n)) {
         steered.shown.add(said.n);
+        steered.acknowledged.refuse(said.n);
         this._finish(`${run.run}-${said.n}`);
         this._tell(said);
       }
@@ -97,7 +109,15 @@ export class Steering {
       Notification.warning(this._trans.__('The kernel that this run belongs to is gone.'));
       return undefined;
     }
-    return steered.asks.ask(ask);
+    const n = steered.asks.ask(ask);
+    steered.acknowledged.ask(n, ask);
+    this._onAsk(run);
+    return n;
+  }
+
+  /** What came of what was asked last, in a few words. */
+  acknowledge(run: RunModel): string {
+    return this._steered.get(run.run)?.acknowledged.words(run.facts, limitNames(this._trans)) ?? '';
   }
 
   /** Stop a run: by the line, and by an interrupt where the kernel does not hear it. */

@@ -2,7 +2,7 @@
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { wordsOf } from './bar';
+import { reasonOf, wordsOf } from './bar';
 import { ChildButton } from './children';
 import type { Child, Form, LiveCell, Place, Subcall } from './events';
 import { childOf, notebookOf } from './files';
@@ -11,6 +11,7 @@ import { meters, numbersOf } from './meters';
 import type { RunModel } from './model';
 
 const LINE_CHARS = 60;
+const FAILED = new Set(['error', 'died', 'interrupted']);
 
 /** What can be done from the tree. */
 export interface Doing {
@@ -23,6 +24,7 @@ export interface Doing {
 interface Branch {
   node: HTMLDetailsElement;
   facts: HTMLElement;
+  errors: HTMLElement;
   rows: HTMLElement;
   /** Of what is drawn. */
   drawn: string;
@@ -53,6 +55,8 @@ export class RunTree {
     const { node, facts } = this._root;
     titled(node, run.facts.prompt || this._trans.__('Starting'));
     facts.textContent = ` · ${wordsOf(run, this._trans)}`;
+    facts.title = reasonOf(run);
+    this._paintErrors(this._root, errorsOf(run.own));
     node.dataset.rlmPhase = run.facts.phase;
     node.dataset.rlmOutcome = run.facts.outcome ?? '';
     this._open(node, run.run, true);
@@ -89,8 +93,9 @@ export class RunTree {
       const later = [...this._branches.keys()].filter(other => other > iteration).sort((a, b) => a - b)[0];
       this._iterations.insertBefore(branch.node, this._branches.get(later)?.node ?? null);
     }
-    const numbers = numbersOf(cells[0].facts, this._trans);
+    const numbers = numbersOf({ ...cells[0].facts, ...secondsOf(cells) }, this._trans);
     branch.facts.textContent = numbers.length ? ` · ${numbers.join(' · ')}` : '';
+    this._paintErrors(branch, errorsOf(cells));
     const state = `${filter?.key ?? ''}|${cells.map(cell => this._stateOf(cell)).join('|')}`;
     if (branch.drawn !== state) {
       branch.drawn = state;
@@ -101,6 +106,16 @@ export class RunTree {
     branch.node.hidden = filter !== null && !branch.matches;
     this._open(branch.node, `${this.run.run}-${iteration}`, filter !== null || iteration === this.run.facts.iteration);
     return branch.matches;
+  }
+
+  /** A failure is seen before what is folded is opened. */
+  private _paintErrors({ errors }: Branch, count: number): void {
+    const words = count ? this._trans._n('%1 error', '%1 errors', count) : '';
+    if (errors.title !== words) {
+      errors.textContent = count ? ` ✕\u00a0${count}` : '';
+      errors.title = words;
+      errors.setAttribute('aria-label', words);
+    }
   }
 
   /** All that a row shows: it is drawn anew when this is another. */
@@ -201,14 +216,17 @@ export class RunTree {
     const node = document.createElement('details');
     const summary = document.createElement('summary');
     const facts = document.createElement('span');
+    const errors = document.createElement('span');
+    errors.className = 'rlm-runs-errors';
+    errors.setAttribute('role', 'img');
     const rows = document.createElement('div');
     summary.dataset.rlmKey = key;
-    summary.append(document.createElement('b'), facts);
+    summary.append(document.createElement('b'), errors, facts);
     // what a person does counts from then on; by a key it is a click, too
     summary.addEventListener('click', () => this._opened.set(key, !node.open));
     node.append(summary, rows);
     titled(node, title);
-    return { node, facts, rows, drawn: '', matches: 0 };
+    return { node, facts, errors, rows, drawn: '', matches: 0 };
   }
 
   private _open(node: HTMLDetailsElement, key: string, isOpen: boolean): void {
@@ -244,6 +262,18 @@ export class RunTree {
   /** What somebody has opened or closed. */
   private readonly _opened = new Map<string, boolean>();
   private _offered = '-';
+}
+
+/** How many of these cells failed, sub-calls among them. */
+export function errorsOf(cells: LiveCell[]): number {
+  const calls = cells.flatMap(cell => cell.facts.calls ?? []).filter(call => call.failed);
+  return calls.length + cells.filter(({ status }) => FAILED.has(status)).length;
+}
+
+/** Of the reply and of the cells that it had executed, as far as they are known. */
+export function secondsOf(cells: LiveCell[]): { seconds?: number } {
+  const known = cells.flatMap(cell => cell.facts.seconds ?? []);
+  return known.length ? { seconds: known.reduce((sum, seconds) => sum + seconds, 0) } : {};
 }
 
 function titled(node: HTMLDetailsElement, title: string): void {

@@ -12,7 +12,7 @@ test('colours and fonts are those of the theme', () => {
   expect(declarations.filter(line => own.test(line))).toEqual([]);
   const themed = /^(?:color|background|border-\w+-color|font-family|font-size): /;
   const coloured = declarations.filter(line => themed.test(line));
-  expect(coloured.filter(line => !/var\(--jp-|: (?:inherit|none)$/.test(line))).toEqual([]);
+  expect(coloured.filter(line => !/var\(--(?:jp|rlm)-|: (?:inherit|none)$/.test(line))).toEqual([]);
 });
 
 test('whatever takes the focus shows it', () => {

@@ -15,7 +15,7 @@ from rlm_jupyter import context as contexts
 from rlm_jupyter import errors
 from rlm_jupyter.approval import Approvals
 from rlm_jupyter.described import describe
-from rlm_jupyter.errors import ConfigurationError, ContextError, RLMError
+from rlm_jupyter.errors import ConfigurationError, ContextError, RLMError, saved_at
 from rlm_jupyter.events import CellProposed, Event, Record
 from rlm_jupyter.here.pipe import Began, Failed, Over, Recorded, Request
 from rlm_jupyter.here.process import DriverProcess, Gone, provider_keys
@@ -165,8 +165,8 @@ class _Here:
             if isinstance(over, Recorded):
                 return await self._replay(over.path)
             return self._result(over)
-        except BaseException:
-            self._shown.end(failed=True)
+        except BaseException as error:
+            self._shown.end(saved_at(error), failed=True)
             raise
 
     def _request(self) -> Request:

@@ -12,7 +12,7 @@ from ipykernel.kernelbase import Kernel
 
 from rlm_jupyter import background
 from rlm_jupyter.endings import no_answer
-from rlm_jupyter.errors import KernelError, RLMError
+from rlm_jupyter.errors import KernelError, RLMError, saved_at
 from rlm_jupyter.kernelapp.assistance import Assistance
 from rlm_jupyter.kernelapp.cell import Code, Prompt, read
 from rlm_jupyter.kernelapp.commands import HELP, Commands
@@ -175,8 +175,8 @@ class RLMKernel(Kernel):
         try:
             answering = self._driven.answer(prompt, settings, page.count, shown, page.note)
             result = await _awaited(answering)
-        except BaseException:
-            shown.end(failed=True)
+        except BaseException as error:
+            shown.end(saved_at(error), failed=True)
             raise
         shown.end(result.path)
         self.execution_count = max(self.execution_count, _last_count(result))
