@@ -17,6 +17,7 @@ from tests.test_magics import run as run_cell
 from tests.test_magics import shell as shell
 
 FINAL = "I look.\n```repl\nFINAL(context)\n```"
+QUOTED = "I look.\n```repl\nFINAL(f'<{context}>')\n```"
 BOOK = "word " * MOST_PROMPT_CHARS
 
 
@@ -81,7 +82,7 @@ async def test_other_texts_are_texts(text: str) -> None:
     if text == "*":
         for path in Path().iterdir():
             path.rename(path.with_name(f".{path.name}"))
-    assert (await RLM(ScriptedModel([FINAL, FINAL])).acompletion("What?", text)).value == text
+    assert (await RLM(ScriptedModel([QUOTED, QUOTED])).acompletion("What?", text)).value == f"<{text}>"
 
 
 async def test_what_a_file_holds_is_no_name_again() -> None:
@@ -119,7 +120,7 @@ def test_a_text_without_a_question_is_refused_before_anything_is_spent() -> None
 
 async def test_a_long_question_with_or_without_a_context_is_asked() -> None:
     long = "x" * MOST_PROMPT_CHARS
-    assert (await RLM(ScriptedModel([FINAL, FINAL])).acompletion(long)).answer is not None
+    assert (await RLM(ScriptedModel([QUOTED, QUOTED])).acompletion(long)).answer == "<>"
     assert (await RLM(ScriptedModel([FINAL, FINAL])).acompletion(long + "x", "it")).answer == "it"
     assert (await RLM(ScriptedModel([FINAL, FINAL])).acompletion(BOOK, root_prompt="What?")).value == BOOK
 
