@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import http.client
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -17,7 +19,10 @@ from urllib.parse import urlsplit
 
 from rlm_jupyter.models.endpoint import on_this_machine
 
-_MOST_BYTES = 16 << 20
+_MOST_BYTES = 4 << 20
+"""Of a page. Parsed, it takes up to thirty times the memory; the longest list of models has a quarter of this."""
+_SAID_CHARS = 300
+_PIECE = 1 << 16
 T = TypeVar("T")
 
 
@@ -47,38 +52,46 @@ def fetch(url: str, *, seconds: float, headers: Mapping[str, str] | None = None,
     Parameters
     ----------
     seconds
-        Of silence, after which it is given up.
+        In which the whole page has to be there; then it is given up, whatever still comes.
     body
         Sent as JSON, by POST; `None`: GET.
 
     Returns
     -------
     dict
-        Empty where the page holds something else.
+        Empty where the page holds something else, or is too long.
 
     Raises
     ------
     FetchError
         Nobody answered, or with an error.
     """
-    handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
-    if on_this_machine(url):
-        handlers.append(urllib.request.ProxyHandler({}))
-    data = None if body is None else json.dumps(body).encode()
-    sent = {"accept": "application/json", **({} if data is None else {"content-type": "application/json"})}
     if urlsplit(url).scheme not in {"http", "https"}:
         raise FetchError(None, f"{url} is no address of a server")
+    data = None if body is None else json.dumps(body).encode()
+    sent = {"accept": "application/json", **({} if data is None else {"content-type": "application/json"})}
     request = urllib.request.Request(url, data, {**sent, **(headers or {})})
+    # a thread, since a timeout of a socket begins anew with every byte
+    page = in_thread(lambda: _page(request, seconds))
+    try:
+        return page.result(seconds)
+    except TimeoutError:
+        raise FetchError(None, "timed out") from None
+
+
+def _page(request: urllib.request.Request, seconds: float) -> dict[str, Any]:
+    until = time.monotonic() + seconds
+    handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+    if on_this_machine(request.full_url):
+        handlers.append(urllib.request.ProxyHandler({}))
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=seconds) as response:
-            found = json.loads(response.read(_MOST_BYTES))
+            found = _parsed(_read(response, until))
     except urllib.error.HTTPError as error:
         with error:
-            raise FetchError(error.code, _said(error)) from None
+            raise FetchError(error.code, _said(error, until)) from None
     except (OSError, ValueError) as error:
-        if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
-            return {}
-        raise FetchError(None, str(getattr(error, "reason", error))) from None
+        raise FetchError(None, _line(getattr(error, "reason", error))) from None
     except Exception as error:
         # whatever listens there may speak anything but HTTP
         if type(error).__module__ != "http.client":
@@ -87,7 +100,25 @@ def fetch(url: str, *, seconds: float, headers: Mapping[str, str] | None = None,
     return found if isinstance(found, dict) else {}
 
 
-async def aside(call: Callable[[], T]) -> T:
+def _read(response: Any, until: float) -> bytes:
+    """Read what comes in time, up to `_MOST_BYTES`."""
+    page = bytearray()
+    while len(page) < _MOST_BYTES and (piece := response.read1(_PIECE)):
+        page += piece
+        if time.monotonic() > until:
+            raise TimeoutError("timed out")
+    return bytes(page)
+
+
+def _parsed(page: bytes) -> Any:
+    """Return the JSON, `None` where it is none that can be read."""
+    try:
+        return json.loads(page)
+    except (ValueError, RecursionError):
+        return None
+
+
+def in_thread(call: Callable[[], T]) -> concurrent.futures.Future[T]:
     """Call it in a thread that nobody has to wait for: neither a cancelled run nor the interpreter's end."""
     future: concurrent.futures.Future[T] = concurrent.futures.Future()
 
@@ -102,13 +133,23 @@ async def aside(call: Callable[[], T]) -> T:
                 future.set_result(found)
 
     threading.Thread(target=work, name="rlm_jupyter looks at a server", daemon=True).start()
-    return await asyncio.wrap_future(future)
+    return future
 
 
-def _said(error: urllib.error.HTTPError) -> str:
+async def aside(call: Callable[[], T]) -> T:
+    """Call it in a thread (`in_thread`) and wait for it."""
+    return await asyncio.wrap_future(in_thread(call))
+
+
+def _said(error: urllib.error.HTTPError, until: float) -> str:
     try:
-        found = json.loads(error.read(_MOST_BYTES))
-    except (OSError, ValueError):
-        return str(error.reason)
+        found = _parsed(_read(error, until))
+    except (OSError, http.client.HTTPException):
+        found = None
     told = found.get("error", found) if isinstance(found, dict) else found
-    return str(told.get("message", told) if isinstance(told, dict) else told)[:300]
+    told = told.get("message") if isinstance(told, dict) else told
+    return _line(told if isinstance(told, str) and told else error.reason)
+
+
+def _line(said: object) -> str:
+    return " ".join(str(said)[: 10 * _SAID_CHARS].split())[:_SAID_CHARS]

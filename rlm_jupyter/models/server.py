@@ -12,15 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
+from rlm_jupyter.models.counted import tokens
 from rlm_jupyter.models.endpoint import Endpoint
 from rlm_jupyter.models.fetch import FetchError, fetch
 
 LOOK_SECONDS = 5.0
-"""Of silence, after which a server is taken for busy."""
+"""For one of its pages; then a server is taken for busy."""
 LOAD_SECONDS = 1800.0
 """In which a server has read a model's weights."""
 _OLLAMA_WINDOW = 4096
 """Where an older Ollama does not say it; it cuts off silently what is more."""
+_NAME_CHARS = 200
 _ANTHROPIC_VERSION = "2023-06-01"
 
 
@@ -62,7 +64,7 @@ def look(endpoint: Endpoint, *, seconds: float = LOOK_SECONDS, whole: bool = Tru
     endpoint
         With its model named, as much as can be told of that one is asked for as well.
     seconds
-        Of silence, after which it is given up.
+        In which each page has to be there.
     whole
         Ask for windows and slots too, where that takes more than one request.
 
@@ -82,7 +84,7 @@ def look(endpoint: Endpoint, *, seconds: float = LOOK_SECONDS, whole: bool = Tru
             if error.status is None:
                 raise
             # an older one, which has chat completions alone
-    server = Server(models=tuple(map(_listed, _entries(asked.get(_listing(endpoint)), "data"))))
+    server = Server(models=tuple(map(_listed, _entries(asked.get(_listing(endpoint)), "data", "id"))))
     return _with_slots(asked, server) if provider == "llamacpp" and whole else server
 
 
@@ -142,13 +144,13 @@ def _listed(entry: dict[str, Any]) -> Served:
     meta = _part(entry, "meta")
     sizes = (meta.get("n_ctx"), *(entry.get(name) for name in ("max_model_len", "context_length", "context_window")))
     modalities = _part(entry, "architecture").get("output_modalities")
-    status = _part(entry, "status").get("value")
+    status, aliases = _part(entry, "status").get("value"), entry.get("aliases")
     return Served(
-        name=str(entry.get("id")).removeprefix("models/"),  # as Gemini begins them
+        name=_text(entry, "id").removeprefix("models/"),  # as Gemini begins them
         window=next(filter(None, map(_size, sizes)), None),
-        embeds=str(entry.get("type")).startswith("embedding") or modalities in (["embeddings"], ["embedding"]),
-        aliases=tuple(str(alias) for alias in entry.get("aliases") or () if isinstance(alias, str)),
-        is_loaded=status in {None, "loaded"},
+        embeds=_text(entry, "type").startswith("embedding") or modalities in (["embeddings"], ["embedding"]),
+        aliases=tuple(alias for alias in aliases if isinstance(alias, str)) if isinstance(aliases, list) else (),
+        is_loaded=status is None or status == "loaded",
     )
 
 
@@ -165,19 +167,19 @@ def _with_slots(asked: _Asked, server: Server) -> Server:
 
 def _lmstudio(asked: _Asked) -> Server:
     models = []
-    for entry in _entries(asked.get(f"{_root(asked.endpoint)}/api/v0/models"), "data"):
+    for entry in _entries(asked.get(f"{_root(asked.endpoint)}/api/v0/models"), "data", "id"):
         is_loaded = entry.get("state") != "not-loaded"
         window = _size(entry.get("loaded_context_length"))
         if window is None and is_loaded:
             window = _size(entry.get("max_context_length"))
-        embeds = str(entry.get("type")).startswith("embedding")
-        models.append(Served(name=str(entry.get("id")), window=window, embeds=embeds, is_loaded=is_loaded))
+        embeds = _text(entry, "type").startswith("embedding")
+        models.append(Served(name=_text(entry, "id"), window=window, embeds=embeds, is_loaded=is_loaded))
     return Server(models=tuple(models))
 
 
 def _ollama(asked: _Asked, whole: bool) -> Server:
     root, wanted = _root(asked.endpoint), asked.endpoint.model
-    names = [str(entry.get("name")) for entry in _entries(asked.get(f"{root}/api/tags"), "models")]
+    names = [_text(entry, "name") for entry in _entries(asked.get(f"{root}/api/tags"), "models", "name")]
     slots = os.environ.get("OLLAMA_NUM_PARALLEL", "")
     server = Server(
         models=tuple(Served(name=name, is_loaded=False) for name in names),
@@ -185,7 +187,7 @@ def _ollama(asked: _Asked, whole: bool) -> Server:
     )
     if not whole:
         return server
-    running = {str(entry.get("name")): entry for entry in _entries(asked.get(f"{root}/api/ps"), "models")}
+    running = {_text(entry, "name"): entry for entry in _entries(asked.get(f"{root}/api/ps"), "models", "name")}
     chosen = server.find(wanted)
     described = [chosen] if chosen is not None else server.models if not wanted else []
     shown = {model.name: _ollama_model(asked, model.name, running.get(model.name)) for model in described}
@@ -198,7 +200,8 @@ def _ollama_model(asked: _Asked, name: str, running: dict[str, Any] | None) -> S
     embeds = isinstance(capabilities, list) and "embedding" in capabilities and "completion" not in capabilities
     told = _part(shown, "model_info")
     most = next((_size(size) for key, size in told.items() if key.endswith(".context_length")), None)
-    number = re.search(r"^num_ctx\s+(\d+)", str(shown.get("parameters", "")), re.MULTILINE)
+    parameters = shown.get("parameters")
+    number = re.search(r"^num_ctx\s+([0-9]{1,9})\b", parameters if isinstance(parameters, str) else "", re.MULTILINE)
     window = _size((running or {}).get("context_length")) or (int(number[1]) if number else None)
     if window is None and running is not None:
         window = _OLLAMA_WINDOW
@@ -210,9 +213,11 @@ def _ollama_model(asked: _Asked, name: str, running: dict[str, Any] | None) -> S
     )
 
 
-def _entries(page: dict[str, Any], name: str) -> list[dict[str, Any]]:
+def _entries(page: dict[str, Any], name: str, named_by: str) -> list[dict[str, Any]]:
+    """Return a page's list of things that have a name."""
     found = page.get(name)
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    entries = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    return [entry for entry in entries if _text(entry, named_by)]
 
 
 def _part(entry: dict[str, Any], name: str) -> dict[str, Any]:
@@ -220,5 +225,11 @@ def _part(entry: dict[str, Any], name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _text(entry: dict[str, Any], name: str) -> str:
+    """Return a line of bounded length that may be shown; empty where there is none."""
+    found = entry.get(name)
+    return "".join(c for c in found[:_NAME_CHARS] if c.isprintable()) if isinstance(found, str) else ""
+
+
 def _size(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return tokens(value) or None
