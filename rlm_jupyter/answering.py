@@ -22,7 +22,8 @@ from rlm_jupyter.models import Model
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.prompts import BARE
 from rlm_jupyter.run import Run
-from rlm_jupyter.types import AnswerSubcall, Message, Subcall, SubcallFailure, SubcallKind
+from rlm_jupyter.tokens import estimate_tokens
+from rlm_jupyter.types import AnswerSubcall, Message, Subcall, SubcallFailure, SubcallKind, Usage
 
 _HEAD_CHARS = 300
 """Of a prompt, in the record."""
@@ -73,6 +74,7 @@ class Answering:
         self._routing = routing
         self._depth = depth
         self._start_child = start_child
+        self._replies = self._reply_tokens = 0
         self.run: Run | None = None
         """The run whose cells ask now."""
         self.instead: AnswerSubcall | None = None
@@ -94,9 +96,12 @@ class Answering:
             _check_passages(run, call)
             again = _asked_again(run, call, asking, model) if kind == "llm" and _is_deterministic(model) else {}
             asking = [i for i in asking if i not in again]
+            if kind == "llm":
+                self._check_budget(run, [call.prompts[i] for i in asking], model)
             run.ledger.count_subcalls(len(asking))
         except RLMError as error:
             refusal = f"{error}."
+            run.batch_refusal = refusal if len(call.prompts) > 1 else run.batch_refusal
             for i in (i for i in range(len(call.prompts)) if i not in answers):
                 _refuse(run, call, kind, first + i, call.prompts[i], refusal)
             return [answers.get(i, SubcallFailure(refusal)) for i in range(len(call.prompts))]
@@ -112,6 +117,34 @@ class Answering:
             run.repeated_subcalls += 1
             run.record_soon(_repeated(run, call, model, first + i, call.prompts[i], answers[i]))
         return [answers[i] for i in range(len(call.prompts))]
+
+    def _check_budget(self, run: Run, prompts: Sequence[str], model: Model) -> None:
+        """Refuse a call that would go beyond what is left for sub-calls, before any of it is paid for.
+
+        Raises
+        ------
+        LimitReached
+            Says how many of these prompts fit.
+        """
+        tokens, money = run.ledger.tokens_left(), run.ledger.money_left()
+        if len(prompts) < 2 or (tokens is None and money is None):
+            return  # a single one is refused by the ledger, where it does not fit
+        replies = self._reply_tokens // self._replies if self._replies else 0
+        used, cost, fitting = 0, 0.0, 0
+        for prompt in prompts:
+            usage = Usage(estimate_tokens(prompt), replies)
+            used, cost = used + usage.total_tokens, cost + (model.cost(usage) or 0.0)
+            fits = (tokens is None or used <= tokens) and (money is None or cost <= money)
+            fitting += fits
+        if fitting == len(prompts):
+            return
+        over = tokens is not None and used > tokens
+        need = f"{used:,} tokens, and {tokens:,}" if over else f"${cost:.3f}, and ${money:.3f}"
+        raise LimitReached(
+            f"nothing was sent: {len(prompts):,} prompts take about {need} are left for sub-calls, besides what your "
+            f"answer needs. Send {fitting:,} of these at most, or shorter ones",
+            stop_reason="tokens" if over else "cost",
+        )
 
     async def _one(
         self, run: Run, call: Subcall, kind: SubcallKind, ordinal: int, prompt: str, model: Model
@@ -142,6 +175,7 @@ class Answering:
         answered = await ask(
             model, [Message("user", prompt)], run.ledger, max_output_tokens=run.limits.max_output_tokens, bill=bill
         )
+        self._replies, self._reply_tokens = self._replies + 1, self._reply_tokens + answered.usage.output_tokens
         if answered.reply.finish == "length":
             run.cut_subcalls += 1
         if _is_deterministic(model):

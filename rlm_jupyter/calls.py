@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import bisect
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from rlm_jupyter.errors import (
     ModelUnavailableError,
     UnusableReplyError,
 )
+from rlm_jupyter.last_word import LastWord
 from rlm_jupyter.ledger import Bill, Ledger
 from rlm_jupyter.models import Model
 from rlm_jupyter.repetition import Repetition
@@ -26,6 +28,8 @@ _MORE_ROOM = 4
 """A reply that came back empty is asked for again with so many times its cap."""
 _MOST_UNUSABLE = 2
 """How often a reply without an end, or an empty one, is drawn again: the next may be another."""
+_LEAST_REPLY = 512
+"""Tokens: a reply is capped at no less, however little is left of the limits; then the request is refused."""
 _SHOWN_CHARS = 40
 _REST_SECONDS = 0.5
 """Before a request that failed is sent again; twice as long each time."""
@@ -58,6 +62,7 @@ async def ask(
     temperature: float | None = None,
     may_be_empty: bool = False,
     bill: Bill | None = None,
+    own: LastWord | None = None,
 ) -> Answered:
     """One visible reply of `model`. What a provider could not serve is asked for again, as long as that may help.
 
@@ -66,7 +71,7 @@ async def ask(
     messages
         The conversation; ends with a user message.
     max_output_tokens
-        The reply's cap; less where the window leaves less.
+        The reply's cap; less where the window or the limits leave less.
     input_tokens
         `estimate_tokens_of(messages)`, where the caller knows it: to count a long conversation anew for every
         iteration would make a run quadratic.
@@ -86,6 +91,8 @@ async def ask(
         A reply without a word, that is no refusal and was not cut off, is one too.
     bill
         Takes what was billed, also where there is no reply in the end.
+    own
+        The last word of the run whose own reply this is, which may use what is held back for it.
 
     Raises
     ------
@@ -114,11 +121,16 @@ async def ask(
 
     failures = unusable = 0
     while True:
+        capped = _affordable(model, most, cap, ledger, own)
         request = _Request(
-            model, messages, Usage(input_tokens=most, output_tokens=cap), hear, logprobs, until, temperature
+            model, messages, Usage(input_tokens=most, output_tokens=capped), hear, logprobs, until, temperature
         )
         try:
-            reply = await _billed(request, ledger, bill)
+            reply = await _billed(request, ledger, bill, own)
+        except LimitReached:
+            if _affordable(model, most, cap, ledger, own) >= capped:
+                raise
+            continue  # others have used more while this one waited: a shorter reply may still fit
         except ModelUnavailableError as error:
             if failures >= error.retries:
                 raise
@@ -180,9 +192,27 @@ class _Request:
     temperature: float | None
 
 
-async def _billed(request: _Request, ledger: Ledger, bill: Bill) -> Reply:
+def _affordable(model: Model, most: int, cap: int, ledger: Ledger, own: LastWord | None) -> int:
+    """Return the cap that the limits leave beside an input of at most `most` tokens, not below `_LEAST_REPLY`."""
+    least = min(cap, _LEAST_REPLY)
+    excess = ledger.excess(model.name)
+    if (tokens := ledger.tokens_left(own)) is not None:
+        cap = max(min(cap, int(tokens / excess) - most), least)
+    if (money := ledger.money_left(own)) is None:
+        return cap
+
+    def fits(output: int) -> bool:
+        return (most_cost(model, Usage(input_tokens=most, output_tokens=output)) or 0.0) * excess <= money
+
+    if fits(cap):
+        return cap
+    return bisect.bisect_left(range(least, cap), True, key=lambda output: not fits(output + 1)) + least
+
+
+async def _billed(request: _Request, ledger: Ledger, bill: Bill, own: LastWord | None) -> Reply:
     """One reply, reserved and settled, whatever becomes of it."""
-    async with ledger.request(request.most, most_cost(request.model, request.most), model=request.model.name) as entry:
+    cost = most_cost(request.model, request.most)
+    async with ledger.request(request.most, cost, model=request.model.name, own=own) as entry:
         try:
             return await _served(request, ledger, entry)
         finally:

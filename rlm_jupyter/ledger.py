@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from types import TracebackType
 
 from rlm_jupyter.errors import LimitReached
+from rlm_jupyter.last_word import LastWord
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.pace import Pace
 from rlm_jupyter.types import StopReason, Usage
@@ -66,6 +67,8 @@ class Ledger:
         """Of those who wait, or are at work, for no longer than the time that is left, and so many seconds more."""
         self._reserved_tokens = 0
         self._reserved_cost = 0.0
+        self._held_tokens = 0
+        self._held_cost = 0.0
         self.usage = Usage()
         """Settled so far."""
         self.cost: float | None = 0.0
@@ -180,8 +183,43 @@ class Ledger:
             )
         self.subcalls += prompts
 
+    def hold_back(self, word: LastWord, tokens: int, cost: float) -> None:
+        """Keep room for a run's last reply free of all other requests; `LastWord.hold` calls this."""
+        limits = self.limits
+        self._held_tokens -= word.tokens
+        self._held_cost -= word.cost
+        word.tokens = (
+            0 if limits.max_tokens is None else min(tokens, max(limits.max_tokens - self._held_tokens, 0) // 2)
+        )
+        word.cost = 0.0 if limits.max_cost is None else min(cost, max(limits.max_cost - self._held_cost, 0.0) / 2)
+        self._held_tokens += word.tokens
+        self._held_cost += word.cost
+        self._changed.set()
+
+    def tokens_left(self, own: LastWord | None = None) -> int | None:
+        """Return how many tokens requests may still use, those in flight included; `None` without a limit.
+
+        Parameters
+        ----------
+        own
+            The last word of the run that asks: it may use what is held back for it.
+        """
+        if self.limits.max_tokens is None:
+            return None
+        held = self._held_tokens - (0 if own is None else own.tokens)
+        return max(self.limits.max_tokens - self.usage.total_tokens - held, 0)
+
+    def money_left(self, own: LastWord | None = None) -> float | None:
+        """Return how many US dollars requests may still cost; else as `tokens_left`."""
+        if self.limits.max_cost is None:
+            return None
+        held = self._held_cost - (0.0 if own is None else own.cost)
+        return max(self.limits.max_cost - (self.cost or 0.0) - held, 0.0)
+
     @asynccontextmanager
-    async def request(self, most: Usage, cost: float | None = None, *, model: str = "") -> AsyncIterator[Bill]:
+    async def request(
+        self, most: Usage, cost: float | None = None, *, model: str = "", own: LastWord | None = None
+    ) -> AsyncIterator[Bill]:
         """Reserve the most that a request can use, and settle what it did use on leaving.
 
         Parameters
@@ -190,6 +228,8 @@ class Ledger:
             What the request can use; `cost` in US dollars, `None` when unknown.
         model
             Who is asked, by name: one that bills more than it was asked for is named in `overbilled`.
+        own
+            The last word of the run whose own reply this is; a sub-call has none.
 
         Raises
         ------
@@ -198,9 +238,9 @@ class Ledger:
         """
         excess = self._excess.get(model, 1.0)
         tokens, price = int(most.total_tokens * excess), (cost or 0.0) * excess
-        if self._queue.locked() or not self._take(tokens, price):
+        if self._queue.locked() or not self._take(tokens, price, own):
             async with self.in_time():
-                await self._reserve(tokens, price)
+                await self._reserve(tokens, price, own)
         entry = Bill()
         try:
             yield entry
@@ -331,43 +371,45 @@ class Ledger:
         elif timeout.when() is not None and not timeout.expired():
             timeout.reschedule(None)
 
-    async def _reserve(self, tokens: int, cost: float) -> None:
+    def excess(self, model: str) -> float:
+        """Return how many times over a model bills what it may use, 1.0 for one that keeps to it."""
+        return self._excess.get(model, 1.0)
+
+    async def _reserve(self, tokens: int, cost: float, own: LastWord | None) -> None:
         # first come, first served: only the head of the queue looks again when something is settled
         async with self._queue:
-            while not self._take(tokens, cost):
+            while not self._take(tokens, cost, own):
                 self._changed.clear()
                 await self._changed.wait()
 
-    def _take(self, tokens: int, cost: float) -> bool:
+    def _take(self, tokens: int, cost: float, own: LastWord | None) -> bool:
         """Reserve this if there is room now."""
-        if not self._fits(tokens, cost):
+        if not self._fits(tokens, cost, own):
             return False
         self._reserved_tokens += tokens
         self._reserved_cost += cost
         return True
 
-    def _fits(self, tokens: int, cost: float) -> bool:
-        """Whether there is room now; raises where there never will be."""
+    def _fits(self, tokens: int, cost: float, own: LastWord | None) -> bool:
+        """Whether there is room now; raises where nothing in flight could make any."""
         limits = self.limits
-        if limits.max_tokens is not None:
-            left = limits.max_tokens - self.usage.total_tokens
-            if tokens > left:
-                raise LimitReached(
-                    f"a request may use {tokens:,} tokens, and {max(left, 0):,} of {limits.max_tokens:,} are left",
-                    stop_reason="tokens",
-                )
-            if tokens > left - self._reserved_tokens:
-                return False
-        if limits.max_cost is not None:
-            money = limits.max_cost - (self.cost or 0.0) + _ROUNDING
-            if cost > money:
-                raise LimitReached(
-                    f"a request may cost ${cost:.4f}, and ${max(money, 0):.4f} of ${limits.max_cost:.4f} are left",
-                    stop_reason="cost",
-                )
-            if cost > money - self._reserved_cost:
-                return False
-        return True
+        left, money = self.tokens_left(own), self.money_left(own)
+        if left is not None and tokens > left:
+            held = self._held_tokens - (0 if own is None else own.tokens)
+            raise LimitReached(
+                f"a request may use {tokens:,} tokens, and {left:,} of {limits.max_tokens:,} are left"
+                + (f" ({held:,} more are held back for the answer)" if held else ""),
+                stop_reason="tokens",
+            )
+        if money is not None and cost > money + _ROUNDING:
+            back = self._held_cost - (0.0 if own is None else own.cost)
+            raise LimitReached(
+                f"a request may cost ${cost:.4f}, and ${money:.4f} of ${limits.max_cost:.4f} are left"
+                + (f" (${back:.4f} more are held back for the answer)" if back else ""),
+                stop_reason="cost",
+            )
+        has_tokens = left is None or tokens <= left - self._reserved_tokens
+        return has_tokens and (money is None or cost <= money + _ROUNDING - self._reserved_cost)
 
 
 class InTime:

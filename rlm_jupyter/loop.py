@@ -14,9 +14,6 @@ from rlm_jupyter.run import INTERRUPT_MARGIN, Run
 from rlm_jupyter.types import StopReason, Value
 from rlm_jupyter.verdicts import judge
 
-_FORCED_TOKENS = 2_048
-"""The cap of the forced final call."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ending:
@@ -30,12 +27,14 @@ class Ending:
 async def solve(run: Run) -> Ending:
     """Answer the prompt of `run`. The answer is looked at before any limit."""
     while True:
+        root.hold_last_word(run)
         await run.checkpoint()
         if not run.is_replaying and (stop := _limit_reached(run)) is not None:
             return await _salvage(run, stop)
         run.iteration, run.block = run.iteration + 1, 0
         try:
             reply = await root.draw(run)
+            root.hold_last_word(run, has_cells=True)
             outcome = await carry_out(run, reply)
         except LimitReached as limit:
             run.iteration = max((iteration.index for iteration in run.trajectory.iterations[-1:]), default=0)
@@ -62,7 +61,7 @@ def _limit_reached(run: Run) -> StopReason | None:
     if (stop := run.ledger.reached) is not None:
         return stop
     left = run.ledger.seconds_left
-    if left is not None and left <= INTERRUPT_MARGIN:
+    if left is not None and left <= INTERRUPT_MARGIN + run.last_word.seconds:
         return "seconds"
     if run.limits.max_errors is not None and run.errors >= run.limits.max_errors:
         return "errors"
@@ -73,8 +72,7 @@ async def _salvage(run: Run, stop: StopReason, message: str = "") -> Ending:
     """The best answer there is: sent back by a policy, a draft, an unconfirmed FINAL, one forced call, or none."""
     answer = run.best
     # where nothing was seen and nothing is kept, an answer would be made up
-    has_any = run.trajectory.iterations and (run.has_seen or run.variables)
-    if answer is None and stop not in {"cancelled", "seconds"} and has_any:
+    if answer is None and stop != "cancelled" and run.can_conclude and run.ledger.has_time(INTERRUPT_MARGIN):
         answer, why = await _forced(run)
         message = "; ".join(filter(None, [message, why]))
     return Ending(stop, answer, message)
@@ -83,11 +81,16 @@ async def _salvage(run: Run, stop: StopReason, message: str = "") -> Ending:
 async def _forced(run: Run) -> tuple[Value | None, str]:
     """Ask once more, for the answer alone; and why what was said is none."""
     run.notice(prompts.FORCED)
-    run.room = min(run.room, _FORCED_TOKENS)
-    try:
-        answered = await root.ask(run)
-    except (LimitReached, ModelError):
-        return None, ""
+    run.room = min(run.room, root.LAST_REPLY)
+    answered = None
+    while answered is None:
+        try:
+            answered = await root.ask(run, last=True)
+        except LimitReached as limit:
+            if limit.stop_reason not in {"tokens", "cost"} or not root.drop_oldest(run):
+                return None, ""
+        except ModelError:
+            return None, ""
     root.received(run, answered, read=None, forced=True)
     said = await _read_forced(run, answered)
     if isinstance(said, Value):

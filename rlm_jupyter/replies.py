@@ -157,6 +157,9 @@ def _tell(run: Run, source: str, cell: CellRun, inspection: Inspection) -> None:
         run.notice(f"These names are not yours to change and were put back: {names}.")
     for notice in inspection.notices:
         run.notice(notice)
+    if run.batch_refusal:
+        run.notice(f"A batch of sub-calls was refused: {run.batch_refusal}")
+        run.batch_refusal = ""
     if run.cut_subcalls:
         most = run.limits.max_output_tokens
         run.notice(

@@ -9,14 +9,20 @@ from rlm_jupyter.calls import Answered
 from rlm_jupyter.errors import ContextWindowError, LimitReached, UnusableReplyError
 from rlm_jupyter.events import NoticeGiven, OutputsElided, ReplyReceived, ReplyStreamed
 from rlm_jupyter.ledger import Bill
-from rlm_jupyter.run import Run
+from rlm_jupyter.run import Run, shown_chars
 from rlm_jupyter.tokens import BYTES_PER_TOKEN, most_tokens
-from rlm_jupyter.types import FinishReason, Message
+from rlm_jupyter.types import FinishReason, Message, Usage
 
 MOST_REPEATS = 3
 """Replies drawn in a row that repeat the one before them; then the run ends."""
 _WARMER = (1.0, 1.3)
 """The temperatures of what is drawn again; of its own a server takes 0.7 or 0.8, say."""
+LAST_REPLY = 2_048
+"""Tokens: the cap of the forced final reply."""
+_REPLY_MARGIN = 1.5
+"""How many times as long as the reply before a last one may take."""
+_MOST_OF_TIME = 0.2
+"""Of `max_seconds`, at most: what is held back for a last reply."""
 _ROOM_GROWTH = 2
 """A reply that was cut off lets the next be so many times longer."""
 
@@ -54,13 +60,15 @@ async def draw(run: Run) -> parsing.ParsedReply:
     raise LimitReached(f"the model sent {said}", stop_reason="no_progress")
 
 
-async def ask(run: Run, temperature: float | None = None) -> Answered:
+async def ask(run: Run, temperature: float | None = None, *, last: bool = False) -> Answered:
     """Draw the root model's next reply, perhaps an empty one; it is not recorded yet.
 
     Parameters
     ----------
     temperature
         Where the provider lets us set it; else, and by default, its own.
+    last
+        It is the last reply, and may use what is held back for that.
 
     Raises
     ------
@@ -70,11 +78,11 @@ async def ask(run: Run, temperature: float | None = None) -> Answered:
     while True:
         conversation = _fit_window(run)
         try:
-            answered = await _ask(run, conversation, temperature)
+            answered = await _ask(run, conversation, temperature, last)
         except ContextWindowError as overflow:
             # the provider counts more tokens than we thought: from now on we count as it does
             run.density = max(run.density, _density(run, overflow.tokens or 0))
-            if not (_elide(run) or _elide(run, last=True)):
+            if not (_free(run, _tokens(run) // 2) or _elide(run, last=True)):
                 raise LimitReached(str(overflow), stop_reason="context_window") from overflow
             continue
         except UnusableReplyError as nothing:
@@ -92,7 +100,7 @@ def _next_room(run: Run, finish: FinishReason) -> int:
     return run.room * _ROOM_GROWTH if finish == "length" else run.limits.max_output_tokens
 
 
-async def _ask(run: Run, conversation: list[Message], temperature: float | None) -> Answered:
+async def _ask(run: Run, conversation: list[Message], temperature: float | None, last: bool) -> Answered:
     bill = Bill()
     try:
         return await calls.ask(
@@ -108,10 +116,38 @@ async def _ask(run: Run, conversation: list[Message], temperature: float | None)
             temperature=temperature,
             may_be_empty=True,
             bill=bill,
+            # as long as a last reply could come from nothing, nothing is left for one
+            own=run.last_word if last or not run.can_conclude else None,
         )
     except BaseException:
         run.lost.settle(bill.usage, bill.cost)
         raise
+
+
+def hold_last_word(run: Run, *, has_cells: bool = False) -> None:
+    """Hold back what the run needs for a last reply to its conversation.
+
+    Parameters
+    ----------
+    has_cells
+        Cells are about to be executed. Their outputs are not known: a token for four characters of what is shown at
+        most. What they take beyond that, older outputs make room for (`drop_oldest`).
+    """
+    conversation = run.conversation.messages(run.trajectory)
+    known = _most_input(run, conversation)
+    tokens = most_tokens(conversation) if known is None else known
+    tokens += shown_chars(run.limits, run.model) // 4 if has_cells else 0
+    cost = calls.most_cost(run.model, Usage(input_tokens=tokens, output_tokens=LAST_REPLY))
+    last = run.trajectory.iterations[-1:]
+    seconds = _REPLY_MARGIN * last[0].reply.seconds if last else 0.0
+    if (most := run.limits.max_seconds) is not None:
+        seconds = min(seconds, most * _MOST_OF_TIME)
+    run.last_word.hold(tokens + LAST_REPLY, cost or 0.0, seconds)
+
+
+def drop_oldest(run: Run) -> bool:
+    """Leave out the oldest outputs that are still shown, but the last iteration's; `False` where there are none."""
+    return _elide(run)
 
 
 def received(run: Run, answered: Answered, *, read: int | None, rejected: str = "", forced: bool = False) -> None:
@@ -136,12 +172,11 @@ def received(run: Run, answered: Answered, *, read: int | None, rejected: str = 
 def _fit_window(run: Run) -> list[Message]:
     """The conversation, with the oldest outputs left out where the window needs it.
 
-    Then a quarter of the window is freed at once: every elision costs the provider's cache.
+    Then half of the room is freed at once: every elision costs the provider's cache.
     """
     room = run.model.window - min(run.room, run.model.window // 4)
     if _tokens(run) > room:
-        while _tokens(run) > room * 3 // 4 and _elide(run):
-            pass
+        _free(run, room // 2)
         while _tokens(run) > room:
             if not _elide(run, last=True):
                 raise LimitReached(
@@ -149,6 +184,14 @@ def _fit_window(run: Run) -> list[Message]:
                     stop_reason="context_window",
                 )
     return run.conversation.messages(run.trajectory)
+
+
+def _free(run: Run, most: int) -> bool:
+    """Leave out the oldest outputs until so many tokens are left at most; returns whether any were left out."""
+    freed = False
+    while _tokens(run) > most and _elide(run):
+        freed = True
+    return freed
 
 
 def _tokens(run: Run) -> int:

@@ -37,6 +37,7 @@ from rlm_jupyter.events import (
 from rlm_jupyter.kernel.guest.codec import DRAFT
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.kernel.snapshots import Restored
+from rlm_jupyter.last_word import LastWord
 from rlm_jupyter.ledger import Bill, Ledger
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.models import Model
@@ -87,6 +88,8 @@ class Run:
     policy: TerminationPolicy
     reward: RewardPolicy
     emit: Callable[[Event], None]
+    last_word: LastWord
+    """Room of the limits that is held back for its last reply."""
     control: Control = field(default_factory=Control)
     """What people may do to it."""
     recorder: InitVar[Recorder | None] = field(kw_only=True)
@@ -129,6 +132,8 @@ class Run:
     subcall_ordinal: int = 0
     refused: int = 0
     """Sub-calls of the running cell that nobody was asked."""
+    batch_refusal: str = ""
+    """Why a batch of the running cell was refused: its items only say so where they are printed."""
     cut_subcalls: int = 0
     """Replies to the running cell's sub-calls that ended at the cap."""
     repeated_subcalls: int = 0
@@ -204,6 +209,11 @@ class Run:
         """Whether a cell of this run has shown anything but errors, or there is nothing more to see."""
         outputs = (output for cell in self._cells() for output in cell.outputs)
         return self._knows_all or any(output.get("output_type") != "error" for output in outputs)
+
+    @property
+    def can_conclude(self) -> bool:
+        """Whether there is anything that a last reply could come from."""
+        return bool(self.trajectory.iterations) and (self.has_seen or bool(self.variables))
 
     @property
     def _knows_all(self) -> bool:
@@ -284,7 +294,7 @@ class Run:
             cell = await self.kernel.execute(
                 executed or source,
                 cell_seconds=self.limits.cell_seconds,
-                total_seconds=None if left is None else max(left - INTERRUPT_MARGIN, 0.01),
+                total_seconds=None if left is None else max(left - self.last_word.seconds - INTERRUPT_MARGIN, 0.01),
                 on_outputs=changed,
             )
         finally:

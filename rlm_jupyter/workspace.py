@@ -22,6 +22,7 @@ from rlm_jupyter.events import Event, RunStarted, SubcallStarted
 from rlm_jupyter.kernel.cell import OnMessage
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.last_word import LastWord
 from rlm_jupyter.ledger import Bill, Ledger
 from rlm_jupyter.loop import Ending
 from rlm_jupyter.record import Recorder, recording
@@ -74,6 +75,7 @@ class Workspace:
         parent: str | None = None,
         run_id: str | None = None,
         tape: Tape | None = None,
+        above: LastWord | None = None,
     ) -> Trajectory:
         """Answer one prompt.
 
@@ -93,6 +95,8 @@ class Workspace:
             Of a run that is not saved. Default: `unsaved`.
         tape
             The record of the run, where it is taken up again.
+        above
+            The last word of the run that asked.
 
         Raises
         ------
@@ -101,12 +105,18 @@ class Workspace:
         """
         settings = self.settings
         asked: list[threading.Thread] = []
-        with settings.termination.lend(asked) as policy, settings.reward.lend(asked) as reward:
+        ledger = ledger or Ledger(settings.limits)
+        with (
+            settings.termination.lend(asked) as policy,
+            settings.reward.lend(asked) as reward,
+            LastWord(ledger, above) as last_word,
+        ):
             run = (Run if tape is None else partial(TapedRun, tape=tape))(
                 trajectory=Trajectory(),
                 model=settings.routing.model_for(self.depth),
                 limits=settings.limits,
-                ledger=ledger or Ledger(settings.limits),
+                ledger=ledger,
+                last_word=last_word,
                 kernel=self.kernel,
                 policy=policy,
                 reward=reward,
@@ -346,6 +356,7 @@ def child_of(settings: Settings, depth: int) -> StartChild:
                     parent=parent.trajectory.run_id,
                     run_id=run_id,
                     tape=tape,
+                    above=parent.last_word,
                 )
             finally:
                 if workspace.records and (last := workspace.records[-1].ended) is not None:

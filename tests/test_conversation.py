@@ -12,7 +12,9 @@ import pytest
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.context import Context
 from rlm_jupyter.control import Control
+from rlm_jupyter.errors import ContextWindowError
 from rlm_jupyter.models import load_model
+from rlm_jupyter.models.scripted import Scripted, ScriptedModel
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.workspace import open_workspace
 from tests.loopback import Loopback, Request, Said
@@ -134,3 +136,28 @@ async def test_one_output_that_fills_the_window_is_left_out_too() -> None:
         result = await RLM(model, limits=Limits(max_output_tokens=500)).acompletion("How long?", "abc")
     assert result.answer == "3"
     assert "left out now" in server.requests[-1].messages[-1]["content"]
+
+
+def prefix_changes(model: ScriptedModel) -> int:
+    """How many requests do not extend the one before them, so that a provider's cache has nothing of their end."""
+    conversations = [[message.content for message in request] for request in model.requests]
+    return sum(later[: len(earlier)] != earlier for earlier, later in itertools.pairwise(conversations))
+
+
+async def test_elision_is_rare_because_it_frees_half_of_the_room_at_once() -> None:
+    # each output takes an eleventh of the window
+    cells = [f"```repl\nprint('{number} ' + 'x y z ' * 480)\n```" for number in range(40)]
+    model = ScriptedModel([*cells, "```repl\nFINAL('done')\n```"], window=8_000)
+    result = await RLM(model, limits=Limits(max_iterations=50), save=False).acompletion("What?", "a text")
+    assert result.answer == "done"
+    assert 0 < prefix_changes(model) <= 40 / 3
+
+
+async def test_a_refusal_that_names_no_count_frees_half_of_the_conversation() -> None:
+    cells: list[Scripted] = [f"```repl\nprint('{number} ' + 'x y z ' * 480)\n```" for number in range(10)]
+    model = ScriptedModel([*cells, ContextWindowError("too long"), "```repl\nFINAL('done')\n```"])
+    result = await RLM(model, save=False).acompletion("What?", "a text")
+    assert result.answer == "done"
+    assert prefix_changes(model) == 1
+    before, after = (sum(len(message.content) for message in request) for request in model.requests[-2:])
+    assert after < before * 0.6

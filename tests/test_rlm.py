@@ -202,7 +202,7 @@ LIMITS: list[tuple[str, Limits, Script]] = [
     ("errors", Limits(max_errors=2), [block("1/0"), block("2/0")]),
     ("subcalls", Limits(max_subcalls=1), [block("llm_query('a')"), block("llm_query('b')")]),
     ("seconds", Limits(max_seconds=2.5), [block("import time; time.sleep(30)")]),
-    ("tokens", Limits(max_tokens=9_000), [block("print(1)"), block("print(2)"), block("print(3)")]),
+    ("tokens", Limits(max_tokens=5_000), [block("print(1)"), block("print(2)"), block("print(3)")]),
 ]
 
 
@@ -431,7 +431,7 @@ async def test_an_overflow_that_the_provider_reports_makes_room() -> None:
     ]
     result = await run(replies)
     assert result.answer == "9"
-    assert result.trajectory.elided_through == 1
+    assert result.trajectory.elided_through >= 1
 
 
 async def test_a_variable_of_the_models_is_not_overwritten_by_a_cut_output() -> None:

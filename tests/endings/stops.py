@@ -15,8 +15,8 @@ from tests.endings.table import block
 SPENDS_ALL = Usage(44_000, 1_000)
 LEAVES_SOME = Usage(9_900, 100)
 _ALL_TOKENS = {"max_tokens": 45_000}
-_ROOMY = {"max_tokens": 45_000, "max_output_tokens": 32_000}
-"""A reply's cap no longer fits after `LEAVES_SOME`; the smaller one of a forced call still does."""
+_ROOMY = {"max_tokens": 30_000, "max_output_tokens": 32_000}
+"""After `LEAVES_SOME` there is room for a last reply, and not for another one before it."""
 _PRICE = 1e-5
 
 
@@ -75,7 +75,7 @@ STOPS = (
         "cost, some left",
         "cost",
         _billed(LEAVES_SOME),
-        {"max_cost": 0.45, "max_output_tokens": 32_000, "price": _PRICE},
+        {"max_cost": 0.30, "max_output_tokens": 32_000, "price": _PRICE},
         forced=True,
     ),
     Stop("seconds, in a cell", "seconds", _cell(after=SLEEP), {"max_seconds": 1.2}, forced=False),
