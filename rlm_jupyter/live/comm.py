@@ -23,6 +23,8 @@ from rlm_jupyter.live.cell import in_parts
 from rlm_jupyter.live.cells import Cells
 
 TARGET = "rlm"
+CONTROL = "rlm_page"
+"""The type of a page's message on the control channel, which a busy kernel reads. It is a comm's in content."""
 VERSION = 1
 REST_SECONDS = 0.05
 """Between two messages, at least: a server drops what comes faster than a thousand a second."""
@@ -54,7 +56,16 @@ def open_live(shell: Any) -> LiveRun | None:
     cell_id = (parent.get("metadata") or {}).get("cellId")
     if not isinstance(cell_id, str) or not cell_id:
         return None
+    # a kernel without such handlers hears the page by its comms alone
+    getattr(shell.kernel, "control_handlers", {}).setdefault(CONTROL, _hear_on_control)
     return LiveRun(shell, parent, cell_id)
+
+
+def _hear_on_control(stream: object, identity: object, message: dict[str, Any]) -> None:
+    """Hand a page's message to its run; a page that was reloaded may name one that is not known any more."""
+    line = _lines.get(str(message.get("content", {}).get("comm_id")))
+    if line is not None:
+        line._hear(message)
 
 
 def line_of(cell_id: str) -> LiveRun | None:
