@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import os
 from argparse import Namespace
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
+from IPython.core.autocall import IPyAutocall
 from IPython.core.magic import Magics
 from traitlets import Bool, Dict, Enum, Float, Integer, List, Unicode, Union
 
@@ -21,6 +23,7 @@ from rlm_jupyter.models import nearby
 from rlm_jupyter.models.endpoint import keyless
 from rlm_jupyter.models.sampling import parsed
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
+from rlm_jupyter.quoted import quoted
 from rlm_jupyter.rlm import RLM
 
 _LIMITS = ("max_iterations", "max_seconds", "max_cost", "max_tokens", "max_subcalls", "max_depth")
@@ -102,16 +105,30 @@ class Configured(Magics):
             if not name.isidentifier():
                 file = f"text = Path({name!r}), from pathlib, then -c text" if Path(name).exists() else ""
                 raise ConfigurationError(
-                    f"-c takes names of variables, not {name!r}: {file or 'assign it to a variable first'}."
+                    f"-c takes names of variables, not {quoted(name)}: {file or 'assign it to a variable first'}."
                 )
             if name not in namespace:
-                close = difflib.get_close_matches(name, [n for n in namespace if not n.startswith("_")])
+                close = difflib.get_close_matches(name, self._data())
                 hint = f" Did you mean {' or '.join(close)}?" if close else ""
-                raise ConfigurationError(f"There is no variable {name!r} to be the context.{hint}")
+                raise ConfigurationError(f"There is no variable {quoted(name)} to be the context.{hint}")
             if namespace[name] is None:
-                raise ConfigurationError(f"The variable {name!r} is None: there is nothing in it to read.")
+                raise ConfigurationError(f"The variable {quoted(name)} is None: there is nothing in it to read.")
+            if (kind := _code(namespace[name])) is not None:
+                raise ConfigurationError(
+                    f"{name} is a {kind}, no data to be the context: name a variable that holds it."
+                )
         values = {name: read_paths(namespace[name], note=print) for name in names}
         return values[names[0]] if len(names) == 1 else values or None
+
+    def _data(self) -> list[str]:
+        """Return the names of the user's variables that can be a context."""
+        shell = cast(Any, self.shell)
+        hidden = shell.user_ns_hidden
+        return [
+            name
+            for name, value in shell.user_ns.items()
+            if not name.startswith("_") and hidden.get(name, shell) is not value and _code(value) is None
+        ]
 
     def configured(self, options: Namespace) -> RLM:
         """Make what the options and the configuration say; for an estimate, no key is needed.
@@ -183,3 +200,12 @@ class Configured(Magics):
             text = " ".join(filter(None, [_BANNER, nearby.offer()]))
             html = fragments.block(fragments.note(text))
             cast(Any, self.shell).display_pub.publish({"text/html": html, "text/plain": text})
+
+
+def _code(value: object) -> str | None:
+    """Return what kind of code a value is; `None` for data."""
+    if inspect.isroutine(value):
+        return "function"
+    if isinstance(value, IPyAutocall):
+        return "command"
+    return "module" if inspect.ismodule(value) else "class" if inspect.isclass(value) else None

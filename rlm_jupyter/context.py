@@ -15,6 +15,7 @@ from rlm_jupyter.beginning import beginning
 from rlm_jupyter.described import describe
 from rlm_jupyter.errors import ContextError
 from rlm_jupyter.objects import digest
+from rlm_jupyter.quoted import quoted
 from rlm_jupyter.types import ContextInfo, PackedContext
 
 _INSTEAD = "Pass a str, bytes, a list, a dict or a DataFrame of plain data"
@@ -174,10 +175,11 @@ def _unpicklable(context: object) -> str | None:
         return f"a {_type_name(context)}: await it, and pass what comes of it."
     if isinstance(context, io.IOBase):
         return "an open file: pass what it holds, such as Path(…).read_text()."
-    if isinstance(context, ModuleType):
-        return f"the module {context.__name__!r}. {_INSTEAD}."
+    if isinstance(context, ModuleType | type):
+        kind = "class" if isinstance(context, type) else "module"
+        return f"the {kind} {quoted(context.__name__)}. {_INSTEAD}."
     if inspect.isroutine(context):
-        return f"the function {getattr(context, '__name__', '?')!r}: call it, and pass what it returns."
+        return f"the function {quoted(getattr(context, '__name__', '?'))}: call it, and pass what it returns."
     return None
 
 

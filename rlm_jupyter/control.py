@@ -13,6 +13,7 @@ from typing import Any
 
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.limits import Limits
+from rlm_jupyter.quoted import quoted
 
 ADJUSTABLE = (
     "max_iterations",
@@ -125,7 +126,9 @@ class Control:
             There is no such limit, it can't be that, or a model's price is not known where it is in dollars.
         """
         if name not in ADJUSTABLE:
-            raise ConfigurationError(f"{name!r} can't be set while a run goes on. Can be: {', '.join(ADJUSTABLE)}.")
+            raise ConfigurationError(
+                f"{quoted(name)} can't be set while a run goes on. Can be: {', '.join(ADJUSTABLE)}."
+            )
         _limited(Limits(), {name: value})
         if name == "max_cost" and value is not None and self.unpriced:
             raise ConfigurationError(

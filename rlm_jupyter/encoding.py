@@ -24,6 +24,7 @@ from rlm_jupyter import events
 from rlm_jupyter.errors import RecordError
 from rlm_jupyter.events import CellFinished, Record
 from rlm_jupyter.objects import Objects
+from rlm_jupyter.quoted import quoted
 from rlm_jupyter.types import Output
 
 LARGE = 1_000_000
@@ -97,14 +98,14 @@ def decode(data: Mapping[str, Any], objects: Objects | None = None, *, version: 
     name = data.get("record")
     cls = _CLASSES.get(str(name))
     if cls is None:
-        raise RecordError(f"unknown record {name!r}{_written_by(version)}")
+        raise RecordError(f"unknown record {quoted(name)}{_written_by(version)}")
     values = {key: value for key, value in data.items() if key not in {"record", "stored"}}
     for key, value in values.items():
         if isinstance(value, dict) and "$value" in value:
             values[key] = value["$value"]
         elif isinstance(value, dict) and "$stored" in value:
             if objects is None:
-                raise RecordError(f"{key!r} of {name} is in an object, {value['$stored']}, which is not here.")
+                raise RecordError(f"{quoted(key)} of {name} is in an object, {value['$stored']}, which is not here.")
             values[key] = load(objects.get(value["$stored"]))["value"]
     if stored := data.get("stored"):
         values["outputs"] = put_back(values["outputs"], stored, objects)
@@ -219,7 +220,7 @@ def _hints(cls: type[Any]) -> dict[str, Any]:
 def _build(cls: type[Any], data: Mapping[str, Any], version: str) -> Any:
     known = {field.name: field for field in fields(cls)}
     if unknown := [name for name in data if name not in known]:
-        raise RecordError(f"unknown field {unknown[0]!r} of {cls.__name__}{_written_by(version)}")
+        raise RecordError(f"unknown field {quoted(unknown[0])} of {cls.__name__}{_written_by(version)}")
     hints = _hints(cls)
     values = {}
     for name, field in known.items():
@@ -229,7 +230,7 @@ def _build(cls: type[Any], data: Mapping[str, Any], version: str) -> Any:
                 value = _build(hint, value, version)
             values[name] = tuple(value) if get_origin(hint) is tuple and isinstance(value, list) else value
         elif field.default is MISSING and field.default_factory is MISSING:
-            raise RecordError(f"the field {name!r} of {cls.__name__} is missing{_written_by(version)}")
+            raise RecordError(f"the field {quoted(name)} of {cls.__name__} is missing{_written_by(version)}")
     return cls(**values)
 
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, fields
 
 from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.quoted import quoted
 
 _MAY_BE_ZERO = {"max_depth", "max_subcalls"}
 
@@ -53,11 +54,11 @@ class Limits:
             if value is None and "None" in kind:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise ConfigurationError(f"Limits({field.name}={value!r}): a number is needed.")
+                raise ConfigurationError(f"Limits({field.name}={quoted(value)}): a number is needed.")
             if "float" not in kind and not isinstance(value, int):
-                raise ConfigurationError(f"Limits({field.name}={value!r}): a whole number is needed.")
+                raise ConfigurationError(f"Limits({field.name}={quoted(value)}): a whole number is needed.")
             if value < 0 or (value == 0 and field.name not in _MAY_BE_ZERO):
-                raise ConfigurationError(f"Limits({field.name}={value!r}): it must be more than zero.")
+                raise ConfigurationError(f"Limits({field.name}={quoted(value)}): it must be more than zero.")
         if self.max_kernels < self.max_depth:
             raise ConfigurationError(
                 f"Limits(max_kernels={self.max_kernels}, max_depth={self.max_depth}): each depth needs a kernel, so "

@@ -34,6 +34,7 @@ from rlm_jupyter.live.widget import Steering
 from rlm_jupyter.models import PROVIDERS
 from rlm_jupyter.options import or_close, split
 from rlm_jupyter.questions import QuestionMagics
+from rlm_jupyter.quoted import quoted
 from rlm_jupyter.reopened import RecordedWorkspace
 from rlm_jupyter.result import OnEvent
 from rlm_jupyter.resuming import ResumeMagics
@@ -105,7 +106,7 @@ class RLMMagics(Configured):
         """
         options, prompt = self._parse(line, cell)
         if not options.output.isidentifier():
-            raise UsageError(f"-o takes the name of a variable, not {options.output!r}.")
+            raise UsageError(f"-o takes the name of a variable, not {quoted(options.output)}.")
         if options.here:
             raise UsageError(here_source.why_not_awaited(self.shell))
         try:
@@ -119,7 +120,7 @@ class RLMMagics(Configured):
 
         options, prompt = self._parse(line, cell)
         if not options.output.isidentifier():
-            raise UsageError(f"-o takes the name of a variable, not {options.output!r}.")
+            raise UsageError(f"-o takes the name of a variable, not {quoted(options.output)}.")
         if options.background:
             raise UsageError("--here runs in this cell: leave --background out.")
         if options.sandbox or options.read or options.write:
@@ -161,7 +162,7 @@ class RLMMagics(Configured):
         named = line.strip() or (self._model() or "").partition("/")[0]
         keyed = {name: preset for name, preset in PROVIDERS.items() if preset.key_variables}
         if named not in keyed:
-            what = f"No provider {named!r} takes a key" if named else "Name the provider"
+            what = f"No provider {quoted(named)} takes a key" if named else "Name the provider"
             raise UsageError(f"{what}: %rlm_key {or_close(named, list(keyed))}")
         variable = keyed[named].key_variables[0]
         try:
@@ -213,7 +214,7 @@ class RLMMagics(Configured):
                 raise UsageError("What is the question? %rlm [options] question; %rlm? shows the options.")
             return options, rest
         if rest:
-            raise UsageError(f"The prompt stands below the first line, which takes options only, not {rest!r}.")
+            raise UsageError(f"The prompt stands below the first line, which takes options only, not {quoted(rest)}.")
         return options, cell.removesuffix("\n")
 
     def _answer(self, options: Namespace, prompt: str) -> None:

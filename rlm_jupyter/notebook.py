@@ -28,6 +28,7 @@ from rlm_jupyter.errors import RecordError
 from rlm_jupyter.events import Record, RunStarted
 from rlm_jupyter.layout import SCHEMA, Layout
 from rlm_jupyter.objects import Objects
+from rlm_jupyter.quoted import quoted
 from rlm_jupyter.types import PackedContext
 
 _REST = 10
@@ -220,7 +221,7 @@ def read(path: str | Path, objects: Objects | None = None) -> list[Record]:
             if at not in records:
                 records[at] = decode(_filled(data, cell, replies), objects, version=version)
     except (KeyError, TypeError, AttributeError) as error:
-        raise RecordError(f"{path}: metadata.rlm is damaged ({error!r}).") from error
+        raise RecordError(f"{path}: metadata.rlm is damaged ({quoted(error)}).") from error
     except RecordError as error:
         raise RecordError(f"{path}: {error}") from error
     return [records[at] for at in sorted(records)]

@@ -334,11 +334,13 @@ def status(iteration: int, max_iterations: int, left: Sequence[str], cue: str = 
 
 
 _FOUND_NOTHING = re.compile(
-    r"(?:[^\n]{0,80}(?::|=|\bis|\bare))?\s*(?:\[\]|\{\}|\(\)|set\(\)|''|None|0|0\.0|-1)\.?"
-    r"|(?=[^\n]{0,120}\Z).*\b(?:not (?:be )?found|no(?:ne)? (?:\w+ ){0,3}found|no match\w*)\b.*",
-    re.IGNORECASE,
+    r"(?=[^\n]{0,120}\Z).*\b(?:(?<!404 )not (?:be )?found|no(?:ne)? (?:\w+ ){0,3}found|no match\w*)\b.*", re.IGNORECASE
 )
 """`says_nothing_found`."""
+_NOTHING = re.compile(
+    r"(?:[^\n]{0,80}(?::|=|\bis|\bare))?\s*(?:\[\]|\{\}|\(\)|set\(\)|''|None|0|0\.0|-1)\.?", re.IGNORECASE
+)
+"""An output that is empty or zero: what a search in vain shows, and what a count of none rightly is."""
 
 
 def cue(statuses: Sequence[CellStatus], text: str, prompt: str, context: ContextInfo) -> str:
@@ -355,6 +357,11 @@ def cue(statuses: Sequence[CellStatus], text: str, prompt: str, context: Context
         return "Nothing was shown: reply with a block that prints what you look for."
     if says_nothing_found(text):
         return f"Nothing was found that way: {_search_words(prompt, context)}"
+    if _NOTHING.fullmatch(text.strip()):
+        return (
+            "If that is the answer (there may be none), reply with a block that holds only FINAL(...), with the answer "
+            f"in it; else {_search_words(prompt, context)}"
+        )
     return (
         "If the outputs answer the question, reply with a block that holds only FINAL(...), with the answer in it; "
         "else with different code."
@@ -374,7 +381,7 @@ def _search_words(prompt: str, context: ContextInfo) -> str:
 
 
 def says_nothing_found(text: str) -> bool:
-    """Whether a text says no more than that a search was in vain, as in `[]` or `not found`."""
+    """Whether a text says in words that a search was in vain; `0` and `[]` may be the answer."""
     return _FOUND_NOTHING.fullmatch(text.strip()) is not None
 
 

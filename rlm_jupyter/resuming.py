@@ -13,6 +13,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from rlm_jupyter.errors import RLMError
 from rlm_jupyter.kept import Claim
+from rlm_jupyter.quoted import quoted
 from rlm_jupyter.result import OnEvent
 from rlm_jupyter.resume import TakingUp, check_resumable, configuration
 from rlm_jupyter.rlm import RLM
@@ -76,7 +77,7 @@ class ResumeMagics(Magics):
         """
         options: Namespace = cast(Any, self.rlm_resume).parser.parse_argstring(line)
         if not options.output.isidentifier():
-            raise UsageError(f"-o takes the name of a variable, not {options.output!r}.")
+            raise UsageError(f"-o takes the name of a variable, not {quoted(options.output)}.")
         try:
             self._resume(options)
         except (RLMError, KeyboardInterrupt) as error:

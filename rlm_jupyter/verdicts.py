@@ -23,6 +23,7 @@ from rlm_jupyter.policies import (
     Reason,
     RewardSignal,
 )
+from rlm_jupyter.quoted import quoted
 from rlm_jupyter.replies import Outcome
 from rlm_jupyter.run import Run
 from rlm_jupyter.trajectory import Iteration
@@ -297,4 +298,4 @@ def _ask(run: Run, result: ActionResult, context: PolicyContext) -> tuple[bool, 
     match verdict:
         case (bool() as ends, None | str() as text):
             return ends, text
-    raise PolicyError(f"The termination policy {name} returns (True or False, a text or None), not {verdict!r:.80}.")
+    raise PolicyError(f"The termination policy {name} returns (True or False, a text or None), not {quoted(verdict)}.")

@@ -98,7 +98,7 @@ async def test_what_was_shown_leads_on_where_the_answer_does_not_and_the_search_
     assert "Badge 3133 is Viktor's." in result.trajectory.iterations[1].shown
 
 
-@pytest.mark.parametrize("said", ["Number of errors: 0", "No match found.", "[]"])
+@pytest.mark.parametrize("said", ["No match found.", "No errors were found"])
 async def test_what_was_not_found_is_looked_for_once_more(said: str) -> None:
     model = ScriptedModel([LOOKS, block(f"FINAL({said!r})"), block(f"FINAL({said!r})")])
     result = await RLM(model, save=False).acompletion("How many errors?", TEXT)
@@ -107,6 +107,14 @@ async def test_what_was_not_found_is_looked_for_once_more(said: str) -> None:
         "Before you conclude that there is nothing, reply with a block that shows how it is written"
         in model.requests[2][-1].content
     )
+
+
+@pytest.mark.parametrize("said", ["Number of errors: 0", "0"])
+async def test_a_count_of_none_is_an_answer(said: str) -> None:
+    model = ScriptedModel([block("print(context.count('no such word'))"), block(f"FINAL({said!r})")])
+    result = await RLM(model, save=False).acompletion("How many errors?", TEXT)
+    assert (result.answer, len(result.trajectory.iterations)) == (said, 2)
+    assert "Nothing was found" not in model.requests[1][-1].content
 
 
 async def test_a_value_that_was_computed_counts_and_so_does_what_is_said_last() -> None:

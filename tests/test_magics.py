@@ -112,6 +112,26 @@ def test_a_question_is_not_taken_for_help(shell: InteractiveShell) -> None:
     assert seen == ["What's it?"]
 
 
+def test_only_data_of_the_users_is_a_context_and_is_suggested(shell: InteractiveShell) -> None:
+    shell.push({"opener": "a text", "opens": len, "ope": str})
+    shell.push({"opened": "hidden"}, interactive=False)
+    for name, says in {
+        "opene": "There is no variable 'opene' to be the context. Did you mean opener?",
+        "zzz": "There is no variable 'zzz' to be the context.",
+        "open": "open is a function, no data to be the context",
+        "opens": "opens is a function, no data",
+        "ope": "ope is a class, no data",
+        "exit": "exit is a command, no data",
+    }.items():
+        shown, error = run(shell, f"%rlm -c {name} -m scripted/two.json What?")
+        told = f"{shown}{error}"
+        assert says in told
+        assert "Traceback" not in told
+        assert ("Did you mean" in told) is (name == "opene")
+    shell.push({"open": "a text of the user's own"})
+    assert magics(shell).context(["open"]) == "a text of the user's own"
+
+
 def test_help_shows_options_and_an_example(shell: InteractiveShell) -> None:
     text = shell.inspector._get_info(magics(shell).rlm, "rlm")["text/plain"]  # what `%rlm?` shows
     assert "--max-subcalls N" in text

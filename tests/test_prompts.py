@@ -82,12 +82,13 @@ def test_what_to_reply_depends_on_what_came_of_the_cells() -> None:
 @pytest.mark.parametrize(
     ("came", "cue"),
     [
-        ("[]", "Nothing was found"),
-        ("0", "Nothing was found"),
-        ("Number of different users: 0", "Nothing was found"),
+        ("[]", "If that is the answer"),
+        ("0", "If that is the answer"),
+        ("Number of different users: 0", "If that is the answer"),
         ("Access code not found.", "Nothing was found"),
         ("No match found", "Nothing was found"),
         ("No users could be found in it", "Nothing was found"),
+        ("GET /favicon.ico 404 Not Found", "If the outputs"),
         ("10", "If the outputs"),
         ("users: 10", "If the outputs"),
         ("Found 3 matches", "If the outputs"),
@@ -97,7 +98,7 @@ def test_what_to_reply_depends_on_what_came_of_the_cells() -> None:
 )
 def test_a_search_in_vain_is_not_taken_for_an_answer(came: str, cue: str) -> None:
     assert prompts.cue(["ok"], came, "Who?", contexts.pack("a\nb").info).startswith(cue)
-    assert (prompts.nudge(["ok"], came) == prompts.NUDGE) is (cue == "If the outputs")
+    assert (prompts.nudge(["ok"], came) == prompts.NUDGE) is (cue != "Nothing was found")
 
 
 def test_what_failed_or_showed_nothing_is_no_answer_either() -> None:
@@ -117,7 +118,8 @@ def test_after_a_search_in_vain_the_words_of_the_question_are_looked_for() -> No
     assert '["where", "kestrow"]' in block
     assert (
         prompts.cue(["ok"], "[]", "Where is Kestrow?", other)
-        == "Nothing was found that way: reply with a block that prints what is there."
+        == "If that is the answer (there may be none), reply with a block that holds only FINAL(...), with the answer in "
+        "it; else reply with a block that prints what is there."
     )
 
 

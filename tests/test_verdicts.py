@@ -165,9 +165,23 @@ def test_an_answer_that_was_sent_back_is_kept_for_the_limit(end: str) -> None:
 
 def test_a_policy_that_fires_on_rewards_ends_the_run_by_the_salvage_order() -> None:
     replies = [block("x = 5\nprint('looked')"), block("print('and again')"), "The forced answer"]
-    result = answered(*replies, termination={"name": "reward_threshold", "config": {"min_reward_threshold": 1.5}})
+    config = {"min_reward_threshold": 1.5, "require_final_action": False}
+    result = answered(*replies, termination={"name": "reward_threshold", "config": config})
     assert (result.answer, result.stop_reason) == ("The forced answer", "terminated")
     assert "reward_threshold ended it" in (result.trajectory.ended or pytest.fail("no end")).message
+
+
+def test_the_default_threshold_and_the_default_reward_wait_for_an_answer() -> None:
+    replies = [block("print(len(context))"), block("print(context[:9])"), block("FINAL(len(context) + 1)")]
+    result = answered(*replies, termination="reward_threshold")
+    assert (result.stop_reason, result.answer) == ("answered", str(len(CONTEXT) + 1))
+    # after two that failed, an answer is asked about once
+    replies = [block("1/0"), block("[][1]"), block("FINAL(len(context))"), block("FINAL(len(context) + 2)")]
+    result = answered(*replies, termination="reward_threshold")
+    assert (result.stop_reason, result.answer) == ("answered", str(len(CONTEXT) + 2))
+    failing = [block(f"x = {n}", "1/0") for n in range(3)]
+    result = answered(*failing, "None", termination="reward_threshold")
+    assert (result.stop_reason, len(result.trajectory.iterations)) == ("terminated", 3)
 
 
 def test_a_draft_goes_before_a_policys_words() -> None:

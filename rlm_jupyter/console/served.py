@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rlm_jupyter.console import ANSWERED, FAILED, terminal
 from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.quoted import quoted
 
 if TYPE_CHECKING:
     from rlm_jupyter.models.presets import Preset
@@ -45,7 +46,7 @@ def models(args: Namespace) -> int:
     else:
         close = difflib.get_close_matches(args.provider, served, n=1)
         hint = f"Did you mean {close[0]}?" if close else f"There are {', '.join(served)}."
-        raise ConfigurationError(f"No provider {args.provider!r} serves models. {hint}")
+        raise ConfigurationError(f"No provider {quoted(args.provider)} serves models. {hint}")
     with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
         found = list(pool.map(lambda preset: _look(preset, args.base_url), chosen))
     if args.json:

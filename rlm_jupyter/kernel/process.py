@@ -26,6 +26,7 @@ from rlm_jupyter.kernel.provisioner import GuestProvisioner
 from rlm_jupyter.kernel.sandbox import bwrap
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.through import see_through
+from rlm_jupyter.quoted import quoted
 
 _GUEST = "rlm_jupyter.kernel.guest"
 _NAMES = """
@@ -228,11 +229,13 @@ def _command(kernel_name: str | None, place: Path, sandbox: Sandbox) -> tuple[li
             spec = KernelSpecManager().get_kernel_spec(kernel_name)
         except NoSuchKernel:
             known = ", ".join(sorted(KernelSpecManager().find_kernel_specs())) or "none"
-            raise ConfigurationError(f"There is no kernelspec {kernel_name!r}. Installed: {known}.") from None
+            raise ConfigurationError(f"There is no kernelspec {quoted(kernel_name)}. Installed: {known}.") from None
         if spec.language.lower() != "python":
-            raise ConfigurationError(f"The kernelspec {kernel_name!r} is {spec.language}; the kernel must be Python.")
+            raise ConfigurationError(
+                f"The kernelspec {quoted(kernel_name)} is {spec.language}; the kernel must be Python."
+            )
         if not {"ipykernel_launcher", "ipykernel"} & set(spec.argv):
-            raise ConfigurationError(f"The kernelspec {kernel_name!r} does not start ipykernel.")
+            raise ConfigurationError(f"The kernelspec {quoted(kernel_name)} does not start ipykernel.")
         argv = [_GUEST if word in {"ipykernel_launcher", "ipykernel"} else word for word in spec.argv]
         env |= {name: string.Template(value).safe_substitute(os.environ) for name, value in spec.env.items()}
     if kernel_name is not None or sandbox.kind == "bwrap":

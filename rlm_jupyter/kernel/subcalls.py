@@ -17,6 +17,7 @@ from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes, to_text
 from rlm_jupyter.types import AnswerSubcall, Subcall, SubcallFailure
 
 log = logging.getLogger(__name__)
+_MODEL_CHARS = 200
 
 
 class Subcalls:
@@ -83,7 +84,8 @@ class Subcalls:
                 id=call_id,
                 kind="rlm" if message.content.get("kind") == "rlm" else "llm",
                 prompts=tuple(to_text(buffer) for buffer in message.buffers),
-                model=model if isinstance(model, str) else None,
+                # a cell may send anything for it, and it goes into the record
+                model=model[:_MODEL_CHARS] if isinstance(model, str) else None,
                 cell=str(message.content.get("cell", "")),
             )
             self._begin(call_id, len(call.prompts), self._serve(call))

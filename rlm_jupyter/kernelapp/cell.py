@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.quoted import quoted
 
 PYTHON = "%%python"
 """Begins a cell of Python; it runs in the kernel behind, not in another interpreter as IPython's would."""
@@ -99,7 +100,7 @@ def _source(code: str) -> str:
     options = code.lstrip().partition("\n")[0].strip().removeprefix(PYTHON).strip()
     if options:
         raise ConfigurationError(
-            f"{PYTHON} takes no options, not {options!r}: its body runs in the kernel behind. "
+            f"{PYTHON} takes no options, not {quoted(options)}: its body runs in the kernel behind. "
             "For another interpreter there is %%script."
         )
     body = code[body_at(code) :]

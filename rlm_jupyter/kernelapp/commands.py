@@ -15,6 +15,7 @@ from rlm_jupyter.kernelapp.configuration import Configuration
 from rlm_jupyter.kernelapp.driven import Driven
 from rlm_jupyter.kernelapp.page import Page
 from rlm_jupyter.models.prices import parsed_prices
+from rlm_jupyter.quoted import quoted
 from rlm_jupyter.types import ContextInfo
 
 HELP = {
@@ -116,10 +117,10 @@ class Commands:
         if len(names) > 1 or len(sub_models) > 1 or (names and names[0].startswith("-")):
             said = " ".join([*names, *sub_models])
             raise ConfigurationError(
-                f"%model takes one model, --sub-model, --base-url, --window and --price, not {said!r}."
+                f"%model takes one model, --sub-model, --base-url, --window and --price, not {quoted(said)}."
             )
         if windows and not windows[-1].isdecimal():
-            raise ConfigurationError(f"--window takes a number of tokens, not {windows[-1]!r}.")
+            raise ConfigurationError(f"--window takes a number of tokens, not {quoted(windows[-1])}.")
         if names or sub_models or urls or windows or prices:
             self._configuration.name(
                 names[0] if names else None,
@@ -140,7 +141,7 @@ class Commands:
             place = found.end()
         if place < len(arguments):
             raise ConfigurationError(
-                f"%limits takes NAME=VALUE, as in max_cost=0.5, not {arguments[place:].strip()!r}."
+                f"%limits takes NAME=VALUE, as in max_cost=0.5, not {quoted(arguments[place:].strip())}."
             )
         self._configuration.limit(changes)
         page.say(self._configuration.described_limits())
@@ -169,7 +170,7 @@ def words(line: str) -> list[str]:
     try:
         return [word.strip("\"'") if os.name == "nt" else word for word in shlex.split(line, posix=os.name != "nt")]
     except ValueError:
-        raise ConfigurationError(f"A quotation mark is missing in {line!r}.") from None
+        raise ConfigurationError(f"A quotation mark is missing in {quoted(line)}.") from None
 
 
 def described(info: ContextInfo) -> str:

@@ -11,6 +11,7 @@ from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.models import Model, load_model
 from rlm_jupyter.options import or_close
+from rlm_jupyter.quoted import quoted
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.settings import Settings
 
@@ -91,7 +92,7 @@ class Configuration:
         values: dict[str, Any] = {}
         for name, text in changes.items():
             if name not in LIMITS:
-                raise ConfigurationError(f"There is no limit {name!r}; there is {or_close(name, LIMITS)}.")
+                raise ConfigurationError(f"There is no limit {quoted(name)}; there is {or_close(name, LIMITS)}.")
             values[name] = _number(name, text)
         routing = self.settings.routing
         self._take(routing.root, self._sub_model, replace(self._limits, **values), self._prices)
@@ -124,4 +125,4 @@ def _number(name: str, text: str) -> float | int | None:
     try:
         return float(text)
     except ValueError:
-        raise ConfigurationError(f"{name} is a number or none, not {text!r}.") from None
+        raise ConfigurationError(f"{name} is a number or none, not {quoted(text)}.") from None

@@ -10,6 +10,7 @@ from IPython.core.error import StdinNotImplementedError
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.models import PROVIDERS
 from rlm_jupyter.options import or_close
+from rlm_jupyter.quoted import quoted
 
 Ask = Callable[[str], str]
 """Shows a text, and returns what was typed, unseen."""
@@ -25,7 +26,7 @@ def enter(provider: str, ask: Ask) -> str:
     """
     variables = {name: preset.key_variables[0] for name, preset in PROVIDERS.items() if preset.key_variables}
     if provider not in variables:
-        what = f"No provider {provider!r} takes a key" if provider else "Name the provider"
+        what = f"No provider {quoted(provider)} takes a key" if provider else "Name the provider"
         raise ConfigurationError(f"{what}: %rlm_key {or_close(provider, list(variables))}")
     variable = variables[provider]
     try:

@@ -10,6 +10,7 @@ from typing import Any
 
 from rlm_jupyter.errors import ConfigurationError, RLMError
 from rlm_jupyter.live import facts
+from rlm_jupyter.quoted import quoted
 from rlm_jupyter.store import RunFiles, find
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ def _written(files: Callable[[], RunFiles], form: object) -> dict[str, Any]:
 
     try:
         if not isinstance(form, str) or form not in FORMS:
-            raise ConfigurationError(f"A run is exported as one of {', '.join(FORMS)}, not {form!r}.")
+            raise ConfigurationError(f"A run is exported as one of {', '.join(FORMS)}, not {quoted(form)}.")
         sent = send(files(), form, facts.home())
     except (RLMError, OSError) as error:
         return {"what": "refused", "text": str(error)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.models.presets import PROVIDERS, Preset
+from rlm_jupyter.quoted import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -129,9 +130,9 @@ def load_model(
 
     preset, model = find_preset(name.strip())
     if window is not None and window < 1:
-        raise ConfigurationError(f"{name}: a window is a number of tokens above zero, not {window!r}.")
+        raise ConfigurationError(f"{name}: a window is a number of tokens above zero, not {quoted(window)}.")
     if temperature is not None and (preset.wire not in {"openai", "azure"} or not 0 <= temperature <= 2):
-        raise ConfigurationError(f"{name}: no temperature of {temperature!r} can be set there.")
+        raise ConfigurationError(f"{name}: no temperature of {quoted(temperature)} can be set there.")
     if preset.wire in {"extractive", "scripted"}:
         if base_url or api_key or options:
             raise ConfigurationError(f"{name} asks no server: it takes neither base_url nor api_key nor options.")
@@ -160,5 +161,5 @@ def _embedded(preset: Preset, model: str, window: int | None) -> Model:
     from rlm_jupyter.models.extractive import METHOD, ExtractiveModel
 
     if model != METHOD:
-        raise ConfigurationError(f"No extractive model {model!r}: there is `extractive/{METHOD}`.")
+        raise ConfigurationError(f"No extractive model {quoted(model)}: there is `extractive/{METHOD}`.")
     return ExtractiveModel() if window is None else ExtractiveModel(window=window)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.models.presets import PROVIDERS, Preset
+from rlm_jupyter.quoted import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,7 +96,7 @@ def find_endpoint(preset: Preset, model: str, *, base_url: str | None, api_key: 
             f"{name}: {preset.title} needs your own address: set {preset.url_variables[0]} or pass base_url."
         )
     if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
-        raise ConfigurationError(f"{name}: the address {url!r} must begin with http:// or https://.")
+        raise ConfigurationError(f"{name}: the address {quoted(url)} must begin with http:// or https://.")
     if api_key is not None and not isinstance(api_key, str):
         raise ConfigurationError(f"{name}: api_key is a str, not {type(api_key).__name__}.")
     key_variable, key = (None, api_key.strip()) if api_key else _environment(preset.key_variables)
@@ -155,13 +156,13 @@ def find_preset(name: str) -> tuple[Preset, str]:
     preset = PROVIDERS.get(provider)
     if preset is None:
         raise ConfigurationError(
-            f"No provider {provider!r}: a model is named `provider/model`, and the providers are "
+            f"No provider {quoted(provider)}: a model is named `provider/model`, and the providers are "
             f"{', '.join(PROVIDERS)}."
         )
     if not model and preset.wire == "extractive":
         return preset, preset.example.partition("/")[2]
     if not model.strip():
-        raise ConfigurationError(f"{name!r} names no model: write `{preset.example}`, say.")
+        raise ConfigurationError(f"{quoted(name)} names no model: write `{preset.example}`, say.")
     return preset, model
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.models.presets import PROVIDERS
+from rlm_jupyter.quoted import quoted
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
@@ -79,7 +80,7 @@ def parsed_prices(words: Iterable[str]) -> dict[str, tuple[float, ...]]:
             found[name.strip()] = tuple(float(number) for number in numbers.split(","))
         except ValueError:
             raise ConfigurationError(
-                f"A price is written MODEL=INPUT,OUTPUT (US dollars for a million tokens), not {word!r}."
+                f"A price is written MODEL=INPUT,OUTPUT (US dollars for a million tokens), not {quoted(word)}."
             ) from None
         _price(name, found[name.strip()])
     return found
@@ -92,8 +93,8 @@ def _price(name: str, numbers: object) -> Price:
         if len(fine) == len(known) >= 2 and all(math.isfinite(n) and n >= 0 for n in fine):
             return Price(*map(float, fine))
     raise ConfigurationError(
-        f"The price of {name!r} is (input, output) or (input, output, cached), in US dollars for a million tokens, "
-        f"not {numbers!r}."
+        f"The price of {quoted(name)} is (input, output) or (input, output, cached), in US dollars for a million "
+        f"tokens, not {quoted(numbers)}."
     )
 
 

@@ -11,6 +11,7 @@ from rlm_jupyter.errors import ConfigurationError, ModelError
 from rlm_jupyter.models import Model, load_model
 from rlm_jupyter.models.priced import PricedModel
 from rlm_jupyter.models.prices import Price
+from rlm_jupyter.quoted import quoted
 from rlm_jupyter.types import Usage
 
 _LISTED: Mapping[str, Price] = {}
@@ -91,7 +92,7 @@ class Routing:
                 if model.name == name:
                     return model
             names = ", ".join(dict.fromkeys(model.name for model in self.models))
-            raise ModelError(f"The model {name!r} is not part of this run; there are: {names}.")
+            raise ModelError(f"The model {quoted(name)} is not part of this run; there are: {names}.")
         return self.root if depth <= 0 else self.sub[min(depth, len(self.sub)) - 1]
 
     async def prepare(self, tell: Callable[[str], None], stop: asyncio.Event, seconds: float | None = None) -> None:

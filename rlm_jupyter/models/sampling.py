@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.quoted import quoted
 
 _SET_HERE = {
     "model": "it is the model that was named",
@@ -54,7 +55,7 @@ def checked(name: str, options: object) -> dict[str, Any]:
     body = options.get("extra_body")
     for option in (*options, *(body if isinstance(body, Mapping) else ())):
         if option in _SET_HERE:
-            raise ConfigurationError(f"{name}: the option {option!r} can't be set: {_SET_HERE[option]}.")
+            raise ConfigurationError(f"{name}: the option {quoted(option)} can't be set: {_SET_HERE[option]}.")
     try:
         plain: dict[str, Any] = json.loads(json.dumps(dict(options), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -62,7 +63,7 @@ def checked(name: str, options: object) -> dict[str, Any]:
     heat = plain.get("temperature")
     is_number = isinstance(heat, int | float) and not isinstance(heat, bool)
     if heat is not None and not (is_number and 0 <= heat <= _MOST_TEMPERATURE):
-        raise ConfigurationError(f"{name}: no temperature of {heat!r} can be set there.")
+        raise ConfigurationError(f"{name}: no temperature of {quoted(heat)} can be set there.")
     return plain
 
 
@@ -87,10 +88,10 @@ def placed(name: str, sdk: str, send: Any, options: Mapping[str, Any]) -> dict[s
             body[option] = value
         else:
             close = difflib.get_close_matches(option, [*known, *_USUAL], n=1)
-            hint = f"did you mean {close[0]!r}? What" if close else "what"
+            hint = f"did you mean {quoted(close[0])}? What" if close else "what"
             raise ConfigurationError(
-                f"{name}: the {sdk} SDK takes no option {option!r}; {hint} only the server knows goes into extra_body, "
-                f"as in {{'extra_body': {{{option!r}: …}}}}."
+                f"{name}: the {sdk} SDK takes no option {quoted(option)}; {hint} only the server knows goes into "
+                f"extra_body, as in {{'extra_body': {{{quoted(option)}: …}}}}."
             )
     return by_name | ({"extra_body": body} if body else {})
 
@@ -107,7 +108,7 @@ def parsed(pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         name, mark, value = pair.partition("=")
         if not mark or not name.strip():
-            raise ConfigurationError(f"An option is written NAME=VALUE, as in temperature=0.2, not {pair!r}.")
+            raise ConfigurationError(f"An option is written NAME=VALUE, as in temperature=0.2, not {quoted(pair)}.")
         try:
             options[name.strip()] = json.loads(value)
         except ValueError:

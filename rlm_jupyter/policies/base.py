@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlm_jupyter.errors import ConfigurationError
-from rlm_jupyter.policies.checks import shown
+from rlm_jupyter.quoted import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,12 @@ class Policy:
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         name = self.name or type(self).__name__
         if config is not None and not isinstance(config, Mapping):
-            raise ConfigurationError(f"{name}: config: a dict of settings is needed, not {shown(config)}.")
+            raise ConfigurationError(f"{name}: config: a dict of settings is needed, not {quoted(config)}.")
         defaults = self.get_default_config()
         unknown = sorted(set(config or {}) - set(defaults), key=str)
         if unknown and defaults:
             raise ConfigurationError(
-                f"{name}: unknown setting {shown(unknown[0])}. Known: {', '.join(sorted(defaults))}."
+                f"{name}: unknown setting {quoted(unknown[0])}. Known: {', '.join(sorted(defaults))}."
             )
         self.config: dict[str, Any] = {**defaults, **(config or {})}
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-import reprlib
 from collections.abc import Mapping
 from typing import Any, SupportsFloat
+
+from rlm_jupyter.quoted import quoted
 
 
 def number(value: object) -> float | None:
@@ -22,15 +23,10 @@ def number(value: object) -> float | None:
     return read if math.isfinite(read) else None
 
 
-def shown(value: object) -> str:
-    """`value` in an error text: short, and in one line."""
-    return " ".join(reprlib.repr(value).split())
-
-
 def numbers(config: Mapping[str, Any], *names: str, finite: bool = False) -> list[str]:
     """Which of these settings are no numbers, one line each. Infinity counts unless it must be `finite`."""
     return [
-        f"{name}: a number is needed, not {shown(config[name])}."
+        f"{name}: a number is needed, not {quoted(config[name])}."
         for name in names
         if isinstance(config[name], bool)
         or not isinstance(config[name], int | float)
@@ -42,7 +38,7 @@ def numbers(config: Mapping[str, Any], *names: str, finite: bool = False) -> lis
 def switches(config: Mapping[str, Any], *names: str) -> list[str]:
     """Which of these settings are neither `True` nor `False`, one line each: the text `"false"` is true."""
     return [
-        f"{name}: True or False is needed, not {shown(config[name])}."
+        f"{name}: True or False is needed, not {quoted(config[name])}."
         for name in names
         if not isinstance(config[name], bool)
     ]

@@ -9,6 +9,7 @@ from rlm_jupyter.errors import PolicyError
 from rlm_jupyter.policies import checks
 from rlm_jupyter.policies.base import ActionResult, PolicyContext, Reason, TerminationPolicy
 from rlm_jupyter.policies.finals import FinalPatternTerminationPolicy, accepted
+from rlm_jupyter.quoted import quoted
 
 TOKEN_CONFIDENCE = "token_confidence"
 """Where `metadata` holds what the log-probabilities of a reply say."""
@@ -101,5 +102,5 @@ class ConfidenceTerminationPolicy(TerminationPolicy):
             key, given = TOKEN_CONFIDENCE, metadata.get(TOKEN_CONFIDENCE)
         confidence = checks.number(given)
         if confidence is None and given is not None:
-            raise PolicyError(f"{self.name}: metadata[{key!r}] is {checks.shown(given)}: no finite number.")
+            raise PolicyError(f"{self.name}: metadata[{quoted(key)}] is {quoted(given)}: no finite number.")
         return confidence

@@ -10,6 +10,7 @@ from typing import Any
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.policies import checks
 from rlm_jupyter.policies.base import ActionResult, PolicyContext, TerminationPolicy
+from rlm_jupyter.quoted import quoted
 
 FINAL_VAR = "FINAL_VAR(...)"
 FINAL_QUOTED = 'FINAL("...")'
@@ -31,7 +32,7 @@ class DeclaredTerminationPolicy(TerminationPolicy):
 
     def validate_config(self) -> list[str]:
         """It has no settings."""
-        return [f"unknown setting {checks.shown(name)}; it has none." for name in self.config][:1]
+        return [f"unknown setting {quoted(name)}; it has none." for name in self.config][:1]
 
     def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
         """Whether this is a final action."""
@@ -73,7 +74,7 @@ class FinalPatternTerminationPolicy(TerminationPolicy):
         patterns = self.config["final_patterns"]
         if not isinstance(patterns, list | tuple) or not all(isinstance(pattern, str) for pattern in patterns):
             raise ConfigurationError(
-                f"{self.name}: final_patterns: a list of regular expressions is needed, not {checks.shown(patterns)}."
+                f"{self.name}: final_patterns: a list of regular expressions is needed, not {quoted(patterns)}."
             )
         flags = re.MULTILINE | (re.NOFLAG if self.config["case_sensitive"] else re.IGNORECASE)
         self._patterns: list[tuple[str, re.Pattern[str] | None]] = []
@@ -81,7 +82,7 @@ class FinalPatternTerminationPolicy(TerminationPolicy):
             try:
                 self._patterns.append((pattern, None if pattern in _READ else re.compile(pattern, flags)))
             except re.error as error:
-                raise ConfigurationError(f"{self.name}: {pattern!r} is no regular expression: {error}.") from None
+                raise ConfigurationError(f"{self.name}: {quoted(pattern)} is no regular expression: {error}.") from None
 
     @classmethod
     def get_default_config(cls) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.policies.base import Policy, RewardPolicy, TerminationPolicy
-from rlm_jupyter.policies.checks import shown
 from rlm_jupyter.policies.imported import imported
+from rlm_jupyter.quoted import quoted
 
 if TYPE_CHECKING:
     from rlm_jupyter.policies.reward import RewardFunction
@@ -143,11 +143,11 @@ class PolicyRegistry:
             Something in it is unknown; the known ones are named.
         """
         if not isinstance(config, Mapping):
-            raise ConfigurationError(f"A dict of kinds of policies is needed, not {shown(config)}.")
+            raise ConfigurationError(f"A dict of kinds of policies is needed, not {quoted(config)}.")
         policies: dict[str, Policy] = {}
         for kind, entry in config.items():
             if kind not in _BASES:
-                raise ConfigurationError(f"Unknown kind of policy {kind!r}. Known: {', '.join(_BASES)}.")
+                raise ConfigurationError(f"Unknown kind of policy {quoted(kind)}. Known: {', '.join(_BASES)}.")
             policies[kind] = cls._from_mapping(kind, entry, cls._defaults[kind])
         return policies
 
@@ -158,14 +158,14 @@ class PolicyRegistry:
 
         def register(policy: type[_P]) -> type[_P]:
             if not _is_concrete(policy, _BASES[kind]):
-                raise ConfigurationError(f"{shown(policy)} is no {_BASES[kind].__name__} with all its methods.")
+                raise ConfigurationError(f"{quoted(policy)} is no {_BASES[kind].__name__} with all its methods.")
             known = cls._known(kind)
             registered = name or policy.name
             if not registered:
                 raise ConfigurationError(f"{policy.__name__}: a name is needed: @register_{kind}('name').")
             # a cell is run again, and defines its policy anew; a built-in one is nobody else's
             if registered in known and known[registered].__module__.startswith(f"{__package__}."):
-                raise ConfigurationError(f"{registered!r} is a built-in {kind} policy; choose another name.")
+                raise ConfigurationError(f"{quoted(registered)} is a built-in {kind} policy; choose another name.")
             policy.name = registered
             known[registered] = policy
             return policy
@@ -195,7 +195,7 @@ class PolicyRegistry:
     def _find(cls, kind: Kind, name: object) -> type[Policy]:
         known = cls._known(kind)
         if not isinstance(name, str) or name not in known:
-            raise ConfigurationError(f"Unknown {kind} policy {shown(name)}. Available: {', '.join(known)}.")
+            raise ConfigurationError(f"Unknown {kind} policy {quoted(name)}. Available: {', '.join(known)}.")
         return known[name]
 
     @classmethod
@@ -210,7 +210,7 @@ class PolicyRegistry:
             return cls._checked(policy)
         if kind == "reward" and callable(found) and not isinstance(found, type | Policy) and not config:
             return cls._resolve(kind, found, "")
-        raise ConfigurationError(f"{name!r} is no {_BASES[kind].__name__} with all its methods.")
+        raise ConfigurationError(f"{quoted(name)} is no {_BASES[kind].__name__} with all its methods.")
 
     @staticmethod
     def _made(policy: type[Policy], config: Mapping[str, Any] | None) -> Policy:
@@ -223,7 +223,7 @@ class PolicyRegistry:
         except Exception as error:
             told = " ".join(f"{type(error).__name__}: {error}".split())
             raise ConfigurationError(
-                f"{policy.name or policy.__name__} can't be made with {shown(config)}: {told}"
+                f"{policy.name or policy.__name__} can't be made with {quoted(config)}: {told}"
             ) from error
         return made
 
@@ -240,7 +240,7 @@ class PolicyRegistry:
             try:
                 given = json.loads(given)
             except ValueError as error:
-                raise ConfigurationError(f"{kind}: {shown(given)} is no JSON: {error}.") from None
+                raise ConfigurationError(f"{kind}: {quoted(given)} is no JSON: {error}.") from None
         if given is None or isinstance(given, str):
             return cls._create(kind, default if given is None else given)
         if isinstance(given, _BASES[kind]):
@@ -257,16 +257,16 @@ class PolicyRegistry:
         )
         raise ConfigurationError(
             f"{kind}: pass a name ({', '.join(cls._known(kind))}), 'package.module:ClassName', a dict with `name` and "
-            f"`config`{function} or a {_BASES[kind].__name__}, not {shown(given)}{hint}."
+            f"`config`{function} or a {_BASES[kind].__name__}, not {quoted(given)}{hint}."
         )
 
     @classmethod
     def _from_mapping(cls, kind: Kind, entry: object, default: str | None = None) -> Policy:
         if not isinstance(entry, Mapping) or set(entry) - {"name", "config"}:
-            raise ConfigurationError(f"{kind}: a dict with `name` and `config` is needed, not {shown(entry)}.")
+            raise ConfigurationError(f"{kind}: a dict with `name` and `config` is needed, not {quoted(entry)}.")
         name = default if entry.get("name") is None else entry["name"]
         if not isinstance(name, str):
-            raise ConfigurationError(f"{kind}: a dict with the `name` of a policy is needed, not {shown(entry)}.")
+            raise ConfigurationError(f"{kind}: a dict with the `name` of a policy is needed, not {quoted(entry)}.")
         return cls._create(kind, name, entry.get("config"))
 
     @classmethod

@@ -11,6 +11,7 @@ from typing import Any, SupportsFloat, TypeAlias
 from rlm_jupyter.errors import ConfigurationError, PolicyError
 from rlm_jupyter.policies import checks
 from rlm_jupyter.policies.base import ActionResult, PolicyContext, RewardPolicy, RewardSignal
+from rlm_jupyter.quoted import quoted
 
 RewardFunction: TypeAlias = Callable[[dict[str, Any], ActionResult, PolicyContext], "float | RewardSignal"]
 """What may stand for a reward policy: `(action, result, context) -> float | RewardSignal`."""
@@ -182,7 +183,7 @@ class FunctionRewardPolicy(RewardPolicy):
             value = math.nan
         if not math.isfinite(value):
             raise PolicyError(
-                f"{self.name}: a reward function returns a finite number or a RewardSignal, not {checks.shown(given)}."
+                f"{self.name}: a reward function returns a finite number or a RewardSignal, not {quoted(given)}."
             )
         return returned if isinstance(returned, RewardSignal) else RewardSignal(value)
 

@@ -10,13 +10,18 @@ from rlm_jupyter.errors import PolicyError
 from rlm_jupyter.policies import checks
 from rlm_jupyter.policies.base import ActionResult, PolicyContext, Reason, TerminationPolicy
 from rlm_jupyter.policies.finals import accepted
+from rlm_jupyter.quoted import quoted
 
 
 class RewardThresholdTerminationPolicy(TerminationPolicy):
-    """Ends when the rewards add up to enough, or when too many in a row are negative.
+    """Ends on a declared answer when the rewards add up to enough, or when too many in a row are negative.
 
-    Adds up `metrics["last_reward"]`, one for each call. A declared answer ends a run beside it, unless
-    `require_final_action` is set: then an answer that comes before there was reward enough is sent back.
+    Adds up `metrics["last_reward"]`, one for each call. An answer that comes before there was reward enough is sent
+    back. With the `default` reward, an answer alone is enough (1.0), unless two or more iterations failed before it.
+
+    With `require_final_action` set to `False`, the sum ends a run on any action, and a declared answer ends it
+    whatever the sum. The `default` reward gives 0.8 for each iteration that succeeded: choose a threshold for as many
+    as the run shall have.
 
     On a final action the output is the answer. On any other, the text is a `Reason`: the output, or what was
     reached.
@@ -32,7 +37,7 @@ class RewardThresholdTerminationPolicy(TerminationPolicy):
     """
 
     name = "reward_threshold"
-    description = "Ends when the rewards add up to a threshold, or stay negative."
+    description = "Ends on an answer once the rewards add up to a threshold, or when they stay negative."
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         super().__init__(config)
@@ -41,8 +46,8 @@ class RewardThresholdTerminationPolicy(TerminationPolicy):
 
     @classmethod
     def get_default_config(cls) -> dict[str, Any]:
-        """A sum of 0.8, or three negative rewards in a row."""
-        return {"min_reward_threshold": 0.8, "max_negative_streak": 3, "require_final_action": False}
+        """An answer and a sum of 0.8, or three negative rewards in a row."""
+        return {"min_reward_threshold": 0.8, "max_negative_streak": 3, "require_final_action": True}
 
     def validate_config(self) -> list[str]:
         """Both bounds are numbers, and a streak is at least one reward long."""
@@ -68,7 +73,7 @@ class RewardThresholdTerminationPolicy(TerminationPolicy):
         given = context.metrics.get("last_reward")
         reward = 0.0 if given is None else checks.number(given)
         if reward is None:
-            raise PolicyError(f"{self.name}: metrics['last_reward'] is {checks.shown(given)}: no finite number.")
+            raise PolicyError(f"{self.name}: metrics['last_reward'] is {quoted(given)}: no finite number.")
         self._cumulative_reward += reward
         self._negative_streak = self._negative_streak + 1 if reward < 0 else 0
         final = result.action_type == "final"

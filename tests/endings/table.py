@@ -302,6 +302,14 @@ TABLE: dict[str, tuple[Row, ...]] = {
         goes_on("nothing", "SUBMIT takes one value", block("SUBMIT()")),
         goes_on("an empty text", "the text is empty", block("SUBMIT('')")),
     ),
+    "a sub-call of another form": (
+        goes_on(
+            "a question and a text",
+            'llm_query takes the text as part of the prompt: llm_query(f"Summarize this\\n\\n{passage}")',
+            block("llm_query('Summarize this', context)"),
+            cells=("error",),
+        ),
+    ),
     "nothing printed, raised, or replied": (
         goes_on("printed", "FINAL(1)", block("print('FINAL(1)\\nFINAL_VAR(context)\\nSUBMIT(1)')")),
         goes_on("shown", "FINAL(1)", block("from IPython.display import Markdown", "Markdown('FINAL(1)')")),

@@ -40,10 +40,57 @@ async def test_a_call_is_answered(kernel: Kernel, source: str, shown: str) -> No
 
 
 async def test_the_host_learns_kind_model_and_cell(kernel: Kernel, answerer: Answerer) -> None:
-    await kernel.execute("rlm_query_batched(['a', 'b'], model='m')")
+    await kernel.execute("rlm_query_batched(['a', 'b'], model='some/m')")
     (call,) = answerer.calls
-    assert (call.kind, call.prompts, call.model) == ("rlm", ("a", "b"), "m")
+    assert (call.kind, call.prompts, call.model) == ("rlm", ("a", "b"), "some/m")
     assert call.cell
+
+
+DOCUMENT = "a long document, word by word " * 1000
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("llm_query('Summarize this', document)", 'prompt: llm_query(f"Summarize this\\n\\n{passage}").'),
+        ("llm_query('Summarize this', model=document)", 'llm_query(f"Summarize this\\n\\n{passage}")'),
+        ("llm_query(document, 'Summarize this')", 'llm_query(f"QUESTION\\n\\n{passage}")'),
+        ("llm_query('What is it?', 'Paris')", "'Paris' is none."),
+        ("llm_query('What is it?', [document])", "names a model, provider/model; ['a long"),
+        ("await allm_query('Summarize this', document)", 'allm_query(f"Summarize this'),
+        ("rlm_query(document, 'How many?')", 'rlm_query(f"QUESTION\\n\\n{passage}")'),
+        (
+            "llm_query_batched(['a', 'b'], document)",
+            'llm_query_batched([f"QUESTION\\n\\n{passage}" for passage in passages])',
+        ),
+        ("rlm_query_batched([document], 'How many?')", "rlm_query_batched([f"),
+        ("llm_query([document])", "llm_query takes one str; for a list of them use llm_query_batched."),
+        ("llm_query({'a': document})", "llm_query takes a str, not dict"),
+        ("llm_query_batched(document)", "takes a list of str; for a single one use llm_query."),
+        ("llm_query_batched({document: 1})", "llm_query_batched takes a list of str, not dict."),
+        ("llm_query_batched(None)", "llm_query_batched takes a list of str, not NoneType."),
+        (f"FINAL_VAR('{DOCUMENT}')", "there is no variable 'a long document"),
+    ],
+)
+async def test_a_call_of_another_form_is_refused_in_one_short_line(
+    kernel: Kernel, answerer: Answerer, call: str, says: str
+) -> None:
+    await kernel.execute(f"document = {DOCUMENT!r}")
+    run = await kernel.execute(call)
+    [error] = [output for output in run.outputs if output["output_type"] == "error"]
+    assert error["ename"] in {"TypeError", "NameError"}
+    assert says in error["evalue"]
+    assert "\n" not in error["evalue"]
+    assert len(error["evalue"]) < 400
+    assert answerer.calls == []
+
+
+async def test_what_a_cell_names_as_a_model_reaches_the_host_cut(kernel: Kernel, answerer: Answerer) -> None:
+    # past the guest's own check
+    await kernel.execute("llm_query.__closure__[0].cell_contents.call('llm', ['x'], 'y' * 1_000_000)")
+    (call,) = answerer.calls
+    assert call.model is not None
+    assert len(call.model) <= 200
 
 
 async def test_a_failed_call_raises_with_the_reason(kernel: Kernel) -> None:

@@ -21,9 +21,10 @@ def test_the_default_ends_on_either_of_two() -> None:
     either = policy("composite")
     assert either.should_terminate(code("x"), rewarded(0.1)) == (False, None)
     assert either.should_terminate(code("FINAL(1)"), rewarded(0.1)) == (True, "1")
-    assert either.should_terminate(code("x"), rewarded(0.7)) == (True, "x")
+    failing = [either.should_terminate(code("x"), rewarded(-0.1)) for _ in range(3)]
+    assert failing == [(False, None)] * 2 + [(True, "Terminated after 3 consecutive negative rewards")]
     either.reset()
-    assert either.should_terminate(code("x"), rewarded(0.7)) == (False, None)
+    assert either.should_terminate(code("x"), rewarded(-0.1)) == (False, None)
     assert either.should_terminate(FINAL, START) == (True, "42")
 
 
@@ -46,7 +47,7 @@ def test_all_the_first_answer_goes_before_a_reason(verdicts: tuple[Verdict, ...]
 
 
 def test_each_counts_right_even_where_another_fired() -> None:
-    either = combined(Always(YES), "reward_threshold")
+    either = combined(Always(YES), policy("reward_threshold", require_final_action=False))
     either.should_terminate(code("x"), rewarded(0.5))
     late = either._policies[1]  # type: ignore[attr-defined]
     assert late.should_terminate(code("y"), rewarded(0.4)) == (True, "y")
@@ -90,9 +91,10 @@ def test_an_acceptance_fires_at_its_place_in_the_order() -> None:
 
 
 def test_judging_and_log_probabilities_are_those_of_any_member() -> None:
-    assert not policy("composite").judges_final
+    assert not combined("declared", "final_pattern").judges_final
+    assert policy("composite").judges_final
     assert not policy("composite").wants_logprobs
-    waiting = {"name": "reward_threshold", "config": {"require_final_action": True}}
+    waiting = {"name": "reward_threshold"}
     looking = {"name": "confidence", "config": {"use_token_confidence": True}}
     assert combined("declared", waiting).judges_final
     assert combined("declared", combined("declared", waiting)).judges_final
@@ -115,7 +117,10 @@ def test_members_are_given_in_many_ways() -> None:
 
 
 def test_two_of_the_same_name_count_apart() -> None:
-    low, high = ({"name": "reward_threshold", "config": {"min_reward_threshold": n}} for n in (1, 2))
+    low, high = (
+        {"name": "reward_threshold", "config": {"min_reward_threshold": n, "require_final_action": False}}
+        for n in (1, 2)
+    )
     both = combined(low, high, require_all=True)
     assert [both.should_terminate(code("x"), rewarded(0.5))[0] for _ in range(4)] == [False, False, False, True]
 

@@ -138,7 +138,7 @@ class Unprintable:
         (math.inf, "inf"),
         (True, "True"),
         (1j, "1j"),
-        ("x\ny" * 1000, ".{,40}"),
+        ("x\ny" * 1000, ".{,90}"),
         (np.array([0.1, 0.2]), "array.*"),
         (Unprintable(), "<Unprintable instance.*"),
     ],

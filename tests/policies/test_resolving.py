@@ -94,7 +94,7 @@ def test_nothing_means_the_default_that_is_given() -> None:
 def test_a_name_or_a_dict_or_json_makes_a_new_policy() -> None:
     given: Any
     entry = {"name": "reward_threshold", "config": {"min_reward_threshold": 3}}
-    expected = {"min_reward_threshold": 3, "max_negative_streak": 3, "require_final_action": False}
+    expected = {"min_reward_threshold": 3, "max_negative_streak": 3, "require_final_action": True}
     for given in (entry, json.dumps(entry), "\n " + json.dumps(entry)):
         assert resolved(given) == ("reward_threshold", expected)
     for given in ("reward_threshold", {"name": "reward_threshold"}, {"name": "reward_threshold", "config": None}):

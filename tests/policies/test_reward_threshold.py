@@ -10,7 +10,7 @@ from tests.policies.cases import EMPTY_FINAL, FINAL, START, code, policy, reward
 
 
 def test_rewards_add_up_to_the_threshold() -> None:
-    threshold = policy("reward_threshold")
+    threshold = policy("reward_threshold", require_final_action=False)
     assert threshold.should_terminate(code("a"), rewarded(0.4)) == (False, None)
     ends, text = threshold.should_terminate(code("b"), rewarded(0.5))
     assert (ends, text) == (True, "b")
@@ -18,7 +18,7 @@ def test_rewards_add_up_to_the_threshold() -> None:
 
 
 def test_without_an_output_the_text_says_what_was_reached() -> None:
-    threshold = policy("reward_threshold")
+    threshold = policy("reward_threshold", require_final_action=False)
     threshold.should_terminate(code(), rewarded(0.4))
     ends, text = threshold.should_terminate(code(), rewarded(0.5))
     assert (ends, text) == (True, "Reward threshold reached: 0.90")
@@ -26,16 +26,19 @@ def test_without_an_output_the_text_says_what_was_reached() -> None:
 
 
 def test_on_a_final_action_the_output_is_the_answer() -> None:
-    ends, text = policy("reward_threshold").should_terminate(FINAL, rewarded(0.9))
+    ends, text = policy("reward_threshold", require_final_action=False).should_terminate(FINAL, rewarded(0.9))
     assert (ends, text, type(text)) == (True, "42", str)
-    assert policy("reward_threshold").should_terminate(EMPTY_FINAL, rewarded(0.9)) == (True, None)
+    assert policy("reward_threshold", require_final_action=False).should_terminate(EMPTY_FINAL, rewarded(0.9)) == (
+        True,
+        None,
+    )
     failing = policy("reward_threshold", max_negative_streak=1)
     ends, text = failing.should_terminate(FINAL, rewarded(-1))
     assert (ends, text, type(text)) == (True, "42", str)
 
 
 def test_eight_tenths_are_enough_and_reset_begins_anew() -> None:
-    threshold = policy("reward_threshold")
+    threshold = policy("reward_threshold", require_final_action=False)
     for _ in range(2):
         ends = [threshold.should_terminate(code(), rewarded(0.1))[0] for _ in range(8)]
         assert ends == [False] * 7 + [True]
@@ -57,7 +60,7 @@ def test_no_reward_is_no_step_towards_it() -> None:
 
 
 def test_negative_rewards_end_a_run_and_their_text_is_no_answer() -> None:
-    threshold = policy("reward_threshold")
+    threshold = policy("reward_threshold", require_final_action=False)
     verdicts = [threshold.should_terminate(code("x"), rewarded(r)) for r in (-1, -1, 0, -1, -1, -1)]
     assert verdicts == [(False, None)] * 5 + [(True, "Terminated after 3 consecutive negative rewards")]
     assert isinstance(verdicts[-1][1], Reason)
@@ -65,8 +68,8 @@ def test_negative_rewards_end_a_run_and_their_text_is_no_answer() -> None:
     assert not any(endless.should_terminate(code("x"), rewarded(-1))[0] for _ in range(20))
 
 
-def test_a_threshold_may_wait_for_a_final_action() -> None:
-    threshold = policy("reward_threshold", require_final_action=True)
+def test_a_threshold_waits_for_a_final_action() -> None:
+    threshold = policy("reward_threshold")
     assert threshold.should_terminate(FINAL, rewarded(0.5)) == (False, None)
     assert threshold.should_terminate(code("x"), rewarded(5)) == (False, None)
     assert threshold.should_terminate(FINAL, rewarded(0)) == (True, "42")
@@ -76,8 +79,8 @@ def test_a_threshold_may_wait_for_a_final_action() -> None:
 
 
 def test_it_judges_declared_answers_only_when_it_waits_for_them() -> None:
-    assert not policy("reward_threshold").judges_final
-    waiting = policy("reward_threshold", require_final_action=True)
+    assert not policy("reward_threshold", require_final_action=False).judges_final
+    waiting = policy("reward_threshold")
     assert waiting.judges_final
     assert copy.deepcopy(waiting).judges_final
     assert not waiting.wants_logprobs

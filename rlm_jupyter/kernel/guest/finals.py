@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from rlm_jupyter.kernel.guest import values
+from rlm_jupyter.quoted import quoted
 
 _MISSING: Any = object()
 _NAMES = frozenset({"FINAL", "FINAL_VAR", "SUBMIT"})
@@ -91,7 +92,7 @@ class Finals:
                 self._record(self._namespace[name], "FINAL_VAR", confidence)
             else:
                 listing = ", ".join(self._names()) or "none yet"
-                raise NameError(f"FINAL_VAR: there is no variable {name!r}. Variables: {listing}")
+                raise NameError(f"FINAL_VAR: there is no variable {quoted(name)}. Variables: {listing}")
 
         def SUBMIT(*values: object, **fields: object) -> None:  # noqa: N802
             """End the run with this value, or these fields, as the answer."""

@@ -21,6 +21,7 @@ from rlm_jupyter.kernel.guest.names import Names
 from rlm_jupyter.kernel.guest.snapshots import Snapshots
 from rlm_jupyter.kernel.guest.surroundings import Surroundings
 from rlm_jupyter.kernel.guest.wire import Wire
+from rlm_jupyter.quoted import quoted
 
 _TIMED = ("<timed exec>", "<timed eval>")
 """What `%time` and `%%time` name the source that they were given."""
@@ -256,7 +257,7 @@ class Guest:
         elif name in self._shell.user_ns:
             text = values.as_text(self._shell.user_ns[name])
         else:
-            raise LookupError(f"there is no variable {name!r}")
+            raise LookupError(f"there is no variable {quoted(name)}")
         buffers = [to_bytes(text.text)]
         if text.json is not None and text.type_name != "str":
             buffers.append(text.json.encode())

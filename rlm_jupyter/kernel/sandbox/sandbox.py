@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, get_args
 
 from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.kernel.sandbox import bwrap
+from rlm_jupyter.quoted import quoted
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class Sandbox:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
-            raise ConfigurationError(f"sandbox={self.kind!r}: there is auto, bwrap and none.")
+            raise ConfigurationError(f"sandbox={quoted(self.kind)}: there is auto, bwrap and none.")
         for name in ("read", "write"):
             object.__setattr__(self, name, _folders(name, getattr(self, name)))
         for name in ("memory", "disk", "processes"):
@@ -70,7 +71,7 @@ class Sandbox:
             if value is None and name == "memory":
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigurationError(f"Sandbox({name}={value!r}): a whole number above zero is needed.")
+                raise ConfigurationError(f"Sandbox({name}={quoted(value)}): a whole number above zero is needed.")
 
     @classmethod
     def of(cls, value: str | Mapping[str, Any] | Sandbox | None) -> Sandbox:
@@ -90,7 +91,7 @@ class Sandbox:
             try:
                 sandbox = cls(**given)
             except TypeError:
-                raise ConfigurationError(f"sandbox={value!r}: a name, or a Sandbox(...), is needed.") from None
+                raise ConfigurationError(f"sandbox={quoted(value)}: a name, or a Sandbox(...), is needed.") from None
         if sandbox.kind == "bwrap" and (why := bwrap.why_not()) is not None:
             raise ConfigurationError(f"sandbox='bwrap' does not work here: {why}")
         return sandbox
