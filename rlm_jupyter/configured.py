@@ -27,6 +27,8 @@ from rlm_jupyter.quoted import quoted
 from rlm_jupyter.rlm import RLM
 
 _LIMITS = ("max_iterations", "max_seconds", "max_cost", "max_tokens", "max_subcalls", "max_depth")
+_SENT = "rlm_settings"
+"""In the metadata of a page's execute request: its settings, by the names of the traits."""
 _BANNER = (
     "No model is named, so the embedded one answers: extractive/bm25 picks passages by their words; it is no "
     "language model. Name one with -m provider/model, %config RLMMagics.model = 'provider/model', or RLM_MODEL in the "
@@ -39,7 +41,7 @@ def _provider(model: str) -> str:
 
 
 class Configured(Magics):
-    """Magics with a configuration: options first, then these traits, then the environment."""
+    """Magics with a configuration: options first, then these traits, the page's settings, and the environment."""
 
     _banner_shown = False
     model = Unicode(None, allow_none=True, help="`provider/model` that drives runs.").tag(config=True)
@@ -143,7 +145,7 @@ class Configured(Magics):
             return RLM(model, **configuration)
 
     def configuration(self, options: Namespace) -> tuple[str, dict[str, Any]]:
-        """Model and options of `RLM`: options first, then traits, then the environment."""
+        """Model and options of `RLM`: options first, then traits, the page's settings, and the environment."""
         model = options.model or self._model()
         base_url, window, sampling = options.base_url, options.window, parsed(options.option)
         usual = self._model()
@@ -162,9 +164,9 @@ class Configured(Magics):
             model, base_url, window, sampling = "extractive", None, None, {}
             self._show_banner()
         limits = {name: getattr(options, name) for name in _LIMITS}
-        limits = {name: getattr(self, name) if value is None else value for name, value in limits.items()}
+        limits = {name: self._setting(name) if value is None else value for name, value in limits.items()}
         return model, {
-            "sub_model": options.sub_model or self.sub_model,
+            "sub_model": options.sub_model or self._setting("sub_model"),
             "base_url": base_url,
             "window": window,
             "limits": Limits(**{name: value for name, value in limits.items() if value is not None}),
@@ -182,7 +184,8 @@ class Configured(Magics):
     def _sandbox(self, options: Namespace) -> Sandbox:
         if options.here:
             return NO_SANDBOX  # it is this session's own kernel
-        kind, read, write = options.sandbox or self.sandbox, options.read or self.read, options.write or self.write
+        kind = options.sandbox or self._setting("sandbox")
+        read, write = options.read or self.read, options.write or self.write
         return Sandbox.of({"kind": kind, "read": read, "write": write})
 
     def _policy(self, named: str | None, kind: type) -> Any:
@@ -192,7 +195,16 @@ class Configured(Magics):
         return value if isinstance(value, kind) or is_rating else named
 
     def _model(self) -> str | None:
-        return self.model or os.environ.get("RLM_MODEL") or None
+        return self._setting("model") or os.environ.get("RLM_MODEL") or None
+
+    def _setting(self, name: str) -> Any:
+        """Return a trait or, where it is not set, what JupyterLab's settings say: they come with the cell's request."""
+        if (value := getattr(self, name)) is not None:
+            return value
+        get_parent = getattr(getattr(self.shell, "kernel", None), "get_parent", None)
+        sent = ((get_parent() or {}).get("metadata") or {}).get(_SENT) if get_parent is not None else None
+        value = sent.get(name) if isinstance(sent, dict) else None
+        return value if isinstance(value, str | int | float) and value else None
 
     def _show_banner(self) -> None:
         if not self._banner_shown:

@@ -15,11 +15,14 @@ import { shower } from './files';
 import { LiveNotebook } from './panel';
 import { RunsPanel } from './sidebar';
 import { RunStatus } from './status';
+import { sendSettings } from './taken';
 import { sayWhatIsMissing } from './unknown';
 import { isTooOld } from './versions';
 
 const ID = 'rlm-jupyter:plugin';
 const REST_MILLISECONDS = 250;
+/** The settings that are the kernel's; where one is empty, what is usual there holds. */
+const SENT = ['model', 'sub_model', 'sandbox', 'max_iterations', 'max_seconds', 'max_cost', 'max_tokens'];
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: ID,
@@ -106,7 +109,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     tracker.currentChanged.connect(turn);
     tracker.widgetAdded.connect(turn);
 
-    const category = trans.__('Recursive Language Model');
+    const category = trans.__('RLM: Recursive Language Model');
     commands.addCommand('rlm:runs', {
       label: trans.__('Show the Runs of the Notebook'),
       caption: trans.__('Iterations, sub-calls, tokens and cost, in the side panel'),
@@ -128,6 +131,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
       .then(loaded => {
         const read = (): void => {
           isOn = loaded.get('liveCells').composite !== false;
+          const set = SENT.map(name => [name, loaded.get(name).composite] as const);
+          sendSettings(Object.fromEntries(set.filter(([, value]) => Boolean(value))));
         };
         loaded.changed.connect(read);
         read();

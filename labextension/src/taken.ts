@@ -6,8 +6,17 @@ import type { IDisposable } from '@lumino/disposable';
 /** Takes a cell that is about to be sent to the notebook's kernel; `null`: it is sent. */
 type Take = (cell: CodeCell) => Promise<void> | null;
 
+/** As the kernel knows it. */
+const SENT = 'rlm_settings';
 const takes = new Set<Take>();
+/** What goes with each request to execute a cell, in its metadata. */
+let sent: Readonly<Record<string, unknown>> = {};
 let isInstalled = false;
+
+/** The kernel finds these settings with each cell that it executes. */
+export function sendSettings(settings: Record<string, unknown>): void {
+  sent = settings;
+}
 
 /**
  * Lab has no hook for this: a cell executor can be provided by one extension alone, from 4.3 on, and shortcuts
@@ -24,7 +33,8 @@ export function takeExecutions(take: Take): IDisposable {
           return taken;
         }
       }
-      return execute(cell, ...rest);
+      const [session, metadata] = rest;
+      return execute(cell, session, { ...metadata, [SENT]: sent } as typeof metadata);
     };
   }
   takes.add(take);

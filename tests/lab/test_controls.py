@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from tests.lab.conftest import Open, Waiting
-from tests.lab.lab import Window, texts
+from tests.lab.lab import NotebookPage, Window, texts
 from tests.loopback import Said
 
 ASK = "%%rlm -m openai/any -c text --rerun\nHow long is the needle?"
@@ -344,3 +344,63 @@ def test_a_page_that_is_reloaded_in_mid_run_shows_it_before_anything_new_happens
     assert page.live("answer")
     page.picture("reloaded-over", 500)
     assert not page.errors
+
+
+def test_settings_are_found_and_hold_for_what_a_cell_does_not_say(opened: Open, model: Waiting, window: Window) -> None:
+    plugin = "rlm-jupyter:plugin"
+    try:
+        window.set(plugin, "model", "openai/from-the-settings")
+        window.set(plugin, "max_iterations", 7)
+        model.play(
+            ["```repl\nFINAL('one')\n```", "```repl\nFINAL('two')\n```", "```repl\nFINAL('three')\n```"], opened=3
+        )
+        ask = "%%rlm -c text --rerun{}\nHow long is it?"
+        config = "%config RLMMagics.model = 'openai/configured'"
+        page = opened("text = 'x'", ask.format(""), ask.format(" -m openai/named --max-iterations 3"), config)
+        page.run("user-1")
+        said = "[rlm_result.trajectory.started.model, rlm_result.trajectory.started.limits['max_iterations']]"
+        for cell, seen in (("user-2", ["openai/from-the-settings", 7]), ("user-3", ["openai/named", 3])):
+            page.run(cell)
+            page.until(lambda cell=cell: page.live("answer") and is_done(page, cell), "the answer")
+            assert told(page, said) == seen
+        page.run("user-4")
+        page.run("user-2")
+        page.until(lambda: told(page, said) == ["openai/configured", 7], "what is configured in the notebook")
+
+        # both are found by the name that people know
+        page.command("settingeditor:open")
+        page.page.locator(".jp-PluginList input").first.fill("rlm")
+        entry = page.page.locator(".jp-PluginList-entry", has_text="RLM: Recursive Language Model")
+        page.until(entry.count, "the settings")
+        entry.first.click()
+        page.until(lambda: page.page.get_by_text("Default model").count(), "the form")
+        page.picture("settings", 500)
+        page.page.evaluate("window.jupyterapp.shell.currentWidget.close()")
+        page.command("apputils:activate-command-palette")
+        page.page.keyboard.type("rlm")
+        page.until(
+            lambda: page.page.locator(".lm-CommandPalette-item[data-command='rlm:runs']").count(), "the commands"
+        )
+        page.picture("palette", 300)
+        page.page.keyboard.press("Escape")
+        assert not page.errors
+    finally:
+        window.set(plugin, "model", None)
+        window.set(plugin, "max_iterations", None)
+
+
+def is_done(page: NotebookPage, cell_id: str) -> bool:
+    return next(cell for cell in page.cells() if cell["id"] == cell_id)["execution_count"] is not None
+
+
+def told(page: NotebookPage, expression: str) -> Any:
+    """What an expression is in the kernel, by way of a page's own request."""
+    text = page.page.evaluate(
+        """async expression => {
+        const { kernel } = window.jupyterapp.shell.currentWidget.sessionContext.session;
+        const future = kernel.requestExecute({ code: '', silent: true, user_expressions: { said: expression } });
+        const { content } = await future.done;
+        return content.user_expressions.said.data['text/plain']; }""",
+        f"__import__('json').dumps({expression})",
+    )
+    return json.loads(text[1:-1])
