@@ -19,7 +19,7 @@ from tests.endings.table import LOOK, block, fence
 from tests.examples import one_in
 
 FORCED = "the best guess"
-DRAFT = 'answer["content"] = "draft"'
+DRAFT = 'answer["content"] = "draft"\nprint("drafted")'
 UNSURE = fence("print('seen')") + "\nFINAL(unsure)"
 BLIND = "FINAL(unsure)"
 
