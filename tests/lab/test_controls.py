@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import Any
 
 from tests.lab.conftest import Open, Waiting
@@ -361,7 +362,7 @@ def test_settings_are_found_and_hold_for_what_a_cell_does_not_say(opened: Open, 
         said = "[rlm_result.trajectory.started.model, rlm_result.trajectory.started.limits['max_iterations']]"
         for cell, seen in (("user-2", ["openai/from-the-settings", 7]), ("user-3", ["openai/named", 3])):
             page.run(cell)
-            page.until(lambda cell=cell: page.live("answer") and is_done(page, cell), "the answer")
+            page.until(partial(is_answered, page, cell), "the answer")
             assert told(page, said) == seen
         page.run("user-4")
         page.run("user-2")
@@ -389,8 +390,8 @@ def test_settings_are_found_and_hold_for_what_a_cell_does_not_say(opened: Open, 
         window.set(plugin, "max_iterations", None)
 
 
-def is_done(page: NotebookPage, cell_id: str) -> bool:
-    return next(cell for cell in page.cells() if cell["id"] == cell_id)["execution_count"] is not None
+def is_answered(page: NotebookPage, cell_id: str) -> bool:
+    return bool(page.live("answer")) and next(cell for cell in page.cells() if cell["id"] == cell_id)["execution_count"] is not None
 
 
 def told(page: NotebookPage, expression: str) -> Any:
