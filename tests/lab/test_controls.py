@@ -391,7 +391,10 @@ def test_settings_are_found_and_hold_for_what_a_cell_does_not_say(opened: Open, 
 
 
 def is_answered(page: NotebookPage, cell_id: str) -> bool:
-    return bool(page.live("answer")) and next(cell for cell in page.cells() if cell["id"] == cell_id)["execution_count"] is not None
+    return (
+        bool(page.live("answer"))
+        and next(cell for cell in page.cells() if cell["id"] == cell_id)["execution_count"] is not None
+    )
 
 
 def told(page: NotebookPage, expression: str) -> Any:
