@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import bisect
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -135,7 +136,7 @@ async def ask(
             if failures >= error.retries:
                 raise
             muted = heard  # what was shown of it stays; the next attempt is seen when it is there
-            await _rest(ledger, failures, error.retry_after)
+            await _rest(ledger, model, failures, error)
             failures += 1
             continue
         except UnusableReplyError:
@@ -179,7 +180,7 @@ def _check_window(model: Model, messages: Sequence[Message], tokens: int, max_ou
     return cap
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Request:
     """One request, with the most that it can use."""
 
@@ -224,19 +225,24 @@ async def _served(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
     model = request.model
     pace = ledger.pace(getattr(model, "provider", model.name), getattr(model, "slots", None))
     again = False
-    while True:
-        try:
-            async with ledger.turn(pace, again=again):
-                return await _complete(request, ledger, entry)
-        except ModelUnavailableError as error:
-            if not error.overloaded or entry.usage.total_tokens:
-                raise
-            ledger.check_rest(pace)
-            if max(pace.rest, pace.refused_for) > _PATIENCE:
-                text = f"{error} It refuses everything, and wants to be asked again in {pace.rest:.0f} s."
-                pace.fail(lambda: ModelUnavailableError(text))  # noqa: B023  it is called at once
-                raise ModelUnavailableError(text) from error
-        again = True
+    try:
+        while True:
+            try:
+                async with ledger.turn(pace, again=again):
+                    ledger.delay(request, "")
+                    return await _complete(request, ledger, entry)
+            except ModelUnavailableError as error:
+                if not error.overloaded or entry.usage.total_tokens:
+                    raise
+                ledger.check_rest(pace)
+                if max(pace.rest, pace.refused_for) > _PATIENCE:
+                    text = f"{error} It refuses everything, and wants to be asked again in {pace.rest:.0f} s."
+                    pace.fail(lambda: ModelUnavailableError(text))  # noqa: B023  it is called at once
+                    raise ModelUnavailableError(text) from error
+                ledger.delay(request, f"{model.name}: {error.brief}, trying again in {math.ceil(pace.rest)} s")
+            again = True
+    finally:
+        ledger.delay(request, "")
 
 
 async def _complete(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
@@ -260,6 +266,9 @@ async def _complete(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
             )
             if request.until is not None and getattr(model, "closes_early", False):
                 extra["until"] = request.until()
+            if getattr(model, "takes_idle_seconds", False):
+                idle = ledger.limits.request_idle_seconds
+                extra["idle_seconds"] = math.inf if idle is None else idle
             if request.temperature is not None and takes_temperature(model):
                 extra["temperature"] = request.temperature
             reply = await model.complete(messages, max_output_tokens=most.output_tokens, on_text=count, **extra)
@@ -276,11 +285,19 @@ async def _complete(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
     return reply
 
 
-async def _rest(ledger: Ledger, failures: int, retry_after: float | None) -> None:
+async def _rest(ledger: Ledger, model: Model, failures: int, error: ModelUnavailableError) -> None:
     """Wait before a request that failed is sent again, all others going on."""
     rest = min(_REST_SECONDS * 2**failures, _LONGEST_REST) * random.uniform(0.75, 1.0)
-    async with ledger.in_time():
-        await asyncio.sleep(rest if retry_after is None else min(retry_after, _PATIENCE))
+    if error.retry_after is not None:
+        rest = min(error.retry_after, _PATIENCE)
+    request = object()
+    tries = f"({failures + 2} of {error.retries + 1})"
+    ledger.delay(request, f"{model.name}: {error.brief}, trying again in {math.ceil(rest)} s {tries}")
+    try:
+        async with ledger.in_time():
+            await asyncio.sleep(rest)
+    finally:
+        ledger.delay(request, "")
 
 
 def _after_nothing(model: Model, messages: Sequence[Message], reply: Reply, cap: int, unusable: int) -> tuple[int, int]:

@@ -305,6 +305,12 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     limits.add_argument("--max-subcalls", type=int, metavar="N", help="prompts that cells may ask (default: 1000)")
     limits.add_argument("--max-depth", type=int, metavar="N", help="depth of rlm_query (default: 1)")
     limits.add_argument(
+        "--request-idle-seconds",
+        type=float,
+        metavar="N",
+        help="silence of a provider after which a request is given up (default: 600)",
+    )
+    limits.add_argument(
         "--price",
         action="append",
         metavar="MODEL=IN,OUT[,CACHED]",

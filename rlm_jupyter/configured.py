@@ -26,7 +26,15 @@ from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.quoted import quoted
 from rlm_jupyter.rlm import RLM
 
-_LIMITS = ("max_iterations", "max_seconds", "max_cost", "max_tokens", "max_subcalls", "max_depth")
+_LIMITS = (
+    "max_iterations",
+    "max_seconds",
+    "max_cost",
+    "max_tokens",
+    "max_subcalls",
+    "max_depth",
+    "request_idle_seconds",
+)
 _SENT = "rlm_settings"
 """In the metadata of a page's execute request: its settings, by the names of the traits."""
 _BANNER = (
@@ -83,6 +91,9 @@ class Configured(Magics):
     max_tokens = Integer(None, allow_none=True, help="Input and output tokens.").tag(config=True)
     max_subcalls = Integer(None, allow_none=True, help="Prompts answered for cells.").tag(config=True)
     max_depth = Integer(None, allow_none=True, help="At which `rlm_query` becomes a plain call.").tag(config=True)
+    request_idle_seconds = Float(
+        None, allow_none=True, help="Silence of a provider after which a request is given up (default: 600)."
+    ).tag(config=True)
     prices = Dict(
         help="What models cost, in US dollars for a million tokens: {'provider/model': (input, output[, cached])}. "
         "Default: list prices."

@@ -91,9 +91,17 @@ class ModelUnavailableError(ModelError):
     """A provider gave no answer: it refused, timed out, was overloaded or broke off."""
 
     def __init__(
-        self, message: str, *, overloaded: bool = False, retry_after: float | None = None, retries: int = 0
+        self,
+        message: str,
+        *,
+        overloaded: bool = False,
+        retry_after: float | None = None,
+        retries: int = 0,
+        brief: str = "no answer",
     ) -> None:
         super().__init__(message)
+        self.brief = brief
+        """The reason in a few words, shown while the request waits to be sent again."""
         self.overloaded = overloaded
         """It refuses more for now: the same request is served later, and everybody had better ask more slowly."""
         self.retry_after = retry_after

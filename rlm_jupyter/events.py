@@ -316,6 +316,14 @@ class RemarkMade:
     """It holds only until the run begins."""
 
 
+@dataclass(frozen=True, slots=True)
+class RequestDelayed:
+    """A request to a provider waits until it is sent again; of several, the one that waits for longest is told."""
+
+    text: str
+    """In one line, who is waited for, why and how long; empty: none waits any more."""
+
+
 Record = (
     RunStarted
     | ReplyReceived
@@ -339,6 +347,7 @@ Glimpse = (
     | RunResumed
     | CellReplayed
     | RemarkMade
+    | RequestDelayed
     | ChildReported
 )
 Event = Record | Glimpse

@@ -80,6 +80,9 @@ class Ledger:
         """What was billed beyond what a request could use, by the model's name; in one line each."""
         self.remarks: dict[str, str] = {}
         """What people should know of who answered, by the model's name; in one line each."""
+        self.on_delay: Callable[[str], None] = lambda text: None
+        """Told why a request of the tree waits to be sent again; with an empty text, that none does any more."""
+        self._delays: dict[object, str] = {}
         self._excess: dict[str, float] = {}
         """How many times over, so that the next requests to such a model reserve more."""
 
@@ -312,6 +315,20 @@ class Ledger:
 
         pace.fail(refusal)
         raise refusal()
+
+    def delay(self, request: object, text: str) -> None:
+        """Say why a request waits; with an empty text, that it goes on."""
+        before = self._delayed
+        if text:
+            self._delays[request] = text
+        else:
+            self._delays.pop(request, None)
+        if self._delayed != before:
+            self.on_delay(self._delayed)
+
+    @property
+    def _delayed(self) -> str:
+        return next(iter(self._delays.values()), "")
 
     @asynccontextmanager
     async def kernel(self, depth: int) -> AsyncIterator[None]:

@@ -15,6 +15,12 @@ _MAY_BE_ZERO = {"max_depth", "max_subcalls"}
 class Limits:
     """What a run may use. `None` means: no limit.
 
+    A request that fails is sent again after 0.5 s, then after twice as long each time (8 s at most): up to 4 times
+    where the provider failed or can't be reached (2 where it is a server of one's own), 2 times after a reply that
+    can't be read or is too large, once after one that broke off. That is 7.5 s of waiting at most, unless the provider
+    names a time (Retry-After, up to 10 minutes). One that is busy (429, 503, 529) is waited for as long as it does not
+    refuse everything for more than 10 minutes. `max_seconds` ends all of it.
+
     Raises
     ------
     ConfigurationError
@@ -46,6 +52,9 @@ class Limits:
     window has tokens."""
     max_output_tokens: int = 8_192
     """The cap that each request for a reply carries."""
+    request_idle_seconds: float | None = 600.0
+    """Silence of a provider after which a request is given up for good; anything that arrives starts it anew. A
+    server of one's own has three times as long until its reply begins: it may read a long prompt for many minutes."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -80,6 +80,7 @@ class RLMMagics(Configured):
     @argument("--max-cost", type=float, metavar="USD", help="US dollars.")
     @argument("--max-tokens", type=int, metavar="N", help="Input and output tokens.")
     @argument("--max-subcalls", type=int, metavar="N", help="Prompts answered for cells.")
+    @argument("--request-idle-seconds", type=float, metavar="N", help="Silence of a provider that ends a request.")
     @argument("--max-depth", type=int, metavar="N", help="At which rlm_query becomes a plain call.")
     @argument("--save", metavar="PATH", help="Where the run is saved: its notebook, or a folder/. Default: rlm_runs/.")
     @argument("--termination", metavar="POLICY", help="A termination policy: its name, or a variable that holds one.")

@@ -18,7 +18,7 @@ from rlm_jupyter.context import Context
 from rlm_jupyter.control import Control
 from rlm_jupyter.ended import ended, until_stopped
 from rlm_jupyter.errors import KernelDiedError, KernelError, RLMError
-from rlm_jupyter.events import Event, RunStarted, SubcallStarted
+from rlm_jupyter.events import Event, RequestDelayed, RunStarted, SubcallStarted
 from rlm_jupyter.kernel.cell import OnMessage
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.session import Kernel
@@ -127,6 +127,8 @@ class Workspace:
                 asked=asked,
                 variables=self.variables,
             )
+            if parent is None:
+                run.ledger.on_delay = lambda text: run.emit(RequestDelayed(text))
             self.records.append(run.trajectory)
             run.control.attach(
                 run.take_limits,

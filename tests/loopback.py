@@ -41,7 +41,8 @@ class Fault:
     headers: dict[str, str] = field(default_factory=dict)
     drop: str = ""
     """`before`: no response at all; `early`: a stream without text; `middle`: after some text; `end`: the
-    stream ends in good order, but without saying that the reply did; `error`: the error is sent inside."""
+    stream ends in good order, but without saying that the reply did; `error`: the error is sent inside; `stall`:
+    after some text nothing more comes, and the connection stays open."""
     text: str = ""
     raw: Iterable[bytes] | None = None
     """Sent as the body, as it is, with status `code`; it may have no end."""
@@ -281,6 +282,8 @@ class Loopback:
             await response.write(event)
             if isinstance(said, Said):
                 await asyncio.sleep(said.delay)
+        if isinstance(said, Fault) and said.drop == "stall":
+            await asyncio.Event().wait()
         if isinstance(said, Fault) and said.drop in {"early", "middle"}:
             await asyncio.sleep(0.02)  # so that what was written is on its way
             _cut(http)

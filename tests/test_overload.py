@@ -9,11 +9,18 @@ from typing import Any
 
 import pytest
 
-from rlm_jupyter import RLM, Limits
+from rlm_jupyter import RLM, Limits, calls
 from rlm_jupyter.calls import ask
+from rlm_jupyter.cli import _parser
+from rlm_jupyter.console.progress import Progress
 from rlm_jupyter.errors import LimitReached, ModelUnavailableError
+from rlm_jupyter.events import Event, RequestDelayed
 from rlm_jupyter.ledger import Bill, Ledger
+from rlm_jupyter.live.facts import RunFacts
+from rlm_jupyter.live.view import View
 from rlm_jupyter.models import Model, load_model
+from rlm_jupyter.models.priced import PricedModel
+from rlm_jupyter.models.prices import Price
 from rlm_jupyter.pace import Pace
 from rlm_jupyter.types import Message, Reply
 from tests.examples import one_in
@@ -249,3 +256,72 @@ async def test_a_model_of_ones_own_may_say_that_it_is_overloaded() -> None:
 
     model: Any = Busy()
     assert await say(model) == "at last"
+
+
+async def test_a_wait_is_shown_while_it_lasts(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the page's display, on the command line, and in the bar of JupyterLab; it is gone when the run goes on."""
+    monkeypatch.setattr(calls, "_REST_SECONDS", 0.01)
+    view, facts, progress = View(), RunFacts(), Progress()
+    shown: list[tuple[str, str, str, str]] = []
+
+    def on_event(event: Event) -> None:
+        view.apply(event)
+        facts.apply(event)
+        progress.on_event(event)
+        if isinstance(event, RequestDelayed):
+            shown.append((event.text, view.text(), facts.told()["remark"], progress._at_work()))
+
+    replies: list[str | Fault] = [Fault.dropped("before"), Fault.status(429, retry_after=0.1), "```repl\nFINAL(1)\n```"]
+    with Loopback([*replies]) as server:
+        result = await RLM(model_at(server, wire)).acompletion("What?", "text", on_event=on_event)
+    assert result.answer == "1"
+    assert [text for text, *_ in shown] == [
+        f"{wire}/some-model: the connection broke, trying again in 1 s (2 of 5)",
+        "",
+        f"{wire}/some-model: it refuses more for now, trying again in 1 s",
+        "",
+    ]
+    for text, *displays in shown:
+        assert all(("trying again" in display) == bool(text) for display in displays)
+    assert "trying again" not in view.status() + view.text()
+
+
+async def test_of_many_requests_that_wait_one_is_told() -> None:
+    told: list[str] = []
+    ledger = Ledger(Limits())
+    ledger.on_delay = told.append
+    for n in range(100):
+        ledger.delay(n, f"request {n}")
+    for n in range(100):
+        ledger.delay(n, "")
+    assert told == [*(f"request {n}" for n in range(100)), ""]
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "llamacpp"])
+async def test_a_server_that_stops_sending_is_given_up(provider: str) -> None:
+    with Loopback([Fault.dropped("stall")]) as server:
+        url = server.url if provider == "anthropic" else server.openai_url
+        model = load_model(f"{provider}/some-model", base_url=url, api_key="some-key")
+        with pytest.raises(ModelUnavailableError, match=r"nothing came from \S+ for 0.5 s \(request_idle_seconds\)"):
+            await say(model, Ledger(Limits(request_idle_seconds=0.5)))
+        assert len(server.requests) == 1
+        ledger = Ledger(Limits(request_idle_seconds=None, max_seconds=2))
+        with pytest.raises(LimitReached, match="the time is up"):
+            await say(model, ledger)
+
+
+@pytest.mark.parametrize(("provider", "seconds"), [("openai", "0.4"), ("llamacpp", "1.2")])
+async def test_a_server_of_ones_own_has_longer_until_its_reply_begins(provider: str, seconds: str) -> None:
+    class Deaf(Loopback):
+        async def reply_to(self, request: Request) -> Said | Fault:
+            await asyncio.sleep(60)
+            return Said("late")
+
+    with Deaf() as server:
+        model = PricedModel(load_model(f"{provider}/some-model", base_url=server.openai_url, api_key="k"), Price(1, 1))
+        with pytest.raises(ModelUnavailableError, match=rf"for {seconds} s \(request_idle_seconds\)"):
+            await say(model, Ledger(Limits(request_idle_seconds=0.4)))
+
+
+def test_the_silence_can_be_set_where_the_other_limits_are() -> None:
+    assert _parser().parse_args(["run", "What?", "--request-idle-seconds", "30"]).request_idle_seconds == 30

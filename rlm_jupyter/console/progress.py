@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import time
@@ -22,6 +23,7 @@ from rlm_jupyter.events import (
     RemarkMade,
     ReplyReceived,
     ReplyStreamed,
+    RequestDelayed,
     RunEnded,
     RunStarted,
     RunTakenUp,
@@ -70,6 +72,8 @@ class Progress:
     _limits: dict[str, Any] = field(default_factory=dict)
     """Of the run: what is left of them is shown all the time."""
     _doing: str = "starting a kernel"
+    _delay: str = ""
+    """Why a request waits to be sent again."""
     _written: int = 0
     _reward: float | None = None
     """Characters of the reply that is being received."""
@@ -80,6 +84,7 @@ class Progress:
     _children: Underway = field(default_factory=Underway)
     _speed: Speed = field(default_factory=Speed)
     _told: float = 0.0
+    _delay_told: float = -math.inf
     _cell_began: float = 0.0
     _console: Console | None = None
     _unicode: bool = True
@@ -121,6 +126,8 @@ class Progress:
         try:
             if isinstance(event, CellReplayed | RunTakenUp):
                 self._tell_again(event)
+            elif isinstance(event, RequestDelayed):
+                self._tell_delay(terminal.printable(event.text))
             elif isinstance(event, RemarkMade):
                 self.say(f"    {terminal.printable(event.text)}", "yellow")
                 self._doing = "waiting for the model's server" if event.passes else self._doing
@@ -180,7 +187,7 @@ class Progress:
             case OutputsShown():
                 self._begin(event.iteration + 1)
             case RunEnded():
-                self.ended = event
+                self.ended, self._delay = event, ""
                 self._doing = "closing the kernel"
             case _:
                 pass
@@ -236,6 +243,14 @@ class Progress:
                 self.say(f"      {self._subcalls()} · {self._facts()}")
             self._told = time.monotonic()
 
+    def _tell_delay(self, text: str) -> None:
+        """Show it for as long as it lasts; where no line is drawn anew, leave one now and then."""
+        self._delay = text
+        now = time.monotonic()
+        if text and self._live is None and now - self._delay_told > _PLAIN_SECONDS:
+            self._delay_told = now
+            self.say(f"    {text}")
+
     def _subcalls(self) -> str:
         failed = f", {self._failed:,} failed" if self._failed else ""
         children = f", {words}" if (words := self._children.words) else ""
@@ -266,6 +281,8 @@ class Progress:
 
     def _at_work(self) -> str:
         """What is done now; a slow model is seen to be at work."""
+        if self._delay:
+            return self._delay
         if (waiting := self._speed.waiting) is not None and self._doing == _WAITING:
             return f"{self._doing}, {terminal.duration(waiting)}"
         return " · ".join([self._doing, *([] if self._speed.waiting is not None else self._speed.words)])

@@ -16,6 +16,7 @@ from rlm_jupyter.events import (
     RemarkMade,
     ReplyReceived,
     ReplyStreamed,
+    RequestDelayed,
     RunEnded,
     RunPaused,
     RunResumed,
@@ -55,7 +56,7 @@ class RunFacts:
         self._in_flight = 0
         self._seconds: float | None = None
         self._message = ""
-        self._remark = ""
+        self._remark = self._delay = ""
         self._passes = False
         self._speed = Speed()
 
@@ -64,6 +65,8 @@ class RunFacts:
         self._speed.apply(event)
         if isinstance(event, RemarkMade):
             self._remark, self._passes = event.text, event.passes
+        elif isinstance(event, RequestDelayed):
+            self._delay = event.text
         else:
             self._count(event)
 
@@ -128,7 +131,7 @@ class RunFacts:
             "is_waiting": self._phase == "writing" and self._speed.waiting is not None,
             "first": None if self._speed.first is None else round(self._speed.first, 1),
             "rate": None if self._speed.rate is None else float(f"{self._speed.rate:.2g}"),
-            "remark": self._remark,
+            "remark": self._delay or self._remark,
             "model": started.model if started is not None else "",
             "prompt": " ".join(started.prompt.split())[:_PROMPT_CHARS] if started is not None else "",
             "run_id": started.run_id if started is not None else "",
@@ -145,6 +148,7 @@ class RunFacts:
         self._cost = None if self._cost is None or cost is None else self._cost + cost
 
     def _end(self, event: RunEnded) -> None:
+        self._delay = ""
         self._phase, self.outcome, self._message = "ended", event.stop_reason, event.message
         self._iteration = self._replied  # one whose reply was cut off is none
         self._usage, self._cost, self._seconds, self._in_flight = event.usage, event.cost, event.seconds, 0

@@ -28,6 +28,7 @@ from rlm_jupyter.events import (
     RemarkMade,
     ReplyReceived,
     ReplyStreamed,
+    RequestDelayed,
     RunEnded,
     RunPaused,
     RunResumed,
@@ -96,6 +97,7 @@ class View:
         self._children = Underway()
         self._speed = Speed()
         self._remark = ""
+        self._delay = ""
         self._began = time.monotonic()
 
     def apply(self, event: Event) -> None:
@@ -105,7 +107,7 @@ class View:
             if isinstance(event, RunStarted):
                 self._started = event
             elif isinstance(event, RunEnded):
-                self._ended = event
+                self._ended, self._delay = event, ""
                 self._close()
             else:
                 self._enter(event)
@@ -118,7 +120,7 @@ class View:
     def fail(self) -> None:
         """Nothing more will come: the host failed."""
         with self._lock:
-            self._failed = True
+            self._failed, self._delay = True, ""
             self._close()
 
     @property
@@ -135,8 +137,7 @@ class View:
         """The headline, and (unless it is to be `brief`) the iteration under way."""
         with self._lock:
             pieces = [self._headline(path)]
-            if self._remark:
-                pieces.append(fragments.note(self._remark))
+            pieces += [fragments.note(text) for text in (self._remark, self._delay) if text]
             if self._now is not None and self._ended is None and not brief:
                 body = self._now.html(done=False)
                 pieces.append(
@@ -160,7 +161,7 @@ class View:
         """The headline as plain text."""
         with self._lock:
             title, facts = self._words()
-            return " · ".join([title, *facts, *self._unsafe()])
+            return " · ".join([*filter(None, [self._delay]), title, *facts, *self._unsafe()])
 
     def _enter(self, event: Event) -> None:
         if isinstance(event, RunStarted | RunTakenUp | RunEnded | OutputsElided | CellReplayed):
@@ -175,6 +176,8 @@ class View:
                 self._title = event.text.rstrip(".")
             else:
                 self._remark = event.text
+        elif isinstance(event, RequestDelayed):
+            self._delay = event.text
         elif isinstance(event, IterationRated):
             self._rate(event)
         elif isinstance(event, ChildReported):

@@ -139,6 +139,7 @@ def model_error(error: Exception, endpoint: Endpoint) -> ModelError:
             overloaded=overloaded,
             retry_after=_retry_after(error),
             retries=_retries(endpoint),
+            brief=f"it {said}",
         )
     return _refusal(status, detail, endpoint)
 
@@ -147,10 +148,14 @@ def broken_off(endpoint: Endpoint, *, after_text: bool) -> ModelUnavailableError
     """The reply's stream ended before its end."""
     if after_text:
         return ModelUnavailableError(
-            f"{endpoint.name}: {endpoint.url} broke off in the middle of its reply.", retries=1
+            f"{endpoint.name}: {endpoint.url} broke off in the middle of its reply.",
+            retries=1,
+            brief="the connection broke",
         )
     return ModelUnavailableError(
-        f"{endpoint.name}: {endpoint.url} broke off before its reply began. Is that the whole address?", retries=1
+        f"{endpoint.name}: {endpoint.url} broke off before its reply began. Is that the whole address?",
+        retries=1,
+        brief="the connection broke",
     )
 
 
@@ -160,6 +165,7 @@ def malformed(error: Exception, endpoint: Endpoint) -> ModelUnavailableError:
     return ModelUnavailableError(
         f"{endpoint.name}: {endpoint.url} sent what can't be read as a reply ({shortened(said, endpoint)}).",
         retries=_UNREADABLE_RETRIES,
+        brief="its reply can't be read",
     )
 
 
@@ -172,14 +178,16 @@ def not_sent(error: Exception, endpoint: Endpoint) -> ModelError:
 def too_large(endpoint: Endpoint, problem: str) -> ModelUnavailableError:
     """Describe a reply that was cut off for its size."""
     return ModelUnavailableError(
-        f"{endpoint.name}: {endpoint.url} {problem}; the request was closed.", retries=_UNREADABLE_RETRIES
+        f"{endpoint.name}: {endpoint.url} {problem}; the request was closed.",
+        retries=_UNREADABLE_RETRIES,
+        brief="its reply was too large",
     )
 
 
 def silent(endpoint: Endpoint, seconds: float) -> ModelUnavailableError:
     """Nothing came for too long."""
     return ModelUnavailableError(
-        f"{endpoint.name}: nothing came from {endpoint.url} for {seconds:g} s. Is it overloaded?"
+        f"{endpoint.name}: nothing came from {endpoint.url} for {seconds:g} s (request_idle_seconds). Is it overloaded?"
     )
 
 
@@ -189,6 +197,7 @@ def not_there(endpoint: Endpoint, said: str = "") -> ModelUnavailableError:
     return ModelUnavailableError(
         f"{endpoint.name}: no connection to {endpoint.url}{why}. {how_to_start(endpoint.preset)}",
         retries=_LOCAL_RETRIES,
+        brief="no connection",
     )
 
 
@@ -228,9 +237,13 @@ def _no_connection(error: Exception, endpoint: Endpoint) -> ModelUnavailableErro
     retries = _retries(endpoint)
     if "Timeout" in type(error).__name__:
         return ModelUnavailableError(
-            f"{endpoint.name}: no answer from {endpoint.url} in time. {advice}", retries=retries
+            f"{endpoint.name}: no answer from {endpoint.url} in time. {advice}",
+            retries=retries,
+            brief="no connection in time",
         )
-    return ModelUnavailableError(f"{endpoint.name}: no connection to {endpoint.url}. {advice}", retries=retries)
+    return ModelUnavailableError(
+        f"{endpoint.name}: no connection to {endpoint.url}. {advice}", retries=retries, brief="the connection broke"
+    )
 
 
 def _retries(endpoint: Endpoint) -> int:

@@ -27,13 +27,11 @@ if TYPE_CHECKING:
 
     from rlm_jupyter.models.endpoint import Endpoint
 
-REQUEST_SECONDS = 600.0
-"""How long a request may be silent. It starts anew with everything that arrives, so a long reply that keeps
-coming is never cut."""
-LOCAL_SECONDS = 1800.0
-"""The same for a server of one's own: without a graphics card it reads a long prompt for many minutes."""
-PAUSE_SECONDS = 300.0
-"""How long a reply may pause once it has begun."""
+_IDLE_SECONDS = 600.0
+"""How long a request may be silent where nobody says it (`Limits.request_idle_seconds`)."""
+_LOCAL_FACTOR = 3
+"""So many times longer until the reply of a server of one's own begins: without a graphics card it reads a long prompt
+for many minutes."""
 TIMEOUTS: dict[str, float | None] = {"timeout": None, "connect": 5.0}
 """For the SDK's HTTP client: how long it may be silent is watched here."""
 _LOOK_AGAIN_SECONDS = 0.5
@@ -47,11 +45,14 @@ class Listener:
 
     def __init__(
         self,
-        deadline: asyncio.Timeout,
-        patience: float,
+        first_seconds: float,
+        idle_seconds: float,
         on_text: Callable[[str], None] | None,
         until: Callable[[str], bool] | None = None,
     ) -> None:
+        self.patience = first_seconds
+        """Seconds of silence that end the request now."""
+        self.deadline = asyncio.timeout(first_seconds)
         self.started = False
         """The server has begun to stream."""
         self.heard = False
@@ -60,15 +61,15 @@ class Listener:
         """Nobody wants to hear the rest."""
         self.failure: Exception | None = None
         """What `on_text` or `until` raised: no fault of the server's."""
-        self._deadline, self._patience, self._on_text, self._until = deadline, patience, on_text, until
+        self._idle_seconds, self._on_text, self._until = idle_seconds, on_text, until
 
     def __call__(self, text: str = "") -> bool:
         """Something arrived; `text` is what is visible of it. `True`: the rest need not come."""
         self.started = True
         if text:
             self.heard = True
-        patience = min(self._patience, PAUSE_SECONDS) if self.heard else self._patience
-        self._deadline.reschedule(asyncio.get_running_loop().time() + patience)
+        self.patience = self._idle_seconds if self.heard else self.patience
+        self.deadline.reschedule(asyncio.get_running_loop().time() + self.patience)
         if text:
             try:
                 if self._on_text is not None:
@@ -92,7 +93,7 @@ class HostedModel(ABC):
     temperature
         Sent with every request that names no other; by default none is, and the server has its own.
     patience
-        Seconds of silence after which a request is given up. By default longer for a server of one's own.
+        Seconds of silence after which a request is given up, whatever `complete` is told.
     options
         Sampling options, which its SDK is given with every request (`sampling.checked`).
 
@@ -104,6 +105,7 @@ class HostedModel(ABC):
 
     closes_early: ClassVar[bool] = True
     """It takes `until`."""
+    takes_idle_seconds: ClassVar[bool] = True
     sdk: ClassVar[str]
     """The module that speaks to the server; imported with the first lease, away from the event loop."""
 
@@ -121,8 +123,7 @@ class HostedModel(ABC):
         self._placed: dict[str, Any] = {}
         """The options as the SDK takes them; known once it is loaded."""
         self.temperature: float | None = self.options.get("temperature", temperature)
-        usual = LOCAL_SECONDS if endpoint.preset.local else REQUEST_SECONDS
-        self.patience = usual if patience is None else patience
+        self.patience = patience
         self.remark = ""
         self._given_window = window
         self._window = window
@@ -275,6 +276,7 @@ class HostedModel(ABC):
         logprobs: bool = False,
         until: Callable[[str], bool] | None = None,
         temperature: float | None = None,
+        idle_seconds: float | None = None,
     ) -> Reply:
         """Ask for a reply to `messages`, of at most `max_output_tokens`; once, the SDK's own retries are off.
 
@@ -282,6 +284,8 @@ class HostedModel(ABC):
         `logprobs` asks for `token_confidence` too, where the provider tells it.
         `until` gets the same pieces as `on_text`; when it says `True`, the request is closed, which frees the server at
         once, and the reply is what has come, its usage estimated.
+        `idle_seconds` of silence end the request (default: 600); three times as many until the reply of a server of
+        one's own begins.
         `on_text` gets the visible text piece by piece. An empty reply comes back as it is, with its `finish`.
 
         Raises
@@ -289,7 +293,7 @@ class HostedModel(ABC):
         ContextWindowError
             The messages do not fit the window.
         ModelUnavailableError
-            No answer: refused, overloaded, silent for `patience` seconds, or broken off. It says whether, and
+            No answer: refused, overloaded, silent for too long, or broken off. It says whether, and
             when, asking again may help.
         ModelError
             Anything else that asking again would not mend, such as a wrong key.
@@ -297,30 +301,36 @@ class HostedModel(ABC):
         wire = [Message(message.role, _sendable(message.content)) for message in messages]
         how = {"logprobs": logprobs, "temperature": self.temperature if temperature is None else temperature}
         async with self._clients.lease() as client:
-            reply = await self._attempt(client, wire, max_output_tokens, on_text, until, how)
+            hear = self._listener(_IDLE_SECONDS if idle_seconds is None else idle_seconds, on_text, until)
+            reply = await self._attempt(client, wire, max_output_tokens, hear, how)
         self._compare(reply)
         return reply
+
+    def _listener(
+        self, idle_seconds: float, on_text: Callable[[str], None] | None, until: Callable[[str], bool] | None
+    ) -> Listener:
+        if self.patience is not None:
+            return Listener(self.patience, self.patience, on_text, until)
+        first = idle_seconds * _LOCAL_FACTOR if self.endpoint.preset.local else idle_seconds
+        return Listener(first, idle_seconds, on_text, until)
 
     async def _attempt(
         self,
         client: Any,
         messages: Sequence[Message],
         cap: int,
-        on_text: Callable[[str], None] | None,
-        until: Callable[[str], bool] | None,
+        hear: Listener,
         how: dict[str, Any],
     ) -> Reply:
-        deadline = asyncio.timeout(self.patience)
-        hear = Listener(deadline, self.patience, on_text, until)
         allowance = allow(cap)
         try:
-            async with deadline:
+            async with hear.deadline:
                 reply = await self._stream(client, messages, cap, hear, **how)
         except Exception as error:
             if error is hear.failure:  # of whoever listens
                 raise
-            if isinstance(error, TimeoutError) and deadline.expired():
-                raise faults.silent(self.endpoint, self.patience) from None
+            if isinstance(error, TimeoutError) and hear.deadline.expired():
+                raise faults.silent(self.endpoint, hear.patience) from None
             raised = self._fault(error, hear, allowance)
             # A server may echo the key: then the cause must not be shown either.
             raise raised from None if self._shows_key(error) else error

@@ -57,6 +57,11 @@ class PricedModel:
         return bool(getattr(self.model, "closes_early", False))
 
     @property
+    def takes_idle_seconds(self) -> bool:
+        """Whether it takes `idle_seconds`."""
+        return bool(getattr(self.model, "takes_idle_seconds", False))
+
+    @property
     def takes_temperature(self) -> bool:
         """Whether it takes `temperature`."""
         return bool(getattr(self.model, "takes_temperature", False))
