@@ -56,7 +56,9 @@ export class Acknowledged {
       case 'resume':
         return isHeard ? trans.__('Goes on') : trans.__('Resuming…');
       case 'note':
-        return isHeard ? trans.__('Note taken: the model reads it with the next outputs') : trans.__('Note sent…');
+        return isHeard
+          ? trans.__('Message received: the model reads it with the next outputs')
+          : trans.__('Message sent…');
       case 'limit': {
         const value = ask.value === null ? trans.__('no limit') : ask.value.toLocaleString();
         const words = `${names[ask.name] ?? ask.name}: ${value}`;

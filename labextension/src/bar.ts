@@ -5,6 +5,7 @@ import { Widget } from '@lumino/widgets';
 
 import { numbersOf } from './meters';
 import type { RunModel } from './model';
+import { outcomeWords } from './outcomes';
 
 /** What the buttons do. */
 export interface Actions {
@@ -208,7 +209,7 @@ function labelsOf(name: Name, isFolded: boolean, trans: TranslationBundle): [str
     case 'resume':
       return [trans.__('Resume'), trans.__('Let the run go on')];
     case 'note':
-      return [trans.__('Note…'), trans.__('Tell the model something; it reads it with the next outputs')];
+      return [trans.__('Message…'), trans.__('Send the model a message; it reads it with the next outputs')];
     case 'limits':
       return [trans.__('Limits…'), trans.__('See what is used, and raise or lower a limit')];
     case 'fold':
@@ -279,22 +280,5 @@ function titleOf(run: RunModel, trans: TranslationBundle): string {
     case 'ended':
       break;
   }
-  switch (outcome) {
-    case 'answered':
-      return trans.__('Answered');
-    case 'cancelled':
-      return message ? trans.__('Stopped: %1', message) : trans.__('Stopped');
-    case 'failed':
-      return trans.__('Failed');
-    case 'cut':
-      return trans.__('The kernel went away');
-    case 'closed':
-      return trans.__('Not shown any further: the run goes on, and its notebook is saved');
-    case 'saved':
-      return trans.__('Saved with this notebook');
-    case 'terminated':
-      return trans.__('Ended by its policy');
-    default:
-      return trans.__('Ended by the limit: %1', outcome ?? '');
-  }
+  return outcomeWords(outcome, message, trans);
 }

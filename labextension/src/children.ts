@@ -7,6 +7,7 @@ import { PanelLayout, Widget } from '@lumino/widgets';
 import type { Child, Flying, LiveCell } from './events';
 import { markOf } from './marks';
 import type { RunModel } from './model';
+import { outcomeWords } from './outcomes';
 
 const TICK_MILLISECONDS = 1000;
 /** Children that are listed below one cell; all are in the run's notebook. */
@@ -194,18 +195,5 @@ function stateOf(child: Child, trans: TranslationBundle): string {
   if (child.phase !== 'ended') {
     return trans.__('running');
   }
-  switch (child.outcome) {
-    case 'answered':
-      return trans.__('answered');
-    case 'cancelled':
-      return trans.__('stopped');
-    case 'failed':
-      return trans.__('failed');
-    case 'cut':
-      return trans.__('the kernel went away');
-    case 'terminated':
-      return trans.__('ended by its policy');
-    default:
-      return trans.__('ended by the limit: %1', child.outcome ?? '');
-  }
+  return outcomeWords(child.outcome, '', trans);
 }

@@ -64,8 +64,8 @@ export function addCommands(
     },
     {
       id: 'rlm:note',
-      label: trans.__('Tell the Model Something…'),
-      caption: trans.__('It reads it with the next outputs'),
+      label: trans.__('Message to the Model…'),
+      caption: trans.__('The model reads it with the next outputs'),
       when: underWay,
       run: (notebook, run) => notebook.steering.note(run)
     },

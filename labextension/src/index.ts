@@ -50,7 +50,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     let isOn = true;
 
     const askText = async (title: string, label: string): Promise<string | null> => {
-      const said = await InputDialog.getText({ title, label });
+      const said = await InputDialog.getText({ title, label, okLabel: trans.__('Send') });
       return said.button.accept ? (said.value ?? '') : null;
     };
     tracker.widgetAdded.connect((_, panel) => {

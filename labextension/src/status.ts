@@ -7,6 +7,7 @@ import { Widget } from '@lumino/widgets';
 
 import { usedBy } from './bar';
 import type { RunModel } from './model';
+import { outcomeWords } from './outcomes';
 
 export class RunStatus extends Widget {
   constructor(
@@ -63,7 +64,7 @@ export function statusOf(run: RunModel, trans: TranslationBundle): string[] {
   const iteration = of ? `${facts.iteration} / ${of}` : `${facts.iteration}`;
   const begun = facts.iteration ? trans.__('RLM: iteration %1', iteration) : trans.__('RLM: starting');
   return [
-    run.isOver ? trans.__('RLM: ended at iteration %1', facts.iteration) : begun,
+    run.isOver ? trans.__('RLM: %1', outcomeWords(facts.outcome, facts.message, trans)) : begun,
     ...usedBy(run, trans)
   ];
 }

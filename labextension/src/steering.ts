@@ -147,14 +147,16 @@ export class Steering {
     if (!cell) {
       return;
     }
-    const note = await this._askText(this._trans.__('Refuse the cell'), this._trans.__('What the model is told'));
+    const asked = this._trans.__('Message to the model: why, or what to do instead');
+    const note = await this._askText(this._trans.__('Refuse the cell'), asked);
     if (note !== null) {
       this.ask(run, { type: 'refuse', cell: cell.id, note });
     }
   }
 
   async note(run: RunModel): Promise<void> {
-    const text = await this._askText(this._trans.__('A note to the model'), this._trans.__('What it is told'));
+    const asked = this._trans.__('The model reads it with the next outputs');
+    const text = await this._askText(this._trans.__('Message to the model'), asked);
     if (text?.trim()) {
       if (run.isOver) {
         this._lost([{ type: 'note', text, n: 0 }]);

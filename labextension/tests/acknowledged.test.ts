@@ -21,9 +21,9 @@ test('a pause is said to come until it is there', () => {
 test('a note and limits are said to be taken, for a while', () => {
   const said = new Acknowledged(trans);
   said.ask(1, { type: 'note', text: 'look there' });
-  expect(said.words(RUNNING, NAMES)).toBe('Note sent…');
+  expect(said.words(RUNNING, NAMES)).toBe('Message sent…');
   said.hear(1, 0);
-  expect(said.words(RUNNING, NAMES, 1)).toBe('Note taken: the model reads it with the next outputs');
+  expect(said.words(RUNNING, NAMES, 1)).toBe('Message received: the model reads it with the next outputs');
   expect(said.words(RUNNING, NAMES, SHOWN_MILLISECONDS)).toBe('');
   said.ask(2, { type: 'limit', name: 'max_iterations', value: 40 });
   said.ask(3, { type: 'limit', name: 'max_cost', value: null });

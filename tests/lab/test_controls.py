@@ -49,7 +49,7 @@ def dismiss(page: Any) -> None:
 def fill_dialog(page: Any, text: str) -> None:
     dialog = page.page.get_by_role("dialog")
     dialog.get_by_role("textbox").fill(text)
-    dialog.get_by_role("button", name="Ok").click()
+    dialog.get_by_role("button", name="Send").click()
 
 
 def focused(page: Any) -> str:
@@ -190,7 +190,7 @@ def test_what_a_lossy_line_swallows_is_said_again(opened: Open, model: Waiting) 
     page.page.evaluate(HEARD)
     page.page.evaluate(DROP, 2)
     bar = bar_of(page)
-    bar.get_by_role("button", name="Note").click()
+    bar.get_by_role("button", name="Message").click()
     fill_dialog(page, "mind the gap")
     bar.get_by_role("button", name="Pause").click()
     page.until(lambda: page.page.evaluate("window.rlmDropped") == 2, "two messages are lost")
@@ -203,7 +203,7 @@ def test_what_a_lossy_line_swallows_is_said_again(opened: Open, model: Waiting) 
 
     # never heard: said when the run is over
     page.page.evaluate(DROP, 1000)
-    bar.get_by_role("button", name="Note").click()
+    bar.get_by_role("button", name="Message").click()
     fill_dialog(page, "into the void")
     model.let(1)
     page.until(lambda: page.live("answer"), "the answer")
@@ -264,7 +264,7 @@ def test_everything_is_reached_by_keys(opened: Open, model: Waiting) -> None:
     page.page.locator(".rlm-approve:visible").focus()
     page.page.keyboard.press("Tab")
     page.page.keyboard.press("Shift+Tab")
-    for name in ("Approve", "Refuse…", "Stop", "Pause", "Note…", "Limits…", "Fold"):
+    for name in ("Approve", "Refuse…", "Stop", "Pause", "Message…", "Limits…", "Fold"):
         assert re.match(f"{name}: ", focused(page)), (name, focused(page))
         outline = page.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline == "solid", name
@@ -334,10 +334,10 @@ def test_a_page_that_is_reloaded_in_mid_run_shows_it_before_anything_new_happens
     page.until(lambda: "A cell runs · iteration 2 / 5" in bar.inner_text(), "what the run is at")
     assert not page.page.locator(".rlm-under-way:visible").count()
     page.picture("reloaded", 500)
-    bar.get_by_role("button", name="Note").click()
+    bar.get_by_role("button", name="Message").click()
     page.page.get_by_role("dialog").locator("input").fill("look there")
-    page.page.get_by_role("dialog").get_by_role("button", name="Ok").click()
-    page.until(lambda: "Note taken" in bar.inner_text(), "that it is heard")
+    page.page.get_by_role("dialog").get_by_role("button", name="Send").click()
+    page.until(lambda: "Message received" in bar.inner_text(), "that it is heard")
     go.touch()
     model.let()
     page.until(lambda: "Answered" in bar.inner_text(), "the end")

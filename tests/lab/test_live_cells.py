@@ -253,7 +253,7 @@ def test_people_decide_about_cells(opened: Open, model: Waiting) -> None:
     bar.get_by_role("button", name="Pause").click()
     bar.get_by_role("button", name="Refuse").click()
     page.page.get_by_role("dialog").get_by_role("textbox").fill("no more prints, please")
-    page.page.get_by_role("dialog").get_by_role("button", name="Ok").click()
+    page.page.get_by_role("dialog").get_by_role("button", name="Send").click()
     page.until(lambda: page.page.locator(".rlm-bar[data-rlm-phase='paused']").count(), "the run waits")
     asked = len(model.requests)
     page.page.wait_for_timeout(300)
@@ -311,7 +311,7 @@ def test_the_cell_that_waits_runs_by_the_keys_that_run_cells_and_what_is_written
     # refused, or stopped: what was written there is a cell of one's own
     rewrite(page, cell["id"], "refused = 1")
     page.page.locator(".rlm-decide-refuse").click()
-    page.page.get_by_role("dialog").get_by_role("button", name="Ok").click()
+    page.page.get_by_role("dialog").get_by_role("button", name="Send").click()
     own = page.until(
         lambda: [c for c in page.cells() if c["source"] == "refused = 1" and c["id"] != cell["id"]], "what was written"
     )[0]
