@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 
 from rlm_jupyter.calls import most_cost
 from rlm_jupyter.context import Context
@@ -11,8 +12,17 @@ from rlm_jupyter.limits import Limits
 from rlm_jupyter.models import Model
 from rlm_jupyter.settings import Settings
 from rlm_jupyter.started import first_messages
+from rlm_jupyter.store import folder_of, list_runs
 from rlm_jupyter.tokens import BYTES_PER_TOKEN, estimate_tokens
-from rlm_jupyter.types import Usage
+from rlm_jupyter.types import ContextInfo, Usage
+
+_NEAREST = 5
+"""Runs on record that a typical figure is the median of."""
+_ALIKE = 4.0
+"""How many times larger or smaller the context of such a run is, at most."""
+_ITERATIONS, _REPLY_TOKENS, _SHOWN_TOKENS = 5, 500, 1_000
+_SHORTER = 20
+"""How many times shorter than what it reads a sub-call's reply is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,10 @@ class Estimate:
     """Of the first request, with a reply of that length."""
     run_cost: float | None
     """What the whole run can cost at most; `None`: a price is not known, or nothing bounds it."""
+    typical_cost: float | None
+    """What a run like it costs, in US dollars: see `typical_basis`; `None`: a price is not known."""
+    typical_basis: str
+    """What that rests on: runs on record, or an assumption."""
     capped_by: str
     """What bounds it, in a few words."""
     assumptions: tuple[str, ...]
@@ -49,6 +63,8 @@ class Estimate:
             run = f"The whole run: not known ({self.capped_by})."
         else:
             run = f"The whole run: at most {_dollars(self.run_cost)} ({self.capped_by})."
+        if self.typical_cost is not None:
+            run = f"The whole run: about {_dollars(self.typical_cost)} ({self.typical_basis}).\n{run}"
         return "\n".join([first, run, *(f"- {assumption}" for assumption in self.assumptions)])
 
 
@@ -60,6 +76,9 @@ def estimate(settings: Settings, prompt: str, context: Context) -> Estimate:
     first = sum(map(estimate_tokens, messages))
     cap = min(limits.max_output_tokens, max(model.window // 4, 1))
     run_cost, capped_by = _most(settings, first)
+    typical_cost, typical_basis = _typical(settings, context.info, first)
+    if typical_cost is not None and run_cost is not None:
+        typical_cost = min(typical_cost, run_cost)
     assumptions = [
         f"A token has {BYTES_PER_TOKEN} bytes, as in English prose; code, tables and other languages have more tokens.",
         "Prices are those that you set" if settings.prices else "Prices are those of the list that genai-prices has",
@@ -82,9 +101,39 @@ def estimate(settings: Settings, prompt: str, context: Context) -> Estimate:
         input_cost=model.cost(Usage(first)),
         request_cost=most_cost(model, Usage(first, cap)),
         run_cost=run_cost,
+        typical_cost=typical_cost,
+        typical_basis=typical_basis,
         capped_by=capped_by,
         assumptions=tuple(assumptions),
     )
+
+
+def _typical(settings: Settings, context: ContextInfo, first: int) -> tuple[float | None, str]:
+    """Return what runs on record with these models and about such a context cost; else what an assumption comes to."""
+    model, sub_model = settings.routing.model_for(0), settings.routing.model_for(1)
+    runs = [] if settings.save is False else list_runs(folder_of(settings.save))
+    distances = [
+        (max(run.started.context.nbytes, 1) / max(context.nbytes, 1), run.ended.cost)
+        for run in runs
+        if (run.started.model, run.started.sub_model) == (model.name, sub_model.name)
+        and run.ended is not None
+        and run.ended.answer is not None
+        and run.ended.cost is not None
+    ]
+    near = sorted((max(ratio, 1 / ratio), cost) for ratio, cost in distances)[:_NEAREST]
+    near = [(times, cost) for times, cost in near if times <= _ALIKE]
+    if near:
+        count = f"{len(near)} run{'s' if len(near) > 1 else ''}"
+        return median(cost for _, cost in near), f"the median of {count} on record, of contexts of about this size"
+    grows = _REPLY_TOKENS + _SHOWN_TOKENS
+    replies = [model.cost(Usage(first + i * grows, _REPLY_TOKENS)) for i in range(_ITERATIONS)]
+    reading = sub_model.cost(Usage(context.nbytes // BYTES_PER_TOKEN, context.nbytes // BYTES_PER_TOKEN // _SHORTER))
+    parts = [*replies, reading]
+    basis = (
+        f"assumed: {_ITERATIONS} replies of {_REPLY_TOKENS} tokens, {_SHOWN_TOKENS:,} tokens of outputs after each, "
+        "and sub-calls that read all of the context once"
+    )
+    return (None if any(part is None for part in parts) else sum(part or 0.0 for part in parts)), basis
 
 
 def _most(settings: Settings, first: int) -> tuple[float | None, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -12,7 +13,7 @@ from rlm_jupyter.endings import WORDS, no_answer
 from rlm_jupyter.errors import ConfigurationError, RecordError
 from rlm_jupyter.events import Event
 from rlm_jupyter.trajectory import Trajectory
-from rlm_jupyter.types import StopReason, Usage
+from rlm_jupyter.types import ModelUsage, StopReason, Usage
 
 OnEvent = Callable[[Event], None]
 """Told every event of a run, on a thread of ours."""
@@ -59,6 +60,23 @@ class Result:
 
     def __str__(self) -> str:
         return self.answer if self.answer is not None else f"({no_answer(self.stop_reason, self.message)})"
+
+    @cached_property
+    def usage_by_model(self) -> dict[str, ModelUsage]:
+        """Requests, tokens and US dollars of each model by its name, children included; they add up to `usage`.
+
+        What was billed for requests that were stopped stands under `(stopped on the way)`.
+
+        Raises
+        ------
+        RecordError
+            The run's files can't be read any more.
+        """
+        from rlm_jupyter.export import WholeRun
+        from rlm_jupyter.export.costs import by_model
+
+        run = WholeRun(self.trajectory) if self.path is None else WholeRun.gather(self.path, context=False)
+        return by_model(run)
 
     def save(self, path: str | Path, *, replace: bool = False) -> Path:
         """Write the run as one notebook that holds everything, context and children too; returns its path.

@@ -164,6 +164,16 @@ class CellRun:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelUsage:
+    """What one model used in a run, as root, for sub-calls and in children together."""
+
+    requests: int
+    usage: Usage
+    cost: float | None
+    """US dollars; `None` when its price is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class ContextInfo:
     """What the model is told of `context`, and how it is found again."""
 

@@ -164,3 +164,23 @@ def test_the_command_line_and_the_magic_estimate_without_a_key(
     load(shell)
     shell.run_line_magic("rlm", "-m openai/gpt-5 --estimate What?")
     assert "$" in capsys.readouterr().out
+
+
+def test_a_typical_figure_stands_beside_the_bound_by_assumption_and_by_record() -> None:
+    def small(messages: list[dict[str, str]]) -> Said:
+        source = "print(llm_query(context[:100]))" if len(messages) == 2 else "FINAL(len(context))"
+        return Said("ok" if len(messages) == 1 else f"```repl\n{source}\n```", input_tokens=900, output_tokens=40)
+
+    text = "some text " * 10_000
+    with Loopback([small]) as server:
+        rlm = RLM("vllm/root", prices={"vllm/root": (1.0, 5.0)}, base_url=server.openai_url, window=128_000)
+        assumed = rlm.estimate("How long?", text)
+        result = rlm.completion("How long?", text)
+        recorded, other = rlm.estimate("What else?", text), rlm.estimate("What else?", text * 10)
+    assert assumed.typical_cost is not None
+    assert assumed.run_cost is not None
+    assert 0.02 < assumed.typical_cost < assumed.run_cost / 100
+    assert "assumed: 5 replies" in str(assumed)
+    assert recorded.typical_cost == pytest.approx(result.cost)
+    assert "the median of 1 run on record" in str(recorded)
+    assert "assumed" in other.typical_basis  # ten times as long

@@ -111,6 +111,8 @@ export interface RunFacts {
   iteration: number;
   input_tokens: number;
   output_tokens: number;
+  /** Tokens by the model's name, in the order in which they were first asked. */
+  models: Record<string, number>;
   cost: number | null;
   subcalls: number;
   in_flight: number;

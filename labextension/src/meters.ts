@@ -19,6 +19,9 @@ export function meters(run: RunModel, trans: TranslationBundle): HTMLElement {
   };
   const node = document.createElement('div');
   node.className = 'rlm-meters';
+  node.title = Object.entries(run.facts.models)
+    .map(([model, tokens]) => trans.__('%1: %2 tokens', model, tokens.toLocaleString()))
+    .join('\n');
   for (const [limit, used] of Object.entries(usedOf(run))) {
     const most = run.facts.limits[limit];
     if (!most && !used) {

@@ -16,6 +16,7 @@ export const NOTHING: RunFacts = {
   iteration: 0,
   input_tokens: 0,
   output_tokens: 0,
+  models: {},
   cost: 0,
   subcalls: 0,
   in_flight: 0,

@@ -9,7 +9,7 @@ import signal
 import stat
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
 from functools import partial
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rlm_jupyter.result import OnEvent, Result
     from rlm_jupyter.rlm import RLM
     from rlm_jupyter.running import Running
-    from rlm_jupyter.types import StopReason
+    from rlm_jupyter.types import ModelUsage, StopReason
 
 DEMO_PROMPT = "When are default parameter values evaluated?"
 _NO_MODEL = (
@@ -191,7 +191,7 @@ def answered(
     else:
         notebook = _notebook(progress, save)
         if args.json and progress.ended is not None:
-            _print_json(progress.ended, progress.ended.iteration, notebook)
+            _print_json(progress.ended, progress.ended.iteration, notebook, by_model={})
         terminal.say(f"No answer: {terminal.one_line(outcome.failure, 1_000)}")
     if notebook is not None and not (args.quiet and notebook_on is terminal.say):
         notebook_on(f"Notebook: {_relative(notebook)}")
@@ -268,7 +268,8 @@ def _print(args: Namespace, result: Result, failure: str = "") -> None:
     if args.json:
         ended = result.trajectory.ended
         assert ended is not None
-        _print_json(ended, len(result.trajectory.iterations), result.path, result.unsaved)
+        iterations = len(result.trajectory.iterations)
+        _print_json(ended, iterations, result.path, result.unsaved, by_model=result.usage_by_model)
     elif result.answer is not None:
         apart = not args.quiet and sys.stdout.isatty() and sys.stderr.isatty()
         terminal.write(f"\n{result.answer}\n\n" if apart else result.answer)
@@ -296,13 +297,16 @@ def _why(result: Result, failure: str = "") -> str:
     return f"{have}: {why_ended(result.stop_reason, failure or result.message)}."
 
 
-def _print_json(ended: RunEnded, iterations: int, notebook: Path | None, unsaved: str = "") -> None:
+def _print_json(
+    ended: RunEnded, iterations: int, notebook: Path | None, unsaved: str = "", *, by_model: Mapping[str, ModelUsage]
+) -> None:
     facts: dict[str, Any] = {
         "answer": ended.answer,
         "value": ended.value if ended.is_json else ended.answer,
         "stop_reason": ended.stop_reason,
         "message": ended.message,
         "usage": asdict(ended.usage),
+        "usage_by_model": {name: asdict(used) for name, used in by_model.items()},
         "cost": ended.cost,
         "seconds": round(ended.seconds, 3),
         "iterations": iterations,

@@ -186,6 +186,9 @@ def _write_forms(args: Namespace, files: RunFiles) -> None:
 
 
 def _print_run(files: RunFiles, trajectory: Trajectory) -> None:
+    from rlm_jupyter.export import WholeRun
+    from rlm_jupyter.export.costs import by_model
+
     console = terminal.console()
     started, ended = trajectory.started, trajectory.ended
     facts = [
@@ -203,6 +206,10 @@ def _print_run(files: RunFiles, trajectory: Trajectory) -> None:
         _line(console, "")
     _line(console, " · ".join(facts), "dim")
     _line(console, f"{models} · context: {started.context.type_name}, {started.context.size}", "dim")
+    used = by_model(WholeRun.gather(files, context=False))
+    for name, one in used.items() if len(used) > 1 else ():
+        requests = terminal.count(one.requests, "request")
+        _line(console, f"  {name}: {requests} · {terminal.spent(one.usage, one.cost)}", "dim")
     if ended is not None and ended.message:
         _line(console, ended.message, "yellow")
     _line(console, str(files.notebook), "dim")

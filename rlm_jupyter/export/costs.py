@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from rlm_jupyter.events import ReplyReceived, SubcallSettled
 from rlm_jupyter.export.whole import WholeRun
-from rlm_jupyter.types import Usage
+from rlm_jupyter.types import ModelUsage, Usage
 
 NOTHING = Usage()
+_NOT_HERE = "(a child run that is not here)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,23 @@ def costs(run: WholeRun) -> list[Cost]:
             if isinstance(record, ReplyReceived):
                 key = (depth, record.model)
             elif isinstance(record, SubcallSettled) and record.child not in below and _asked(record):
-                key = (depth + 1, record.model or "(a child run that is not here)")
+                key = (depth + 1, record.model or _NOT_HERE)
             else:
                 continue  # a child's own record says what it took
             line = lines[key] if key in lines else Cost(key[1], key[0])
             lines[key] = line.plus(record.usage, record.cost, record.seconds)
     return [lines[key] for key in sorted(lines)] + _stopped(run, list(lines.values()))
+
+
+def by_model(run: WholeRun) -> dict[str, ModelUsage]:
+    """Sum up `costs` by the model's name; what a child used whose record is not here counts as the sub-model's."""
+    found: dict[str, ModelUsage] = {}
+    for line in costs(run):
+        name = run.trajectory.started.sub_model if line.model == _NOT_HERE else line.model
+        seen = found.get(name, ModelUsage(0, NOTHING, 0.0))
+        cost = None if seen.cost is None or line.cost is None else seen.cost + line.cost
+        found[name] = ModelUsage(seen.requests + line.requests, seen.usage + line.usage, cost)
+    return found
 
 
 def total(run: WholeRun, lines: list[Cost]) -> Cost:

@@ -52,6 +52,8 @@ class RunFacts:
         """The last iteration of which there is a reply."""
         self._usage = Usage()
         self._cost: float | None = 0.0
+        self._models: dict[str, int] = {}
+        """Tokens by the model's name; a child's are counted as the sub-model's."""
         self._subcalls = 0
         self._in_flight = 0
         self._seconds: float | None = None
@@ -80,7 +82,7 @@ class RunFacts:
             case ReplyReceived(iteration=index):
                 self._iteration = index
                 self._replied = self._replied if event.rejected else index
-                self._spend(event.usage, event.cost)
+                self._spend(event.usage, event.cost, event.model)
             case CellStarted():
                 self._phase = "running"
             case CellFinished():
@@ -96,7 +98,8 @@ class RunFacts:
             case SubcallSettled():
                 self._subcalls += 1
                 self._in_flight = max(self._in_flight - 1, 0)
-                self._spend(event.usage, event.cost)
+                sub_model = self._started.sub_model if self._started is not None else ""
+                self._spend(event.usage, event.cost, event.model or sub_model)
             case RunEnded():
                 self._end(event)
             case _:
@@ -125,6 +128,7 @@ class RunFacts:
             "iteration": self._iteration,
             "input_tokens": self._usage.input_tokens,
             "output_tokens": self._usage.output_tokens,
+            "models": self._models.copy(),
             "cost": self._cost,
             "subcalls": self._subcalls,
             "in_flight": self._in_flight,
@@ -143,8 +147,10 @@ class RunFacts:
             "file": self._file,
         }
 
-    def _spend(self, usage: Usage, cost: float | None) -> None:
+    def _spend(self, usage: Usage, cost: float | None, model: str) -> None:
         self._usage += usage
+        if model and usage.total_tokens:
+            self._models[model] = self._models.get(model, 0) + usage.total_tokens
         self._cost = None if self._cost is None or cost is None else self._cost + cost
 
     def _end(self, event: RunEnded) -> None:

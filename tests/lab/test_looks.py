@@ -156,7 +156,10 @@ def test_all_of_a_run_can_be_read_in_both_themes(opened: Open, model: Waiting, t
     page.page.locator(".rlm-bar .rlm-note").click()
     page.page.get_by_role("dialog").locator("input").fill("look there")
     page.page.get_by_role("dialog").get_by_role("button", name="Send").click()
-    page.until(lambda: "Message received" in page.page.locator(".rlm-bar-said").last.inner_text(), "that the message is received")
+    page.until(
+        lambda: "Message received" in page.page.locator(".rlm-bar-said").last.inner_text(),
+        "that the message is received",
+    )
     model.let()
     page.until(lambda: "Failed" in page.page.locator(".rlm-bar").last.inner_text(), "that it failed")
     page.picture(f"looks-failed-{theme}", 500)
