@@ -10,7 +10,7 @@ from typing import Any, Literal
 from rlm_jupyter.encoding import dump, escape, unescape
 from rlm_jupyter.types import Output
 
-Role = Literal["prompt", "restore", "prose", "code", "reply", "rejected", "notice", "subcalls", "answer"]
+Role = Literal["prompt", "restore", "prose", "code", "reply", "rejected", "notice", "subcalls", "answer", "boundary"]
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
 from rlm_jupyter import subcall_list
+from rlm_jupyter.boundaries import closing_line, opening_line
 from rlm_jupyter.cells import Cell, Role
 from rlm_jupyter.encoding import dump, encode
 from rlm_jupyter.endings import WORDS
@@ -118,9 +119,10 @@ class Layout:
             if own.id in self._asked:
                 cells.append(self._asked[own.id].encode(own))
         if self._ended is not None:
-            cells.append(
-                Cell("markdown", f"{self._id_base}-answer", _farewell(self._ended), {"role": "answer"}).encode()
-            )
+            base, end = self._id_base, closing_line(self._ended)
+            # right below the prompt: a reader finds question and answer first
+            cells.insert(1, Cell("markdown", f"{base}-answer", _farewell(self._ended), {"role": "answer"}).encode())
+            cells.append(Cell("markdown", f"{base}-end", end, {"role": "boundary"}).encode())
         pieces = [b'{\n "cells": [\n']
         for cell in cells:
             pieces += [cell, b",\n"]
@@ -163,6 +165,7 @@ class Layout:
         self._cells += [
             Cell("markdown", f"{base}-prompt", _greeting(record), {"role": "prompt"}),
             Cell("code", f"{base}-restore", restore, {"role": "restore"}),
+            Cell("markdown", f"{base}-begin", opening_line(record), {"role": "boundary"}),
         ]
 
     def _add(

@@ -73,10 +73,12 @@ def test_the_cells_are_what_a_person_expects(tmp_path) -> None:
     content = written(tmp_path / "run.ipynb", sample())
     seen = [(c["metadata"]["rlm"]["role"], c["cell_type"], text_of(c)) for c in content["cells"]]
     assert seen[1:] == [
+        ("answer", "markdown", text_of(content["cells"][1])),
         ("restore", "code", "%load_ext rlm_jupyter\n%rlm_restore 20260102-030405-who"),
+        ("boundary", "markdown", "*The model's cells, run in a kernel of their own:*"),
         ("prose", "markdown", "I look at how it begins."),
         ("code", "code", "print(context[:20])"),
-        ("subcalls", "markdown", text_of(content["cells"][4])),
+        ("subcalls", "markdown", text_of(content["cells"][6])),
         ("rejected", "markdown", "> Resampled: repeats the reply before it (1)"),
         ("prose", "markdown", "Now the\ntwo halves."),
         ("code", "code", "x = 1 / 0"),
@@ -85,14 +87,14 @@ def test_the_cells_are_what_a_person_expects(tmp_path) -> None:
         ("notice", "markdown", f"> {UNREAD} (28 characters, kept in the record.)"),
         ("notice", "markdown", "> Two lines\n> of a notice."),
         ("prose", "markdown", "It was Ada."),
-        ("answer", "markdown", text_of(content["cells"][-1])),
+        ("boundary", "markdown", "*End of the run: answered.*"),
     ]
     head = text_of(content["cells"][0])
     for fact in ("Who wrote it?", "scripted/root", "scripted/sub", "`str`, 1,000 characters"):
         assert fact in head
-    assert "Ada wrote it." in seen[-1][2]
-    assert "$0.0310" in seen[-1][2]
-    first, failed, skipped = (content["cells"][i] for i in (3, 7, 9))
+    assert "Ada wrote it." in seen[1][2]
+    assert "$0.0310" in seen[1][2]
+    first, failed, skipped = (content["cells"][i] for i in (5, 9, 11))
     assert first["outputs"][0]["text"] == ["A line\n", "and another\n"]
     assert first["execution_count"] == 1
     assert failed["metadata"]["tags"] == ["raises-exception"]
@@ -102,7 +104,7 @@ def test_the_cells_are_what_a_person_expects(tmp_path) -> None:
 
 def test_a_cell_says_which_subcalls_it_made(tmp_path) -> None:
     content = written(tmp_path / "run.ipynb", sample())
-    records = content["cells"][3]["metadata"]["rlm"]["records"]
+    records = content["cells"][5]["metadata"]["rlm"]["records"]
     subcalls = [record for record in records if record["record"] == "SubcallSettled"]
     assert [(s["ordinal"], s["text"], s["model"]) for s in subcalls] == [(1, "Ada.", "sub"), (0, "no answer", "sub")]
 
@@ -117,8 +119,8 @@ def test_a_cell_made_of_prose_gets_a_place_of_its_own(tmp_path) -> None:
     path = tmp_path / "run.ipynb"
     records = [started(), reply(1, "FINAL(42)"), cell(1, 0, "FINAL('42')"), ended(answer="42")]
     content = written(path, records)
-    assert [text_of(c) for c in content["cells"][2:4]] == ["FINAL(42)", "FINAL('42')"]
-    assert content["cells"][3]["metadata"]["rlm"]["made"] is True
+    assert [text_of(c) for c in content["cells"][4:6]] == ["FINAL(42)", "FINAL('42')"]
+    assert content["cells"][5]["metadata"]["rlm"]["made"] is True
     assert read(path) == records
 
 
@@ -126,7 +128,7 @@ def test_an_indented_block_with_windows_line_ends_is_shown_as_code_and_kept_as_r
     text = "1. Look:\r\n   ```repl\r\n   if x:\r\n       print(x)\r\n   ```\r\nDone."
     path = tmp_path / "run.ipynb"
     records = [started(), reply(1, text)]
-    code = written(path, records)["cells"][3]
+    code = written(path, records)["cells"][4]
     assert text_of(code) == "if x:\n    print(x)"
     assert read(path) == records
 
@@ -134,15 +136,20 @@ def test_an_indented_block_with_windows_line_ends_is_shown_as_code_and_kept_as_r
 def test_a_record_that_differs_from_its_cell_keeps_what_differs(tmp_path) -> None:
     path = tmp_path / "run.ipynb"
     records = [started(), reply(1, FIRST), cell(1, 0, "other()"), cell(1, 0, "again()", (stream("2"),))]
-    assert [text_of(c) for c in written(path, records)["cells"][3:]] == ["print(context[:20])", "again()"]
+    assert [text_of(c) for c in written(path, records)["cells"][4:]] == ["print(context[:20])", "again()"]
     assert read(path) == records
 
 
-def test_a_run_that_goes_on_after_its_end_loses_the_answer_cell(tmp_path) -> None:
+def test_a_run_that_goes_on_after_its_end_has_neither_answer_nor_end_until_it_ends_again(tmp_path) -> None:
     records = [*sample(), reply(3, FIRST)]
     content = written(tmp_path / "run.ipynb", records)
-    assert "answer" not in [c["metadata"]["rlm"]["role"] for c in content["cells"]]
+    roles = [c["metadata"]["rlm"]["role"] for c in content["cells"]]
+    assert ("answer" in roles, roles.count("boundary")) == (False, 1)
     assert read(tmp_path / "run.ipynb") == records
+    again = written(tmp_path / "again.ipynb", [*records, ended(answer="It was Bo.")])["cells"]
+    assert "It was Bo." in text_of(again[1])
+    assert "Ada wrote it." not in text_of(again[1])
+    assert text_of(again[-1]) == "*End of the run: answered.*"
 
 
 def test_a_lone_surrogate_is_visible_and_reversible(tmp_path) -> None:
@@ -154,7 +161,7 @@ def test_a_lone_surrogate_is_visible_and_reversible(tmp_path) -> None:
         cell(1, 0, source, (stream("\ud83d\ude00 \\u005c\n"),)),
     ]
     content = written(path, records)
-    assert text_of(content["cells"][2]) == "print('\\ud800', '\\u005cud800')"
+    assert text_of(content["cells"][3]) == "print('\\ud800', '\\u005cud800')"
     assert read(path) == records
     nbformat.write(nbformat.read(path, 4), path)
     assert read(path) == records
@@ -171,10 +178,10 @@ def test_cells_that_people_add_copy_or_edit(tmp_path) -> None:
     path = tmp_path / "run.ipynb"
     content = written(path, sample())
     content["cells"].insert(0, nbformat.v4.new_markdown_cell("My own"))
-    content["cells"].append(dict(content["cells"][4], id="copied"))
+    content["cells"].append(dict(content["cells"][6], id="copied"))
     path.write_text(json.dumps(content))
     assert read(path) == sample()
-    content["cells"][4]["source"] = ["print(context[:99])"]
+    content["cells"][6]["source"] = ["print(context[:99])"]
     path.write_text(json.dumps(content))
     edited: list[Any] = read(path)
     assert edited[1].text == FIRST.replace("20", "99")
@@ -190,8 +197,8 @@ def test_a_large_output_is_kept_apart_and_comes_back(tmp_path) -> None:
     nbformat.validate(content)
     assert read(path) == records
     [kept] = list(objects.folder.iterdir())
-    assert f"run.rlm/objects/{kept.name}" in "".join(content["cells"][3]["outputs"][1]["text"])
-    content["cells"][3]["outputs"][1] = stream("executed again")
+    assert f"run.rlm/objects/{kept.name}" in "".join(content["cells"][4]["outputs"][1]["text"])
+    content["cells"][4]["outputs"][1] = stream("executed again")
     (tmp_path / "other.ipynb").write_text(json.dumps(content))
     [*_, last] = read(tmp_path / "other.ipynb", objects)
     assert isinstance(last, CellFinished)
@@ -491,9 +498,9 @@ def test_sub_calls_can_be_read_below_the_cell_that_asked_and_stand_in_no_reply(t
     records += [reply(2, asks), *many, cell(2, 0, "print(llm_query_batched(['one', 'two']))")]
     content = written(path, records)
     nbformat.validate(nbformat.from_dict(content))
-    kinds = [c["metadata"]["rlm"]["role"] for c in content["cells"][2:]]
+    kinds = [c["metadata"]["rlm"]["role"] for c in content["cells"][3:]]
     assert kinds == ["prose", "code", "subcalls"] * 2
-    shown, long = (text_of(content["cells"][place]) for place in (4, 7))
+    shown, long = (text_of(content["cells"][place]) for place in (5, 8))
     assert shown.startswith("<details><summary>2 sub-calls")
     assert shown.index("prompt 0") < shown.index("prompt 1")  # in the order in which they were asked
     assert "more characters, in the run&#x27;s record)" in shown

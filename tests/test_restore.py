@@ -79,7 +79,7 @@ async def test_a_saved_notebook_gives_the_same_outputs_in_a_fresh_kernel() -> No
     assert result.answer == "the answer (with parens)"
     assert result.path is not None
     before = nbformat.read(result.path, as_version=4)
-    assert before.cells[1].source == f"%load_ext rlm_jupyter\n%rlm_restore {result.trajectory.run_id}"
+    assert before.cells[2].source == f"%load_ext rlm_jupyter\n%rlm_restore {result.trajectory.run_id}"
     again = nbformat.read(result.path, as_version=4)
     for cell in again.cells:
         if cell.cell_type == "code":
@@ -90,7 +90,7 @@ async def test_a_saved_notebook_gives_the_same_outputs_in_a_fresh_kernel() -> No
     assert (
         expected[1][0] == "same answered 1 same answered 2\na answered 3\n[no answer: nobody home]\n"
     )  # it had been asked
-    assert "`context` is back (str, 200,000 characters); its 7 sub-calls are answered" in again.cells[1].outputs[0].text
+    assert "`context` is back (str, 200,000 characters); its 7 sub-calls are answered" in again.cells[2].outputs[0].text
     [final] = [
         output for cell in again.cells for output in cell.get("outputs", []) if output.get("metadata", {}).get("rlm")
     ]

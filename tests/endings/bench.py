@@ -131,7 +131,8 @@ def recorded_as_it_was(seen: Seen) -> None:
     roles = [cell["metadata"]["rlm"]["role"] for cell in document["cells"]]
     cells = [cell for iteration in seen.trajectory.iterations for cell in iteration.cells]
     assert (roles.count("code"), roles.count("prompt"), roles.count("restore")) == (len(cells), 1, 1)
-    assert (roles[-1], roles.count("answer")) == ("answer", 1)
+    assert (roles[:4], roles[-1]) == (["prompt", "answer", "restore", "boundary"], "boundary")
+    assert (roles.count("answer"), roles.count("boundary")) == (1, 2)
     assert notebook.read(seen.path) == records
     assert journal.read(seen.path.with_suffix(".rlm") / "journal.jsonl") == records
     assert Trajectory.load(seen.path).records == tuple(records)

@@ -209,7 +209,8 @@ def test_a_run_comes_back_from_its_notebook_byte_for_byte(tmp_path_factory: Any,
     content = json.loads(path.read_bytes())
     nbformat.validate(content)
     roles = [cell["metadata"]["rlm"]["role"] for cell in content["cells"]]
-    assert roles == ["prompt", "restore", "prose", "code", "prose", "code", "answer"]
+    model = ["prose", "code", "subcalls", "prose", "code"]
+    assert roles == ["prompt", "answer", "restore", "boundary", *model, "boundary"]
     back = notebook.read(path)
     assert back == records
     assert lay_out(back) == path.read_bytes()
