@@ -103,7 +103,8 @@ def test_what_stood_in_our_names_stands_there_again(notebook: Notebook, folder: 
         notebook.run("\n".join(f"{name} = {mine}" for name in names) + "\nbook = 'text'")
     else:
         notebook.run("book = 'text'")
-    before = notebook.run("%who_ls")
+    magic = "get_ipython().find_line_magic('llm_query').__func__.__module__"
+    before, ours = notebook.run("%who_ls"), notebook.run(magic).value
     ask(
         notebook,
         folder,
@@ -116,9 +117,9 @@ def test_what_stood_in_our_names_stands_there_again(notebook: Notebook, folder: 
         [mine and mine.strip("'")] * len(names)
     )
     assert set(eval(notebook.run("%who_ls").value)) - {"rlm_result"} == set(eval(before.value))
-    for name in names:
-        notebook.run(f"globals().pop({name!r}, None)")
-    assert "llm_query" not in notebook.run("%lsmagic").text
+    # the session's own magic, and not the run's
+    assert notebook.run(magic).value == ours
+    assert "guest" not in ours
 
 
 def test_without_a_context_the_users_own_is_left_alone(notebook: Notebook, folder: Path) -> None:

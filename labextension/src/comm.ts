@@ -30,6 +30,7 @@ export class Line {
   /** @param _control sends to the run by the control channel, where its cell began before the page was loaded. */
   constructor(
     private readonly _comm: Kernel.IComm,
+    private readonly _kernel: Kernel.IKernelConnection,
     private readonly _ears: Ears,
     private _control: ((message: Message) => void) | null = null
   ) {
@@ -42,7 +43,7 @@ export class Line {
 
   /** Whether nothing more will come, and nothing more be heard. */
   get isClosed(): boolean {
-    return this._comm.isDisposed;
+    return this._comm.isDisposed || this._kernel.isDisposed;
   }
 
   /** Hand on what came. */
@@ -70,7 +71,8 @@ export class Line {
     if (started) {
       await Promise.race([started.catch(() => undefined), wait(SUBSHELL_MILLISECONDS)]);
     }
-    if (!this._comm.isDisposed) {
+    // the notebook may have been closed, or its kernel shut down, while this waited
+    if (!this.isClosed && this._kernel.status !== 'dead') {
       this._comm.send({ ...message } as unknown as JSONObject);
     }
   }
@@ -92,9 +94,13 @@ export class Listener {
   listen(cellId: string): void {
     const id = `${TARGET}-${cellId}`;
     if (!this._kernel.isDisposed && this._kernel.handleComms && !this._kernel.hasComm(id)) {
-      const line = new Line(this._kernel.createComm(TARGET, id), this._ears, message => this._control(id, message));
+      const line = this._line(this._kernel.createComm(TARGET, id), message => this._control(id, message));
       void line.send({ type: 'resync', known: [] });
     }
+  }
+
+  private _line(comm: Kernel.IComm, control: ((message: Message) => void) | null = null): Line {
+    return new Line(comm, this._kernel, this._ears, control);
   }
 
   private _control(comm: string, message: Message): void {
@@ -129,7 +135,7 @@ export class Listener {
     const asked = message.parent_header as { session?: string };
     // another page may have asked: that one shows it
     if (asked.session === this._kernel.clientId) {
-      const line = new Line(comm, this._ears);
+      const line = this._line(comm);
       line.take(data);
     }
   };
