@@ -67,7 +67,7 @@ def test_a_childs_cells_open_on_demand(opened: Open, model: Waiting) -> None:
     assert shown(page) == [*whole, ("code", 0), ("answer", 0)]
     page.until(lambda: page.cells()[2]["execution_count"], "the end of the cell that asked")
     assert not asked.locator("details").is_visible()
-    page.until(lambda: "answered" in child.inner_text(), "the child is over")
+    page.until(lambda: "Answered" in child.inner_text(), "the child is over")
 
     # hidden and shown with the run; closed; then opened from the side panel, of a child that is over
     page.select("user-2")

@@ -316,7 +316,10 @@ def test_the_cell_that_waits_runs_by_the_keys_that_run_cells_and_what_is_written
         lambda: [c for c in page.cells() if c["source"] == "refused = 1" and c["id"] != cell["id"]], "what was written"
     )[0]
     assert own["metadata"]["rlm"]["left"]
-    assert [c["source"] for c in page.live("code") if c["id"] == cell["id"]] == ["print(3)"]
+    refused = cell["id"]
+    page.until(
+        lambda: [c["source"] for c in page.live("code") if c["id"] == refused] == ["print(3)"], "the model's own source"
+    )
     cell = waiting(page)
     rewrite(page, cell["id"], "stopped = 1")
     page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-stop").click()
