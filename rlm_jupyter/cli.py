@@ -258,7 +258,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         "--base-url", metavar="URL", help="where the model is served (and a sub-model of the same provider)"
     )
     run.add_argument(
-        "--window", type=int, metavar="TOKENS", help="what the model reads, with its reply (default: as it is served)"
+        "--window", type=int, metavar="INT", help="tokens the model reads, with its reply (default: as it is served)"
     )
     _add_sampling(run)
     run.add_argument("--system-extra", metavar="TEXT", help="a paragraph to add to the system message")
@@ -298,16 +298,16 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     limits = parser.add_argument_group("limits, for the run and all its sub-calls")
-    limits.add_argument("--max-iterations", type=int, metavar="N", help="replies of the model (default: 30)")
-    limits.add_argument("--max-seconds", type=float, metavar="N", help="wall time")
+    limits.add_argument("--max-iterations", type=int, metavar="INT", help="replies of the model (default: 30)")
+    limits.add_argument("--max-seconds", type=float, metavar="SECONDS", help="wall time")
     limits.add_argument("--max-cost", type=float, metavar="USD", help="US dollars")
-    limits.add_argument("--max-tokens", type=int, metavar="N", help="tokens, read and written")
-    limits.add_argument("--max-subcalls", type=int, metavar="N", help="prompts that cells may ask (default: 1000)")
-    limits.add_argument("--max-depth", type=int, metavar="N", help="depth of rlm_query (default: 1)")
+    limits.add_argument("--max-tokens", type=int, metavar="INT", help="tokens, read and written")
+    limits.add_argument("--max-subcalls", type=int, metavar="INT", help="prompts that cells may ask (default: 1000)")
+    limits.add_argument("--max-depth", type=int, metavar="INT", help="depth of rlm_query (default: 1)")
     limits.add_argument(
         "--request-idle-seconds",
         type=float,
-        metavar="N",
+        metavar="SECONDS",
         help="silence of a provider after which a request is given up (default: 600)",
     )
     limits.add_argument(
@@ -325,7 +325,7 @@ def _add_resume(resume: argparse.ArgumentParser) -> None:
 
 def _add_fork(fork: argparse.ArgumentParser) -> None:
     fork.add_argument(
-        "--at", type=int, metavar="N", help="how many iterations the new run takes over (default: all but the last)"
+        "--at", type=int, metavar="INT", help="how many iterations the new run takes over (default: all but the last)"
     )
     fork.add_argument(
         "--edit", action="store_true", help="take the cells as you edited and saved them, and go on from the first"
@@ -340,7 +340,7 @@ def _add_going_on(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", "--model", metavar="NAME", help="provider/model (default: as before)")
     parser.add_argument("--sub-model", metavar="NAME", help="provider/model for sub-calls (default: as before)")
     parser.add_argument("--base-url", metavar="URL", help="where the model is served")
-    parser.add_argument("--window", type=int, metavar="TOKENS", help="what the model reads, with its reply")
+    parser.add_argument("--window", type=int, metavar="INT", help="tokens the model reads, with its reply")
     _add_sampling(parser)
     parser.add_argument("--termination", metavar="POLICY", help="when the run ends (default: as before)")
     parser.add_argument("--reward", metavar="POLICY", help="how iterations are rated (default: as before)")

@@ -4,44 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
 import getpass
-import os
-import threading
 from argparse import REMAINDER, Namespace
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from IPython.core.error import StdinNotImplementedError, UsageError
+from IPython.core.error import UsageError
 from IPython.core.magic import line_cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import observe
 
-from rlm_jupyter import restore, store
-from rlm_jupyter.approval import Approvals
+from rlm_jupyter import keys, restore, store
 from rlm_jupyter.completer import install
 from rlm_jupyter.configured import Configured
 from rlm_jupyter.context import Context
-from rlm_jupyter.errors import RLMError, saved_at
-from rlm_jupyter.events import Event
+from rlm_jupyter.errors import ConfigurationError, RLMError
 from rlm_jupyter.here import source as here_source
-from rlm_jupyter.kept import Claim, Kept
+from rlm_jupyter.kept import Kept
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
-from rlm_jupyter.live import by_hand, progress
+from rlm_jupyter.live import by_hand
 from rlm_jupyter.live.by_hand import to_its_kernel
-from rlm_jupyter.live.widget import Steering
-from rlm_jupyter.models import PROVIDERS
-from rlm_jupyter.options import or_close, split
+from rlm_jupyter.options import split
 from rlm_jupyter.questions import QuestionMagics
 from rlm_jupyter.quoted import quoted
-from rlm_jupyter.reopened import RecordedWorkspace
-from rlm_jupyter.result import OnEvent
 from rlm_jupyter.resuming import ResumeMagics
-from rlm_jupyter.rlm import RLM
-from rlm_jupyter.running import Running
-from rlm_jupyter.settings import request_digest
-from rlm_jupyter.shown import BackgroundRun, ShownResult, in_one_line, line_of, show_recorded, wait
+from rlm_jupyter.session_runs import SessionRuns
+from rlm_jupyter.shown import in_one_line
 
 RESULT = "rlm_result"
 """The variable that a result lands in, when no other is named."""
@@ -54,6 +42,8 @@ class RLMMagics(Configured):
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self._kept = Kept(self.max_kept_kernels, self.kernel_idle_seconds)
+        self.runs = SessionRuns(shell, self._kept)
+        """Shows the runs of this session; shared with `%rlm_resume`."""
         atexit.register(self.close)
 
     # the help of `%rlm?` is made of this docstring and the arguments
@@ -70,18 +60,20 @@ class RLMMagics(Configured):
     @argument("-m", "--model", help="The model that drives the run: provider/model.")
     @argument("--sub-model", metavar="MODEL", help="The model that answers sub-calls. Default: the same.")
     @argument("--base-url", metavar="URL", help="Where it is served (and a sub-model of the same provider).")
-    @argument("--window", type=int, metavar="TOKENS", help="What it reads, with its reply. Default: as it is served.")
+    @argument("--window", type=int, metavar="INT", help="Tokens it reads, with its reply. Default: as it is served.")
     @argument("--option", action="append", default=[], metavar="NAME=VALUE", help="As temperature=0.2: of the model.")
     @argument("--sub-option", action="append", default=[], metavar="NAME=VALUE", help="Of the one for sub-calls.")
     @argument("--system-extra", metavar="TEXT", help="A paragraph to add to the system message.")
     @argument("-o", "--output", metavar="VAR", default=RESULT, help="The result's variable. Default: rlm_result.")
-    @argument("--max-iterations", type=int, metavar="N", help="Replies of the model.")
-    @argument("--max-seconds", type=float, metavar="S", help="Wall time.")
-    @argument("--max-cost", type=float, metavar="USD", help="US dollars.")
-    @argument("--max-tokens", type=int, metavar="N", help="Input and output tokens.")
-    @argument("--max-subcalls", type=int, metavar="N", help="Prompts answered for cells.")
-    @argument("--request-idle-seconds", type=float, metavar="N", help="Silence of a provider that ends a request.")
-    @argument("--max-depth", type=int, metavar="N", help="At which rlm_query becomes a plain call.")
+    @argument("--max-iterations", type=int, metavar="INT", help="Replies of the model.")
+    @argument("--max-seconds", type=float, metavar="SECONDS", help="Wall time.")
+    @argument("--max-cost", type=float, metavar="USD", help="US dollars, as 0.50.")
+    @argument("--max-tokens", type=int, metavar="INT", help="Input and output tokens.")
+    @argument("--max-subcalls", type=int, metavar="INT", help="Prompts answered for cells.")
+    @argument(
+        "--request-idle-seconds", type=float, metavar="SECONDS", help="Silence of a provider that ends a request."
+    )
+    @argument("--max-depth", type=int, metavar="INT", help="Depth at which rlm_query becomes a plain call.")
     @argument("--save", metavar="PATH", help="Where the run is saved: its notebook, or a folder/. Default: rlm_runs/.")
     @argument("--termination", metavar="POLICY", help="A termination policy: its name, or a variable that holds one.")
     @argument("--reward", metavar="POLICY", help="A reward policy: its name, or a variable: a policy or a function.")
@@ -137,13 +129,13 @@ class RLMMagics(Configured):
                 return
             model, configured = self.configuration(options)
             asked = Asked(prompt, context, model, configured, _asks_anew(options), options.approve)
-            claim = self._kept.claim(options.output)
+            claim = self.runs.claim(options.output)
             try:
                 result = await answer(self.shell, asked, claim)
             except BaseException as error:
-                self._conclude_failed(claim, error)
+                self.runs.conclude_failed(claim, error)
                 raise
-            self._conclude(claim, result)
+            self.runs.conclude(claim, result)
         except (RLMError, KeyboardInterrupt, asyncio.CancelledError) as error:
             raise in_one_line(error) from None
 
@@ -160,21 +152,11 @@ class RLMMagics(Configured):
 
         It goes into this process's environment, for as long as the session lives.
         """
-        named = line.strip() or (self._model() or "").partition("/")[0]
-        keyed = {name: preset for name, preset in PROVIDERS.items() if preset.key_variables}
-        if named not in keyed:
-            what = f"No provider {quoted(named)} takes a key" if named else "Name the provider"
-            raise UsageError(f"{what}: %rlm_key {or_close(named, list(keyed))}")
-        variable = keyed[named].key_variables[0]
+        provider = line.strip() or (self._model() or "").partition("/")[0]
         try:
-            key = getpass.getpass(f"{variable}: ").strip()  # looked up now: ipykernel puts its own in place
-        except (StdinNotImplementedError, EOFError):
-            raise UsageError(f"Nobody can be asked here: set {variable} in the environment instead.") from None
-        except KeyboardInterrupt:
-            key = ""
-        if not key:
-            raise UsageError(f"Nothing was entered; {variable} is as it was.")
-        os.environ[variable] = key
+            variable = keys.enter(provider, lambda text: getpass.getpass(text))  # ipykernel replaces it: late lookup
+        except ConfigurationError as error:
+            raise UsageError(str(error)) from None
         print(f"{variable} is set for this session.")  # noqa: T201
 
     @line_magic
@@ -224,13 +206,13 @@ class RLMMagics(Configured):
         if options.estimate:
             print(configured.estimate(prompt, context))  # noqa: T201
             return
-        if not _asks_anew(options) and self._show_recorded(options.output, configured, prompt, context):
+        if not _asks_anew(options) and self.runs.show_recorded(options.output, configured.settings, prompt, context):
             return
         if options.approve:
             self._check_somebody_answers(options)
-        self.attend(
+        self.runs.run(
             lambda tell: configured.start(prompt, context, on_event=tell, keep_kernel=True, approve=options.approve),
-            self._kept.claim(options.output),
+            self.runs.claim(options.output),
             background=options.background,
             approve=options.approve,
         )
@@ -239,61 +221,6 @@ class RLMMagics(Configured):
         """Return the folder that runs are saved in, as configured; `None`: the default one."""
         return None if self.save is False else store.folder_of(self.save)
 
-    def claim(self, variable: str) -> Claim:
-        """Announce a recorded run that another magic is about to resume, for a variable."""
-        return self._kept.claim(variable, resumed=True)
-
-    def attend(
-        self,
-        start: Callable[[OnEvent], Running],
-        claim: Claim,
-        *,
-        background: bool = False,
-        approve: bool = False,
-    ) -> None:
-        """Start a run, show how it goes, and put its result into its variable.
-
-        Parameters
-        ----------
-        start
-            Starts it; given what is to be told its events.
-        claim
-            On the variable.
-        background
-            Return once it has started.
-        approve
-            Ask about each of its cells.
-        """
-        shown = progress.start(self.shell, quiet=background)
-        approvals = Approvals(elsewhere=lambda: getattr(shown, "has_buttons", False)) if approve else None
-        steering = Steering() if background else None
-
-        def on_event(event: Event) -> None:
-            shown(event)
-            for further in (claim, approvals, steering):
-                if further is not None:
-                    further(event)
-
-        try:
-            running = start(on_event)
-        except BaseException:
-            shown.end(failed=True)
-            claim.withdraw()
-            raise
-        handle = BackgroundRun(running, claim.variable, steering)
-        claim.hold(handle)
-        shown.steer(running)
-        try:
-            if background:
-                print(f"In the background. {claim.variable} shows it, {claim.variable}.stop() ends it.")  # noqa: T201
-                self._leave(handle, shown, claim, steering)
-            else:
-                self._await(handle, running, shown, claim, approvals)
-        except BaseException as error:
-            self._conclude_failed(claim, error)
-            _abandon(running)  # also when an interrupt came where nobody waits for one
-            raise
-
     def _check_somebody_answers(self, options: Namespace) -> None:
         if options.background:
             raise UsageError("--approve asks about each cell, so the run can't go on in the background.")
@@ -301,134 +228,6 @@ class RLMMagics(Configured):
             raise UsageError(
                 "--approve asks about each cell, and nobody can answer here: this front end takes no input."
             )
-
-    def _await(
-        self,
-        handle: BackgroundRun,
-        running: Running,
-        shown: progress.Progress,
-        claim: Claim,
-        approvals: Approvals | None,
-    ) -> None:
-        """Wait for the run and show its result."""
-        try:
-            result = wait(running, approvals)
-        except RLMError as error:
-            shown.end(saved_at(error), failed=True)
-            raise
-        if result is None:
-            self._leave(handle, shown, claim)
-            raise KeyboardInterrupt("the run is being stopped in the background")
-        shown.end(result.path)
-        self._conclude(claim, ShownResult.of(result))
-
-    def _conclude(self, claim: Claim, result: ShownResult) -> None:
-        """Show a result, and put it into its variable.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            The run was stopped. The cell fails, so that Run All stops here, as where any cell is interrupted.
-        """
-        variable = claim.variable
-        is_put = self._put(claim, result, cast(Any, self.shell).user_ns.get(variable))
-        self._show(result)
-        for line in self._kept.settle():
-            print(line)  # noqa: T201
-        if result.stop_reason == "cancelled":
-            holds = f"{variable} holds what it had" if is_put else f"{variable} is as it was"
-            raise KeyboardInterrupt(f"the run was stopped; {holds}")
-        if not is_put:
-            print(f"The model had not replied: {variable} is as it was.")  # noqa: T201
-
-    def _conclude_failed(self, claim: Claim, error: BaseException) -> None:
-        """Put the result so far into the variable of a run that failed, unless that was seen to."""
-        if claim.is_left or isinstance(claim.value, ShownResult):
-            return
-        result = error.result if isinstance(error, RLMError) else None
-        shown = result if result is None or isinstance(result, ShownResult) else ShownResult.of(result)
-        self._put(claim, shown, cast(Any, self.shell).user_ns.get(claim.variable))
-        for line in self._kept.settle():
-            print(line)  # noqa: T201
-
-    def _show_recorded(self, variable: str, configured: RLM, prompt: str, held: Context) -> bool:
-        """Show the recorded run that answered exactly this, if there is one."""
-        save = configured.settings.save
-        if save is False or not prompt.strip():
-            return False
-        digest = request_digest(configured.settings, prompt, held)
-        found = store.find_request(digest, store.folder_of(save))
-        if found is None:
-            return False
-        kept = RecordedWorkspace(configured.settings, held, found, lambda: self._kept.make_room(1))
-        result = show_recorded(self.shell, found, kept)
-        self._conclude(self._kept.claim(variable), result)
-        return True
-
-    def _leave(
-        self, handle: BackgroundRun, shown: progress.Progress, claim: Claim, steering: Steering | None = None
-    ) -> None:
-        """Let a run go on in the background, and see to its end from there."""
-        namespace, variable = cast(Any, self.shell).user_ns, claim.variable
-        claim.is_left, earlier = True, namespace.get(variable)
-        namespace[variable] = handle
-
-        def conclude(result: ShownResult | None) -> None:
-            is_ours = namespace.get(variable) is handle  # else somebody has given the variable another meaning
-            before = claim.before if isinstance(earlier, ShownResult | BackgroundRun) else earlier
-            is_put = self._put(claim, result, before, push=is_ours)
-            if is_ours and not is_put and before is not None:
-                namespace[variable] = before
-
-        def finish() -> None:
-            try:
-                result = handle.result()
-            except RLMError as error:
-                conclude(None if error.result is None else ShownResult.of(error.result))
-                self._kept.settle()
-                shown.end(saved_at(error), title=line_of(error), failed=True)
-                if steering is not None:
-                    steering.fail()
-                return
-            conclude(result)
-            shown.end(
-                result.path, title=" ".join(self._kept.make_room() + self._kept.settle()), below=result.answer_html()
-            )
-            if result.stop_reason == "cancelled":
-                result.close()
-
-        threading.Thread(target=finish, name="rlm_jupyter background", daemon=True).start()
-
-    def _put(self, claim: Claim, result: ShownResult | None, before: object, *, push: bool = True) -> bool:
-        """Put a result into its variable; what it held stays where a run ended before the model had replied.
-
-        Parameters
-        ----------
-        before
-            What the variable held when the run was started; `None`: nothing, or it was deleted.
-        push
-            Set the variable, too.
-
-        Returns
-        -------
-        bool
-            Whether the variable is the result's.
-        """
-        is_nothing = result is not None and result.answer is None and not claim.has_begun
-        if result is None or (is_nothing and before is not None):
-            claim.withdraw()
-        elif claim.hold(result):
-            if push:
-                cast(Any, self.shell).push({claim.variable: result})
-            return True
-        if result is not None:
-            result.close()
-        return False
-
-    def _show(self, result: ShownResult) -> None:
-        """The answer; the numbers stand above it."""
-        publisher = cast(Any, self.shell).display_pub
-        publisher.publish({"text/html": result.answer_html(), "text/plain": result.answer_text()})
 
 
 def _asks_anew(options: Namespace) -> bool:
@@ -442,7 +241,7 @@ def load(shell: Any) -> None:
         return
     magics = RLMMagics(shell)
     shell.register_magics(magics)
-    shell.register_magics(ResumeMagics(shell, magics))
+    shell.register_magics(ResumeMagics(shell, magics.runs, magics.folder))
     parser = cast(Any, magics.rlm).parser
     if SubcallMagics.__name__ not in shell.magics_manager.registry:  # in a run's kernel its own stay
         shell.register_magics(QuestionMagics(shell, magics, parser.parse_args))
@@ -451,14 +250,3 @@ def load(shell: Any) -> None:
     shell.input_transformers_cleanup.append(here_source.awaited(shell, magics.asks_here))
     shell.input_transformers_cleanup.append(keep_questions("rlm", "llm_query"))
     shell.input_transformers_cleanup.insert(0, to_its_kernel(shell))
-
-
-def _abandon(running: Running) -> None:
-    """Stop a run and close its kernel, without waiting for it."""
-    running.stop()
-
-    def close() -> None:
-        with contextlib.suppress(RLMError):
-            running.result().close()
-
-    threading.Thread(target=close, name="rlm_jupyter abandon", daemon=True).start()

@@ -5,39 +5,22 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from rlm_jupyter.errors import RLMError
-from rlm_jupyter.kept import Claim
 from rlm_jupyter.quoted import quoted
-from rlm_jupyter.result import OnEvent
 from rlm_jupyter.resume import TakingUp, check_resumable, configuration
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.running import Running
 from rlm_jupyter.saved import SavedRun
+from rlm_jupyter.session_runs import SessionRuns
 from rlm_jupyter.shown import in_one_line
 
 _CHANGES = ("model", "base_url", "max_iterations", "max_seconds", "max_cost", "max_tokens", "max_subcalls")
-
-
-class Attends(Protocol):
-    """The magics that show runs and hold their results."""
-
-    def claim(self, variable: str) -> Claim:
-        """Announce a recorded run for a variable."""
-        ...
-
-    def attend(self, start: Callable[[OnEvent], Running], claim: Claim) -> None:
-        """Start a run, show how it goes, and put its result into its variable."""
-        ...
-
-    def folder(self) -> Path | None:
-        """Return the folder that runs are saved in; `None`: the default one."""
-        ...
 
 
 @magics_class
@@ -46,24 +29,27 @@ class ResumeMagics(Magics):
 
     Parameters
     ----------
-    attends
-        Shows the runs.
+    runs
+        Shows the runs, and puts their results into variables.
+    folder
+        Returns the folder that runs are saved in; `None`: the default one.
     """
 
-    def __init__(self, shell: Any, attends: Attends) -> None:
+    def __init__(self, shell: Any, runs: SessionRuns, folder: Callable[[], Path | None]) -> None:
         super().__init__(shell)
-        self._attends = attends
+        self._runs = runs
+        self._folder = folder
 
     @magic_arguments()
     @argument("run", nargs="?", help="Name, id or path of the run. Default: the newest.")
     @argument("-o", "--output", metavar="VAR", default="rlm_result", help="The result's variable. Default: rlm_result.")
     @argument("-m", "--model", help="Another model than before: provider/model.")
     @argument("--base-url", metavar="URL", help="Where it is served.")
-    @argument("--max-iterations", type=int, metavar="N", help="Replies of the model.")
-    @argument("--max-seconds", type=float, metavar="S", help="Wall time.")
-    @argument("--max-cost", type=float, metavar="USD", help="US dollars.")
-    @argument("--max-tokens", type=int, metavar="N", help="Input and output tokens.")
-    @argument("--max-subcalls", type=int, metavar="N", help="Prompts answered for cells.")
+    @argument("--max-iterations", type=int, metavar="INT", help="Replies of the model.")
+    @argument("--max-seconds", type=float, metavar="SECONDS", help="Wall time.")
+    @argument("--max-cost", type=float, metavar="USD", help="US dollars, as 0.50.")
+    @argument("--max-tokens", type=int, metavar="INT", help="Input and output tokens.")
+    @argument("--max-subcalls", type=int, metavar="INT", help="Prompts answered for cells.")
     @argument("--no-reexec", action="store_true", help="Do not execute its cells again: the kernel is empty.")
     @line_magic
     def rlm_resume(self, line: str) -> None:
@@ -85,7 +71,7 @@ class ResumeMagics(Magics):
 
     def _resume(self, options: Namespace) -> None:
         if options.run is None:
-            saved = SavedRun.newest(self._attends.folder())
+            saved = SavedRun.newest(self._folder())
             print(f"The newest run: {saved.files.name}")  # noqa: T201
         else:
             saved = SavedRun.load(options.run.strip("'\""))  # IPython leaves quotes in
@@ -93,5 +79,5 @@ class ResumeMagics(Magics):
         found = configuration(saved, {name: getattr(options, name) for name in _CHANGES})
         going_on = TakingUp(saved, RLM(found.model, **found.options).settings, reexecutes=not options.no_reexec)
         prompt = saved.trajectory.started.prompt
-        claim = self._attends.claim(options.output)
-        self._attends.attend(lambda tell: Running(going_on, prompt, tell), claim)
+        claim = self._runs.claim(options.output, resumed=True)
+        self._runs.run(lambda tell: Running(going_on, prompt, tell), claim)

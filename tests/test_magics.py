@@ -134,8 +134,21 @@ def test_only_data_of_the_users_is_a_context_and_is_suggested(shell: Interactive
 
 def test_help_shows_options_and_an_example(shell: InteractiveShell) -> None:
     text = shell.inspector._get_info(magics(shell).rlm, "rlm")["text/plain"]  # what `%rlm?` shows
-    assert "--max-subcalls N" in text
+    assert "--max-subcalls INT" in text
     assert "%%rlm -c book -m" in text
+
+
+def test_options_that_take_a_number_show_which_kind(shell: InteractiveShell) -> None:
+    kinds = {int: {"INT"}, float: {"SECONDS", "USD"}}
+    resume = shell.magics_manager.magics["line"]["rlm_resume"]
+    numbers = [
+        (action.option_strings[-1], action.metavar, kinds[action.type])
+        for magic in (magics(shell).rlm, resume)
+        for action in magic.parser._actions
+        if action.type in kinds
+    ]
+    assert len(numbers) == 13
+    assert [number for number in numbers if number[1] not in number[2]] == []
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ import os
 import re
 import shlex
 
-from rlm_jupyter import background, files
+from rlm_jupyter import background, files, keys
 from rlm_jupyter.errors import ConfigurationError
-from rlm_jupyter.kernelapp import keys
 from rlm_jupyter.kernelapp.cell import Command
 from rlm_jupyter.kernelapp.configuration import Configuration
 from rlm_jupyter.kernelapp.driven import Driven

@@ -1,4 +1,4 @@
-"""`enter`: a provider's key, typed into the front end, so that it stands in no notebook and in no other kernel."""
+"""`enter`: the prompt for a provider's key; it stays in this process's environment, and in no notebook."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rlm_jupyter.options import or_close
 from rlm_jupyter.quoted import quoted
 
 Ask = Callable[[str], str]
-"""Shows a text, and returns what was typed, unseen."""
+"""Prompts for a secret, without echo."""
 
 
 def enter(provider: str, ask: Ask) -> str:
-    """Put a key into this process's environment, for as long as it lives; returns the variable's name.
+    """Prompt for a key and set it in this process's environment; return the variable's name.
 
     Raises
     ------
     ConfigurationError
-        No such provider, or one that takes no key; nobody can be asked; nothing was entered.
+        The provider is unknown or takes no key, the front end has no input, or nothing was entered.
     """
     variables = {name: preset.key_variables[0] for name, preset in PROVIDERS.items() if preset.key_variables}
     if provider not in variables:
