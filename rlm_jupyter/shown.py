@@ -14,8 +14,10 @@ from rlm_jupyter.errors import ConfigurationError, RLMError, saved_at
 from rlm_jupyter.interrupts import let_cell_end
 from rlm_jupyter.live import fragments, progress, widget
 from rlm_jupyter.live.widget import Steering
+from rlm_jupyter.outcome import resume_command
 from rlm_jupyter.reopened import RecordedWorkspace
 from rlm_jupyter.result import OnEvent, Result, result_of
+from rlm_jupyter.resume import LIMITED_BY
 from rlm_jupyter.running import BackgroundWorkspace, Running, check_prompt
 from rlm_jupyter.store import RunSummary
 from rlm_jupyter.trajectory import Trajectory
@@ -91,9 +93,18 @@ class ShownResult(Result):
         """The answer alone, for a notebook's page."""
         # what is not on disk is said where the answer is: it may be looked for there tomorrow
         unsaved = fragments.block(fragments.note(self.unsaved)) if self.unsaved else ""
+        more = fragments.block(fragments.note(self._how_to_resume())) if self._how_to_resume() else ""
         if self.answer is None:
-            return fragments.block(fragments.note(no_answer(self.stop_reason, self.message))) + unsaved
-        return fragments.answer(self.answer) + self._remark_html() + unsaved
+            return fragments.block(fragments.note(no_answer(self.stop_reason, self.message))) + more + unsaved
+        return fragments.answer(self.answer) + self._remark_html() + more + unsaved
+
+    def _how_to_resume(self) -> str:
+        """Return the line to type where a limit has ended the run; empty for other endings."""
+        limit = LIMITED_BY.get(self.stop_reason)
+        is_lent = self.trajectory.started.options.get("lent")
+        if limit is None or self.path is None or is_lent:
+            return ""
+        return f"To resume it: {resume_command(self.path)} --{limit.replace('_', '-')} N"
 
     def _remark_html(self) -> str:
         """The message of a run that ended as it should; for other endings the headline explains it."""
@@ -103,7 +114,7 @@ class ShownResult(Result):
     def answer_text(self) -> str:
         """The answer alone, for a terminal."""
         remark = self.message if self.stop_reason in {"answered", "terminated"} else ""
-        return "\n\n".join(filter(None, [str(self), remark, self.unsaved]))
+        return "\n\n".join(filter(None, [str(self), remark, self._how_to_resume(), self.unsaved]))
 
     def _repr_html_(self) -> str:
         place = fragments.link(self.path) if self.path is not None else ""

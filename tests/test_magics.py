@@ -839,3 +839,14 @@ def test_no_model_is_guessed_where_a_server_runs_but_it_is_offered(
         assert f"llama.cpp at {place} serves coder: -m llamacpp/coder." in captured.outputs[0].data["text/plain"]
         assert server.requests == []
     monkeypatch.setattr(nearby, "_known", (float("-inf"), []))
+
+
+def test_a_run_that_a_limit_ends_says_how_to_resume_it(shell: InteractiveShell) -> None:
+    text, error = run(shell, "%%rlm -m scripted/two.json --max-iterations 1\nWhat?")
+    assert error is None
+    assert "To resume it: %rlm_resume " in text
+    assert "--max-iterations N" in text
+    name = text.partition("%rlm_resume ")[2].split()[0]
+    text, error = run(shell, f"%rlm_resume {name} --max-iterations 3")
+    assert error is None
+    assert "To resume it" not in text
