@@ -94,7 +94,7 @@ export class CellWriter extends NotebookCells {
     const unread = this._unread.shift();
     if (unread !== undefined) {
       // Lab keeps them; else its table of contents reads all cells of a run in one go, a second after the last of them
-      this.widget(unread)?.getHeadings().catch(() => undefined);
+      readHeadings(this.widget(unread));
       return 'more';
     }
     for (const id of this._needs.keys()) {
@@ -330,4 +330,9 @@ export class CellWriter extends NotebookCells {
   /** Cells that were rendered a moment ago, and whether they have become others since. */
   private readonly _resting = new Map<string, boolean>();
   private _placed: { at: number; widgets: Cell[] } = { at: 0, widgets: [] };
+}
+
+/** Let Lab parse a cell's headings now; before JupyterLab 4.3 it has no method for that, and parses them when asked. */
+function readHeadings(cell: { getHeadings?: () => Promise<unknown> } | undefined): void {
+  cell?.getHeadings?.().catch(() => undefined);
 }
