@@ -117,6 +117,8 @@ def test_what_stood_in_our_names_stands_there_again(notebook: Notebook, folder: 
         [mine and mine.strip("'")] * len(names)
     )
     assert set(eval(notebook.run("%who_ls").value)) - {"rlm_result"} == set(eval(before.value))
+    for name in names:
+        notebook.run(f"globals().pop({name!r}, None)")
     # the session's own magic, and not the run's
     assert notebook.run(magic).value == ours
     assert "guest" not in ours
