@@ -324,8 +324,8 @@ class View:
 
 def _title(ended: RunEnded) -> str:
     words = WORDS[ended.stop_reason]
-    if ended.stop_reason == "cancelled" and ended.message:  # it was not the reader who stopped it
-        return f"Stopped: {why_ended(ended.stop_reason, ended.message)}"
+    if ended.stop_reason in {"cancelled", "no_progress"} and ended.message:  # which says more than the reason's words
+        return f"Stopped: {why_ended(ended.stop_reason, ended.message).partition('. ')[0]}"
     if ended.stop_reason == "failed":
         return "Failed"  # the error stands below
     if ended.stop_reason in {"answered", "terminated", "cancelled"}:
