@@ -72,6 +72,17 @@ def kernels(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     raise AssertionError("no kernel came up")
 
 
+def drained(pipe: int) -> None:
+    """Wait until the other process has read all that is in a pipe: from then on it waits for more."""
+    from fcntl import ioctl
+    from termios import FIONREAD
+
+    deadline = time.monotonic() + 60
+    while any(ioctl(pipe, FIONREAD, bytes(4))):
+        assert time.monotonic() < deadline, "the command does not read its standard input"
+        time.sleep(0.01)
+
+
 def gone(started: list[psutil.Process]) -> bool:
     return not psutil.wait_procs(started, timeout=20)[1]
 
@@ -280,11 +291,12 @@ def named_at_the_end(done: Done) -> Path:
 
 def test_a_second_interrupt_leaves_at_once_without_a_traceback() -> None:
     deaf = "while True:\n    try:\n        time.sleep(60)\n    except BaseException:\n        pass"
-    process = start("run", "?", "-m", script(SLEEP.format(deaf)))
+    process = start("run", "?", "-m", script(SLEEP.format(deaf)), bufsize=0)
     started = kernels(process)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
-    assert process.poll() is None
+    assert process.stderr is not None
+    # two that come before the first is handled are one
+    assert any(line.startswith(b"Stopping the run") for line in iter(process.stderr.readline, b""))
     process.send_signal(signal.SIGINT)
     interrupted = time.monotonic()
     done = Done(process)
@@ -299,7 +311,8 @@ def test_a_second_interrupt_leaves_at_once_without_a_traceback() -> None:
 def test_an_interrupt_before_the_run_is_one_line() -> None:
     reading, writing = os.pipe()
     process = start("run", "?", "-m", script(FINAL), "-c", "-", stdin=reading)
-    time.sleep(1.5)
+    os.write(writing, b"the beginning of a context")
+    drained(reading)
     process.send_signal(signal.SIGINT)
     done = Done(process)
     os.close(reading)
@@ -514,8 +527,7 @@ def test_clean_deletes_only_runs_that_ended(kept: list[RunFiles]) -> None:
     assert done.folder.is_dir()
 
     def say(word: bytes) -> Callable[[int], None]:
-        def type_it(terminal: int) -> None:
-            time.sleep(1)
+        def type_it(terminal: int) -> None:  # the terminal keeps it until the command asks
             os.write(terminal, word + b"\n")
 
         return type_it

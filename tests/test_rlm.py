@@ -24,7 +24,7 @@ from rlm_jupyter.errors import (
     PolicyError,
     RLMError,
 )
-from rlm_jupyter.events import CellFinished, CellStarted, OutputChanged, ReplyStreamed, RunEnded, RunStarted
+from rlm_jupyter.events import CellFinished, CellStarted, Event, OutputChanged, ReplyStreamed, RunEnded, RunStarted
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import Message, Reply
@@ -538,8 +538,15 @@ async def test_cancelling_ends_kernel_and_record(in_folder: Path) -> None:
 
 def test_stop_ends_with_the_draft() -> None:
     model = ScriptedModel([block("answer['content'] = 'so far'"), block("import time; time.sleep(60)")])
-    running = RLM(model).start("What?", "text")
-    time.sleep(2)
+    started = threading.Semaphore(0)
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, CellStarted):
+            started.release()
+
+    running = RLM(model).start("What?", "text", on_event=on_event)
+    for _ in range(2):
+        assert started.acquire(timeout=60)
     running.stop()
     result = running.result(30)
     assert (result.answer, result.stop_reason) == ("so far", "cancelled")

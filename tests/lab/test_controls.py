@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tests.lab.conftest import Open, Waiting
@@ -39,6 +40,12 @@ def bar_of(page: Any) -> Any:
 
 def notices(page: Any) -> str:
     return " | ".join(page.page.locator(".Toastify__toast").all_inner_texts())
+
+
+def exported(page: NotebookPage) -> Path:
+    """Wait for the notice of an export, and return the file that it names."""
+    said = page.until(lambda: re.search(r"Written to (\S+)", notices(page)), "where it is")
+    return page.path.parent / said[1]
 
 
 def dismiss(page: Any) -> None:
@@ -127,8 +134,8 @@ def test_limits_export_filter_and_fold(opened: Open, model: Waiting) -> None:
 
     # half way: an export that can be looked at, though the kernel is busy
     runs.get_by_role("button", name="Export HTML").click()
-    page.until(lambda: "Written to" in notices(page), "where it is")
-    html = page.until(lambda: list(page.path.parent.glob("*.html")), "the file")[0].read_text("utf-8")
+    half = exported(page)
+    html = half.read_text("utf-8")
     assert "haystack" in html
     assert "7 cm" not in html
     page.until(lambda: page.page.locator(".jp-HTMLViewer").count(), "it is opened")
@@ -163,11 +170,11 @@ def test_limits_export_filter_and_fold(opened: Open, model: Waiting) -> None:
     page.until(lambda: page.page.locator(".rlm-live:visible").count() > 0, "the cells are shown")
     # its line is gone with the kernel that ran it, and what is saved can be sent all the same
     runs.get_by_role("button", name="Export HTML").click()
-    page.until(lambda: "Written to" in notices(page), "where it is")
-    # the one that was written half way stays as it is, under the name that it has
-    written = sorted(page.path.parent.glob("*.html"))
-    assert ["7 cm" in html.read_text("utf-8") for html in written].count(True) == 1
-    assert len(written) == 2
+    whole = exported(page)
+    assert "7 cm" in whole.read_text("utf-8")
+    # the file written half way stays as it was: it may have been edited since
+    assert whole != half
+    assert half.read_text("utf-8") == html
     page.until(lambda: page.page.locator(".jp-HTMLViewer").count(), "it is opened")
     dismiss(page)
     page.page.evaluate("window.jupyterapp.shell.currentWidget.close()")
