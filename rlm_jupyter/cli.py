@@ -168,9 +168,9 @@ class _Version(argparse.Action):
     """Looks the version up only when it is asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from rlm_jupyter import __version__
+        from importlib.metadata import version
 
-        terminal.write(f"rlm_jupyter {__version__}")
+        terminal.write(f"rlm_jupyter {version('rlm_jupyter')}")
         parser.exit()
 
 

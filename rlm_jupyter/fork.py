@@ -30,10 +30,10 @@ from rlm_jupyter.objects import CHILDREN
 from rlm_jupyter.outcome import outcome_of
 from rlm_jupyter.result import OnEvent, Result
 from rlm_jupyter.resume import play
-from rlm_jupyter.saved import SavedRun
+from rlm_jupyter.saved import SavedRun, Spent
 from rlm_jupyter.settings import Settings
 from rlm_jupyter.store import RunFiles
-from rlm_jupyter.tape import Playing, Spent, Tape
+from rlm_jupyter.tape import Playing, Tape
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,21 @@ by the prompt alone, and at last as the same call of the same cell. Never by the
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rlm_jupyter import outputs
 from rlm_jupyter.events import SubcallSettled
+from rlm_jupyter.kernel.guest.calls import Answers, SubcallError, SubcallFailure
+from rlm_jupyter.trajectory import Trajectory
 
 Place = tuple[int, int]
 """A cell of a run: iteration and block."""
+_HEAD_CHARS = 60
+_SAVED_OUTPUT = re.compile(r"\boutput_(\d+)\b")
+"""What a run calls the whole of an output that it showed shortened."""
 
 
 class RecordedCalls:
@@ -86,3 +93,51 @@ class RecordedCalls:
             return None
         self._uses[key] = use + 1
         return recorded[use]
+
+
+class KernelCalls(RecordedCalls):
+    """Answers sub-calls from a run's record, in a kernel.
+
+    Parameters
+    ----------
+    trajectory
+        The run.
+    """
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        super().__init__(trajectory.subcalls)
+
+    def call(self, kind: str, prompts: Sequence[str], model: str | None) -> Answers:
+        """The recorded answers, in order.
+
+        Raises
+        ------
+        SubcallError
+            One of the prompts was never asked in this run.
+        """
+        return [self._one(kind, prompt, model) for prompt in prompts]
+
+    async def acall(self, kind: str, prompts: Sequence[str], model: str | None) -> Answers:
+        """`call`, to be awaited."""
+        return self.call(kind, prompts, model)
+
+    def _one(self, kind: str, prompt: str, model: str | None) -> str | SubcallFailure:
+        found = self.find(kind, prompt, model)
+        if found is None:
+            head = prompt if len(prompt) <= _HEAD_CHARS else f"{prompt[:_HEAD_CHARS]}…"
+            raise SubcallError(
+                f"this notebook only replays a recorded run, in which {head!r} was not asked. To ask a model anew: "
+                "%%rlm --rerun with your prompt, or RLM('provider/model').completion(prompt, context)"
+            )
+        return SubcallFailure(found.text) if found.failed else found.text
+
+
+def saved_outputs(trajectory: Trajectory) -> dict[str, str]:
+    """Return the variables with whole outputs (`output_N`) that the run's cells name, by name."""
+    cells = [cell for iteration in trajectory.iterations for cell in iteration.cells]
+    spoken = {int(number) for cell in cells for number in _SAVED_OUTPUT.findall(cell.source)}
+    return {
+        f"output_{cell.execution_count}": outputs.render(cell.outputs)
+        for cell in cells
+        if cell.execution_count in spoken
+    }

@@ -6,25 +6,22 @@ each is found again as `recorded.RecordedCalls` says.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from rlm_jupyter import context as contexts
-from rlm_jupyter import outputs, recorded, store
+from rlm_jupyter import store
 from rlm_jupyter.errors import RecordError
-from rlm_jupyter.kernel.guest.calls import Answers, SubcallError, SubcallFailure, functions
+from rlm_jupyter.kernel.guest.calls import SubcallError, SubcallFailure, functions
 from rlm_jupyter.kernel.guest.finals import Finals, NamedFinals
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.names import Names
 from rlm_jupyter.live import fragments
+from rlm_jupyter.recorded import KernelCalls, Place, saved_outputs
 from rlm_jupyter.trajectory import Cell, Trajectory
 from rlm_jupyter.types import PackedContext
 
-_HEAD_CHARS = 60
-_SAVED_OUTPUT = re.compile(r"\boutput_(\d+)\b")
-"""What a run calls the whole of an output that it showed shortened."""
 _SESSION = "_rlm_restored"
 """The attribute of a shell that holds what was restored last."""
 
@@ -66,50 +63,13 @@ def restore(shell: Any, run: str) -> str:
     return f"{said}; {calls if count else 'it made no sub-calls'}."
 
 
-class RecordedCalls(recorded.RecordedCalls):
-    """Answers sub-calls from a run's record, in a kernel.
-
-    Parameters
-    ----------
-    trajectory
-        The run.
-    """
-
-    def __init__(self, trajectory: Trajectory) -> None:
-        super().__init__(trajectory.subcalls)
-
-    def call(self, kind: str, prompts: Sequence[str], model: str | None) -> Answers:
-        """The recorded answers, in order.
-
-        Raises
-        ------
-        SubcallError
-            One of the prompts was never asked in this run.
-        """
-        return [self._one(kind, prompt, model) for prompt in prompts]
-
-    async def acall(self, kind: str, prompts: Sequence[str], model: str | None) -> Answers:
-        """`call`, to be awaited."""
-        return self.call(kind, prompts, model)
-
-    def _one(self, kind: str, prompt: str, model: str | None) -> str | SubcallFailure:
-        found = self.find(kind, prompt, model)
-        if found is None:
-            head = prompt if len(prompt) <= _HEAD_CHARS else f"{prompt[:_HEAD_CHARS]}…"
-            raise SubcallError(
-                f"this notebook only replays a recorded run, in which {head!r} was not asked. To ask a model anew: "
-                "%%rlm --rerun with your prompt, or RLM('provider/model').completion(prompt, context)"
-            )
-        return SubcallFailure(found.text) if found.failed else found.text
-
-
 class _Restored:
     """A run in a session that it did not run in: names, answers and how its cells are executed."""
 
     def __init__(self, shell: Any, trajectory: Trajectory) -> None:
         self._shell = shell
         self._trajectory = trajectory
-        self._calls = RecordedCalls(trajectory)
+        self._calls = KernelCalls(trajectory)
         self._names = Names(shell)
         self._own: set[str] = set()
         self._source = ""
@@ -121,7 +81,7 @@ class _Restored:
             lambda: self._source,
             lambda: [name for name, _, _ in self._names.variables()],
         )
-        self._cells: dict[str, list[tuple[recorded.Place, Cell]]] = defaultdict(list)
+        self._cells: dict[str, list[tuple[Place, Cell]]] = defaultdict(list)
         self._executed: dict[str, int] = defaultdict(int)
         self._named = NamedFinals()
         self._questions: Callable[[list[str]], list[str]] = keep_questions("llm_query")
@@ -138,7 +98,7 @@ class _Restored:
             | {"SHOW_VARS": self._names.show, "SubcallError": SubcallError, "SubcallFailure": SubcallFailure}
             | {"context": context, "context_0": context}
         )
-        self._names.lend({"answer": {"content": "", "ready": False}, **self._saved_outputs()})
+        self._names.lend({"answer": {"content": "", "ready": False}, **saved_outputs(self._trajectory)})
         shell.register_magics(SubcallMagics)
         shell.ast_transformers.append(self._named)
         shell.compile.get_code_name = self._note_code
@@ -194,16 +154,6 @@ class _Restored:
         recorded = self._cells.get("".join(lines).strip(), ())
         executed = next((cell.executed for _, cell in recorded if cell.executed is not None), None)
         return lines if executed is None else f"{executed}\n".splitlines(keepends=True)
-
-    def _saved_outputs(self) -> dict[str, str]:
-        """The variables with whole outputs that the run's cells speak of."""
-        cells = [cell for iteration in self._trajectory.iterations for cell in iteration.cells]
-        spoken = {int(number) for cell in cells for number in _SAVED_OUTPUT.findall(cell.source)}
-        return {
-            f"output_{cell.execution_count}": outputs.render(cell.outputs)
-            for cell in cells
-            if cell.execution_count in spoken
-        }
 
 
 def _unpack(packed: PackedContext) -> Any:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,10 @@ from rlm_jupyter.limits import Limits
 from rlm_jupyter.outcome import outcome_of
 from rlm_jupyter.record import Recorder
 from rlm_jupyter.result import OnEvent, Result
-from rlm_jupyter.saved import SavedRun
+from rlm_jupyter.saved import SavedRun, taken_up_at
 from rlm_jupyter.settings import Settings
-from rlm_jupyter.tape import Difference, Playing, RecordEnds, Tape, taken_up_at
+from rlm_jupyter.tape import Difference, Playing, RecordEnds, Tape
+from rlm_jupyter.taped import TapedRun
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import PackedContext
 from rlm_jupyter.watching import guarded
@@ -244,7 +246,7 @@ async def play(
             emit=on_event,
             control=control,
             run_id=tape.started.run_id,
-            tape=tape,
+            make_run=partial(TapedRun, tape=tape),
         )
 
 
@@ -255,7 +257,7 @@ async def go_over(workspace: Workspace, run: SavedRun, is_told: bool, reexecutes
     tape = Tape(run.records, Playing(only=True, reexecutes=reexecutes))
     history = workspace.history.copy()
     with contextlib.suppress(RecordEnds):
-        await workspace.answer(started.prompt, run_id=started.run_id, tape=tape)
+        await workspace.answer(started.prompt, run_id=started.run_id, make_run=partial(TapedRun, tape=tape))
     workspace.history[:] = history + [{"prompt": started.prompt, "answer": run.trajectory.answer}] * is_told
     workspace.after[-1]["told"] = is_told
     return told + [replace(one, text=f"(The prompt before.) {one.text}") for one in tape.differences]

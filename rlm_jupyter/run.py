@@ -44,7 +44,6 @@ from rlm_jupyter.models import Model
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.record import Recorder
 from rlm_jupyter.saved import SavedRun
-from rlm_jupyter.tape import Tape
 from rlm_jupyter.trajectory import Cell, Trajectory
 from rlm_jupyter.types import (
     CellRun,
@@ -173,8 +172,8 @@ class Run:
         """By their place in the call, the prompts that were answered already; the first is the cell's `first`."""
         return {}
 
-    def unclaimed_child(self, sha256: str) -> tuple[SavedRun, Tape] | None:
-        """A child that was begun on this text and has not answered yet, ready to be gone on with."""
+    def unclaimed_child(self, sha256: str) -> tuple[SavedRun, Callable[..., Run]] | None:
+        """Return the child that was begun on this text and has not answered yet, and what makes its run."""
         return None
 
     @property

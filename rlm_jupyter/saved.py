@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
 from rlm_jupyter import journal, store
 from rlm_jupyter.errors import ConfigurationError, RecordError
-from rlm_jupyter.events import CellFinished, Record, ReplyReceived, RunEnded, SubcallSettled
+from rlm_jupyter.events import CellFinished, Record, ReplyReceived, RunEnded, RunTakenUp, SubcallSettled
 from rlm_jupyter.limits import Limits
 from rlm_jupyter.objects import CHILDREN
 from rlm_jupyter.store import RunFiles
-from rlm_jupyter.tape import Spent, taken_up_at
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import PackedContext, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a run, with all that it had started, had used."""
+
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = 0.0
+    subcalls: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -199,3 +208,8 @@ def _since_end(records: Sequence[Record]) -> tuple[Usage, float | None, float]:
 
 def _sum(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one + other
+
+
+def taken_up_at(records: Sequence[Record]) -> RunTakenUp | None:
+    """How the run was taken up the last time, if it was."""
+    return next((record for record in reversed(records) if isinstance(record, RunTakenUp)), None)

@@ -28,6 +28,7 @@ from rlm_jupyter.events import (
 )
 from rlm_jupyter.kernel.snapshots import Moment
 from rlm_jupyter.recorded import RecordedCalls
+from rlm_jupyter.saved import Spent, taken_up_at
 from rlm_jupyter.types import CellRun, Usage
 
 _SENT_BACK = prompts.SENT_BACK.partition("{")[0]
@@ -35,16 +36,6 @@ _SENT_BACK = prompts.SENT_BACK.partition("{")[0]
 
 class RecordEnds(Exception):
     """A run that is only replayed came to where its record ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What a run, with all that it had started, had used."""
-
-    usage: Usage = field(default_factory=Usage)
-    cost: float | None = 0.0
-    subcalls: int = 0
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +290,3 @@ def _superseded(records: Sequence[Record]) -> set[int]:
         elif isinstance(record, RunEnded) and open_cell is not None and record.stop_reason in {"cancelled", "failed"}:
             superseded.add(id(open_cell))
     return superseded
-
-
-def taken_up_at(records: Sequence[Record]) -> RunTakenUp | None:
-    """How the run was taken up the last time, if it was."""
-    return next((record for record in reversed(records) if isinstance(record, RunTakenUp)), None)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from rlm_jupyter import parsing, prompts
 from rlm_jupyter.control import Decision
@@ -169,7 +170,7 @@ class TapedRun(Run):
                     self.record(copied(own))
         return answers
 
-    def unclaimed_child(self, sha256: str) -> tuple[SavedRun, Tape] | None:
+    def unclaimed_child(self, sha256: str) -> tuple[SavedRun, Callable[..., Run]] | None:
         """A child that was given this text and had not answered when the run was broken off."""
         waiting = self.tape.playing.unclaimed.get(sha256)
         if not waiting:
@@ -177,7 +178,7 @@ class TapedRun(Run):
         child = SavedRun.load(waiting.pop(0))
         waiting_below = child.unclaimed(child.children())
         playing = replace(self.tape.playing, spent=None, settled=0, unclaimed=waiting_below, owed=())
-        return child, Tape(child.records, playing)
+        return child, partial(TapedRun, tape=Tape(child.records, playing))
 
     @property
     def earlier_answer(self) -> Value | None:

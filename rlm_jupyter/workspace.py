@@ -9,7 +9,6 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from rlm_jupyter import prompts
@@ -29,8 +28,6 @@ from rlm_jupyter.record import Recorder, recording
 from rlm_jupyter.run import INTERRUPT_MARGIN, Run, restoration
 from rlm_jupyter.settings import Settings, prepare
 from rlm_jupyter.started import run_started
-from rlm_jupyter.tape import Tape
-from rlm_jupyter.taped import TapedRun
 from rlm_jupyter.trajectory import Trajectory
 from rlm_jupyter.types import AnswerSubcall, CellRun, PackedContext, Value, Variable
 from rlm_jupyter.unbegun import never_begun
@@ -74,7 +71,7 @@ class Workspace:
         control: Control | None = None,
         parent: str | None = None,
         run_id: str | None = None,
-        tape: Tape | None = None,
+        make_run: Callable[..., Run] = Run,
         above: LastWord | None = None,
     ) -> Trajectory:
         """Answer one prompt.
@@ -93,8 +90,8 @@ class Workspace:
             The run that asked, by its id.
         run_id
             Of a run that is not saved. Default: `unsaved`.
-        tape
-            The record of the run, where it is taken up again.
+        make_run
+            Makes the run. Default: a new one; a recorded run that is taken up again passes its own.
         above
             The last word of the run that asked.
 
@@ -111,7 +108,7 @@ class Workspace:
             settings.reward.lend(asked) as reward,
             LastWord(ledger, above) as last_word,
         ):
-            run = (Run if tape is None else partial(TapedRun, tape=tape))(
+            run = make_run(
                 trajectory=Trajectory(),
                 model=settings.routing.model_for(self.depth),
                 limits=settings.limits,
@@ -339,7 +336,7 @@ def child_of(settings: Settings, depth: int) -> StartChild:
     async def start_child(parent: Run, text: str, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
         context = Context(text)
         kept = parent.entries.recorder
-        saved, tape = parent.unclaimed_child(context.info.sha256) or (None, None)
+        saved, make_run = parent.unclaimed_child(context.info.sha256) or (None, Run)
         if saved is not None and saved.has_answer:
             bill.settle(saved.trajectory.usage, saved.trajectory.cost)
             return _answered(saved.trajectory)
@@ -357,7 +354,7 @@ def child_of(settings: Settings, depth: int) -> StartChild:
                     emit=reporting(parent, asked, run_id, depth + 1, recorder.files.notebook if recorder else None),
                     parent=parent.trajectory.run_id,
                     run_id=run_id,
-                    tape=tape,
+                    make_run=make_run,
                     above=parent.last_word,
                 )
             finally:

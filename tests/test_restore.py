@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.kernel.guest.calls import SubcallError, SubcallFailure
 from rlm_jupyter.models.scripted import ScriptedModel
-from rlm_jupyter.restore import RecordedCalls
+from rlm_jupyter.recorded import KernelCalls
 from tests.test_magics import run as run_cell
 from tests.test_magics import shell as shell
 
@@ -141,7 +141,7 @@ async def test_a_call_is_found_by_its_place_then_by_its_prompt_and_never_by_arri
     result = await recorded(
         ["a = [llm_query('same'), llm_query('same')]", "b = llm_query('same')", "llm_query_batched(['b'])", "FINAL(1)"]
     )
-    calls = RecordedCalls(result.trajectory)
+    calls = KernelCalls(result.trajectory)
     calls.begin((2, 0))
     assert calls.call("llm", ["same"], None) == ["same answered 3"]
     calls.begin((1, 0))
@@ -150,7 +150,7 @@ async def test_a_call_is_found_by_its_place_then_by_its_prompt_and_never_by_arri
     [failure] = await calls.acall("llm", ["b"], None)
     assert isinstance(failure, SubcallFailure)
     assert "nobody home" in str(failure)
-    backwards = RecordedCalls(result.trajectory)
+    backwards = KernelCalls(result.trajectory)
     backwards._in_run.clear()
     backwards.begin((1, 0))
     assert backwards.call("llm", ["same"], None) == ["same answered 1"]

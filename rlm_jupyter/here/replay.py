@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
-from rlm_jupyter import outputs
 from rlm_jupyter.errors import RecordError
 from rlm_jupyter.kernel.guest.lent import LentGuest
-from rlm_jupyter.restore import RecordedCalls
+from rlm_jupyter.recorded import KernelCalls, saved_outputs
 from rlm_jupyter.trajectory import Trajectory
 
-_SAVED_OUTPUT = re.compile(r"\boutput_(\d+)\b")
 _ENDED = frozenset({"ok", "error"})
 """How a cell must have ended to be executed again: others took too long, or never ran."""
 
@@ -37,13 +34,13 @@ async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Cal
     KeyboardInterrupt
         The user's interrupt.
     """
-    calls = RecordedCalls(trajectory)
+    calls = KernelCalls(trajectory)
     guest = LentGuest(shell.kernel, context, answers=calls, is_shown=is_shown)
     stopped: list[bool] = []
     done = 0
     try:
         with guest.cells.serving(lambda: stopped.append(True)):
-            guest.begin(_saved_outputs(trajectory))
+            guest.begin(saved_outputs(trajectory))
             for iteration in trajectory.iterations:
                 for cell in iteration.cells:
                     if cell.status not in _ENDED:
@@ -61,14 +58,3 @@ async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Cal
     finally:
         guest.leave()
     return f"its {done:,} cell{' was' if done == 1 else 's were'} executed again"
-
-
-def _saved_outputs(trajectory: Trajectory) -> dict[str, str]:
-    """The variables with whole outputs that the run's cells speak of."""
-    cells = [cell for iteration in trajectory.iterations for cell in iteration.cells]
-    spoken = {int(number) for cell in cells for number in _SAVED_OUTPUT.findall(cell.source)}
-    return {
-        f"output_{cell.execution_count}": outputs.render(cell.outputs)
-        for cell in cells
-        if cell.execution_count in spoken
-    }
