@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlm_jupyter.kernel.sandbox.sandbox import Sandbox as Sandbox
-    from rlm_jupyter.limits import Limits as Limits
     from rlm_jupyter.parsing import find_final_answer as find_final_answer
-    from rlm_jupyter.result import Result as Result
     from rlm_jupyter.rlm import RLM as RLM
+    from rlm_jupyter.run.result import Result as Result
+    from rlm_jupyter.types.limits import Limits as Limits
 
     __version__: str
 
 _HOMES = {
-    "Limits": "rlm_jupyter.limits",
+    "Limits": "rlm_jupyter.types.limits",
     "RLM": "rlm_jupyter.rlm",
-    "Result": "rlm_jupyter.result",
+    "Result": "rlm_jupyter.run.result",
     "Sandbox": "rlm_jupyter.kernel.sandbox.sandbox",
     "find_final_answer": "rlm_jupyter.parsing",
 }
@@ -49,6 +49,6 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """Register `%rlm` and its kin: what `%load_ext rlm_jupyter` calls."""
-    from rlm_jupyter.magics import load
+    from rlm_jupyter.frontends.magics.rlm import load
 
     load(shell)

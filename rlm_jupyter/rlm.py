@@ -11,27 +11,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
-from rlm_jupyter import interrupts
-from rlm_jupyter.context import Context
-from rlm_jupyter.control import Control
-from rlm_jupyter.errors import ConfigurationError
-from rlm_jupyter.estimate import Estimate, estimate
-from rlm_jupyter.events import Event
-from rlm_jupyter.files import read_paths
-from rlm_jupyter.from_record import FromRecord
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
-from rlm_jupyter.ledger import Ledger
-from rlm_jupyter.limits import Limits
 from rlm_jupyter.models import Model, load_model
-from rlm_jupyter.models.prices import own_prices
+from rlm_jupyter.models.pricing import own_prices
 from rlm_jupyter.models.routing import Routing
-from rlm_jupyter.opening import open_in_time, unopened
-from rlm_jupyter.outcome import outcome_of
 from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, Shared, TerminationPolicy
-from rlm_jupyter.result import OnEvent, Result
-from rlm_jupyter.running import BackgroundWorkspace, Running, check_length, check_prompt
-from rlm_jupyter.settings import Settings
-from rlm_jupyter.watching import guarded
+from rlm_jupyter.replay.from_saved import FromRecord
+from rlm_jupyter.run import interrupts
+from rlm_jupyter.run.budget.ledger import Ledger
+from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.estimate import Estimate, estimate
+from rlm_jupyter.run.files.load import read_paths
+from rlm_jupyter.run.observers import guarded
+from rlm_jupyter.run.opening import open_in_time, unopened
+from rlm_jupyter.run.outcome import outcome_of
+from rlm_jupyter.run.result import OnEvent, Result
+from rlm_jupyter.run.runner import BackgroundWorkspace, Running, check_length, check_prompt
+from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.events import Event
+from rlm_jupyter.types.limits import Limits
 
 if TYPE_CHECKING:
     from rlm_jupyter.policies.reward import RewardFunction

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.examples import ALL, some
+from tests.support.examples import ALL, some
 
 # the same on every machine, for fixtures of whole modules, too; the tests of sandboxes name theirs
 os.environ["RLM_SANDBOX"] = "none"
@@ -21,7 +21,7 @@ os.environ["RLM_FIND_SERVERS"] = "0"
 
 _SERVER = os.environ.get("LLAMACPP_BASE_URL", "").rstrip("/")
 """The one server that tests may ask, and only those that are marked with `local_model`."""
-_LAB = Path(__file__).with_name("lab")
+_LAB = Path(__file__).with_name("jupyterlab")
 _WITHOUT_SOAK = {"not soak", "not soak and not local_model", "local_model"}
 
 

@@ -4,11 +4,11 @@ import type { CommandRegistry } from '@lumino/commands';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { LabIcon } from '@jupyterlab/ui-components';
 
-import type { Form } from './events';
-import { notebookOf } from './files';
+import type { Form } from './protocol/messages';
+import { notebookOf } from './actions/openFile';
 import { stopRunIcon } from './icons';
-import type { RunModel } from './model';
-import type { LiveNotebook } from './panel';
+import type { RunModel } from './model/run';
+import type { LiveNotebook } from './notebook/view';
 
 /** What a run can be exported as. */
 export const FORMS: Form[] = ['ipynb', 'html', 'jsonl'];

@@ -11,13 +11,13 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { treeViewIcon } from '@jupyterlab/ui-components';
 
 import { addCommands, ENABLED_BY_RUNS, FORMS } from './commands';
-import { shower } from './files';
-import { LiveNotebook } from './panel';
-import { RunsPanel } from './sidebar';
-import { RunStatus } from './status';
-import { sendSettings } from './taken';
-import { sayWhatIsMissing } from './unknown';
-import { isTooOld } from './versions';
+import { shower } from './actions/openFile';
+import { LiveNotebook } from './notebook/view';
+import { RunsPanel } from './panels/sidebar';
+import { RunStatus } from './panels/statusBar';
+import { sendSettings } from './cells/execution';
+import { sayWhatIsMissing } from './compat/missingMagic';
+import { isTooOld } from './compat/versions';
 
 const ID = 'rlm-jupyter:plugin';
 const REST_MILLISECONDS = 250;

@@ -1,6 +1,6 @@
 /** What a person asked of a run is acknowledged: that it was sent, that the kernel has it, and no longer than that. */
 
-import { Acknowledged, SHOWN_MILLISECONDS } from '../src/acknowledged';
+import { Acknowledged, SHOWN_MILLISECONDS } from '../src/protocol/acknowledged';
 
 const trans = {
   __: (text: string, ...values: unknown[]) => text.replace(/%(\d)/g, (_, n) => String(values[Number(n) - 1]))

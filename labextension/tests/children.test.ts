@@ -3,11 +3,11 @@
 import { readFileSync } from 'fs';
 import { join } from 'path';
 
-import type { Batch, Child, LiveCell, RunFacts } from '../src/events';
-import { RunModel } from '../src/model';
+import type { Batch, Child, LiveCell, RunFacts } from '../src/protocol/messages';
+import { RunModel } from '../src/model/run';
 
 const recorded = JSON.parse(
-  readFileSync(join(__dirname, '..', '..', 'tests', 'live', 'protocol.json'), 'utf-8')
+  readFileSync(join(__dirname, '..', '..', 'tests', 'support', 'protocol.json'), 'utf-8')
 ) as { messages: Batch[]; final: { cells: LiveCell[]; facts: RunFacts; children: Child[] } };
 const [last] = recorded.final.children;
 

@@ -1,7 +1,7 @@
 import type { Notebook } from '@jupyterlab/notebook';
 import { Signal } from '@lumino/signaling';
 
-import { keepStyles, withoutCursors } from '../src/editors';
+import { keepStyles, withoutCursors } from '../src/performance/editors';
 
 class View {
   trimmed = 0;

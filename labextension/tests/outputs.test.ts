@@ -1,7 +1,7 @@
 /** What is drawn anew when a cell's outputs become others: as little as can be. */
 
-import type { Output } from '../src/events';
-import { writeOutputs } from '../src/outputs';
+import type { Output } from '../src/protocol/messages';
+import { writeOutputs } from '../src/cells/outputs';
 
 type Area = Parameters<typeof writeOutputs>[0];
 

@@ -75,7 +75,7 @@ function look(source: string, name: string): { untranslated: Found[]; unreadable
   return { untranslated, unreadable, texts };
 }
 
-const files = readdirSync(SOURCES).filter(name => name.endsWith('.ts'));
+const files = readdirSync(SOURCES, { recursive: true, encoding: 'utf-8' }).filter(name => name.endsWith('.ts'));
 const seen = files.map(name => look(readFileSync(join(SOURCES, name), 'utf-8'), name));
 
 test('there are strings to be translated', () => {

@@ -1,6 +1,6 @@
 /** Which applications are too old. */
 
-import { isTooOld } from '../src/versions';
+import { isTooOld } from '../src/compat/versions';
 
 test.each(['3.6.8', '4.0.13', '4.1.0', '7.0.8', '7.1.0b2'])('%s is too old', version => {
   expect(isTooOld(version)).toBe(true);

@@ -10,10 +10,10 @@ from typing import Any, Self
 
 import zmq
 
-from rlm_jupyter.errors import KernelDiedError, KernelError, KernelStartError
-from rlm_jupyter.kernel.channels import Channel
+from rlm_jupyter.kernel.channel import Channel
 from rlm_jupyter.kernel.guest.codec import Codec, Frame, WireMessage
 from rlm_jupyter.kernel.process import KernelProcess
+from rlm_jupyter.types.errors import KernelDiedError, KernelError, KernelStartError
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rlm_jupyter.types import Output
+from rlm_jupyter.types.values import Output
 
 MOST_CHARS = 64 * 2**20
 """Of one cell's outputs; what comes after is counted and left out."""

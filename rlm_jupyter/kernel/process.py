@@ -18,15 +18,15 @@ from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKerne
 from jupyter_client.manager import AsyncKernelManager
 from traitlets import Instance
 
-from rlm_jupyter.errors import ConfigurationError, KernelStartError
-from rlm_jupyter.kernel.guest.confined import VARIABLE
-from rlm_jupyter.kernel.hidden import hide
-from rlm_jupyter.kernel.place import Place
+from rlm_jupyter.kernel.directory import Place
+from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.provisioner import GuestProvisioner
 from rlm_jupyter.kernel.sandbox import bwrap
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
-from rlm_jupyter.kernel.through import see_through
-from rlm_jupyter.quoted import quoted
+from rlm_jupyter.kernel.sandbox.undumpable import hide
+from rlm_jupyter.kernel.shield import see_through
+from rlm_jupyter.types.errors import ConfigurationError, KernelStartError
+from rlm_jupyter.types.quoted import quoted
 
 _GUEST = "rlm_jupyter.kernel.guest"
 _NAMES = """

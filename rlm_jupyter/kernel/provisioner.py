@@ -20,11 +20,11 @@ from typing import Any
 from jupyter_client.launcher import launch_kernel
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-from rlm_jupyter.errors import KernelStartError
-from rlm_jupyter.kernel.place import Place
+from rlm_jupyter.kernel.directory import Place
 from rlm_jupyter.kernel.sandbox import bwrap, seccomp
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
-from rlm_jupyter.kernel.through import see_through
+from rlm_jupyter.kernel.shield import see_through
+from rlm_jupyter.types.errors import KernelStartError
 
 _SIGNALLED = 128
 """What bubblewrap adds to the number of the signal that ended its child, for an exit code."""

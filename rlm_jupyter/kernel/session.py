@@ -12,23 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from rlm_jupyter.errors import ContextError, KernelDiedError, KernelError, KernelStartError
-from rlm_jupyter.kernel.cell import OnMessage, RunningCell
 from rlm_jupyter.kernel.connection import Connection
+from rlm_jupyter.kernel.execution import OnMessage, RunningCell
 from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes
-from rlm_jupyter.kernel.inspected import changed, fetched, inspection, readable
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.kernel.shield import see_through
 from rlm_jupyter.kernel.snapshots import RESTORE_SECONDS, Moment, Restored, Snapshots
 from rlm_jupyter.kernel.subcalls import Subcalls
-from rlm_jupyter.kernel.through import see_through
-from rlm_jupyter.types import (
-    AnswerSubcall,
-    CellRun,
-    Inspection,
-    Output,
-    PacksContext,
-    Value,
-)
+from rlm_jupyter.kernel.untrusted import changed, fetched, inspection, readable
+from rlm_jupyter.types.errors import ContextError, KernelDiedError, KernelError, KernelStartError
+from rlm_jupyter.types.values import AnswerSubcall, CellRun, Inspection, Output, PacksContext, Value
 
 LOOK_SECONDS = 10.0
 """How long the kernel may take to describe itself, or to turn a variable into text."""

@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
-from rlm_jupyter.errors import KernelDiedError, KernelError
 from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.guest.codec import WireMessage
-from rlm_jupyter.kernel.inspected import readable
+from rlm_jupyter.kernel.untrusted import readable
+from rlm_jupyter.types.errors import KernelDiedError, KernelError
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
-from rlm_jupyter.errors import KernelError
 from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes, to_text
-from rlm_jupyter.types import AnswerSubcall, Subcall, SubcallFailure
+from rlm_jupyter.types.errors import KernelError
+from rlm_jupyter.types.values import AnswerSubcall, Subcall, SubcallFailure
 
 log = logging.getLogger(__name__)
 _MODEL_CHARS = 200

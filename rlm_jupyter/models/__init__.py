@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from rlm_jupyter.errors import ConfigurationError
-from rlm_jupyter.models.presets import PROVIDERS, Preset
-from rlm_jupyter.quoted import quoted
+from rlm_jupyter.models.providers import PROVIDERS, Preset
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from typing import Any
 
-    from rlm_jupyter.types import Message, Reply, Usage
+    from rlm_jupyter.types.values import Message, Reply, Usage
 
 __all__ = ["PROVIDERS", "Model", "Preset", "load_model"]
 

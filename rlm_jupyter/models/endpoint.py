@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit
 
-from rlm_jupyter.errors import ConfigurationError
-from rlm_jupyter.models.presets import PROVIDERS, Preset
-from rlm_jupyter.quoted import quoted
+from rlm_jupyter.models.providers import PROVIDERS, Preset
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

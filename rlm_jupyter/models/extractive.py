@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
-from rlm_jupyter.errors import UnusableReplyError
-from rlm_jupyter.tokens import estimate_tokens
-from rlm_jupyter.types import Message, Reply, Usage
+from rlm_jupyter.types.errors import UnusableReplyError
+from rlm_jupyter.types.tokens import estimate_tokens
+from rlm_jupyter.types.values import Message, Reply, Usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

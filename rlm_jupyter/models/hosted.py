@@ -10,17 +10,18 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rlm_jupyter.errors import ConfigurationError, ContextWindowError, ModelError
-from rlm_jupyter.models import faults, prices
+from rlm_jupyter.models import pricing as prices
+from rlm_jupyter.models import sdk_errors as faults
 from rlm_jupyter.models.allowance import Allowance, allow, bounds
-from rlm_jupyter.models.client import Clients
+from rlm_jupyter.models.client_pool import Clients
+from rlm_jupyter.models.discovery import listed
 from rlm_jupyter.models.endpoint import on_this_machine
-from rlm_jupyter.models.fetch import FetchError, aside
-from rlm_jupyter.models.nearby import listed
+from rlm_jupyter.models.http import FetchError, aside
 from rlm_jupyter.models.sampling import placed
-from rlm_jupyter.models.server import Served, Server, load, look
-from rlm_jupyter.tokens import DEFAULT_WINDOW
-from rlm_jupyter.types import Message, Reply, Usage
+from rlm_jupyter.models.servers import Served, Server, load, look
+from rlm_jupyter.types.errors import ConfigurationError, ContextWindowError, ModelError
+from rlm_jupyter.types.tokens import DEFAULT_WINDOW
+from rlm_jupyter.types.values import Message, Reply, Usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -280,7 +281,7 @@ class HostedModel(ABC):
     ) -> Reply:
         """Ask for a reply to `messages`, of at most `max_output_tokens`; once, the SDK's own retries are off.
 
-        Whoever asks for a whole tree (`calls.ask`) knows better when it is time to ask again.
+        Whoever asks for a whole tree (`request.ask`) knows better when it is time to ask again.
         `logprobs` asks for `token_confidence` too, where the provider tells it.
         `until` gets the same pieces as `on_text`; when it says `True`, the request is closed, which frees the server at
         once, and the reply is what has come, its usage estimated.

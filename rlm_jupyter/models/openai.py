@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from rlm_jupyter.models.counted import counted, tokens
-from rlm_jupyter.models.faults import MalformedReply, kind_of, told_name, told_text
 from rlm_jupyter.models.hosted import TIMEOUTS, HostedModel, Listener
-from rlm_jupyter.types import FinishReason, Message, Reply, Usage
+from rlm_jupyter.models.sdk_errors import MalformedReply, kind_of, told_name, told_text
+from rlm_jupyter.models.usage import counted, tokens
+from rlm_jupyter.types.values import FinishReason, Message, Reply, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

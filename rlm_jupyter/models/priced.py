@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlm_jupyter.models import Model
-    from rlm_jupyter.models.prices import Price
-    from rlm_jupyter.types import Message, Reply, Usage
+    from rlm_jupyter.models.pricing import Price
+    from rlm_jupyter.types.values import Message, Reply, Usage
 
 
 class PricedModel:

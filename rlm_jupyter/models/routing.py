@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from rlm_jupyter.errors import ConfigurationError, ModelError
 from rlm_jupyter.models import Model, load_model
 from rlm_jupyter.models.priced import PricedModel
-from rlm_jupyter.models.prices import Price
-from rlm_jupyter.quoted import quoted
-from rlm_jupyter.types import Usage
+from rlm_jupyter.models.pricing import Price
+from rlm_jupyter.types.errors import ConfigurationError, ModelError
+from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.values import Usage
 
 _LISTED: Mapping[str, Price] = {}
 

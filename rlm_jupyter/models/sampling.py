@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlm_jupyter.errors import ConfigurationError
-from rlm_jupyter.quoted import quoted
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
 
 _SET_HERE = {
     "model": "it is the model that was named",

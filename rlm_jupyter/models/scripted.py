@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from rlm_jupyter.errors import ConfigurationError, ModelError
-from rlm_jupyter.tokens import DEFAULT_WINDOW, estimate_tokens
-from rlm_jupyter.types import Message, Reply, Usage
+from rlm_jupyter.types.errors import ConfigurationError, ModelError
+from rlm_jupyter.types.tokens import DEFAULT_WINDOW, estimate_tokens
+from rlm_jupyter.types.values import Message, Reply, Usage
 
 Answered = str | Reply
 Scripted = Answered | Exception | Callable[[Sequence[Message]], Answered]

@@ -11,7 +11,7 @@
 All of it is text in, values out, in time linear in the text.
 """
 
-from rlm_jupyter.parsing.finals import (
+from rlm_jupyter.parsing.final import (
     Declaration,
     Environment,
     declarations,
@@ -21,9 +21,10 @@ from rlm_jupyter.parsing.finals import (
     mend_block,
     unquoted,
 )
-from rlm_jupyter.parsing.repeats import is_settled, may_advance
-from rlm_jupyter.parsing.replies import ParsedReply, Reading, Segment, parse
-from rlm_jupyter.parsing.sources import (
+from rlm_jupyter.parsing.idempotence import is_settled, may_advance
+from rlm_jupyter.parsing.reply import ParsedReply, Reading, Segment, parse
+from rlm_jupyter.parsing.shadowing import mend_cell, stand_ins
+from rlm_jupyter.parsing.source import (
     constant_final,
     declares_ready,
     is_no_code,
@@ -31,7 +32,6 @@ from rlm_jupyter.parsing.sources import (
     normal,
     only_constant_final,
 )
-from rlm_jupyter.parsing.stand_ins import mend_cell, stand_ins
 
 __all__ = [
     "Declaration",

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rlm_jupyter.parsing import sources
+from rlm_jupyter.parsing import source as sources
 
 CODE_TAGS = ("repl", "python", "py")
 """Tags of blocks that can become cells."""

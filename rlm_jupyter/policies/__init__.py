@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from rlm_jupyter.policies.base import TerminationPolicy as TerminationPolicy
     from rlm_jupyter.policies.composite import CompositeTerminationPolicy as CompositeTerminationPolicy
     from rlm_jupyter.policies.confidence import ConfidenceTerminationPolicy as ConfidenceTerminationPolicy
-    from rlm_jupyter.policies.finals import DeclaredTerminationPolicy as DeclaredTerminationPolicy
-    from rlm_jupyter.policies.finals import FinalPatternTerminationPolicy as FinalPatternTerminationPolicy
+    from rlm_jupyter.policies.final import DeclaredTerminationPolicy as DeclaredTerminationPolicy
+    from rlm_jupyter.policies.final import FinalPatternTerminationPolicy as FinalPatternTerminationPolicy
     from rlm_jupyter.policies.grounded import GroundedTerminationPolicy as GroundedTerminationPolicy
+    from rlm_jupyter.policies.lending import Shared as Shared
     from rlm_jupyter.policies.registry import PolicyRegistry as PolicyRegistry
     from rlm_jupyter.policies.reward import DefaultRewardPolicy as DefaultRewardPolicy
     from rlm_jupyter.policies.reward import FunctionRewardPolicy as FunctionRewardPolicy
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from rlm_jupyter.policies.reward_threshold import (
         RewardThresholdTerminationPolicy as RewardThresholdTerminationPolicy,
     )
-    from rlm_jupyter.policies.shared import Shared as Shared
 
 _HOMES = {
     "base": (
@@ -60,7 +60,7 @@ _HOMES = {
     ),
     "composite": ("CompositeTerminationPolicy",),
     "confidence": ("ConfidenceTerminationPolicy",),
-    "finals": (
+    "final": (
         "DeclaredTerminationPolicy",
         "FinalPatternTerminationPolicy",
     ),
@@ -73,7 +73,7 @@ _HOMES = {
         "StrictRewardPolicy",
     ),
     "reward_threshold": ("RewardThresholdTerminationPolicy",),
-    "shared": ("Shared",),
+    "lending": ("Shared",),
 }
 __all__ = sorted(name for names in _HOMES.values() for name in names)
 

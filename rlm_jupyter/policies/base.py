@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlm_jupyter.errors import ConfigurationError
-from rlm_jupyter.quoted import quoted
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlm_jupyter.errors import ConfigurationError
-from rlm_jupyter.policies import checks
+from rlm_jupyter.policies import validation as checks
 from rlm_jupyter.policies.base import ActionResult, PolicyContext, Reason, TerminationPolicy
-from rlm_jupyter.policies.finals import accepted
+from rlm_jupyter.policies.final import accepted
+from rlm_jupyter.types.errors import ConfigurationError
 
 
 class CompositeTerminationPolicy(TerminationPolicy):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlm_jupyter.errors import PolicyError
-from rlm_jupyter.policies import checks
+from rlm_jupyter.policies import validation as checks
 from rlm_jupyter.policies.base import ActionResult, PolicyContext, Reason, TerminationPolicy
-from rlm_jupyter.policies.finals import FinalPatternTerminationPolicy, accepted
-from rlm_jupyter.quoted import quoted
+from rlm_jupyter.policies.final import FinalPatternTerminationPolicy, accepted
+from rlm_jupyter.types.errors import PolicyError
+from rlm_jupyter.types.quoted import quoted
 
 TOKEN_CONFIDENCE = "token_confidence"
 """Where `metadata` holds what the log-probabilities of a reply say."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from rlm_jupyter.policies import checks
+from rlm_jupyter.policies import validation as checks
 from rlm_jupyter.policies.base import ActionResult, PolicyContext, TerminationPolicy
-from rlm_jupyter.policies.finals import accepted
+from rlm_jupyter.policies.final import accepted
 
 _OURS = re.compile(
     r"^(?:Outputs(?: of block \d+)?:|\d+ more blocks? w\w+ not executed\.|Iteration \d+ of .*"

@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
-from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.policies.base import Policy, RewardPolicy, TerminationPolicy
-from rlm_jupyter.policies.imported import imported
-from rlm_jupyter.quoted import quoted
+from rlm_jupyter.policies.import_string import imported
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
 
 if TYPE_CHECKING:
     from rlm_jupyter.policies.reward import RewardFunction
@@ -176,7 +176,8 @@ class PolicyRegistry:
     def _known(cls, kind: Kind) -> dict[str, type[Policy]]:
         known = cls._policies[kind]
         if "lenient" not in cls._policies["reward"]:
-            from rlm_jupyter.policies import composite, confidence, finals, grounded, reward, reward_threshold
+            from rlm_jupyter.policies import composite, confidence, grounded, reward, reward_threshold
+            from rlm_jupyter.policies import final as finals
 
             for policy in (
                 finals.DeclaredTerminationPolicy,

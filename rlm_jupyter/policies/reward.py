@@ -8,10 +8,10 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, SupportsFloat, TypeAlias
 
-from rlm_jupyter.errors import ConfigurationError, PolicyError
-from rlm_jupyter.policies import checks
+from rlm_jupyter.policies import validation as checks
 from rlm_jupyter.policies.base import ActionResult, PolicyContext, RewardPolicy, RewardSignal
-from rlm_jupyter.quoted import quoted
+from rlm_jupyter.types.errors import ConfigurationError, PolicyError
+from rlm_jupyter.types.quoted import quoted
 
 RewardFunction: TypeAlias = Callable[[dict[str, Any], ActionResult, PolicyContext], "float | RewardSignal"]
 """What may stand for a reward policy: `(action, result, context) -> float | RewardSignal`."""

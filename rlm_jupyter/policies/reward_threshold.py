@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from rlm_jupyter.errors import PolicyError
-from rlm_jupyter.policies import checks
+from rlm_jupyter.policies import validation as checks
 from rlm_jupyter.policies.base import ActionResult, PolicyContext, Reason, TerminationPolicy
-from rlm_jupyter.policies.finals import accepted
-from rlm_jupyter.quoted import quoted
+from rlm_jupyter.policies.final import accepted
+from rlm_jupyter.types.errors import PolicyError
+from rlm_jupyter.types.quoted import quoted
 
 
 class RewardThresholdTerminationPolicy(TerminationPolicy):

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlm_jupyter import RLM, Limits, Result
-from rlm_jupyter.events import Event, RunEnded
 from rlm_jupyter.models.scripted import ScriptedModel
-from rlm_jupyter.types import Message, Reply, Usage
+from rlm_jupyter.types.events import Event, RunEnded
+from rlm_jupyter.types.values import Message, Reply, Usage
 from tests.benchmarks.scripts import ANSWER, LENGTH, reply
 from tests.benchmarks.worker import resident, seconds_of_python, serve, text_of
 
@@ -117,7 +117,7 @@ class Ours:
     def start(self) -> float:
         """A kernel alone: from its launch until it answers."""
         from rlm_jupyter.kernel.session import Kernel
-        from rlm_jupyter.types import Subcall, SubcallFailure
+        from rlm_jupyter.types.values import Subcall, SubcallFailure
 
         async def nobody(call: Subcall) -> list[str | SubcallFailure]:
             raise AssertionError(call)

@@ -16,7 +16,7 @@ from typing import Any
 
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.models import load_model
-from rlm_jupyter.types import Message, Reply
+from rlm_jupyter.types.values import Message, Reply
 
 
 class Noting:

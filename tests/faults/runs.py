@@ -8,12 +8,13 @@ from typing import Any
 
 import nbformat
 
-from rlm_jupyter import RLM, Limits, journal, notebook
-from rlm_jupyter.control import Control
-from rlm_jupyter.events import RunEnded
+from rlm_jupyter import RLM, Limits
 from rlm_jupyter.models.scripted import ScriptedModel
-from rlm_jupyter.store import RunFiles
-from rlm_jupyter.types import Message
+from rlm_jupyter.record import journal, notebook
+from rlm_jupyter.record.store import RunFiles
+from rlm_jupyter.run.control import Control
+from rlm_jupyter.types.events import RunEnded
+from rlm_jupyter.types.values import Message
 
 
 def block(*lines: str) -> str:

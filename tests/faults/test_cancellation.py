@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rlm_jupyter.control import Control
+from rlm_jupyter.run.control import Control
 from tests.faults.injector import Injector, Watch, struck, watched
 from tests.faults.runs import check_record, whole
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from rlm_jupyter import RLM, Limits, Result
-from rlm_jupyter.events import CellFinished, CellStarted, Event, NoticeGiven, SubcallSettled
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models.scripted import ScriptedModel
-from tests.examples import one_in
+from rlm_jupyter.types.events import CellFinished, CellStarted, Event, NoticeGiven, SubcallSettled
 from tests.faults.runs import block
+from tests.support.examples import one_in
 
 MIB = 2**20
 WAYS = {

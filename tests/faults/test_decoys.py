@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlm_jupyter.kernel import place
-from rlm_jupyter.kernel.sandbox import pids
+from rlm_jupyter.kernel import directory as place
+from rlm_jupyter.kernel.sandbox import cgroup as pids
 from tests.faults.test_sweep import base, gone, leftover, marker_of, old, tree, uid
 
 __all__ = ["base", "uid"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pytest
 
 from rlm_jupyter import RLM, Limits
-from rlm_jupyter.control import Control
-from rlm_jupyter.events import Event, OutputsShown
 from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.run.control import Control
+from rlm_jupyter.types.events import Event, OutputsShown
 from tests.faults.runs import block
 
 _LITTLE_SECONDS = 1.5

@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rlm_jupyter import journal
-from rlm_jupyter.store import RunFiles
-from tests.examples import one_in
+from rlm_jupyter.record import journal
+from rlm_jupyter.record.store import RunFiles
 from tests.faults.injector import Watch, watched
 from tests.faults.runs import check_record
+from tests.support.examples import one_in
 
 SCRIPT = """
 import sys

@@ -20,18 +20,18 @@ import nbformat
 import psutil
 import pytest
 
-from rlm_jupyter import atomic, journal, notebook
-from rlm_jupyter.events import ReplyReceived, SubcallSettled
-from rlm_jupyter.kernel.place import sweep
+from rlm_jupyter.kernel.directory import sweep
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX
 from rlm_jupyter.kernel.session import Kernel
-from rlm_jupyter.objects import CHILDREN
-from rlm_jupyter.saved import SavedRun
-from rlm_jupyter.store import RunFiles
-from tests.examples import one_in
+from rlm_jupyter.record import atomic, journal, notebook
+from rlm_jupyter.record.blobs import CHILDREN
+from rlm_jupyter.record.saved_run import SavedRun
+from rlm_jupyter.record.store import RunFiles
+from rlm_jupyter.types.events import ReplyReceived, SubcallSettled
 from tests.faults.injector import Watch, watched
 from tests.faults.runs import block
-from tests.loopback import Loopback, Request, Said
+from tests.support.examples import one_in
+from tests.support.loopback import Loopback, Request, Said
 
 KILLS = int(os.environ.get("RLM_FAULTS_TIMES", "200"))
 _ORPHAN_SECONDS = 20.0

@@ -12,20 +12,20 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
 from rlm_jupyter import RLM, Limits, Result, Sandbox
-from rlm_jupyter.cli import _parser
-from rlm_jupyter.context import Context
-from rlm_jupyter.errors import ConfigurationError
+from rlm_jupyter.frontends.cli.main import _parser
 from rlm_jupyter.kernel import snapshots
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.kernel.snapshots import Restored, Snapshots
-from tests.attacks.conftest import need_bwrap
+from rlm_jupyter.run.context import Context
+from rlm_jupyter.types.errors import ConfigurationError
 from tests.faults.runs import block
 from tests.faults.test_death import Slow, notices
-from tests.kernel.conftest import answerer as answerer
-from tests.kernel.test_session import text_of
-from tests.test_magics import shell as shell
-from tests.test_resume import Counting, cut
-from tests.test_resume import in_folder as in_folder
+from tests.runs.test_magics import shell as shell
+from tests.runs.test_resume import Counting, cut
+from tests.runs.test_resume import in_folder as in_folder
+from tests.security.conftest import need_bwrap
+from tests.unit.kernel.conftest import answerer as answerer
+from tests.unit.kernel.test_session import text_of
 
 KILL = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 KINDS = '''

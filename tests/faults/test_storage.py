@@ -19,14 +19,15 @@ import nbformat
 import pytest
 from IPython.lib.pretty import pretty
 
-from rlm_jupyter import RLM, Limits, Result, journal
-from rlm_jupyter.errors import ConfigurationError, KernelStartError
+from rlm_jupyter import RLM, Limits, Result
+from rlm_jupyter.frontends.live.result import ShownResult
 from rlm_jupyter.models.scripted import ScriptedModel
-from rlm_jupyter.objects import CHILDREN
-from rlm_jupyter.shown import ShownResult
-from rlm_jupyter.store import FOLDER, RunFiles
-from tests.examples import one_in
+from rlm_jupyter.record import journal
+from rlm_jupyter.record.blobs import CHILDREN
+from rlm_jupyter.record.store import FOLDER, RunFiles
+from rlm_jupyter.types.errors import ConfigurationError, KernelStartError
 from tests.faults.runs import Parts, block
+from tests.support.examples import one_in
 
 EARLY = 0
 """Writes before the run begins: a folder that can't be made ends it there."""
@@ -173,7 +174,16 @@ def test_the_command_line_says_what_was_not_saved(tmp_path: Path) -> None:
     (tmp_path / FOLDER).touch()
     script = tmp_path / "script.json"
     script.write_text(json.dumps([block("FINAL('done')")]))
-    command = [sys.executable, "-m", "rlm_jupyter.cli", "run", "What?", "-m", f"scripted/{script}", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "rlm_jupyter.frontends.cli.main",
+        "run",
+        "What?",
+        "-m",
+        f"scripted/{script}",
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path, check=True)
     said = json.loads(done.stdout)
     assert (said["answer"], said["notebook"]) == ("done", None)

@@ -16,18 +16,19 @@ from pathlib import Path
 
 import pytest
 
-from rlm_jupyter import RLM, atomic
-from rlm_jupyter.errors import KernelStartError
-from rlm_jupyter.kernel import place
-from rlm_jupyter.kernel.place import Place
+from rlm_jupyter import RLM
+from rlm_jupyter.kernel import directory as place
+from rlm_jupyter.kernel.directory import Place
 from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.record import atomic
+from rlm_jupyter.types.errors import KernelStartError
 from tests.faults.runs import block
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="files that are in use can't be told there")
 _ROOT = Path(__file__).parents[2]
 STOPS_AT = """
 import pathlib, shutil, sys
-from rlm_jupyter.kernel import place
+from rlm_jupyter.kernel import directory as place
 place._sweep_once = lambda base: None
 made = place.Place() if {removes} else None
 def halt(*arguments, **options):
@@ -62,7 +63,7 @@ for thread in threading.enumerate():
 WRITES = """
 import sys
 from pathlib import Path
-from rlm_jupyter import atomic
+from rlm_jupyter.record import atomic
 def buffers():
     yield b"half"
     print("writing", flush=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rlm_jupyter.kernel.guest.confined import confine
+from rlm_jupyter.kernel.guest.confine import confine
 
 if __name__ == "__main__":
     confine()  # before the first thread, which would keep what it has

@@ -13,11 +13,11 @@ from ipykernel.kernelapp import IPKernelApp
 from jupyter_client.jsonutil import json_default
 from traitlets import Type
 
-from rlm_jupyter.kernel.guest.displays import bound_displays
+from rlm_jupyter.kernel.guest.display_limits import bound_displays
 from rlm_jupyter.kernel.guest.guest import Guest
 from rlm_jupyter.kernel.guest.interrupts import Interrupts
-from rlm_jupyter.kernel.guest.streams import BoundedStream
-from rlm_jupyter.kernel.guest.threads import keep_context
+from rlm_jupyter.kernel.guest.stream_limits import BoundedStream
+from rlm_jupyter.kernel.guest.thread_context import keep_context
 
 
 class GuestKernel(IPythonKernel):

@@ -12,16 +12,16 @@ from typing import Any
 import zmq
 
 from rlm_jupyter.kernel.guest import values
-from rlm_jupyter.kernel.guest.calls import Calls, SubcallError, SubcallFailure, functions
+from rlm_jupyter.kernel.guest.builtins import Surroundings
 from rlm_jupyter.kernel.guest.codec import DRAFT, WireMessage, to_bytes
 from rlm_jupyter.kernel.guest.exits import Exits
-from rlm_jupyter.kernel.guest.finals import Finals, NamedFinals, as_share
+from rlm_jupyter.kernel.guest.final import Finals, NamedFinals, as_share
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
-from rlm_jupyter.kernel.guest.names import Names
+from rlm_jupyter.kernel.guest.namespace import Names
 from rlm_jupyter.kernel.guest.snapshots import Snapshots
-from rlm_jupyter.kernel.guest.surroundings import Surroundings
+from rlm_jupyter.kernel.guest.subcalls import Calls, SubcallError, SubcallFailure, functions
 from rlm_jupyter.kernel.guest.wire import Wire
-from rlm_jupyter.quoted import quoted
+from rlm_jupyter.types.quoted import quoted
 
 _TIMED = ("<timed exec>", "<timed eval>")
 """What `%time` and `%%time` name the source that they were given."""

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rlm_jupyter.kernel.guest.calls import SubcallFailure
 from rlm_jupyter.kernel.guest.codec import to_bytes, to_text
+from rlm_jupyter.kernel.guest.subcalls import SubcallFailure
 
 _PLAIN = (str, int, float, bool, type(None))
 _MAPPINGS = (dict, Counter, OrderedDict, defaultdict)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-from rlm_jupyter.errors import ConfigurationError
 from rlm_jupyter.kernel.sandbox import bwrap
-from rlm_jupyter.quoted import quoted
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
 
 log = logging.getLogger(__name__)
 

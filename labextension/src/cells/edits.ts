@@ -1,0 +1,220 @@
+/** Code cells of runs that a person edits: an output that belongs to other code is shown as what it is. */
+
+import type { Cell, ICellModel } from '@jupyterlab/cells';
+import type { Notebook, NotebookPanel } from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { IDisposable } from '@lumino/disposable';
+
+import type { NotebookCells } from './notebookCells';
+import { isAstray, isEdited, leftMarkOf, markOf } from '../model/marks';
+import type { Mark } from '../model/marks';
+import { isDone } from '../model/run';
+import { addBelow, Strip } from '../inline/strip';
+import type { StripButton } from '../inline/strip';
+
+/** Why a cell was not executed. */
+interface Refusal {
+  text: string;
+  /** What a person had written, where the run's source came back in its place. */
+  edit?: string;
+}
+
+interface Change {
+  sourceChange?: unknown;
+}
+
+export class Edits implements IDisposable {
+  /** @param _record opens the notebook of a cell's run; `null`: there is none. */
+  constructor(
+    private readonly _panel: NotebookPanel,
+    private readonly _writer: NotebookCells,
+    private readonly _record: (mark: Mark) => (() => void) | null,
+    private readonly _trans: TranslationBundle
+  ) {
+    _panel.content.activeCellChanged.connect(this._watch, this);
+    this._watch(_panel.content, _panel.content.activeCell);
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  dispose(): void {
+    this._isDisposed = true;
+    this._panel.content.activeCellChanged.disconnect(this._watch, this);
+    this._unwatch();
+  }
+
+  /** Show below a cell what there is to know of its source. */
+  dress(widget: Cell): void {
+    const { model } = widget;
+    if (model.type !== 'code') {
+      return;
+    }
+    const mark = markOf(model);
+    const isOther = mark !== null && isDone(mark.status as never) && isAstray(model, mark);
+    widget.toggleClass('rlm-astray', isOther);
+    const refusal = this._refusals.get(model);
+    const state = leftMarkOf(model) ? 'left' : refusal ? `refused ${refusal.text}` : isOther ? 'edited' : '';
+    const known = this._strips.get(widget);
+    if ((known?.state ?? '') === state) {
+      return;
+    }
+    known?.strip.dispose();
+    this._strips.delete(widget);
+    const strip = this._strip(model, mark, refusal);
+    if (state && strip) {
+      this._strips.set(widget, { state, strip });
+      addBelow(widget, strip);
+    }
+  }
+
+  /** A cell is executed: why it was not before does not matter any more. */
+  forget(model: ICellModel): void {
+    if (this._refusals.delete(model)) {
+      this._dress(model);
+    }
+  }
+
+  /** What a cell shows now is what its source came to. */
+  settle(model: ICellModel): void {
+    const mark = markOf(model);
+    if (mark) {
+      this._sign(model, { ...mark, base: model.sharedModel.getSource() });
+      this._dress(model);
+    }
+  }
+
+  /**
+   * A cell was not executed. Where it never will be (`isGone`), the source comes back whose outputs it shows: a person
+   * can undo that, and take what they wrote to a cell of their own.
+   */
+  refuse(model: ICellModel, text: string, isGone: boolean): void {
+    const mark = markOf(model);
+    const refusal: Refusal = { text };
+    if (mark && isGone && isAstray(model, mark) && mark.base !== undefined) {
+      refusal.edit = model.sharedModel.getSource();
+      model.sharedModel.updateSource(0, refusal.edit.length, mark.base);
+    }
+    this._refusals.set(model, refusal);
+    this._dress(model);
+  }
+
+  private _strip(model: ICellModel, mark: Mark | null, refusal: Refusal | undefined): Strip | null {
+    const trans = this._trans;
+    const named = trans.__('Source of this cell');
+    if (!mark) {
+      const words = trans.__('Left over from a run: your edit of its code. Run All passes it over.');
+      return new Strip(named, words, [this._taking(model)], 'rlm-strip-left');
+    }
+    if (!refusal) {
+      const words = trans.__('Edited, and not run: the output is that of the code before.');
+      const buttons = [...this._puttingBack(model, mark), this._copying(model, () => model.sharedModel.getSource())];
+      return new Strip(named, words, buttons, 'rlm-strip-edited');
+    }
+    const open = this._record(mark);
+    const buttons = [
+      this._copying(model, () => refusal.edit ?? model.sharedModel.getSource()),
+      ...(isAstray(model, mark) ? this._puttingBack(model, mark) : [])
+    ];
+    if (open) {
+      const caption = trans.__("Open the run's own notebook, where its cells can be executed again");
+      buttons.push({ label: trans.__('Open Run'), caption, name: 'rlm-edit-open', act: open });
+    }
+    const strip = new Strip(named, refusal.text, buttons, 'rlm-strip-refused');
+    strip.node.setAttribute('role', 'alert');
+    return strip;
+  }
+
+  private _taking(model: ICellModel): StripButton {
+    return {
+      label: this._trans.__('Make It My Cell'),
+      caption: this._trans.__('It becomes a cell of this notebook like any other, and runs with it'),
+      name: 'rlm-edit-take',
+      act: () => this._writer.giveAway(model)
+    };
+  }
+
+  private _copying(model: ICellModel, source: () => string): StripButton {
+    return {
+      label: this._trans.__('Copy to My Cells'),
+      caption: this._trans.__('Put what you wrote into a cell of your own, below those of the run'),
+      name: 'rlm-edit-copy',
+      act: () => this._writer.copy(model, source())
+    };
+  }
+
+  private _puttingBack(model: ICellModel, { base }: Mark): StripButton[] {
+    if (base === undefined) {
+      return [];
+    }
+    const act = (): void => {
+      this._refusals.delete(model);
+      model.sharedModel.updateSource(0, model.sharedModel.getSource().length, base);
+      this._follow(model);
+    };
+    const caption = this._trans.__('Bring back the code whose output this is');
+    return [{ label: this._trans.__('Put Back'), caption, name: 'rlm-edit-back', act }];
+  }
+
+  /** The active cell is the one that a person edits. */
+  private _watch(_: Notebook, active: Cell | null): void {
+    this._unwatch();
+    const mark = active && active.model.type === 'code' ? markOf(active.model) : null;
+    if (active && mark) {
+      this._active = active.model;
+      this._before = isEdited(active.model, mark) ? undefined : active.model.sharedModel.getSource();
+      active.model.sharedModel.changed.connect(this._changed, this);
+    }
+  }
+
+  private _unwatch(): void {
+    this._active?.sharedModel.changed.disconnect(this._changed, this);
+    this._active = null;
+  }
+
+  private _changed(_: unknown, change: Change): void {
+    const model = this._active;
+    if (model && change.sourceChange) {
+      // not within the change itself
+      void Promise.resolve().then(() => this._follow(model));
+    }
+  }
+
+  /** Remember, with the first change, which source the outputs belong to. */
+  private _follow(model: ICellModel): void {
+    const mark = this._isDisposed ? null : markOf(model);
+    if (!mark || !isDone(mark.status as never)) {
+      return;
+    }
+    const isOther = isEdited(model, mark);
+    if (isOther && mark.base === undefined && model === this._active && this._before !== undefined) {
+      this._sign(model, { ...mark, base: this._before });
+    } else if (!isOther && mark.base !== undefined && !mark.by_hand) {
+      const rest = { ...mark };
+      delete rest.base;
+      this._sign(model, rest);
+    } else if (!isOther) {
+      this._before = model.sharedModel.getSource(); // the run has written on
+    }
+    this._dress(model);
+  }
+
+  private _sign(model: ICellModel, mark: Mark): void {
+    this._panel.content.model?.sharedModel.transact(() => model.setMetadata('rlm', mark as never), false);
+  }
+
+  private _dress(model: ICellModel): void {
+    const widget = this._writer.widget(model.id);
+    if (widget) {
+      this.dress(widget);
+    }
+  }
+
+  private readonly _refusals = new WeakMap<ICellModel, Refusal>();
+  private readonly _strips = new WeakMap<Cell, { state: string; strip: Strip }>();
+  private _active: ICellModel | null = null;
+  /** Its source, as its outputs belong to it. */
+  private _before: string | undefined;
+  private _isDisposed = false;
+}

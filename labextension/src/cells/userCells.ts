@@ -1,0 +1,189 @@
+/** Looks after live cells that are executed: where they run, and what they show then. */
+
+import { Notification } from '@jupyterlab/apputils';
+import type { Cell, CodeCell, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
+import type * as nbformat from '@jupyterlab/nbformat';
+import { NotebookActions } from '@jupyterlab/notebook';
+import type { Notebook, NotebookPanel } from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { IDisposable } from '@lumino/disposable';
+
+import type { CellWriter } from './writer';
+import type { Edits } from './edits';
+import { isAstray, isEdited, leftMarkOf, markOf } from '../model/marks';
+import { takeExecutions } from './execution';
+
+const TOLD_MILLISECONDS = 8000;
+
+/** What the kernel says, in the metadata of an output, of a live cell that was executed. */
+interface ByHand {
+  /** Whether it ran in the kernel of its run; else it ran nowhere. */
+  by_hand: boolean;
+  /** Its number there. */
+  count?: number | null;
+  /** There will be no kernel for it any more. */
+  gone?: boolean;
+}
+
+/** What a cell showed before it was executed. */
+interface Before {
+  outputs: nbformat.IOutput[];
+  count: nbformat.ExecutionCount;
+  /** No other cell was executed with it. */
+  isAlone: boolean;
+}
+
+export class Executed implements IDisposable {
+  /** @param _approval approves a cell, where it waits for that; else it is `null`. */
+  constructor(
+    private readonly _panel: NotebookPanel,
+    private readonly _writer: CellWriter,
+    private readonly _edits: Edits,
+    private readonly _approval: (cellId: string) => (() => void) | null,
+    private readonly _trans: TranslationBundle
+  ) {
+    this._taking = takeExecutions(cell => this._take(cell));
+    NotebookActions.executionScheduled.connect(this._begin, this);
+    NotebookActions.executed.connect(this._end, this);
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  dispose(): void {
+    this._isDisposed = true;
+    this._taking.dispose();
+    NotebookActions.executionScheduled.disconnect(this._begin, this);
+    NotebookActions.executed.disconnect(this._end, this);
+  }
+
+  /**
+   * To execute the cell that waits for approval is to approve it: the notebook's kernel is busy with the run. What is
+   * left over from a run has no kernel.
+   */
+  private _take(cell: CodeCell): Promise<void> | null {
+    if (!this._panel.content.widgets.includes(cell)) {
+      return null;
+    }
+    if (leftMarkOf(cell.model)) {
+      return Promise.resolve().then(() => (this._scheduled > 1 ? undefined : this._askToTakeOver()));
+    }
+    const approve = this._approval(cell.model.id);
+    // cells that are executed together are all scheduled in one go: then nobody has meant this one
+    return approve && Promise.resolve().then(() => (this._scheduled > 1 ? this._askToRunAlone() : approve()));
+  }
+
+  private _askToRunAlone(): void {
+    const words = this._trans.__('A cell waits for your approval: run it by itself to approve it.');
+    Notification.info(words, { autoClose: TOLD_MILLISECONDS });
+  }
+
+  private _askToTakeOver(): void {
+    const words = this._trans.__('Not run: this cell is left over from a run. Make it your cell to run it.');
+    Notification.info(words, { autoClose: TOLD_MILLISECONDS });
+  }
+
+  /** Lab is about to clear what a cell shows: keep it, the kernel may not run it. */
+  private _begin(_: unknown, args: { notebook: Notebook; cell: Cell }): void {
+    if (args.notebook !== this._panel.content) {
+      return;
+    }
+    this._scheduled += 1;
+    window.setTimeout(() => (this._scheduled -= 1));
+    const { model } = args.cell;
+    if (model.type === 'code' && markOf(model) && !this._approval(model.id)) {
+      const code = model as ICodeCellModel;
+      const before = { outputs: code.outputs.toJSON(), count: code.executionCount, isAlone: true };
+      this._before.set(model, before);
+      // all that are executed together are scheduled in this task
+      void Promise.resolve().then(() => (before.isAlone = this._scheduled === 1));
+      this._edits.forget(model);
+    }
+  }
+
+  private _end(_: unknown, args: { notebook: Notebook; cell: Cell }): void {
+    const before = this._before.get(args.cell.model);
+    if (!before) {
+      return;
+    }
+    this._before.delete(args.cell.model);
+    if (args.cell.isDisposed) {
+      return;
+    }
+    const model = args.cell.model as ICodeCellModel;
+    const outputs = model.outputs.toJSON();
+    const said = outputs.find(output => byHand(output) !== null);
+    const ran = said ? byHand(said) : null;
+    if (ran?.by_hand) {
+      this._bind(model, ran);
+    } else if (said || (!outputs.length && model.executionCount === null)) {
+      model.outputs.fromJSON(before.outputs);
+      model.executionCount = before.count;
+      this._tell(model, said, ran?.gone === true, before.isAlone);
+      if (ran?.gone) {
+        this._release(model);
+      }
+    } else {
+      this._adopt(model);
+    }
+  }
+
+  /** It ran in the notebook's own kernel, which a run had used, and it was edited: it is the person's own. */
+  private _adopt(model: ICellModel): void {
+    const mark = markOf(model);
+    if (mark && isEdited(model, mark)) {
+      this._writer.giveAway(model);
+    }
+  }
+
+  /** It ran in the kernel of its run: it has its number there, and runs there again, also when it was edited. */
+  private _bind(model: ICodeCellModel, ran: ByHand): void {
+    const mark = markOf(model);
+    this._panel.content.model?.sharedModel.transact(() => {
+      model.executionCount = ran.count ?? null;
+      if (mark) {
+        model.setMetadata('rlm', { ...mark, by_hand: true } as never);
+      }
+    }, false);
+    this._edits.settle(model);
+  }
+
+  /** It belongs to no kernel any more. */
+  private _release(model: ICellModel): void {
+    const mark = markOf(model);
+    if (mark?.by_hand) {
+      const rest = { ...mark };
+      delete rest.by_hand;
+      this._panel.content.model?.sharedModel.transact(() => model.setMetadata('rlm', rest), false);
+    }
+  }
+
+  /** Say why it was not run: in the cell, and where many cells are executed together, once for all of them. */
+  private _tell(model: ICellModel, said: nbformat.IOutput | undefined, isGone: boolean, isAlone: boolean): void {
+    const data = (said?.data ?? {}) as nbformat.IMimeBundle;
+    const text = [data['text/plain'] ?? ''].flat().join('');
+    if (!text) {
+      return;
+    }
+    const mark = markOf(model);
+    if (isAlone || (mark && isAstray(model, mark))) {
+      this._edits.refuse(model, text, isGone);
+    } else if (text !== this._told.text || Date.now() - this._told.at > TOLD_MILLISECONDS) {
+      this._told = { text, at: Date.now() };
+      Notification.info(text, { autoClose: TOLD_MILLISECONDS });
+    }
+  }
+
+  private readonly _before = new Map<ICellModel, Before>();
+  private readonly _taking: IDisposable;
+  /** Cells that were scheduled in this task. */
+  private _scheduled = 0;
+  private _told = { text: '', at: 0 };
+  private _isDisposed = false;
+}
+
+function byHand(output: nbformat.IOutput): ByHand | null {
+  const metadata = output.metadata as { rlm?: Partial<ByHand> } | undefined;
+  return typeof metadata?.rlm?.by_hand === 'boolean' ? (metadata.rlm as ByHand) : null;
+}

@@ -1,0 +1,338 @@
+/** Writes a run's cells into a notebook, and leaves alone what is somebody's own. */
+
+import { MarkdownCell } from '@jupyterlab/cells';
+import type { Cell, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import { JSONExt } from '@lumino/coreutils';
+import type { ReadonlyPartialJSONValue } from '@lumino/coreutils';
+
+import { keepStyles, withoutCursors } from '../performance/editors';
+import type { LiveCell, Output } from '../protocol/messages';
+import { withHeights } from '../performance/outputHeights';
+import { atOnce, made } from './insert';
+import { isEdited, leftId, markFor, markOf, TAGS, timesOf } from '../model/marks';
+import { digest, isDone } from '../model/run';
+import type { Change, RunModel } from '../model/run';
+import { NotebookCells } from './notebookCells';
+import { writeOutputs } from './outputs';
+import { Slices } from '../performance/timeSlices';
+import type { Left } from '../performance/timeSlices';
+import { spotOf } from './position';
+
+const RENDER_MILLISECONDS = 150;
+/** Rendering takes the longer the more there is of it: then it is done less often. */
+const RENDER_MILLISECONDS_PER_CHAR = 0.01;
+/** How long the next ones wait until Lab has drawn those. */
+const FILL_MILLISECONDS = 400;
+
+/** What of a cell is to be brought up to date. */
+interface Need {
+  run: RunModel;
+  kinds: Set<Change['kind']>;
+}
+
+/**
+ * Changes are not replayed: a cell is brought to what it is by then, when its turn comes. So a page that is
+ * slower than the run skips what lay between, and stays responsive.
+ */
+export class CellWriter extends NotebookCells {
+  /** @param _told is told what was written. */
+  constructor(
+    panel: NotebookPanel,
+    private readonly _told: (run: RunModel, changes: Change[]) => void = () => undefined
+  ) {
+    super(panel);
+  }
+
+  override remove(parent: string, but: ReadonlySet<string> = new Set()): number {
+    for (const [id, { run }] of this._needs) {
+      if (run.parent === parent && !but.has(run.run)) {
+        this._needs.delete(id);
+      }
+    }
+    return super.remove(parent, but);
+  }
+
+  /** Bring the notebook up to these changes of the run: soon, and in their order. */
+  follow(run: RunModel, changes: Change[]): void {
+    for (const change of changes) {
+      const id = 'cell' in change ? change.cell.id : change.kind === 'gone' ? change.id : undefined;
+      if (id === undefined) {
+        continue;
+      }
+      const need = this._needs.get(id) ?? { run, kinds: new Set() };
+      need.kinds.add(change.kind);
+      this._needs.set(id, need);
+      if (run.cell(id)?.status === 'proposed') {
+        // somebody is asked about it: it has to stand there as it is
+        this._settle(id);
+      }
+    }
+    if (this._needs.size) {
+      this._slices.wake();
+    }
+  }
+
+  /** Whether something of this run is still to be written. */
+  isBehind(run: RunModel): boolean {
+    return [...this._needs.values()].some(need => need.run === run);
+  }
+
+  /** Take over what another writer of this notebook, which is disposed, has not written yet. */
+  adopt(other: CellWriter): void {
+    for (const [id, need] of other._needs) {
+      this._needs.set(id, need);
+    }
+    this._slices.wake();
+  }
+
+  dispose(): void {
+    this._slices.dispose();
+  }
+
+  private _step(): Left {
+    const unread = this._unread.shift();
+    if (unread !== undefined) {
+      // Lab keeps them; else its table of contents reads all cells of a run in one go, a second after the last of them
+      readHeadings(this.widget(unread));
+      return 'more';
+    }
+    for (const id of this._needs.keys()) {
+      const isNew = this._needs.get(id)?.kinds.has('placed') && this._index(id) < 0;
+      if (isNew && this._isFilling()) {
+        return 'later';
+      }
+      this._settle(id);
+      // Lab draws a cell in the same task that it was put in
+      return isNew ? 'later' : 'more';
+    }
+    return 'nothing';
+  }
+
+  /** Bring a cell, and new ones right below it, up to what they are now. */
+  private _settle(id: string): void {
+    const need = this._needs.get(id);
+    if (!need) {
+      return;
+    }
+    const { run, kinds } = need;
+    const cell = run.cell(id);
+    if (cell && kinds.has('placed') && this._index(id) < 0) {
+      const cells = this._new(run, cell);
+      cells.forEach(({ id }) => this._needs.delete(id));
+      this._place(run, cells);
+      const changes = cells.map((cell): Change => ({ kind: 'placed', cell }));
+      this._told(run, changes);
+      return;
+    }
+    this._needs.delete(id);
+    const model = this._find(id);
+    if (!model || !this._isOurs(model)) {
+      return;
+    }
+    if (this._isBeingEdited(model, cell?.source)) {
+      if (cell?.status === 'proposed') {
+        return; // what a person is writing there stays
+      }
+      this._keepEdit(model);
+    }
+    if (!cell) {
+      this._shared?.transact(() => this._shared?.deleteCell(this._index(id)), false);
+      this._outputs.delete(id);
+      return;
+    }
+    const isWhole = kinds.has('done') || kinds.has('placed');
+    if (isWhole || kinds.has('source')) {
+      this._write(run, model, cell);
+    }
+    if (isWhole || kinds.has('outputs') || kinds.has('text')) {
+      this._setOutputs(model, cell);
+    }
+    if (isWhole) {
+      this._unread.push(id);
+    }
+    if (isWhole || kinds.has('status')) {
+      this._sign(run, model, cell);
+      this._told(run, [{ kind: isWhole ? 'done' : 'status', cell }]);
+    }
+  }
+
+  /** Whether a person has changed the cell that waits for approval, and `source` is not what they wrote. */
+  private _isBeingEdited(model: ICellModel, source: string | undefined): boolean {
+    const mark = markOf(model);
+    const isEdit = mark?.status === 'proposed' && isEdited(model, mark);
+    return isEdit && model.sharedModel.getSource() !== source;
+  }
+
+  /** It was refused, or the run was stopped: what a person wrote there is left below it, and taken over by a click. */
+  private _keepEdit(model: ICellModel): void {
+    const mark = markOf(model);
+    const cell = {
+      cell_type: 'code',
+      id: leftId(mark?.run ?? ''),
+      source: model.sharedModel.getSource(),
+      metadata: { tags: [...TAGS], rlm: { ...mark, left: true } },
+      outputs: []
+    };
+    this._shared?.transact(() => this._shared?.insertCell(this._index(model.id) + 1, cell as never), false);
+  }
+
+  /** A cell that is not in the notebook yet, and those that come right below it. */
+  private _new(run: RunModel, first: LiveCell): LiveCell[] {
+    const others = [...this._needs.keys()].flatMap(id => run.cell(id) ?? []);
+    return atOnce(first, others, ({ id, status }) => {
+      const need = this._needs.get(id);
+      return need?.run === run && need.kinds.has('placed') && status !== 'proposed' && this._index(id) < 0;
+    });
+  }
+
+  /** Whether Lab has still to draw the cells that were put in last. */
+  private _isFilling(): boolean {
+    if (performance.now() - this._placed.at > FILL_MILLISECONDS || !this._panel.isVisible || document.hidden) {
+      return false;
+    }
+    return this._placed.widgets.some(widget => !widget.isDisposed && widget.isPlaceholder());
+  }
+
+  /** Put cells into the notebook, one below the other. */
+  private _place(run: RunModel, cells: LiveCell[]): void {
+    const shared = this._shared;
+    if (!shared) {
+      return;
+    }
+    const spot = {
+      id: cells[0].id,
+      after: cells[0].after,
+      parent: run.parent,
+      order: run.cells.map(({ id }) => id),
+      marked: this.marked().flatMap(({ mark, model }) => (mark.run === run.run ? [model.id] : [])),
+      length: shared.cells.length
+    };
+    const place = spotOf(spot, id => this._index(id));
+    const json = cells.map(cell => made(run, cell));
+    keepStyles();
+    withoutCursors(this._panel.content, () => {
+      shared.transact(() => shared.insertCells(place, json as never), false);
+    });
+    cells.forEach((cell, offset) => this._fill(run, cell, place + offset));
+    const widgets = cells.map(cell => this.widget(cell.id)).filter(widget => widget !== undefined);
+    this._placed = { at: performance.now(), widgets };
+  }
+
+  private _fill(run: RunModel, cell: LiveCell, place: number): void {
+    const model = this._panel.content.model?.cells.get(place);
+    if (!model || model.id !== cell.id) {
+      return;
+    }
+    this._places.set(cell.id, place);
+    if (cell.type === 'code') {
+      model.trusted = true;
+      this._outputs.set(cell.id, isDone(cell.status) ? [...cell.outputs] : []);
+      this._setOutputs(model, cell);
+    }
+    if (isDone(cell.status)) {
+      this._unread.push(cell.id);
+    }
+    this._sign(run, model, cell);
+    this._render(cell);
+  }
+
+  private _write(run: RunModel, model: ICellModel, cell: LiveCell): void {
+    const now = model.sharedModel.getSource();
+    if (now === cell.source) {
+      return;
+    }
+    let same = cell.source.startsWith(now) ? now.length : 0;
+    while (same < now.length && same < cell.source.length && now[same] === cell.source[same]) {
+      same++;
+    }
+    this._shared?.transact(() => {
+      model.sharedModel.updateSource(same, now.length, cell.source.slice(same));
+      model.setMetadata('rlm', markFor(run, cell));
+    }, false);
+    this._render(cell);
+  }
+
+  /** Say what a cell is and how far it is. */
+  private _sign(run: RunModel, model: ICellModel, cell: LiveCell): void {
+    const said = {
+      rlm: { ...markFor(run, cell), written: digest(model.sharedModel.getSource()) },
+      ...timesOf(cell)
+    };
+    const news = Object.entries(said).filter(
+      ([key, value]) => !JSONExt.deepEqual((model.getMetadata(key) ?? null) as ReadonlyPartialJSONValue, value as never)
+    );
+    if (news.length) {
+      this._shared?.transact(() => news.forEach(([key, value]) => model.setMetadata(key, value)), false);
+    }
+    if (model.type === 'code') {
+      const code = model as ICodeCellModel;
+      const shared = code.sharedModel as { executionState?: string };
+      // Lab shows `[*]` by this
+      const state = cell.status === 'running' ? 'running' : 'idle';
+      if (code.executionCount !== cell.execution_count || shared.executionState !== state) {
+        this._shared?.transact(() => {
+          code.executionCount = cell.execution_count;
+          shared.executionState = state;
+        }, false);
+      }
+    }
+    const widget = this.widget(cell.id);
+    if (widget) {
+      widget.node.dataset.rlmStatus = cell.status;
+    }
+  }
+
+  private _setOutputs(model: ICellModel, cell: LiveCell): void {
+    if (model.type === 'code') {
+      withHeights(this.widget(cell.id), cell.outputs, () => {
+        writeOutputs((model as ICodeCellModel).outputs, cell.outputs, this._outputs.get(cell.id));
+      });
+      if (isDone(cell.status)) {
+        this._outputs.delete(cell.id);
+      } else {
+        this._outputs.set(cell.id, [...cell.outputs]);
+      }
+    }
+  }
+
+  /** Draw Markdown, now and then while it arrives: by itself Lab waits until nothing comes any more. */
+  private _render({ id, source }: Pick<LiveCell, 'id' | 'source'>): void {
+    if (this._resting.has(id)) {
+      this._resting.set(id, true);
+      return;
+    }
+    const widget = this.widget(id);
+    if (!(widget instanceof MarkdownCell)) {
+      return;
+    }
+    widget.rendered = true;
+    widget.update();
+    this._resting.set(id, false);
+    window.setTimeout(
+      () => {
+        const isDue = this._resting.get(id);
+        const cell = this._resting.delete(id) && isDue ? this._find(id) : undefined;
+        if (cell && !this._panel.isDisposed) {
+          this._render({ id, source: cell.sharedModel.getSource() });
+        }
+      },
+      RENDER_MILLISECONDS + RENDER_MILLISECONDS_PER_CHAR * source.length
+    );
+  }
+
+  private readonly _needs = new Map<string, Need>();
+  /** Cells that are done, and whose headings were not looked for yet. */
+  private readonly _unread: string[] = [];
+  private readonly _slices = new Slices(() => this._step());
+  /** The outputs that were written last, of cells that are not done. */
+  private readonly _outputs = new Map<string, Output[]>();
+  /** Cells that were rendered a moment ago, and whether they have become others since. */
+  private readonly _resting = new Map<string, boolean>();
+  private _placed: { at: number; widgets: Cell[] } = { at: 0, widgets: [] };
+}
+
+/** Let Lab parse a cell's headings now; before JupyterLab 4.3 it has no method for that, and parses them when asked. */
+function readHeadings(cell: { getHeadings?: () => Promise<unknown> } | undefined): void {
+  cell?.getHeadings?.().catch(() => undefined);
+}

@@ -1,0 +1,284 @@
+/** The bar below a cell that asks: what its run is at, and what can be done about it. */
+
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { Widget } from '@lumino/widgets';
+
+import { numbersOf } from './meters';
+import type { RunModel } from '../model/run';
+import { outcomeWords } from '../model/outcomes';
+
+/** What the buttons do. */
+export interface Actions {
+  stop(): void;
+  pause(): void;
+  resume(): void;
+  note(): void;
+  limits(): void;
+  fold(): void;
+  remove(): void;
+  approve(): void;
+  refuse(): void;
+  /** Whether the run's cells are hidden. */
+  isFolded(): boolean;
+  /** What came of what was asked last. */
+  said(): string;
+  /** Go to the cell that waits for approval. */
+  showProposed(): void;
+  /** Whether the notebook has all that the page knows of the run. */
+  isWritten(): boolean;
+}
+type Name = Exclude<keyof Actions, 'isFolded' | 'isWritten' | 'said' | 'showProposed'>;
+
+const TICK_MILLISECONDS = 1000;
+/** How long the end of a run waits for its last cells, before it is said all the same. */
+const LAST_MILLISECONDS = 20_000;
+/** Where one of these goes away while it has the focus, the next that is there gets it. */
+const SUCCESSORS: Partial<Record<Name, Name[]>> = {
+  pause: ['resume'],
+  resume: ['pause'],
+  approve: ['stop'],
+  refuse: ['stop']
+};
+
+export class RunBar extends Widget {
+  constructor(
+    readonly run: RunModel,
+    private readonly _actions: Actions,
+    private readonly _trans: TranslationBundle
+  ) {
+    super();
+    this.addClass('rlm-bar');
+    this.node.setAttribute('role', 'group');
+    this.node.setAttribute('aria-label', _trans.__('Run of the model'));
+    this._words.className = 'rlm-bar-words';
+    this._words.setAttribute('role', 'status');
+    this._words.setAttribute('aria-live', 'polite');
+    this._words.addEventListener('click', () => this._actions.showProposed());
+    // what changes all the time is shown, and not said aloud
+    this._numbers.className = 'rlm-bar-numbers';
+    this._clock.className = 'rlm-bar-clock';
+    this._clock.setAttribute('aria-hidden', 'true');
+    this._buttons.className = 'rlm-bar-buttons';
+    this._said.className = 'rlm-bar-said';
+    this._said.setAttribute('role', 'status');
+    this._said.setAttribute('aria-live', 'polite');
+    this.node.append(this._words, this._numbers, this._clock, this._buttons, this._said);
+    this._timer = window.setInterval(() => this._tick(), TICK_MILLISECONDS);
+    this.refresh();
+  }
+
+  /** Show what the model says now. */
+  refresh(): void {
+    const { run } = this;
+    const isWhole = this._isWhole();
+    say(this._words, isWhole ? wordsOf(run, this._trans) : this._trans.__('The last cells are being written'));
+    const numbers = [...usedBy(run, this._trans), run.facts.model, speedOf(run, this._trans)];
+    say(this._numbers, run.isOver ? '' : numbers.filter(Boolean).join(' · '));
+    // why it failed stands in the cell's output, with the way to the saved run
+    this._words.title = run.facts.phase === 'proposed' ? this._trans.__('Go to the cell that waits') : reasonOf(run);
+    this.node.dataset.rlmPhase = run.facts.phase;
+    this.node.dataset.rlmOutcome = isWhole ? (run.facts.outcome ?? '') : '';
+    const offered = this._offered();
+    if (offered.join() !== this._shown.join()) {
+      this._offer(offered);
+    }
+    this._name('fold');
+    this._show();
+    if (run.isOver && isWhole) {
+      window.clearInterval(this._timer);
+    }
+  }
+
+  override dispose(): void {
+    window.clearInterval(this._timer);
+    super.dispose();
+  }
+
+  /** Whether what it came to can be said: not before the cells that led to it stand there. */
+  private _isWhole(): boolean {
+    const { run } = this;
+    if (!run.isOver || run.facts.outcome === 'cut' || run.facts.outcome === 'closed') {
+      return true;
+    }
+    this._ended ||= Date.now();
+    const isWritten = !run.missed && this._actions.isWritten();
+    return isWritten || Date.now() - this._ended > LAST_MILLISECONDS;
+  }
+
+  private _offered(): Name[] {
+    if (this.run.isOver) {
+      return ['fold', 'remove'];
+    }
+    const pausing: Name = this.run.facts.phase === 'paused' ? 'resume' : 'pause';
+    const deciding: Name[] = this.run.facts.phase === 'proposed' ? ['approve', 'refuse'] : [];
+    return [...deciding, 'stop', pausing, 'note', 'limits', 'fold'];
+  }
+
+  /** Have these buttons and no others; the focus stays where somebody is. */
+  private _offer(names: Name[]): void {
+    const focused = this._shown.find(name => this._made.get(name) === document.activeElement);
+    this._shown = names;
+    this._buttons.replaceChildren(...names.map(name => this._button(name)));
+    if (focused) {
+      const next = [focused, ...(SUCCESSORS[focused] ?? []), names[0]].find(name => names.includes(name));
+      if (next) {
+        this._button(next).focus();
+      }
+    }
+  }
+
+  private _button(name: Name): HTMLButtonElement {
+    const known = this._made.get(name);
+    if (known) {
+      return known;
+    }
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.className = `rlm-button rlm-${name}`;
+    // keys on it are meant for it: a notebook takes each that its shortcuts know from whatever has the focus
+    button.dataset.lmSuppressShortcuts = 'true';
+    button.addEventListener('click', () => this._actions[name]());
+    this._made.set(name, button);
+    this._name(name);
+    return button;
+  }
+
+  /** Say what a button does now. */
+  private _name(name: Name): void {
+    const button = this._made.get(name);
+    if (!button) {
+      return;
+    }
+    const isFolded = this._actions.isFolded();
+    const [label, caption] = labelsOf(name, isFolded, this._trans);
+    if (button.textContent !== label) {
+      button.textContent = label;
+      button.title = caption;
+      button.setAttribute('aria-label', `${label}: ${caption}`);
+    }
+    if (name === 'fold') {
+      button.setAttribute('aria-expanded', `${!isFolded}`);
+    }
+  }
+
+  private _tick(): void {
+    if (this.run.isOver) {
+      this.refresh();
+    } else {
+      this._show();
+    }
+  }
+
+  private _show(): void {
+    say(this._said, this._actions.said());
+    const { facts, began, isOver } = this.run;
+    const seconds = facts.seconds ?? (Date.now() - began) / 1000;
+    this._clock.textContent = facts.outcome === 'saved' ? '' : `${seconds.toFixed(isOver ? 1 : 0)} s`;
+  }
+
+  private readonly _words = document.createElement('span');
+  private readonly _numbers = document.createElement('span');
+  private readonly _clock = document.createElement('span');
+  private readonly _said = document.createElement('span');
+  private readonly _buttons = document.createElement('span');
+  private readonly _made = new Map<Name, HTMLButtonElement>();
+  private readonly _timer: number;
+  private _shown: Name[] = [];
+  /** When the run was first seen to be over. */
+  private _ended = 0;
+}
+
+function say(node: HTMLElement, words: string): void {
+  if (node.textContent !== words) {
+    node.textContent = words;
+  }
+}
+
+/** What a run has used, as far as there is anything. */
+export function usedBy({ facts }: RunModel, trans: TranslationBundle): string[] {
+  return numbersOf({ tokens: facts.input_tokens + facts.output_tokens, cost: facts.cost }, trans);
+}
+
+/** What a button is called, and what it does. */
+function labelsOf(name: Name, isFolded: boolean, trans: TranslationBundle): [string, string] {
+  switch (name) {
+    case 'stop':
+      return [trans.__('Stop'), trans.__('End the run with the best answer so far')];
+    case 'pause':
+      return [trans.__('Pause'), trans.__('Wait before the next reply')];
+    case 'resume':
+      return [trans.__('Resume'), trans.__('Let the run go on')];
+    case 'note':
+      return [trans.__('Message…'), trans.__('Send the model a message; it reads it with the next outputs')];
+    case 'limits':
+      return [trans.__('Limits…'), trans.__('See what is used, and raise or lower a limit')];
+    case 'fold':
+      return isFolded
+        ? [trans.__('Unfold'), trans.__('Show the cells of this run')]
+        : [trans.__('Fold'), trans.__('Hide the cells of this run')];
+    case 'remove':
+      return [trans.__('Remove'), trans.__("Remove this run's cells; this can be undone")];
+    case 'approve':
+      return [trans.__('Approve'), trans.__('Run the cell that waits, as it stands there now')];
+    case 'refuse':
+      return [trans.__('Refuse…'), trans.__('Do not run the cell that waits, and say why')];
+  }
+}
+
+/** What a run is at, in a line. */
+export function wordsOf(run: RunModel, trans: TranslationBundle): string {
+  const { facts } = run;
+  const of = facts.limits.max_iterations ? ` / ${facts.limits.max_iterations}` : '';
+  const words = [titleOf(run, trans)];
+  if (facts.iteration) {
+    words.push(
+      run.isOver
+        ? trans._n('%1 iteration', '%1 iterations', facts.iteration)
+        : trans.__('iteration %1', `${facts.iteration}${of}`)
+    );
+  }
+  if (facts.in_flight) {
+    words.push(trans._n('%1 sub-call in flight', '%1 sub-calls in flight', facts.in_flight));
+  }
+  if (facts.remark && facts.phase !== 'starting') {
+    words.push(facts.remark);
+  }
+  return words.join(' · ');
+}
+
+/** How fast a reply arrives: of one that is slow it is seen that it does. */
+export function speedOf(run: RunModel, trans: TranslationBundle): string {
+  const { first, rate, phase } = run.facts;
+  const words: string[] = [];
+  if (phase === 'writing' && first !== null) {
+    words.push(trans.__('first words after %1 s', first.toFixed(1)));
+  }
+  if (phase === 'writing' && rate !== null) {
+    words.push(trans.__('%1 tokens/s', `${rate}`));
+  }
+  return words.join(' · ');
+}
+
+/** Why a run failed, where it did. */
+export function reasonOf({ facts }: RunModel): string {
+  return facts.outcome === 'failed' ? facts.message : '';
+}
+
+function titleOf(run: RunModel, trans: TranslationBundle): string {
+  const { phase, outcome, message, remark } = run.facts;
+  switch (phase) {
+    case 'starting':
+      return remark || trans.__('Starting a kernel');
+    case 'writing':
+      return run.facts.is_waiting ? trans.__('Waiting for the model') : trans.__('The model writes');
+    case 'running':
+      return trans.__('A cell runs');
+    case 'proposed':
+      return trans.__('A cell waits for your approval');
+    case 'paused':
+      return trans.__('Paused');
+    case 'ended':
+      break;
+  }
+  return outcomeWords(outcome, message, trans);
+}

@@ -1,0 +1,86 @@
+/** Live cells look and are named as what they are, in one view of a notebook. */
+
+import { CodeCell } from '@jupyterlab/cells';
+import type { Cell, ICellModel } from '@jupyterlab/cells';
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { CellWriter } from '../cells/writer';
+import type { Rows } from './children';
+import type { LiveCell } from '../protocol/messages';
+import type { Edits } from '../cells/edits';
+import { leftMarkOf, markOf } from '../model/marks';
+import type { Mark } from '../model/marks';
+
+export class Dress {
+  constructor(
+    private readonly _panel: NotebookPanel,
+    private readonly _writer: CellWriter,
+    private readonly _rows: Rows,
+    private readonly _edits: Edits,
+    private readonly _trans: TranslationBundle
+  ) {}
+
+  /** Dress all cells that are there, and from now on those that come by another way than from the kernel. */
+  start(): void {
+    this._panel.content.widgets.forEach(widget => this.put(widget));
+    this._panel.content.model?.cells.changed.connect(this._soon, this);
+  }
+
+  /** Dress a cell. */
+  put(widget: Cell): void {
+    this._writer.decorate(widget, mark => this._label(mark));
+    this._rows.dress(widget);
+    this._edits.dress(widget);
+    if (!this._dressed.has(widget)) {
+      this._dressed.add(widget);
+      // Lab names a cell anew when it comes into view for the first time
+      void widget.ready.then(() => !widget.isDisposed && this.put(widget));
+    }
+  }
+
+  /** The row of children below the cell of sub-calls with this id. */
+  row(cellId: string): void {
+    const widget = this._writer.widget(cellId);
+    if (widget) {
+      this._rows.dress(widget);
+    }
+  }
+
+  /** Undone, pasted, loaded. */
+  private _soon(_: unknown, change: { newValues: ICellModel[] }): void {
+    const isDue = this._undressed.size > 0;
+    const ours = change.newValues.filter(model => markOf(model) ?? leftMarkOf(model));
+    ours.forEach(model => this._undressed.add(model.id));
+    if (!isDue && this._undressed.size) {
+      window.setTimeout(() => {
+        const widgets = this._panel.isDisposed ? [] : [...this._undressed].map(id => this._writer.widget(id));
+        this._undressed.clear();
+        widgets.filter(widget => widget !== undefined).forEach(widget => this.put(widget));
+      });
+    }
+  }
+
+  private _label(mark: Mark): string {
+    const trans = this._trans;
+    const names: Record<string, string> = {
+      prose: trans.__('The model’s words'),
+      code: trans.__('The model’s code'),
+      subcalls: trans.__('Sub-calls'),
+      notice: trans.__('Notice'),
+      answer: trans.__('Answer')
+    };
+    const what = trans.__('%1, iteration %2', names[mark.role] ?? mark.role, mark.iteration);
+    return typeof mark.depth === 'number' ? trans.__('%1, of a child at depth %2', what, mark.depth) : what;
+  }
+
+  private readonly _dressed = new WeakSet<Cell>();
+  private readonly _undressed = new Set<string>();
+}
+
+/** Before 4.3, Lab does not see by the model that a cell runs. */
+export function prompt(widget: Cell, cell: LiveCell): void {
+  if (widget instanceof CodeCell && !('executionState' in widget.model)) {
+    void widget.ready.then(() => widget.setPrompt(cell.status === 'running' ? '*' : `${cell.execution_count ?? ''}`));
+  }
+}

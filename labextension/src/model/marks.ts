@@ -1,0 +1,96 @@
+/** How a live cell is known in a notebook. */
+
+import type { ICellModel } from '@jupyterlab/cells';
+
+import { LIVE_ID } from '../protocol/messages';
+import type { LiveCell } from '../protocol/messages';
+import { digest } from './run';
+import type { RunModel } from './run';
+
+/** The tags of a live cell; tools that execute notebooks leave such a cell out. */
+export const TAGS = ['rlm', 'skip-execution'];
+
+/** What stands in `metadata.rlm` of a live cell. */
+export interface Mark {
+  v: number;
+  run: string;
+  parent: string;
+  role: string;
+  iteration: number;
+  status: string;
+  /** Digest of the source as it was written. */
+  written: string;
+  /** The source whose outputs a code cell shows, once a person has edited it; without it, the run's own. */
+  base?: string;
+  /** A person ran it in the kernel of its run. */
+  by_hand?: boolean;
+  /** A person's edit of a cell whose run is replaced, or that was not approved: no run has it, and it is not run. */
+  left?: boolean;
+  [key: string]: unknown;
+}
+
+/** The mark of a cell of a run; `null`: it is none, or belongs to no run any more. */
+export function markOf(model: ICellModel): Mark | null {
+  const mark = anyMarkOf(model);
+  return mark?.left ? null : mark;
+}
+
+/** The mark of a cell that is left over from a run: a person's edit, which Run All passes over. */
+export function leftMarkOf(model: ICellModel): Mark | null {
+  const mark = anyMarkOf(model);
+  return mark?.left ? mark : null;
+}
+
+function anyMarkOf(model: ICellModel): Mark | null {
+  // most cells of a notebook are none: that is found out without a copy of their metadata
+  const mark = LIVE_ID.test(model.id) ? (model.getMetadata('rlm') as Partial<Mark> | undefined) : undefined;
+  return mark?.v === 1 && typeof mark.parent === 'string' ? (mark as Mark) : null;
+}
+
+/** Whether a cell shows the outputs of other code than stands in it. */
+export function isAstray(model: ICellModel, mark: Mark): boolean {
+  return mark.base === undefined ? isEdited(model, mark) : mark.base !== model.sharedModel.getSource();
+}
+
+/** The id of a cell that is left over: of the form of a live cell's, which no kernel runs, and of no run's own. */
+export function leftId(run: string): string {
+  return `rlm-${run}-9${Math.floor(Math.random() * 1e12)}`;
+}
+
+/** Whether somebody has changed a live cell that was done. */
+export function isEdited(model: ICellModel, mark: Mark): boolean {
+  return mark.written !== digest(model.sharedModel.getSource());
+}
+
+/** The mark of a cell of a run, as its source is now. */
+export function markFor(run: RunModel, cell: LiveCell): Mark {
+  const facts: Partial<LiveCell['facts']> = { ...cell.facts };
+  // these stand where other extensions look for them
+  delete facts.started;
+  delete facts.ended;
+  return {
+    v: 1,
+    run: run.run,
+    parent: run.parent,
+    ...(run.facts.run_id ? { run_id: run.facts.run_id } : {}),
+    ...facts,
+    role: cell.facts.role,
+    iteration: cell.facts.iteration,
+    status: cell.status,
+    written: digest(cell.source)
+  };
+}
+
+/** When a cell was executed, where other extensions look for it. */
+export function timesOf(cell: LiveCell): { execution?: Record<string, string> } {
+  const { started, ended } = cell.facts;
+  return started
+    ? {
+        execution: {
+          'iopub.execute_input': started,
+          'shell.execute_reply.started': started,
+          ...(ended ? { 'shell.execute_reply': ended } : {})
+        }
+      }
+    : {};
+}

@@ -1,0 +1,264 @@
+/** The runs of one notebook, heard from its kernel: what all of the notebook's views have in common. */
+
+import { Notification } from '@jupyterlab/apputils';
+import { NotebookActions } from '@jupyterlab/notebook';
+import type { Notebook, NotebookPanel } from '@jupyterlab/notebook';
+import type { Kernel } from '@jupyterlab/services';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { Signal } from '@lumino/signaling';
+
+import { Listener } from '../protocol/comm';
+import type { Line } from '../protocol/comm';
+import type { Batch } from '../protocol/messages';
+import { RunModel } from '../model/run';
+import type { Change } from '../model/run';
+import { own, owned } from '../model/ownership';
+import { Steering } from '../actions/steering';
+import type { AskText, Hands } from '../actions/steering';
+
+const RESYNC_MILLISECONDS = 1000;
+
+/** What one view of the notebook does for its runs. */
+export interface View {
+  readonly panel: NotebookPanel;
+  /** What a cell says now. */
+  source(cellId: string): string | undefined;
+  /** Whether the cell that asked still waits for its run. */
+  isWaiting(run: RunModel): boolean;
+  /** Write into the notebook what is different. */
+  write(run: RunModel, changes: Change[]): void;
+  /** Show what is different beside the notebook's cells. */
+  draw(run: RunModel, changes: Change[]): void;
+  /** A cell asks anew: its earlier cells go, those of the runs in `but` stay. */
+  clear(parent: string, but: ReadonlySet<string>): void;
+  /** A run is under way, or was found again. */
+  meet(run: RunModel): void;
+  /** A run's cells are gone. */
+  part(run: RunModel): void;
+}
+
+interface Heard {
+  model: RunModel;
+  line: Line;
+}
+
+export class NotebookRuns<V extends View> {
+  constructor(
+    private readonly _context: NotebookPanel['context'],
+    private readonly _trans: TranslationBundle,
+    askText: AskText,
+    show: Hands['show'],
+    private readonly _isOn: () => boolean
+  ) {
+    const hands: Hands = {
+      // it reaches the run as long as the cell that asked waits for it
+      interrupt: run => (this._first?.isWaiting(run) ? this._kernel?.interrupt() : undefined),
+      source: cellId => this._first?.source(cellId),
+      kernel: () => this._kernel,
+      show
+    };
+    this.steering = new Steering(_trans, askText, hands, run => this._views.forEach(view => view.draw(run, [])));
+    _context.sessionContext.kernelChanged.connect(this._attach, this);
+    _context.sessionContext.statusChanged.connect(this._look, this);
+    NotebookActions.executed.connect(this._check, this);
+    void _context.ready.then(() => this._attach());
+  }
+
+  /** What people ask of the runs. */
+  readonly steering: Steering;
+
+  /** The views; the first of them writes the cells, and when it is closed the next one does. */
+  get views(): readonly V[] {
+    return this._views;
+  }
+
+  /** The runs that this page has seen, the newest last. */
+  get all(): RunModel[] {
+    return [...this._runs.values()].map(({ model }) => model);
+  }
+
+  get(run: string): RunModel | undefined {
+    return this._runs.get(run)?.model;
+  }
+
+  add(view: V): void {
+    this._views.push(view);
+  }
+
+  /** Take a view out; returns the one that writes from now on, `undefined` with the last. */
+  remove(view: V): V | undefined {
+    this._views = this._views.filter(other => other !== view);
+    if (!this._first) {
+      this._listener?.dispose();
+      this._listener = null;
+      this.steering.dispose();
+      Signal.clearData(this);
+      this._isGone = true;
+    }
+    return this._first;
+  }
+
+  /** A run that is over, and whose cells are gone, leaves all views. */
+  forget(run: RunModel): void {
+    this._runs.delete(run.run);
+    this.steering.end(run);
+    this._views.forEach(view => view.part(run));
+  }
+
+  private get _first(): V | undefined {
+    return this._views[0];
+  }
+
+  private get _kernel(): Kernel.IKernelConnection | null | undefined {
+    return this._context.sessionContext.session?.kernel;
+  }
+
+  private _attach(): void {
+    this._listener?.dispose();
+    this._listener = null;
+    this._cut();
+    const kernel = this._kernel;
+    if (!kernel || this._isGone) {
+      return;
+    }
+    this._listener = new Listener(kernel, {
+      onBatch: (batch, line) => this._hear(batch, line),
+      onUnknown: data => this._wonder(data),
+      onClose: line => this._close(line)
+    });
+    const cells = new Set(this._context.model.sharedModel.cells.map(cell => cell.getId()));
+    for (const [cell] of owned()) {
+      if (cells.has(cell)) {
+        this._listener.listen(cell);
+      }
+    }
+  }
+
+  private _look(): void {
+    const status = this._kernel?.status;
+    if (status === 'restarting' || status === 'autorestarting' || status === 'dead' || status === 'terminating') {
+      this._cut();
+    }
+  }
+
+  private _cut(): void {
+    this.all.forEach(model => this._follow(model, model.cut()));
+  }
+
+  private _hear(batch: Batch, line: Line): void {
+    if (!this._isOn()) {
+      return;
+    }
+    let heard = this._runs.get(batch.run);
+    if (!heard) {
+      const parent = batch.parent ?? owned().find(([, run]) => run === batch.run)?.[0];
+      if (parent === undefined) {
+        return; // another page has it
+      }
+      heard = this._begin(batch, parent, line);
+    }
+    const wasOver = heard.model.isOver;
+    try {
+      this._follow(heard.model, heard.model.fold(batch));
+    } catch (reason) {
+      // whatever is wrong with it: the next cell that is done, or a snapshot, sets it right
+      heard.model.missed = true;
+      this._wonder(batch, reason);
+    }
+    if (heard.model.missed) {
+      this._resync(heard.model);
+    }
+    if (heard.model.isOver && !wasOver) {
+      void line.send({ type: 'over' });
+    }
+  }
+
+  private _begin(batch: Batch, parent: string, line: Line): Heard {
+    const model = new RunModel(batch.run, parent, batch.execution ?? '');
+    if (batch.parent !== undefined) {
+      // two runs of one execution stand side by side; those of an earlier one are replaced
+      const earlier = this.all.filter(run => run.parent === parent);
+      const beside = earlier.filter(run => run.execution && run.execution === model.execution);
+      this._first?.clear(parent, new Set(beside.map(run => run.run)));
+      earlier.filter(run => run.isOver && !beside.includes(run)).forEach(run => this.forget(run));
+      own(parent, batch.run);
+    }
+    const heard = { model, line };
+    this._runs.set(model.run, heard);
+    this._views.forEach(view => view.meet(model));
+    this.steering.begin(model, line, batch.parent !== undefined);
+    return heard;
+  }
+
+  private _follow(run: RunModel, changes: Change[]): void {
+    if (!changes.length) {
+      return;
+    }
+    this._first?.write(run, changes);
+    this.steering.hear(run);
+    // the cells are shown as they are written
+    const others = changes.filter(change => change.kind === 'child');
+    this._views.forEach(view => view.draw(run, others));
+  }
+
+  /** Something came that this page does not understand: say so once. */
+  private _wonder(data: unknown, reason?: unknown): void {
+    console.warn('rlm_jupyter: a message of the kernel was not understood', data, reason);
+    if (!this._wondered && this._isOn()) {
+      this._wondered = true;
+      Notification.warning(
+        this._trans.__(
+          'A message of the run was not understood: it may not be shown in full. It goes on, and is saved. ' +
+            'Are the extension of this page and rlm_jupyter in the kernel of one version?'
+        ),
+        { autoClose: false }
+      );
+    }
+  }
+
+  /** The kernel has hung up: when a run is over, or because it can't go on telling. */
+  private _close(line: Line): void {
+    for (const { model, line: its } of this._runs.values()) {
+      if (its === line && !model.isOver) {
+        this._follow(model, model.cut('closed'));
+      }
+    }
+  }
+
+  /** Ask for everything, now and then, while something is missing. */
+  private _resync(run: RunModel): void {
+    if (this._asking.has(run.run)) {
+      return;
+    }
+    this._asking.add(run.run);
+    void this._runs.get(run.run)?.line.send({ type: 'resync', known: run.known });
+    window.setTimeout(() => {
+      this._asking.delete(run.run);
+      if (run.missed && this._runs.has(run.run) && this._kernel?.status !== 'unknown') {
+        this._resync(run);
+      }
+    }, RESYNC_MILLISECONDS);
+  }
+
+  /** A cell of this notebook has ended: so has a flood of its outputs, in which the server drops messages. */
+  private _check(_: unknown, args: { notebook: Notebook }): void {
+    if (!this._views.some(view => view.panel.content === args.notebook)) {
+      return;
+    }
+    for (const { model, line } of this._runs.values()) {
+      if (!model.isOver) {
+        void line.send({ type: 'check' });
+      } else if (model.missed) {
+        this._resync(model);
+      }
+    }
+  }
+
+  private readonly _runs = new Map<string, Heard>();
+  /** Runs that were asked for all they have. */
+  private readonly _asking = new Set<string>();
+  private _views: V[] = [];
+  private _listener: Listener | null = null;
+  private _wondered = false;
+  private _isGone = false;
+}

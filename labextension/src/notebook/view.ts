@@ -1,0 +1,328 @@
+/** One view of a notebook: the cells of its runs, their bars, and what people do with them. */
+
+import { CodeCell, MarkdownCell } from '@jupyterlab/cells';
+import type { ICellModel } from '@jupyterlab/cells';
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { Signal } from '@lumino/signaling';
+import type { ISignal } from '@lumino/signaling';
+
+import { RunBar } from '../inline/bar';
+import { CellWriter } from '../cells/writer';
+import { Rows } from '../inline/children';
+import { Dress, prompt } from '../inline/cellLabels';
+import { keepStyles } from '../performance/editors';
+import { Edits } from '../cells/edits';
+import { Executed } from '../cells/userCells';
+import { notebookOf } from '../actions/openFile';
+import type { Show } from '../actions/openFile';
+import { Folds } from '../cells/folding';
+import { markOf } from '../model/marks';
+import type { Mark } from '../model/marks';
+import type { Change, RunModel } from '../model/run';
+import { Proposal } from '../inline/approvalPrompt';
+import { NotebookRuns } from './runs';
+import type { View } from './runs';
+import { SavedRuns } from '../model/saved';
+import type { AskText, Steering } from '../actions/steering';
+import { addBelow } from '../inline/strip';
+
+/** By the notebooks that are open; the views of one have one context. */
+const opened = new WeakMap<NotebookPanel['context'], NotebookRuns<LiveNotebook>>();
+
+export class LiveNotebook implements View {
+  constructor(
+    readonly panel: NotebookPanel,
+    private readonly _trans: TranslationBundle,
+    askText: AskText,
+    isOn: () => boolean,
+    readonly show: Show
+  ) {
+    const { context } = panel;
+    this._runs = opened.get(context) ?? new NotebookRuns(context, _trans, askText, show, isOn);
+    this._writer = new CellWriter(panel, (run, changes) => this._runs.views.forEach(view => view.draw(run, changes)));
+    this._folds = new Folds(panel, this._writer);
+    this._saved = new SavedRuns(
+      panel,
+      () => new Set(this.runs.map(({ run }) => run)),
+      (gone, come) => this._lookBack(gone, come)
+    );
+    const rows = new Rows(
+      _trans,
+      id => this._runs.get(id),
+      (run, child, open) => this.steering.ask(run, { type: 'child', child, open })
+    );
+    this._edits = new Edits(panel, this._writer, mark => this._recordOf(mark), _trans);
+    this._dress = new Dress(panel, this._writer, rows, this._edits, _trans);
+    this._writer.left.connect((_, model) => this._runs.views.forEach(view => view._dressed(model)));
+    this._executed = new Executed(panel, this._writer, this._edits, id => this._approval(id), _trans);
+    this._runs.add(this);
+    opened.set(context, this._runs);
+    panel.disposed.connect(this.dispose, this);
+    void context.ready.then(() => {
+      // the first editor brings the style sheet of all
+      void panel.content.widgets[0]?.ready.then(keepStyles);
+      this._folds.restore();
+      this._dress.start();
+      this.runs.forEach(run => this.draw(run, []));
+      this._saved.start();
+    });
+  }
+
+  /** What people ask of the runs. */
+  get steering(): Steering {
+    return this._runs.steering;
+  }
+
+  /** Something is different in one of the runs. */
+  get changed(): ISignal<this, RunModel> {
+    return this._changed;
+  }
+
+  /** The runs that this page has seen, the newest last. */
+  get runs(): RunModel[] {
+    return this._runs.all;
+  }
+
+  /** Those that it has not, but whose cells stand in the notebook. */
+  get saved(): readonly RunModel[] {
+    return this._saved.runs;
+  }
+
+  /** The run that a person means: that of the active cell, else the newest that is under way, else the newest. */
+  get meant(): RunModel | undefined {
+    const active = this.panel.content.activeCell?.model;
+    const mark = active ? markOf(active) : null;
+    const newest = this.runs.reverse();
+    return (
+      newest.find(run => run.run === mark?.run || run.parent === active?.id) ??
+      newest.find(run => !run.isOver) ??
+      newest[0]
+    );
+  }
+
+  /** The cell whose live cells are meant, also when its run was not seen by this page. */
+  get meantParent(): string | undefined {
+    const active = this.panel.content.activeCell?.model;
+    const mark = active ? markOf(active) : null;
+    const parents = this._writer.marked().map(item => item.mark.parent);
+    return mark?.parent ?? parents.find(parent => parent === active?.id) ?? this.meant?.parent ?? parents[0];
+  }
+
+  /** Remove the live cells of a cell, as one step that can be undone. */
+  remove(parent: string): void {
+    this._writer.remove(parent);
+    for (const model of this.runs) {
+      if (model.parent === parent && model.isOver) {
+        this._runs.forget(model);
+      }
+    }
+  }
+
+  /** Hide the live cells of a cell, or show them again. */
+  fold(parent: string): void {
+    const isShown = this.isFolded(parent);
+    for (const view of this._runs.views) {
+      view._folds.show(parent, isShown);
+      view._bars.forEach(bar => bar.refresh());
+    }
+    this._folds.keep(parent);
+  }
+
+  /** Whether the live cells of a cell are hidden. */
+  isFolded(parent: string): boolean {
+    return this._folds.has(parent);
+  }
+
+  /** Go to a cell. */
+  async jump(cellId: string): Promise<void> {
+    const place = this.panel.content.widgets.findIndex(widget => widget.model.id === cellId);
+    if (place >= 0) {
+      const mark = markOf(this.panel.content.widgets[place].model);
+      if (mark && this.isFolded(mark.parent)) {
+        this.fold(mark.parent);
+      }
+      this.panel.content.activeCellIndex = place;
+      await this.panel.content.scrollToItem(place, 'smart');
+    }
+  }
+
+  source(cellId: string): string | undefined {
+    return this._writer.widget(cellId)?.model.sharedModel.getSource();
+  }
+
+  /** Then an interrupt reaches the run. */
+  isWaiting(run: RunModel): boolean {
+    const widget = this._writer.widget(run.parent);
+    return widget instanceof CodeCell && widget.model.executionCount === null;
+  }
+
+  write(run: RunModel, changes: Change[]): void {
+    this._writer.follow(run, changes);
+  }
+
+  /** What is in the notebook is in all of its views; what only shows it, each has to do. */
+  draw(run: RunModel, changes: Change[]): void {
+    for (const change of changes) {
+      if (change.kind === 'child' && change.child.of) {
+        this._dress.row(change.child.of);
+      }
+      if (change.kind !== 'placed' && change.kind !== 'status' && change.kind !== 'done') {
+        continue;
+      }
+      const widget = this._writer.widget(change.cell.id);
+      if (widget) {
+        this._dress.put(widget);
+        prompt(widget, change.cell);
+      }
+      if (widget && change.kind === 'placed') {
+        widget.setHidden(this.isFolded(run.parent));
+        if (widget instanceof MarkdownCell) {
+          widget.rendered = true;
+        }
+      }
+    }
+    this._bar(run)?.refresh();
+    this._propose(run);
+    this._changed.emit(run);
+  }
+
+  clear(parent: string, but: ReadonlySet<string>): void {
+    this._writer.remove(parent, but);
+    if (this.isFolded(parent)) {
+      this.fold(parent); // who asks anew wants to see
+    }
+  }
+
+  /** A run that was known from the notebook alone gets a bar of its own. */
+  meet(run: RunModel): void {
+    this._saved.forget(run.run);
+    this._unbar(run);
+  }
+
+  part(run: RunModel): void {
+    this._unbar(run);
+    this._propose(run);
+    this._changed.emit(run);
+  }
+
+  dispose(): void {
+    const next = this._runs.remove(this);
+    if (!next) {
+      opened.delete(this.panel.context);
+    }
+    this._writer.dispose();
+    next?._writer.adopt(this._writer);
+    this._executed.dispose();
+    this._edits.dispose();
+    Signal.clearData(this);
+  }
+
+  /** Runs that were saved with the notebook have bars, too. */
+  private _lookBack(gone: RunModel[], come: RunModel[]): void {
+    for (const run of gone) {
+      if (!this._runs.get(run.run)) {
+        this._unbar(run);
+      }
+      this._changed.emit(run);
+    }
+    for (const run of come) {
+      this._bar(run);
+      this._changed.emit(run);
+    }
+  }
+
+  /** This view's bar of a run; none while the cell that asked is not there. */
+  private _bar(model: RunModel): RunBar | null {
+    const known = this._bars.get(model.run);
+    if (known && !known.isDisposed) {
+      return known;
+    }
+    const widget = this._writer.widget(model.parent);
+    if (!widget) {
+      return null;
+    }
+    const bar = new RunBar(
+      model,
+      {
+        stop: () => this.steering.stop(model),
+        pause: () => this.steering.ask(model, { type: 'pause' }),
+        resume: () => this.steering.ask(model, { type: 'resume' }),
+        approve: () => this.steering.approve(model),
+        refuse: () => void this.steering.refuse(model),
+        note: () => void this.steering.note(model),
+        limits: () => void this.steering.limits(model),
+        fold: () => this.fold(model.parent),
+        isFolded: () => this.isFolded(model.parent),
+        said: () => this.steering.acknowledge(model),
+        showProposed: () => void (model.proposed && this.jump(model.proposed.id)),
+        // any view's writer is the one that writes for all of them
+        isWritten: () => this._runs.views.every(view => !view._writer.isBehind(model)),
+        remove: () => this.remove(model.parent)
+      },
+      this._trans
+    );
+    this._bars.set(model.run, bar);
+    addBelow(widget, bar);
+    return bar;
+  }
+
+  /** The cell of a run that waits for approval says so itself: the bar may be far above it. */
+  private _propose(run: RunModel): void {
+    const cell = run.isOver ? undefined : run.proposed;
+    const known = this._proposals.get(run.run);
+    if (known && known.cellId === cell?.id && !known.isDisposed) {
+      return;
+    }
+    known?.dispose();
+    this._proposals.delete(run.run);
+    const widget = cell && this._writer.widget(cell.id);
+    if (!cell || !widget) {
+      return;
+    }
+    const proposal = new Proposal(
+      cell.id,
+      () => this.steering.approve(run),
+      () => void this.steering.refuse(run),
+      this._trans
+    );
+    this._proposals.set(run.run, proposal);
+    addBelow(widget, proposal);
+  }
+
+  /** What approves this cell, where it waits for that. */
+  private _approval(cellId: string): (() => void) | null {
+    const run = this.runs.find(run => !run.isOver && run.proposed?.id === cellId);
+    return run ? () => this.steering.approve(run) : null;
+  }
+
+  /** Opens the notebook of the run that a cell belongs to, where there is one. */
+  private _recordOf(mark: Mark): (() => void) | null {
+    const run = [...this.runs, ...this.saved].find(({ run }) => run === mark.run);
+    const place = run ? notebookOf(run) : null;
+    return place ? () => void this.show(place) : null;
+  }
+
+  private _dressed(model: ICellModel): void {
+    const widget = this._writer.widget(model.id);
+    if (widget) {
+      this._dress.put(widget);
+    }
+  }
+
+  private _unbar(run: RunModel): void {
+    this._bars.get(run.run)?.dispose();
+    this._bars.delete(run.run);
+  }
+
+  private readonly _runs: NotebookRuns<LiveNotebook>;
+  private readonly _writer: CellWriter;
+  private readonly _executed: Executed;
+  private readonly _dress: Dress;
+  private readonly _edits: Edits;
+  private readonly _bars = new Map<string, RunBar>();
+  private readonly _proposals = new Map<string, Proposal>();
+  private readonly _folds: Folds;
+  private readonly _saved: SavedRuns;
+  private readonly _changed = new Signal<this, RunModel>(this);
+}

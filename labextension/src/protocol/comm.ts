@@ -1,0 +1,146 @@
+/** The line between a page and a kernel: it brings a run's messages, and takes what people ask for. */
+
+import type { Kernel, KernelMessage } from '@jupyterlab/services';
+import { UUID } from '@lumino/coreutils';
+import type { JSONObject } from '@lumino/coreutils';
+
+import { isBatch, TARGET } from './messages';
+import type { Batch, Message } from './messages';
+
+const SUBSHELL_MILLISECONDS = 1500;
+/** A message to a run on the control channel, which a busy kernel reads; older kernels pass it over. */
+const CONTROL = 'rlm_page';
+/** Between two attempts: a server hears the kernel a moment after the page, and loses what it said before. */
+const CONTROL_MILLISECONDS = 1500;
+/** After these, a kernel that has said nothing is asked by the comm. */
+const MOST_ATTEMPTS = 4;
+
+/** Who is told what comes. */
+export interface Ears {
+  /** A message of a run. */
+  onBatch(batch: Batch, line: Line): void;
+  /** Something that is no message of a run, or one of another version. */
+  onUnknown(data: unknown): void;
+  /** The kernel has hung up. */
+  onClose(line: Line): void;
+}
+
+/** One comm of the kernel's. */
+export class Line {
+  /** @param _control sends to the run by the control channel, where its cell began before the page was loaded. */
+  constructor(
+    private readonly _comm: Kernel.IComm,
+    private readonly _kernel: Kernel.IKernelConnection,
+    private readonly _ears: Ears,
+    private _control: ((message: Message) => void) | null = null
+  ) {
+    _comm.onMsg = message => {
+      this._isHeard = true;
+      this.take(message.content.data);
+    };
+    _comm.onClose = () => _ears.onClose(this);
+  }
+
+  /** Whether nothing more will come, and nothing more be heard. */
+  get isClosed(): boolean {
+    return this._comm.isDisposed || this._kernel.isDisposed;
+  }
+
+  /** Hand on what came. */
+  take(data: unknown): void {
+    if (isBatch(data)) {
+      this._ears.onBatch(data, this);
+    } else {
+      this._ears.onUnknown(data);
+    }
+  }
+
+  /** Send, once the kernel can hear it while it is busy; a kernel that cannot, hears it later. */
+  async send(message: Message): Promise<void> {
+    for (let attempt = 0; this._control && attempt < MOST_ATTEMPTS; attempt++) {
+      this._control(message);
+      if (!this._isHeard) {
+        await wait(CONTROL_MILLISECONDS);
+      }
+      if (this._isHeard) {
+        return;
+      }
+    }
+    this._control = null;
+    const started = (this._comm as { subshellStarted?: Promise<unknown> }).subshellStarted;
+    if (started) {
+      await Promise.race([started.catch(() => undefined), wait(SUBSHELL_MILLISECONDS)]);
+    }
+    // the notebook may have been closed, or its kernel shut down, while this waited
+    if (!this.isClosed && this._kernel.status !== 'dead') {
+      this._comm.send({ ...message } as unknown as JSONObject);
+    }
+  }
+
+  /** The kernel has said something. */
+  private _isHeard = false;
+}
+
+/** Listens to a kernel for runs. */
+export class Listener {
+  constructor(
+    private readonly _kernel: Kernel.IKernelConnection,
+    private readonly _ears: Ears
+  ) {
+    _kernel.registerCommTarget(TARGET, this._open);
+  }
+
+  /** Listen for the run of a cell that began before this page was loaded, and ask for all that it has told. */
+  listen(cellId: string): void {
+    const id = `${TARGET}-${cellId}`;
+    if (!this._kernel.isDisposed && this._kernel.handleComms && !this._kernel.hasComm(id)) {
+      const line = this._line(this._kernel.createComm(TARGET, id), message => this._control(id, message));
+      void line.send({ type: 'resync', known: [] });
+    }
+  }
+
+  private _line(comm: Kernel.IComm, control: ((message: Message) => void) | null = null): Line {
+    return new Line(comm, this._kernel, this._ears, control);
+  }
+
+  private _control(comm: string, message: Message): void {
+    if (this._kernel.isDisposed || this._kernel.status === 'dead') {
+      return;
+    }
+    this._kernel.sendControlMessage({
+      channel: 'control',
+      header: {
+        date: new Date().toISOString(),
+        msg_id: UUID.uuid4(),
+        msg_type: CONTROL as never,
+        session: this._kernel.clientId,
+        username: this._kernel.username,
+        version: '5.3'
+      },
+      parent_header: {},
+      metadata: {},
+      content: { comm_id: comm, data: { ...message } } as never,
+      buffers: []
+    } as KernelMessage.IControlMessage);
+  }
+
+  dispose(): void {
+    if (!this._kernel.isDisposed) {
+      this._kernel.removeCommTarget(TARGET, this._open);
+    }
+  }
+
+  private readonly _open = (comm: Kernel.IComm, message: KernelMessage.ICommOpenMsg): void => {
+    const data: unknown = message.content.data;
+    const asked = message.parent_header as { session?: string };
+    // another page may have asked: that one shows it
+    if (asked.session === this._kernel.clientId) {
+      const line = this._line(comm);
+      line.take(data);
+    }
+  };
+}
+
+function wait(milliseconds: number): Promise<void> {
+  return new Promise(resolve => setTimeout(resolve, milliseconds));
+}

@@ -1,0 +1,122 @@
+/** The model against the conversation that the kernel's side is tested with, whole and with losses. */
+
+import { readFileSync } from 'fs';
+import { join } from 'path';
+
+import { isBatch } from '../src/protocol/messages';
+import type { Batch, LiveCell, RunFacts } from '../src/protocol/messages';
+import { digest, RunModel } from '../src/model/run';
+
+const recorded = JSON.parse(
+  readFileSync(join(__dirname, '..', '..', 'tests', 'support', 'protocol.json'), 'utf-8')
+) as { messages: Batch[]; final: { cells: LiveCell[]; facts: RunFacts } };
+
+function heard(messages: Batch[]): RunModel {
+  const model = new RunModel(recorded.messages[0].run, 'the-cell');
+  for (const message of structuredClone(messages)) {
+    model.fold(message);
+  }
+  return model;
+}
+
+/** A cell, less where it was told to be: that may be told before a neighbour comes or goes. */
+function bare(cell: LiveCell): Partial<LiveCell> {
+  return { ...cell, after: undefined };
+}
+
+test('all messages are of the protocol', () => {
+  expect(recorded.messages.every(isBatch)).toBe(true);
+  expect(isBatch({ v: 2, run: 'a', seq: 0 })).toBe(false);
+  expect(isBatch(null)).toBe(false);
+});
+
+test('the whole conversation gives what the kernel holds', () => {
+  const model = heard(recorded.messages);
+  expect(model.cells.map(bare)).toEqual(recorded.final.cells.map(bare));
+  expect(model.facts).toEqual(recorded.final.facts);
+  expect(model.missed).toBe(false);
+  expect(model.isOver).toBe(true);
+});
+
+test('cells and their outputs grow before they are done', () => {
+  const seen = new Set<string>();
+  const model = new RunModel(recorded.messages[0].run, 'the-cell');
+  for (const message of structuredClone(recorded.messages)) {
+    model.fold(message);
+    model.cells.forEach(cell => seen.add(`${cell.source}|${cell.outputs.length}|${cell.status}`));
+  }
+  expect(seen).toContain('print(len(c|0|writing');
+  expect([...seen].some(state => state.endsWith('|1|running'))).toBe(true);
+  expect([...seen].some(state => state.startsWith('1 / 0|0|proposed'))).toBe(true);
+});
+
+test.each(recorded.messages.slice(1, -1).map(message => message.seq))(
+  'a conversation without message %i is known to be short of something, and a snapshot heals it',
+  seq => {
+    const model = heard(recorded.messages.filter(message => message.seq !== seq));
+    expect(model.missed).toBe(true);
+    const next = recorded.messages.length;
+    model.fold({ v: 1, run: model.run, seq: next, snapshot: structuredClone(recorded.final) });
+    expect(model.cells).toEqual(recorded.final.cells);
+    expect(model.facts).toEqual(recorded.final.facts);
+    expect(model.missed).toBe(false);
+  }
+);
+
+test('a snapshot that comes in parts, less what the page has, makes it whole', () => {
+  const model = heard(recorded.messages.filter(message => message.seq !== 9));
+  const { known } = model;
+  expect(known.length).toBeGreaterThan(0);
+  const seq = recorded.messages.length;
+  const [first, ...rest] = structuredClone(recorded.final.cells).filter(cell => !known.includes(cell.id));
+  const ids = recorded.final.cells.map(cell => cell.id);
+  const last = { ...structuredClone(recorded.final), ids, cells: rest, since: seq };
+  if (first) {
+    model.fold({ v: 1, run: model.run, seq, items: [{ item: 'cell', cell: first }] });
+  }
+  model.fold({ v: 1, run: model.run, seq: seq + 1, snapshot: last });
+  expect(model.missed).toBe(false);
+  expect(model.cells.map(bare)).toEqual(recorded.final.cells.map(bare));
+});
+
+test('a snapshot of which a part was lost is asked for again', () => {
+  const late = (since: number, cells: LiveCell[]): RunModel => {
+    const model = heard(recorded.messages.slice(0, 3));
+    const ids = recorded.final.cells.map(cell => cell.id);
+    const snapshot = { ...structuredClone(recorded.final), ids, cells: structuredClone(cells), since };
+    model.fold({ v: 1, run: model.run, seq: 52, snapshot });
+    return model;
+  };
+  // parts 50 and 51 did not come: what the page holds of their cells may be old
+  expect(late(50, recorded.final.cells).missed).toBe(true);
+  expect(late(52, recorded.final.cells).missed).toBe(false);
+  expect(late(52, recorded.final.cells.slice(4)).missed).toBe(true);
+});
+
+test('a page that comes late has every cell that was done after that', () => {
+  const model = heard(recorded.messages.slice(8));
+  const whole = recorded.final.cells.filter(cell => cell.id !== 'rlm-0123abcd-1' && cell.id !== 'rlm-0123abcd-3');
+  expect(model.cells.map(bare)).toEqual(whole.map(bare));
+  expect(model.missed).toBe(true);
+});
+
+test('a message that comes twice, or for another run, changes nothing', () => {
+  const model = heard(recorded.messages);
+  expect(model.fold(recorded.messages[3])).toEqual([]);
+  expect(model.fold({ ...recorded.messages[3], run: 'ffffffff', seq: 99 })).toEqual([]);
+  expect(model.missed).toBe(false);
+});
+
+test('a kernel that goes away leaves no cell open', () => {
+  const model = heard(recorded.messages.slice(0, 7));
+  const changes = model.cut();
+  expect(changes.some(change => change.kind === 'ended')).toBe(true);
+  expect(model.facts.outcome).toBe('cut');
+  expect(model.cells.map(cell => cell.status)).not.toContain('running');
+  expect(model.cut()).toEqual([]);
+});
+
+test('a digest tells texts apart', () => {
+  expect(digest('a')).toBe(digest('a'));
+  expect(new Set(['', 'a', 'b', 'ab', 'ba', 'a\n'].map(digest)).size).toBe(6);
+});

@@ -1,0 +1,1 @@
+"""The ways in: magics, live cells, the RLM kernel, the command line."""

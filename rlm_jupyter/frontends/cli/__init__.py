@@ -1,0 +1,10 @@
+"""What the subcommands of `jupyter rlm` do; the command line itself is `rlm_jupyter.frontends.cli.main`."""
+
+ANSWERED = 0
+"""Exit code: there is an answer; for commands that answer nothing: done."""
+FAILED = 1
+"""Exit code: ended without an answer, or failed."""
+MISUSED = 2
+"""Exit code: wrong usage or configuration."""
+INTERRUPTED = 130
+"""Exit code: Ctrl-C, as shells give it."""

@@ -1,0 +1,405 @@
+"""The command line: `jupyter rlm run`, `demo`, `resume`, `fork`, `replay`, `list`, `show`, `export`, `clean`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, NoReturn
+
+from rlm_jupyter.frontends.cli import FAILED, INTERRUPTED, MISUSED, terminal
+from rlm_jupyter.types.errors import ConfigurationError, RLMError
+
+_EXIT_CODES = """\
+exit codes:
+  0    answered (for list, show, export, clean: done; for replay: the same came out)
+  1    ended without an answer, or failed (replay: something else came out)
+  2    wrong usage or configuration; nothing was started or spent
+  130  interrupted; the best answer so far is printed, if there is one
+"""
+_EXAMPLES = """\
+examples:
+  jupyter rlm demo
+  jupyter rlm run "Which tickets lost data?" --context tickets.csv -m anthropic/claude-sonnet-5
+  jupyter rlm run "What is the licence of each part?" --context . --max-cost 0.50
+  jupyter rlm list
+
+"""
+_RUN_EXAMPLES = """\
+examples:
+  jupyter rlm run "Who signed last?" --context contract.pdf -m openai/gpt-5.4-mini
+  jupyter rlm run "Where is the retry logic?" --context src 'docs/**/*.md' -m ollama/qwen3:8b
+  zcat app.log.gz | jupyter rlm run "What failed first?" --max-seconds 120
+  jupyter rlm run "How many orders are open?" --context orders.parquet --json | jq .value
+
+"""
+
+
+_RESUME_EXAMPLES = """\
+examples:
+  jupyter rlm resume
+  jupyter rlm resume rlm_runs/20250102-101500-who.ipynb --max-cost 2 --yes
+
+"""
+_FORK_EXAMPLES = """\
+examples:
+  jupyter rlm fork 20250102-101500-who --at 3 -m openai/gpt-5
+  jupyter rlm fork rlm_runs/20250102-101500-who.ipynb --edit
+
+"""
+_MODELS_EXAMPLES = """\
+examples:
+  jupyter rlm models
+  jupyter rlm models ollama
+  jupyter rlm models llamacpp --base-url http://192.168.1.5:8080/v1
+
+"""
+_EXPORT_EXAMPLES = """\
+examples:
+  jupyter rlm export
+  jupyter rlm export 20250102-101500-who --to html
+  jupyter rlm export rlm_runs/20250102-101500-who.ipynb --output for-review.ipynb
+
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Parameters
+    ----------
+    argv
+        The arguments; those of the process when left out.
+
+    Returns
+    -------
+    int
+        The exit code; `jupyter rlm --help` lists what they mean.
+    """
+    terminal.settle_streams()
+    try:
+        args = _parser().parse_args(argv)
+        with _Terminated():
+            code = _command(args)
+        sys.stdout.flush()
+    except RLMError as error:
+        code = MISUSED if isinstance(error, ConfigurationError) else FAILED
+        _complain(f"jupyter rlm: {terminal.one_line(error.for_command_line, 2_000)}")
+    except SystemExit as end:
+        code = int(end.code or 0)  # of --help, --version, and what the parser refuses
+    except KeyboardInterrupt:
+        # a third one would only bring a traceback out of the last clearing up
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        code = INTERRUPTED
+        _complain("Interrupted.")
+    except BrokenPipeError:
+        code = FAILED
+    except OSError as error:
+        code = FAILED
+        _complain(f"jupyter rlm: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+    terminal.drop_streams()
+    return code
+
+
+def _command(args: argparse.Namespace) -> int:
+    """Call what was asked for; only this loads it."""
+    match args.command:
+        case "run" | "demo":
+            from rlm_jupyter.frontends.cli import run as asking
+
+            return asking.run(args) if args.command == "run" else asking.demo(args)
+        case "resume" | "fork" | "replay":
+            from rlm_jupyter.frontends.cli import resume as again
+
+            going_on = {"resume": again.resume, "fork": again.fork, "replay": again.replay}
+            return going_on[args.command](args)
+        case "models":
+            from rlm_jupyter.frontends.cli import models as served
+
+            return served.models(args)
+        case "list" | "show" | "export" | "clean":
+            from rlm_jupyter.frontends.cli import runs as kept
+
+            commands = {"list": kept.list_runs, "show": kept.show, "export": kept.export, "clean": kept.clean}
+            return commands[args.command](args)
+        case _:
+            raise ConfigurationError(
+                "A command is missing: run, demo, models, resume, fork, replay, list, show, export or clean (see "
+                "jupyter rlm --help)."
+            )
+
+
+def _complain(text: str) -> None:
+    with contextlib.suppress(OSError):  # nobody may be left to read it
+        terminal.say(text)
+
+
+class _Terminated:
+    """Treats SIGTERM and a terminal that is closed as Ctrl-C: the kernel and the bill end with the command."""
+
+    def __enter__(self) -> None:
+        self._before: dict[int, Any] = {}
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            # what `nohup` had ignored stays so
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                self._before[number] = signal.signal(number, self._interrupt)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @staticmethod
+    def _interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(MISUSED, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        terminal.write(f"rlm_jupyter {version('rlm_jupyter')}")
+        parser.exit()
+
+
+def _parser() -> argparse.ArgumentParser:
+    shape = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(
+        prog="jupyter rlm",
+        description="Ask a question of more text than a model can read, and get the notebook that answers it.",
+        epilog=_EXAMPLES + _EXIT_CODES,
+        formatter_class=shape,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    commands: Any = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+
+    def command(name: str, does: str, more: str = "") -> argparse.ArgumentParser:
+        added: argparse.ArgumentParser = commands.add_parser(
+            name,
+            help=does,
+            description=f"{does[0].upper()}{does[1:]}.",
+            epilog=more + _EXIT_CODES,
+            formatter_class=shape,
+            allow_abbrev=False,
+        )
+        return added
+
+    _add_run(command("run", "answer a question about files", _RUN_EXAMPLES))
+    demo = command(
+        "demo",
+        "answer a question about Python's own documentation, without a model, a key or a network",
+        "examples:\n  jupyter rlm demo\n  jupyter rlm demo --no-save\n\n",
+    )
+    _add_common(demo)
+    listed = command("models", "list the models that are served", _MODELS_EXAMPLES)
+    listed.add_argument(
+        "provider", nargs="?", metavar="PROVIDER", help="one only (default: your own servers, and all with a key)"
+    )
+    listed.add_argument("--base-url", metavar="URL", help="where it is")
+    listed.add_argument("--json", action="store_true", help="print them as JSON")
+    _add_resume(command("resume", "go on with a run that was interrupted, or that met a limit", _RESUME_EXAMPLES))
+    _add_fork(command("fork", "begin a new run with the first iterations of another", _FORK_EXAMPLES))
+    replay = command(
+        "replay",
+        "execute a run again without any model, and compare what comes out",
+        "examples:\n  jupyter rlm replay rlm_runs/20250102-101500-who.ipynb --yes\n\n",
+    )
+    replay.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
+    _add_again(replay)
+    replay.set_defaults(no_reexec=False)
+    listing = command("list", "list the runs that are kept", "examples:\n  jupyter rlm list\n\n")
+    listing.add_argument("folder", nargs="?", metavar="FOLDER", help="where they are (default: rlm_runs)")
+    _add_show(
+        command(
+            "show",
+            "show a run: its answer, its iterations, their code and outputs",
+            "examples:\n  jupyter rlm show\n  jupyter rlm show rlm_runs/20250102-101500-who.ipynb --html run.html\n\n",
+        )
+    )
+    _add_export(command("export", "write a run as one file to send, without keys and home folders", _EXPORT_EXAMPLES))
+    _add_clean(
+        command("clean", "delete runs that have ended", "examples:\n  jupyter rlm clean --older-than 30 --yes\n\n")
+    )
+    return parser
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    run.add_argument("prompt", nargs="?", metavar="QUESTION", help="what to answer")
+    run.add_argument(
+        "-c",
+        "--context",
+        nargs="+",
+        action="extend",
+        metavar="PATH",
+        help="what it is about: files (text, csv, json, parquet, pdf; .gz too), folders, patterns, or - for "
+        "standard input (default: what is piped in)",
+    )
+    run.add_argument(
+        "-m",
+        "--model",
+        metavar="NAME",
+        help="provider/model that drives the run (default: $RLM_MODEL, else extractive)",
+    )
+    run.add_argument("--sub-model", metavar="NAME", help="provider/model that answers sub-calls (default: the model)")
+    run.add_argument(
+        "--base-url", metavar="URL", help="where the model is served (and a sub-model of the same provider)"
+    )
+    run.add_argument(
+        "--window", type=int, metavar="INT", help="tokens the model reads, with its reply (default: as it is served)"
+    )
+    _add_sampling(run)
+    run.add_argument("--system-extra", metavar="TEXT", help="a paragraph to add to the system message")
+    run.add_argument(
+        "--termination",
+        metavar="POLICY",
+        help="when the run ends: a policy's name, package.module:Class, or JSON with name and config "
+        "(default: declared)",
+    )
+    run.add_argument("--reward", metavar="POLICY", help="how iterations are rated, named likewise (default: default)")
+    _add_limits(run)
+    shut = run.add_argument_group("what the model's code is kept in")
+    shut.add_argument(
+        "--sandbox",
+        choices=("auto", "bwrap", "none"),
+        help="bwrap: no network, none of your files (Linux, bubblewrap); none: your rights; auto: the best there is "
+        "(default: $RLM_SANDBOX, else auto)",
+    )
+    shut.add_argument("--read", action="append", metavar="PATH", help="a folder or file that it shows, read-only")
+    shut.add_argument("--write", action="append", metavar="PATH", help="a folder or file that code may change")
+    run.add_argument(
+        "--snapshot",
+        action="store_true",
+        help="keep the kernel's variables after each cell, so that they come back when it dies",
+    )
+    run.add_argument("--estimate", action="store_true", help="say what it may cost, and ask nothing")
+    run.add_argument("--json", action="store_true", help="print one JSON object instead of the answer alone")
+    _add_common(run)
+
+
+def _add_sampling(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--option", action="append", metavar="NAME=VALUE", help="a sampling option of the model, as temperature=0.2"
+    )
+    parser.add_argument("--sub-option", action="append", metavar="NAME=VALUE", help="one of the model for sub-calls")
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    limits = parser.add_argument_group("limits, for the run and all its sub-calls")
+    limits.add_argument("--max-iterations", type=int, metavar="INT", help="replies of the model (default: 30)")
+    limits.add_argument("--max-seconds", type=float, metavar="SECONDS", help="wall time")
+    limits.add_argument("--max-cost", type=float, metavar="USD", help="US dollars")
+    limits.add_argument("--max-tokens", type=int, metavar="INT", help="tokens, read and written")
+    limits.add_argument("--max-subcalls", type=int, metavar="INT", help="prompts that cells may ask (default: 1000)")
+    limits.add_argument("--max-depth", type=int, metavar="INT", help="depth of rlm_query (default: 1)")
+    limits.add_argument(
+        "--request-idle-seconds",
+        type=float,
+        metavar="SECONDS",
+        help="silence of a provider after which a request is given up (default: 600)",
+    )
+    limits.add_argument(
+        "--price",
+        action="append",
+        metavar="MODEL=IN,OUT[,CACHED]",
+        help="what a model costs, in US dollars for a million tokens (default: its list price)",
+    )
+
+
+def _add_resume(resume: argparse.ArgumentParser) -> None:
+    _add_going_on(resume)
+    resume.set_defaults(no_save=False, save=None)
+
+
+def _add_fork(fork: argparse.ArgumentParser) -> None:
+    fork.add_argument(
+        "--at", type=int, metavar="INT", help="how many iterations the new run takes over (default: all but the last)"
+    )
+    fork.add_argument(
+        "--edit", action="store_true", help="take the cells as you edited and saved them, and go on from the first"
+    )
+    _add_going_on(fork)
+    fork.add_argument("--save", metavar="PATH", help="the new run's notebook, or a folder/ for it (default: rlm_runs/)")
+    fork.set_defaults(no_save=False)
+
+
+def _add_going_on(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
+    parser.add_argument("-m", "--model", metavar="NAME", help="provider/model (default: as before)")
+    parser.add_argument("--sub-model", metavar="NAME", help="provider/model for sub-calls (default: as before)")
+    parser.add_argument("--base-url", metavar="URL", help="where the model is served")
+    parser.add_argument("--window", type=int, metavar="INT", help="tokens the model reads, with its reply")
+    _add_sampling(parser)
+    parser.add_argument("--termination", metavar="POLICY", help="when the run ends (default: as before)")
+    parser.add_argument("--reward", metavar="POLICY", help="how iterations are rated (default: as before)")
+    parser.add_argument("--no-reexec", action="store_true", help="do not execute its cells again: the kernel is empty")
+    _add_limits(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the answer alone")
+    _add_again(parser)
+
+
+def _add_again(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sandbox", choices=("auto", "bwrap", "none"), help="as for run (default: as before)")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask whether cells may be executed again")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--save", metavar="PATH", help="the run's notebook, or a folder/ for it (default: rlm_runs/)")
+    place.add_argument("--no-save", action="store_true", help="keep no notebook")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    parser.set_defaults(json=False)
+
+
+def _add_show(show: argparse.ArgumentParser) -> None:
+    show.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
+    show.add_argument("--html", metavar="PATH", help="write it as a page instead")
+    show.add_argument("--jsonl", metavar="PATH", help="write it as JSON lines for the reference visualizer instead")
+    _add_replace(show)
+
+
+def _add_replace(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--replace", action="store_true", help="replace the file that is named, where it exists")
+
+
+def _add_export(export: argparse.ArgumentParser) -> None:
+    export.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
+    export.add_argument(
+        "--to",
+        choices=("ipynb", "html", "jsonl"),
+        help="a notebook with all that is needed to run it again, a page, or JSON lines for the reference visualizer "
+        "(default: what --output ends in, else ipynb)",
+    )
+    export.add_argument(
+        "-o", "--output", metavar="PATH", help="the file, a folder for it, or - for standard output (default: here)"
+    )
+    _add_replace(export)
+    export.add_argument(
+        "--redact",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="take out API keys, home folders and user names (default: yes)",
+    )
+
+
+def _add_clean(clean: argparse.ArgumentParser) -> None:
+    clean.add_argument("folder", nargs="?", metavar="FOLDER", help="where they are (default: rlm_runs)")
+    clean.add_argument("--older-than", type=float, default=0.0, metavar="DAYS", help="only those that ended before")
+    clean.add_argument("-y", "--yes", action="store_true", help="do not ask")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""`models`: what is served, by one's own servers that run and by providers whose key is there."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from argparse import Namespace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
+
+if TYPE_CHECKING:
+    from rlm_jupyter.models.providers import Preset
+    from rlm_jupyter.models.servers import Server
+
+_HOSTED_SECONDS = 10.0
+_MOST_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a provider has, or why nobody knows."""
+
+    preset: Preset
+    url: str
+    server: Server | None
+    why: str = ""
+
+
+def models(args: Namespace) -> int:
+    """`jupyter rlm models`; returns the exit code: 1 where the one that was named lists nothing."""
+    from rlm_jupyter.models import PROVIDERS
+
+    served = {name: preset for name, preset in PROVIDERS.items() if preset.wire not in {"extractive", "scripted"}}
+    if args.provider is None:
+        if args.base_url:
+            raise ConfigurationError("--base-url needs a provider: jupyter rlm models llamacpp --base-url URL.")
+        chosen = [preset for preset in served.values() if preset.local or _has_key(preset)]
+    elif args.provider in served:
+        chosen = [served[args.provider]]
+    else:
+        close = difflib.get_close_matches(args.provider, served, n=1)
+        hint = f"Did you mean {close[0]}?" if close else f"There are {', '.join(served)}."
+        raise ConfigurationError(f"No provider {quoted(args.provider)} serves models. {hint}")
+    with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
+        found = list(pool.map(lambda preset: _look(preset, args.base_url), chosen))
+    if args.json:
+        terminal.write(json.dumps([fact for provider in found for fact in _facts(provider)]))
+    else:
+        for provider in found:
+            _tell(provider)
+        if args.provider is None:
+            terminal.say("Embedded, for a try without a model:")
+            terminal.write("extractive")
+        if args.provider is None and (others := [name for name, preset in served.items() if preset not in chosen]):
+            terminal.say(f"No key for {', '.join(others)}: what they serve is not listed.")
+    return FAILED if args.provider is not None and found[0].server is None else ANSWERED
+
+
+def _has_key(preset: Preset) -> bool:
+    return any(os.environ.get(variable, "").strip() for variable in preset.key_variables)
+
+
+def _look(preset: Preset, base_url: str | None) -> _Found:
+    """Ask one provider what it serves."""
+    from rlm_jupyter.models.endpoint import find_endpoint
+    from rlm_jupyter.models.http import FetchError
+    from rlm_jupyter.models.sdk_errors import how_to_start
+    from rlm_jupyter.models.servers import LOOK_SECONDS, look
+
+    if preset.wire == "azure":
+        return _Found(preset, "", None, "its deployments are listed in its portal only")
+    try:
+        endpoint = find_endpoint(preset, "", base_url=base_url, api_key=None)
+    except ConfigurationError as error:
+        return _Found(preset, "", None, error.for_command_line.partition(": ")[2])
+    seconds = LOOK_SECONDS if preset.local else _HOSTED_SECONDS
+    try:
+        server = look(endpoint, seconds=seconds)
+    except FetchError as error:
+        if error.status is None and preset.local:
+            why = f"not running. {how_to_start(preset)}"
+        elif error.status in {401, 403}:
+            why = f"wants another key ({error.status}): set {' or '.join(preset.key_variables)}"
+        else:
+            why = f"{error.status or 'no answer'}: {error.said}"
+        return _Found(preset, endpoint.url, None, why)
+    if not server.models:
+        return _Found(preset, endpoint.url, None, "lists no models")
+    return _Found(preset, endpoint.url, server)
+
+
+def _tell(found: _Found) -> None:
+    """One line for each model, which begins with what `-m` takes."""
+    place = f" at {found.url}" if found.url else ""
+    if found.server is None:
+        terminal.say(f"{found.preset.title}{place}: {found.why}")
+        return
+    slots = found.server.slots
+    terminal.say(f"{found.preset.title}{place}{f', {slots} at once' if slots and slots > 1 else ''}:")
+    facts = _facts(found)
+    width = max(len(str(fact["name"])) for fact in facts)
+    for fact in facts:
+        words = [f"{fact['window']:,} tokens"] if fact["window"] else []
+        words += ["embeddings only"] if fact["embeds"] else [] if fact["is_loaded"] else ["not loaded yet"]
+        terminal.write(f"{fact['name']!s:{width}}  {', '.join(words)}".rstrip())
+
+
+def _facts(found: _Found) -> list[dict[str, str | int | bool | None]]:
+    from rlm_jupyter.models import pricing as prices
+
+    provider = found.preset.provider
+    return [
+        {
+            "name": f"{provider}/{model.name}",
+            "window": model.window or prices.window(f"{provider}/{model.name}"),
+            "embeds": model.embeds,
+            "is_loaded": model.is_loaded,
+        }
+        for model in (found.server.models if found.server is not None else ())
+    ]

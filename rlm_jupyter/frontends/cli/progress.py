@@ -1,0 +1,323 @@
+"""`Progress`: a run as it goes on, told on standard error."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import time
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from rlm_jupyter.frontends.cli import terminal
+from rlm_jupyter.frontends.display.children import Underway
+from rlm_jupyter.frontends.display.status import Speed
+from rlm_jupyter.types.events import (
+    CellFinished,
+    CellReplayed,
+    CellStarted,
+    ChildReported,
+    Event,
+    IterationRated,
+    NoticeGiven,
+    OutputsShown,
+    RemarkMade,
+    ReplyReceived,
+    ReplyStreamed,
+    RequestDelayed,
+    RunEnded,
+    RunStarted,
+    RunTakenUp,
+    SubcallSettled,
+    SubcallStarted,
+)
+from rlm_jupyter.types.values import Usage
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_FRAMES_PER_SECOND = 8
+_PLAIN_WIDTH = 110
+"""Of a line where no terminal says how wide it is."""
+_PLAIN_SECONDS = 5.0
+"""Between two lines about sub-calls that go on."""
+_STYLES = {"ok": "green", "error": "red", "died": "red", "interrupted": "yellow", "skipped": "dim"}
+_MARKS = {"ok": "✓", "error": "✗", "died": "✗", "interrupted": "■", "skipped": "–"}
+_ASCII_MARKS = {"ok": "+", "error": "x", "died": "x", "interrupted": "#", "skipped": "-"}
+_WAITING = "waiting for a reply"
+_SLOW_SECONDS = 2.0
+"""A reply that took longer is told with its time."""
+_DULL = re.compile(r"\s*(#\s*)?(?:(?:from \S+ )?import\b.*|[\W_]*)$")
+"""A line that says nothing of what a cell does."""
+
+
+@dataclass
+class Progress:
+    """Tells a run's events: what is done stays as a line each, what goes on is drawn anew below.
+
+    On anything but a terminal there are only the lines; with `quiet` there is nothing. Events may come
+    from any thread.
+    """
+
+    quiet: bool = False
+    run_id: str | None = None
+    """Of the run that was told of."""
+    ended: RunEnded | None = None
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = 0.0
+    _began: float = field(default_factory=time.monotonic)
+    _iteration: int = 0
+    _most_iterations: int = 0
+    _limits: dict[str, Any] = field(default_factory=dict)
+    """Of the run: what is left of them is shown all the time."""
+    _doing: str = "starting a kernel"
+    _delay: str = ""
+    """Why a request waits to be sent again."""
+    _written: int = 0
+    _reward: float | None = None
+    """Characters of the reply that is being received."""
+    _started: int = 0
+    """Sub-calls of the running cell."""
+    _settled: int = 0
+    _failed: int = 0
+    _children: Underway = field(default_factory=Underway)
+    _speed: Speed = field(default_factory=Speed)
+    _told: float = 0.0
+    _delay_told: float = -math.inf
+    _cell_began: float = 0.0
+    _console: Console | None = None
+    _unicode: bool = True
+    _live: Any = None
+
+    def __enter__(self) -> Self:
+        if not self.quiet:
+            self._console = terminal.console(stderr=True)
+            self._unicode = self._console.encoding.startswith("utf")
+            if terminal.is_live():
+                from rich.live import Live
+                from rich.spinner import Spinner
+
+                self._spinner = Spinner("dots" if self._unicode else "line")
+                # what the display draws over must not be written past it: warnings, log lines
+                self._live = Live(
+                    get_renderable=self._now,
+                    console=self._console,
+                    refresh_per_second=_FRAMES_PER_SECOND,
+                    transient=True,
+                    redirect_stdout=False,
+                )
+                self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def on_event(self, event: Event) -> None:
+        """Tell an event."""
+        if isinstance(event, ChildReported):
+            self._children.apply(event)
+            return
+        self._speed.apply(event)
+        try:
+            if isinstance(event, CellReplayed | RunTakenUp):
+                self._tell_again(event)
+            elif isinstance(event, RequestDelayed):
+                self._tell_delay(terminal.printable(event.text))
+            elif isinstance(event, RemarkMade):
+                self.say(f"    {terminal.printable(event.text)}", "yellow")
+                self._doing = "waiting for the model's server" if event.passes else self._doing
+            else:
+                self._on_event(event)
+        except OSError:
+            # standard error is gone, such as a pipe that was closed: the run goes on without it
+            self._console = None
+
+    def say(self, text: str, style: str = "") -> None:
+        """Leave a line."""
+        if self._console is None:
+            return
+        from rich.text import Text
+
+        if self._live is not None:
+            self._console.print(Text(text, style, no_wrap=True, overflow="ellipsis"))
+        else:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self.run_id = event.run_id
+                self._limits = event.limits
+                self._most_iterations = int(event.limits.get("max_iterations") or 0)
+                context = "" if event.context.type_name == "none" else f" · {_context(event)}"
+                self.say(f"{event.model}{context}{_shut(event)}", "dim")
+                self._begin(1)
+            case ReplyStreamed():
+                self._begin(event.iteration)
+                self._written += len(event.text)
+                self._doing = f"a reply arrives, {terminal.count(self._written, 'character')}"
+            case ReplyReceived():
+                self._spend(event.usage, event.cost)
+                self._begin(event.iteration)
+                self._written = 0
+                self._tell_reply(event)
+            case CellStarted():
+                self._doing = _gist(event.source, self._width)
+                self._cell_began = time.monotonic()
+                self._started = self._settled = self._failed = 0
+            case SubcallStarted():
+                self._started += 1
+            case SubcallSettled():
+                self._spend(event.usage, event.cost)
+                self._settled += 1
+                self._failed += event.failed
+                self._tell_subcalls()
+            case CellFinished():
+                self._tell_cell(event)
+            case NoticeGiven():
+                self.say(f"    to the model: {terminal.one_line(event.text, self._width - 16)}", "yellow")
+            case IterationRated():
+                self._reward = event.reward
+            case OutputsShown():
+                self._begin(event.iteration + 1)
+            case RunEnded():
+                self.ended, self._delay = event, ""
+                self._doing = "closing the kernel"
+            case _:
+                pass
+
+    def _tell_again(self, event: CellReplayed | RunTakenUp) -> None:
+        if isinstance(event, RunTakenUp):
+            self._most_iterations = int(event.limits.get("max_iterations") or 0)
+            self.say("    the run is taken up again", "dim")
+            return
+        for line in event.difference.splitlines():
+            self.say(f"      {terminal.printable(line)}", "yellow")
+
+    def _begin(self, iteration: int) -> None:
+        if iteration != self._iteration:
+            self._iteration = iteration
+            self._written = 0
+            self._doing = _WAITING
+
+    def _spend(self, usage: Usage, cost: float | None) -> None:
+        self.usage += usage
+        self.cost = None if self.cost is None or cost is None else self.cost + cost
+
+    def _tell_reply(self, reply: ReplyReceived) -> None:
+        prose = reply.text[: reply.read].partition("```")[0].strip()
+        if reply.rejected:
+            self.say(f"{reply.iteration:>3} resampled: {terminal.one_line(reply.rejected, self._width - 16)}", "yellow")
+        else:
+            words = "the last call: " * reply.forced + (prose or "(no words)")
+            took = _took(reply)
+            line = terminal.one_line(words, self._width - 4 - len(took))
+            self.say(f"{reply.iteration:>3} {line}{took}", "" if prose else "dim")
+
+    def _tell_cell(self, cell: CellFinished) -> None:
+        marks = _MARKS if self._unicode else _ASCII_MARKS
+        # of a cell that was cut short nobody has taken the time
+        seconds = cell.seconds or time.monotonic() - self._cell_began
+        facts = "not executed" if cell.status == "skipped" else terminal.duration(seconds)
+        if self._started:
+            facts += f" · {terminal.count(self._started, 'sub-call')}"
+            facts += f", {self._failed} failed" if self._failed else ""
+        said = _error(cell) if cell.status == "error" else _gist(cell.source, self._width)
+        said = "the kernel died" if cell.status == "died" else said
+        room = max(self._width - len(facts) - 9, 20)
+        self.say(f"    {marks[cell.status]} {terminal.one_line(said, room)}  {facts}", _STYLES[cell.status])
+        self._started = self._settled = self._failed = 0
+        self._children.clear()
+        self._doing = "looking at what came out"
+
+    def _tell_subcalls(self) -> None:
+        """Now and then where no line is drawn anew."""
+        if self._live is None and time.monotonic() - self._told > _PLAIN_SECONDS and self._settled < self._started:
+            if self._told:
+                self.say(f"      {self._subcalls()} · {self._facts()}")
+            self._told = time.monotonic()
+
+    def _tell_delay(self, text: str) -> None:
+        """Show it for as long as it lasts; where no line is drawn anew, leave one now and then."""
+        self._delay = text
+        now = time.monotonic()
+        if text and self._live is None and now - self._delay_told > _PLAIN_SECONDS:
+            self._delay_told = now
+            self.say(f"    {text}")
+
+    def _subcalls(self) -> str:
+        failed = f", {self._failed:,} failed" if self._failed else ""
+        children = f", {words}" if (words := self._children.words) else ""
+        return f"sub-calls: {self._settled:,} done{failed}, {self._started - self._settled:,} in flight{children}"
+
+    def _facts(self) -> str:
+        seconds = self._limits.get("max_seconds")
+        of = f" of {terminal.duration(seconds)}" if seconds else ""
+        limits = {"of_tokens": self._limits.get("max_tokens"), "of_cost": self._limits.get("max_cost")}
+        facts = [
+            terminal.spent(self.usage, self.cost, **limits),
+            terminal.duration(time.monotonic() - self._began) + of,
+        ]
+        return " · ".join(facts + ([] if self._reward is None else [f"last reward {self._reward:+.2f}"]))
+
+    def _now(self) -> RenderableType:
+        """What goes on, for the live display."""
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        of = f" of {self._most_iterations}" if self._most_iterations else ""
+        where = f"iteration {self._iteration}{of} · " if self._iteration else ""
+        top = Table.grid(padding=(0, 1))
+        top.add_row(self._spinner, Text(f"{where}{self._at_work()}", no_wrap=True, overflow="ellipsis"))
+        subcalls = f"{self._subcalls()} · " if self._started else ""
+        return Group(top, Text(f"  {subcalls}{self._facts()}", "dim", no_wrap=True, overflow="ellipsis"))
+
+    def _at_work(self) -> str:
+        """What is done now; a slow model is seen to be at work."""
+        if self._delay:
+            return self._delay
+        if (waiting := self._speed.waiting) is not None and self._doing == _WAITING:
+            return f"{self._doing}, {terminal.duration(waiting)}"
+        return " · ".join([self._doing, *([] if self._speed.waiting is not None else self._speed.words)])
+
+    @property
+    def _width(self) -> int:
+        return self._console.width if self._console is not None and self._live is not None else _PLAIN_WIDTH
+
+
+def _took(reply: ReplyReceived) -> str:
+    """How long a slow reply took, and how fast it was written."""
+    if reply.seconds < _SLOW_SECONDS:
+        return ""
+    return f"  {terminal.duration(reply.seconds)}, {reply.usage.output_tokens / reply.seconds:.2g} tokens/s"
+
+
+def _context(started: RunStarted) -> str:
+    return f"{started.context.type_name}, {started.context.size}"
+
+
+def _shut(started: RunStarted) -> str:
+    kind = started.options.get("sandbox", {}).get("kind")
+    return "" if kind is None else " · no sandbox" if kind == "none" else f" · sandbox: {kind}"
+
+
+def _gist(source: str, width: int) -> str:
+    """The line of a cell that says most of what it does: its first comment, else its first line of work."""
+    lines = [line.strip() for line in source.splitlines()]
+    comments = [line.lstrip("# ") for line in lines if line.startswith("#") and not _DULL.match(line)]
+    work = [line for line in lines if not line.startswith("#") and not _DULL.match(line)]
+    return terminal.one_line(next(iter([*comments[:1], *work[:1], *lines[:1]]), ""), width)
+
+
+def _error(cell: CellFinished) -> str:
+    for output in reversed(cell.outputs):
+        if output.get("output_type") == "error":
+            return f"{output.get('ename', 'error')}: {output.get('evalue', '')}"
+    return "failed"

@@ -1,0 +1,138 @@
+"""`resume`, `fork` and `replay`: what can be done with a run that is kept."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
+from rlm_jupyter.frontends.cli import run as asking
+from rlm_jupyter.types.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rlm_jupyter.record.saved_run import SavedRun
+    from rlm_jupyter.rlm import RLM
+    from rlm_jupyter.types.events import Event
+
+
+_CHANGES = ("model", "sub_model", "base_url", "window", "termination", "reward", "sandbox")
+
+
+def resume(args: Namespace) -> int:
+    """`jupyter rlm resume`; returns the exit code."""
+    from rlm_jupyter.replay.resume import TakingUp, check_resumable
+    from rlm_jupyter.run.runner import Running
+
+    saved = _saved(args)
+    check_resumable(saved, None)
+    going_on = TakingUp(saved, _rlm(args, saved).settings, reexecutes=not args.no_reexec)
+    _ask(args, saved, saved.cells_again)
+    prompt = saved.trajectory.started.prompt
+    return asking.answered(args, lambda tell: Running(going_on, prompt, tell), saved.files.notebook)
+
+
+def fork(args: Namespace) -> int:
+    """`jupyter rlm fork`; returns the exit code."""
+    from rlm_jupyter.replay.fork import Forking, forked
+    from rlm_jupyter.run.runner import Running
+    from rlm_jupyter.types.events import CellFinished
+
+    saved = _saved(args)
+    part = forked(saved, args.at, edit=args.edit)
+    rlm = _rlm(args, saved, save=asking.place(args))
+    forking = Forking(saved, part, rlm.settings, reexecutes=not args.no_reexec)
+    cells = [record for record in part.records if isinstance(record, CellFinished)]
+    before = saved.cells_again - saved.cells
+    _ask(args, saved, before + sum(cell.status in {"ok", "error"} for cell in cells))
+    if not args.quiet:
+        terminal.say(f"A new run with the first {terminal.count(part.at, 'iteration')} of {saved.files.name}.")
+    prompt = saved.trajectory.started.prompt
+    return asking.answered(args, lambda tell: Running(forking, prompt, tell), rlm.settings.save)
+
+
+def replay(args: Namespace) -> int:
+    """`jupyter rlm replay`; returns the exit code: 0 where the same came out."""
+    from rlm_jupyter.replay import verify as replaying
+    from rlm_jupyter.types.events import CellFinished
+
+    def tell(event: Event) -> None:
+        if isinstance(event, CellFinished) and not args.quiet:
+            terminal.say(f"  iteration {event.iteration}, cell {event.block + 1}: {event.status}")
+
+    saved = _saved(args)
+    _ask(args, saved, saved.cells_again)
+    came = replaying.replay(saved.files.notebook, sandbox=args.sandbox, on_event=tell)
+    if came.passed_over:
+        terminal.say(
+            f"Not executed, because they had been interrupted: cells of iteration {_listed(came.passed_over)}."
+        )
+    for difference in came.differences:
+        terminal.write(difference.text)
+    cells, calls = terminal.count(came.cells, "cell"), terminal.count(came.subcalls, "sub-call")
+    what = "the same came out" if came.same else f"{terminal.count(len(came.differences), 'difference')}"
+    terminal.say(f"{cells} executed, {calls} answered from the record, no model asked: {what}.")
+    return ANSWERED if came.same else FAILED
+
+
+def _saved(args: Namespace) -> SavedRun:
+    """Read the run that was named, else the newest, and say which."""
+    from rlm_jupyter.record.saved_run import SavedRun
+
+    if args.run is not None:
+        return SavedRun.load(args.run)
+    saved = SavedRun.newest()
+    if not args.quiet:
+        terminal.say(f"The newest run: {saved.files.name}")
+    return saved
+
+
+def _rlm(args: Namespace, saved: SavedRun, **options: Any) -> RLM:
+    """As the run was configured, with what the arguments change."""
+    from rlm_jupyter.models.pricing import parsed_prices
+    from rlm_jupyter.models.sampling import parsed
+    from rlm_jupyter.replay.resume import configuration
+    from rlm_jupyter.rlm import RLM
+    from rlm_jupyter.types.limits import Limits
+
+    # a policy of the user's own is looked for where they stand, as `python -m` does
+    sys.path.insert(0, str(Path.cwd()))
+    changes = {name: getattr(args, name) for name in _CHANGES} | options
+    changes |= {field.name: getattr(args, field.name, None) for field in fields(Limits)}
+    changes["prices"] = parsed_prices(args.price) if args.price else None
+    changes["model_options"] = parsed(args.option) if args.option else None
+    changes["sub_model_options"] = parsed(args.sub_option) if args.sub_option else None
+    found = configuration(saved, changes)
+    return RLM(found.model, **found.options)
+
+
+def _ask(args: Namespace, saved: SavedRun, cells: int) -> None:
+    """Ask whether cells may be executed again.
+
+    Raises
+    ------
+    ConfigurationError
+        They may not, or nobody can be asked.
+    """
+    if args.no_reexec or args.yes or not cells:
+        return
+    count = terminal.count(cells, "cell")
+    kind = args.sandbox or saved.trajectory.started.options.get("sandbox", {}).get("kind")
+    may = "with your rights, as there is no sandbox" if kind == "none" else "with all that they do"
+    if not sys.stdin or not sys.stdin.isatty():
+        raise ConfigurationError(
+            f"{count} of {saved.files.name} would be executed again, {may}, and nobody can be asked here: add --yes."
+        )
+    sys.stderr.write(
+        f"{count} of {saved.files.name} will be executed again, {may} (write files, send requests); their sub-calls "
+        "are answered from the record. Go on? [y/N] "
+    )
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise ConfigurationError("Nothing was executed.")
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, numbers))

@@ -1,0 +1,333 @@
+"""`run` and `demo`: put a prompt to a model, show how it goes, print the answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import stat
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlm_jupyter.frontends.cli import ANSWERED, FAILED, INTERRUPTED, terminal
+from rlm_jupyter.types.endings import WORDS, why_ended
+from rlm_jupyter.types.errors import ConfigurationError, RecordError, RLMError
+
+if TYPE_CHECKING:
+    from rlm_jupyter.frontends.cli.progress import Progress
+    from rlm_jupyter.rlm import RLM
+    from rlm_jupyter.run.result import OnEvent, Result
+    from rlm_jupyter.run.runner import Running
+    from rlm_jupyter.types.events import RunEnded
+    from rlm_jupyter.types.limits import Limits
+    from rlm_jupyter.types.values import ModelUsage, StopReason
+
+DEMO_PROMPT = "When are default parameter values evaluated?"
+_NO_MODEL = (
+    "No model is named, so the embedded `extractive` answers: it is no language model, it only picks sentences that "
+    "share words with the question.\nName a model by -m or RLM_MODEL, such as -m {examples}."
+)
+_EXAMPLES = ("anthropic", "openai", "ollama")
+_RESUMABLE = {"failed", "cancelled", "kernel_died"}
+"""What may end otherwise when the run is resumed as it is."""
+_POLL_SECONDS = 0.5
+_SILENT_SECONDS = 1.0
+"""How long a pipe may bring nothing before that is said."""
+
+
+def run(args: Namespace) -> int:
+    """`jupyter rlm run`; returns the exit code."""
+    from rlm_jupyter.types.limits import Limits
+
+    given = {field.name: getattr(args, field.name, None) for field in fields(Limits)}
+    limits = Limits(**{name: value for name, value in given.items() if value is not None})
+    prompt = args.prompt or ""
+    if not prompt.strip():
+        last = f", before --context: jupyter rlm run {args.context[-1]!r} --context …" if args.context else "."
+        raise ConfigurationError(f"The question is missing: it comes first{last}")
+    from rlm_jupyter.models.endpoint import keyless
+
+    with keyless() if args.estimate else nullcontext():
+        rlm = _rlm(args, _model(args), limits)
+    from rlm_jupyter.run.context import Context
+
+    context = Context(_context_of(args))
+    if args.estimate:
+        estimate = rlm.estimate(prompt, context)
+        terminal.write(json.dumps(asdict(estimate)) if args.json else str(estimate))
+        return ANSWERED
+    return answered(args, lambda tell: rlm.start(prompt, context, on_event=tell), rlm.settings.save)
+
+
+def _rlm(args: Namespace, model: str, limits: Limits) -> RLM:
+    from rlm_jupyter.models.pricing import parsed_prices
+    from rlm_jupyter.models.sampling import parsed
+    from rlm_jupyter.rlm import RLM  # after what is quickly found to be wrong
+
+    # a policy of the user's own is looked for where they stand, as `python -m` does
+    sys.path.insert(0, str(Path.cwd()))
+    return RLM(
+        model,
+        sub_model=args.sub_model,
+        base_url=args.base_url,
+        window=args.window,
+        limits=limits,
+        termination=args.termination,
+        reward=args.reward,
+        save=place(args),
+        sandbox={"kind": args.sandbox, "read": args.read or (), "write": args.write or ()},
+        snapshot=args.snapshot,
+        prices=parsed_prices(args.price or ()),
+        model_options=parsed(args.option or ()),
+        sub_model_options=parsed(args.sub_option or ()),
+        system_prompt_extra=args.system_extra or "",
+    )
+
+
+def demo(args: Namespace) -> int:
+    """`jupyter rlm demo`; returns the exit code."""
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
+        raise ConfigurationError(
+            "This Python comes without its documentation (pydoc_data), which demo reads."
+        ) from None
+    from rlm_jupyter.rlm import RLM
+
+    text = "\n\n".join(topics.values())
+    terminal.write(f"Question: {DEMO_PROMPT}\nContext: {len(text):,} characters of Python's own documentation\n")
+    rlm = RLM("extractive", save=place(args))
+    start = partial(rlm.start, DEMO_PROMPT, text)
+    return answered(args, lambda tell: start(on_event=tell), rlm.settings.save, notebook_on=terminal.write)
+
+
+def place(args: Namespace) -> str | bool:
+    """Return what `RLM(save=…)` takes; a slash at the end, which makes it a folder, stays."""
+    if args.no_save:
+        return False
+    if args.save is None:
+        return True
+    path = str(Path(args.save).expanduser())
+    return f"{path}/" if args.save.endswith(("/", os.sep)) else path
+
+
+def _context_of(args: Namespace) -> object:
+    paths = args.context
+    if not paths and not _is_piped():
+        return None
+    from rlm_jupyter.run.files.load import STDIN, load
+
+    if paths:
+        return load(paths, note=terminal.say)
+    if sys.platform != "win32" and not select.select([sys.stdin], [], [], _SILENT_SECONDS)[0]:
+        # a pipe that was inherited, and that nobody writes to or closes, would be waited for without a word
+        terminal.say("Reading the context from standard input, a pipe; --context PATH names another.")
+    text = load(STDIN, note=terminal.say)
+    if not args.quiet:
+        terminal.say(f"Context: standard input, {len(str(text)):,} characters." if text else "Standard input is empty.")
+    return text or None
+
+
+def _is_piped() -> bool:
+    """Whether standard input is a pipe or a file, and not a terminal, a device or closed."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (AttributeError, OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def _model(args: Namespace) -> str:
+    from rlm_jupyter.models import PROVIDERS, load_model
+    from rlm_jupyter.models import discovery as nearby
+
+    name = args.model or os.environ.get("RLM_MODEL")
+    if not name:
+        if args.base_url or args.window:
+            option = "--base-url" if args.base_url else "--window"
+            raise ConfigurationError(f"{option} needs a model: name it by -m, such as -m openai/NAME.")
+        examples = ", ".join(PROVIDERS[provider].example for provider in _EXAMPLES)
+        terminal.say(_NO_MODEL.format(examples=examples))
+        if offer := nearby.offer():
+            terminal.say(offer)
+        return "extractive"
+    load_model(name, base_url=args.base_url, window=args.window)  # what is wrong is said before files are read
+    return str(name)
+
+
+def answered(
+    args: Namespace,
+    start: Callable[[OnEvent], Running],
+    save: str | Path | bool,
+    *,
+    notebook_on: Callable[[str], None] = terminal.say,
+) -> int:
+    """Start a run, show how it goes, print what came of it; returns the exit code.
+
+    Parameters
+    ----------
+    start
+        Begins the run; it is given what tells the events.
+    save
+        Where the run's notebook goes.
+    """
+    from rlm_jupyter.frontends.cli.progress import Progress
+
+    with Progress(quiet=args.quiet) as progress:
+        running = start(progress.on_event)
+        del start  # with a large context, which is packed by now
+        outcome = _outcome(running, progress)
+    result = outcome.result
+    stop_reason: StopReason = "cancelled" if outcome.interrupted else "failed"
+    if result is not None:
+        notebook, stop_reason = result.path, result.stop_reason
+        _print(args, result, outcome.failure)
+    else:
+        notebook = _notebook(progress, save)
+        if args.json and progress.ended is not None:
+            _print_json(progress.ended, progress.ended.iteration, notebook, by_model={})
+        terminal.say(f"No answer: {terminal.one_line(outcome.failure, 1_000)}")
+    if notebook is not None and not (args.quiet and notebook_on is terminal.say):
+        notebook_on(f"Notebook: {_relative(notebook)}")
+    if notebook is not None:
+        _say_how_to_resume(stop_reason, notebook)
+    if outcome.interrupted:
+        return INTERRUPTED
+    return FAILED if result is None or result.answer is None or stop_reason == "failed" else ANSWERED
+
+
+def _say_how_to_resume(stop_reason: StopReason, notebook: Path) -> None:
+    from rlm_jupyter.replay.resume import LIMITED_BY
+    from rlm_jupyter.run.outcome import resume_command
+
+    if stop_reason in LIMITED_BY:
+        terminal.say(f"To resume it: {resume_command(notebook)} {_option(stop_reason)} N")
+    elif stop_reason in _RESUMABLE:
+        terminal.say(f"To resume it: {resume_command(notebook)}")
+
+
+def _option(stop_reason: StopReason) -> str:
+    """Return the option that raises the limit behind a stop reason."""
+    from rlm_jupyter.replay.resume import LIMITED_BY
+
+    return f"--{LIMITED_BY[stop_reason].replace('_', '-')}"
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """How a run went."""
+
+    result: Result | None
+    failure: str = ""
+    """What went wrong, where the host failed."""
+    interrupted: bool = False
+
+
+def _outcome(running: Running, progress: Progress) -> _Outcome:
+    """Wait for the run; Ctrl-C ends it with the best answer so far, a second one without."""
+    from rlm_jupyter.run import background
+
+    interrupted = False
+    try:
+        try:
+            return _Outcome(_wait(running))
+        except KeyboardInterrupt:
+            interrupted = True
+            running.stop()
+            progress.say("Stopping the run… (Ctrl-C again: leave at once)", "yellow")
+            return _Outcome(_wait(running), interrupted=True)
+    except KeyboardInterrupt:
+        # a third one would only bring tracebacks out of the clearing up, which takes a few seconds at most
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        background.shut_down()  # now, because at the interpreter's exit no thread can write any more
+        return _Outcome(None, "interrupted", interrupted=True)
+    except ConfigurationError:
+        raise  # nothing was started
+    except RLMError as error:
+        error.advice = ""  # it stands in a line of its own
+        return _Outcome(error.result, error.for_command_line, interrupted)
+
+
+def _wait(running: Running) -> Result:
+    while True:
+        try:
+            # in slices, because Windows does not let Ctrl-C through to a wait without an end
+            return running.result(_POLL_SECONDS)
+        except TimeoutError:
+            if running.done:
+                return running.result()
+
+
+def _print(args: Namespace, result: Result, failure: str = "") -> None:
+    if args.json:
+        ended = result.trajectory.ended
+        assert ended is not None
+        iterations = len(result.trajectory.iterations)
+        _print_json(ended, iterations, result.path, result.unsaved, by_model=result.usage_by_model)
+    elif result.answer is not None:
+        apart = not args.quiet and sys.stdout.isatty() and sys.stderr.isatty()
+        terminal.write(f"\n{result.answer}\n\n" if apart else result.answer)
+    if result.stop_reason not in {"answered", "terminated"}:
+        terminal.say(terminal.one_line(_why(result, failure), 1_000))
+    elif result.message:
+        terminal.say(f"{result.message.rstrip('.')}.")
+    if result.unsaved:
+        terminal.say(f"{result.unsaved.rstrip('.')}.")
+    if not args.quiet:
+        counts = [(len(result.trajectory.iterations), "iteration"), (len(result.trajectory.subcalls), "sub-call")]
+        facts = [terminal.count(number, unit) for number, unit in counts if number]
+        facts += [terminal.spent(result.usage, result.cost), terminal.duration(result.seconds)]
+        terminal.say(" · ".join(facts))
+
+
+def _why(result: Result, failure: str = "") -> str:
+    """In one line, why a run ended without an answer of its own."""
+    from rlm_jupyter.replay.resume import LIMITED_BY
+
+    have = "This is the best answer so far" if result.answer is not None else "No answer"
+    if result.stop_reason in LIMITED_BY:
+        more = f" {result.message.rstrip('.')}." if result.message else ""
+        return f"{have}: {WORDS[result.stop_reason]} ({_option(result.stop_reason)} raises it).{more}"
+    return f"{have}: {why_ended(result.stop_reason, failure or result.message)}."
+
+
+def _print_json(
+    ended: RunEnded, iterations: int, notebook: Path | None, unsaved: str = "", *, by_model: Mapping[str, ModelUsage]
+) -> None:
+    facts: dict[str, Any] = {
+        "answer": ended.answer,
+        "value": ended.value if ended.is_json else ended.answer,
+        "stop_reason": ended.stop_reason,
+        "message": ended.message,
+        "usage": asdict(ended.usage),
+        "usage_by_model": {name: asdict(used) for name, used in by_model.items()},
+        "cost": ended.cost,
+        "seconds": round(ended.seconds, 3),
+        "iterations": iterations,
+        "notebook": None if notebook is None else str(notebook),
+        "unsaved": unsaved,
+    }
+    terminal.write(json.dumps(facts))  # in ASCII: a lone surrogate has no other form
+
+
+def _notebook(progress: Progress, save: str | Path | bool) -> Path | None:
+    """Where the record of a run is that failed."""
+    if save is False or progress.run_id is None:
+        return None
+    from rlm_jupyter.record.store import find, folder_of
+
+    try:
+        return find(progress.run_id, folder_of(save)).notebook
+    except RecordError:
+        return None
+
+
+def _relative(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

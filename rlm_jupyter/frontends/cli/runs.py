@@ -1,0 +1,254 @@
+"""`list`, `show`, `export` and `clean`: the runs that are kept in a folder."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
+from rlm_jupyter.record import journal, removal, store
+from rlm_jupyter.types.endings import WORDS
+from rlm_jupyter.types.errors import ConfigurationError, RecordError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rlm_jupyter.record.store import RunFiles, RunSummary
+    from rlm_jupyter.record.trajectory import Cell, Trajectory
+    from rlm_jupyter.types.events import RunEnded
+
+_OUTPUT_CHARS = 600
+"""What `show` shows of a cell's output."""
+_PROMPT_CHARS = 60
+
+
+def list_runs(args: Namespace) -> int:
+    """`jupyter rlm list`: a table on a terminal, lines with tabs (and the time) in a pipe; returns the exit code."""
+    runs = store.list_runs(args.folder)
+    if not runs:
+        terminal.say(f"No runs in {_folder(args)}.")
+        return ANSWERED
+    rows = [
+        (
+            run.files.name,
+            _started(run),
+            _state(run.files, run.ended),
+            terminal.one_line(run.started.prompt, _PROMPT_CHARS),
+            _answer(run),
+        )
+        for run in runs
+    ]
+    if not sys.stdout.isatty():
+        terminal.write("\n".join("\t".join(row) for row in rows))
+        return ANSWERED
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("run", "ended", "prompt", "answer", box=None, pad_edge=False)
+    # names stay whole, because `show` is given them; of the rest there is as much as the width allows
+    table.columns[0].no_wrap = table.columns[1].no_wrap = True
+    for name, _, state, *rest in rows:
+        table.add_row(name, state, *(Text(text, no_wrap=True, overflow="ellipsis") for text in rest))
+    terminal.console().print(table)
+    return ANSWERED
+
+
+def show(args: Namespace) -> int:
+    """`jupyter rlm show`: a run to read, or as another file; returns the exit code."""
+    from rlm_jupyter.record.trajectory import Trajectory
+
+    files = _named(args.run)
+    if args.html or args.jsonl:
+        _write_forms(args, files)
+    else:
+        _print_run(files, Trajectory.load(files.notebook))
+    return ANSWERED
+
+
+def export(args: Namespace) -> int:
+    """`jupyter rlm export`: a run as one file to send to somebody; returns the exit code."""
+    from rlm_jupyter.frontends.cli import export as sending
+
+    sending.export(_named(args.run), to=args.to, output=args.output, redact=args.redact, replace=args.replace)
+    return ANSWERED
+
+
+def _named(run: str | None) -> RunFiles:
+    """The run that was named, else the newest."""
+    if run is not None:
+        return store.find(run)
+    newest = next(iter(store.list_runs()), None)
+    if newest is None:
+        raise RecordError(f"There are no runs in {store.FOLDER}: name one.")
+    return newest.files
+
+
+def clean(args: Namespace) -> int:
+    """`jupyter rlm clean`: delete runs that have ended, after asking; returns the exit code."""
+    runs = store.list_runs(args.folder)
+    latest = datetime.now(UTC) - timedelta(days=args.older_than)
+    ended = [run for run in runs if run.ended is not None and not journal.is_open(run.files.journal)]
+    chosen = [_Doomed(run) for run in ended if _ended_at(run) <= latest]
+    kept = len(runs) - len(ended)
+    if kept:
+        terminal.say(f"Kept: {terminal.count(kept, 'run')} that did not end (going on, or interrupted).")
+    if not chosen:
+        terminal.say(f"Nothing to delete in {_folder(args)}.")
+        return ANSWERED
+    for doomed in chosen:
+        terminal.say(f"  {doomed.run.files.name}  {doomed.size / 1e6:.1f} MB")
+    size = sum(doomed.size for doomed in chosen) / 1e6
+    what = f"{terminal.count(len(chosen), 'run')} ({size:.1f} MB) in {_folder(args)}"
+    if not args.yes and not _confirmed(f"Delete {what}? [y/N] "):
+        terminal.say("Nothing was deleted.")
+        return FAILED
+    for doomed in chosen:
+        for path in doomed.delete():
+            terminal.say(f"Kept: {path}, which the run has not written, or not as it is now.")
+    terminal.say(f"Deleted {what}.")
+    return ANSWERED
+
+
+@dataclass(frozen=True)
+class _Doomed:
+    """A run that is to be deleted."""
+
+    run: RunSummary
+
+    @property
+    def size(self) -> int:
+        """Bytes, of notebook and folder."""
+        files = self.run.files
+        inside = [path for path in files.folder.rglob("*") if path.is_file() and not path.is_symlink()]
+        return sum(path.stat().st_size for path in [*inside, *([files.notebook] if files.notebook.is_file() else [])])
+
+    def delete(self) -> list[Path]:
+        """Delete the run; returns what is not the run's, and stays."""
+        files = self.run.files
+        try:
+            with journal.held(files.journal) as is_free:
+                ends = journal.read_ends(files.journal)
+                if not is_free or ends is None or ends != (self.run.started, self.run.ended):
+                    raise RecordError(f"{files.name} is going on again, so it is not deleted.")
+                return removal.remove(files)
+        except OSError as error:
+            raise RecordError(f"{error.filename} can't be deleted: {error.strerror or error}.") from None
+
+
+def _confirmed(prompt: str) -> bool:
+    if not sys.stdin or not sys.stdin.isatty():
+        raise ConfigurationError("Nobody can be asked here: add --yes to delete.")
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _ended_at(run: RunSummary) -> datetime:
+    seconds = run.ended.seconds if run.ended is not None else 0.0
+    return datetime.fromisoformat(run.started.started) + timedelta(seconds=seconds)
+
+
+def _folder(args: Namespace) -> str:
+    return str(args.folder or store.FOLDER)
+
+
+def _started(run: RunSummary) -> str:
+    return f"{datetime.fromisoformat(run.started.started).astimezone():%Y-%m-%d %H:%M}"
+
+
+def _state(files: RunFiles, ended: RunEnded | None) -> str:
+    if journal.is_open(files.journal):
+        return "going on"
+    return WORDS[ended.stop_reason] if ended is not None else "interrupted"
+
+
+def _answer(run: RunSummary) -> str:
+    return "" if run.ended is None or run.ended.answer is None else terminal.one_line(run.ended.answer, 80)
+
+
+def _write_forms(args: Namespace, files: RunFiles) -> None:
+    from rlm_jupyter.record import delivery
+    from rlm_jupyter.record.export import WholeRun, to_html, to_jsonl
+
+    run = WholeRun.gather(files, context=False)
+    forms = [(args.jsonl, to_jsonl), (args.html, to_html)]
+    for path, text in [(path, form(run)) for path, form in forms if path]:
+        try:
+            content = text.encode("utf-8", "backslashreplace")
+            delivery.deliver(Path(path), content, replace=args.replace, consent="add --replace")
+        except OSError as error:
+            raise ConfigurationError(f"{path} can't be written: {error.strerror or error}.") from None
+        terminal.say(f"Written: {path}")
+
+
+def _print_run(files: RunFiles, trajectory: Trajectory) -> None:
+    from rlm_jupyter.record.export import WholeRun
+    from rlm_jupyter.record.export.costs import by_model
+
+    console = terminal.console()
+    started, ended = trajectory.started, trajectory.ended
+    facts = [
+        _state(files, ended),
+        terminal.count(len(trajectory.iterations), "iteration"),
+        terminal.count(len(trajectory.subcalls), "sub-call"),
+        terminal.spent(trajectory.usage, trajectory.cost),
+        *([terminal.duration(ended.seconds)] if ended is not None else []),
+    ]
+    models = started.model if started.sub_model == started.model else f"{started.model}, {started.sub_model}"
+    _line(console, started.prompt, "bold")
+    _line(console, "")
+    if trajectory.answer is not None:
+        _line(console, trajectory.answer)
+        _line(console, "")
+    _line(console, " · ".join(facts), "dim")
+    _line(console, f"{models} · context: {started.context.type_name}, {started.context.size}", "dim")
+    used = by_model(WholeRun.gather(files, context=False))
+    for name, one in used.items() if len(used) > 1 else ():
+        requests = terminal.count(one.requests, "request")
+        _line(console, f"  {name}: {requests} · {terminal.spent(one.usage, one.cost)}", "dim")
+    if ended is not None and ended.message:
+        _line(console, ended.message, "yellow")
+    _line(console, str(files.notebook), "dim")
+    for iteration in trajectory.iterations:
+        _line(console, "")
+        prose = iteration.reply.text[: iteration.reply.read].partition("```")[0].strip()
+        _line(console, f"[{iteration.index}] {prose}", "bold")
+        for cell in iteration.cells:
+            _print_cell(console, cell)
+        for notice in iteration.notices:
+            _line(console, notice, "yellow")
+
+
+def _print_cell(console: Console, cell: Cell) -> None:
+    from rlm_jupyter.prompts import outputs
+
+    _line(console, "")
+    source = terminal.printable(cell.source.strip("\n"))
+    if console.is_terminal:
+        from rich.padding import Padding
+        from rich.syntax import Syntax
+
+        code = Syntax(source, "python", background_color="default", word_wrap=True)
+        console.print(Padding(code, (0, 0, 0, 4), expand=False))
+    else:
+        _line(console, _indented(source))
+    text = outputs.cut(outputs.render(cell.outputs), _OUTPUT_CHARS, variable=None).text
+    if text:
+        _line(console, _indented(text, "  > "), "red" if cell.status == "error" else "dim")
+    count = terminal.count(len(cell.subcalls), "sub-call")
+    failed = sum(subcall.failed for subcall in cell.subcalls)
+    calls = f" · {count}{f', {failed} failed' if failed else ''}" if cell.subcalls else ""
+    _line(console, f"    {cell.status} · {terminal.duration(cell.seconds)}{calls}", "dim")
+
+
+def _line(console: Console, text: str, style: str = "") -> None:
+    # standard output's own way of writing, so that a pipe gets the text as it is
+    console.print(terminal.printable(text), style=style, soft_wrap=True)
+
+
+def _indented(text: str, by: str = "    ") -> str:
+    return "\n".join(f"{by}{line}".rstrip() for line in text.split("\n"))

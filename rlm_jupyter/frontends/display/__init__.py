@@ -1,0 +1,1 @@
+"""A run as HTML and as text."""

@@ -1,0 +1,322 @@
+"""`answer`: what a `%%rlm --here` cell awaits: it serves the driver until the run is over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import pickle
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlm_jupyter.frontends.approval import Approvals
+from rlm_jupyter.frontends.here.driver_process import DriverProcess, Gone, provider_keys
+from rlm_jupyter.frontends.here.pipe import Began, Failed, Over, Recorded, Request
+from rlm_jupyter.frontends.here.remote_control import FarControl, Steered
+from rlm_jupyter.frontends.here.replay import replay
+from rlm_jupyter.frontends.here.texts import say_once, surroundings
+from rlm_jupyter.frontends.live import progress
+from rlm_jupyter.frontends.live.result import ShownResult
+from rlm_jupyter.kernel.attached import Address
+from rlm_jupyter.kernel.guest.attached import LentGuest, why_not
+from rlm_jupyter.prompts.description import describe
+from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.run import context as contexts
+from rlm_jupyter.run.observers import nobody
+from rlm_jupyter.run.result import OnEvent, result_of
+from rlm_jupyter.run.runner import check_length, check_prompt
+from rlm_jupyter.types import errors
+from rlm_jupyter.types.errors import ConfigurationError, ContextError, RLMError, saved_at
+from rlm_jupyter.types.events import CellProposed, Event, Record
+from rlm_jupyter.types.values import ContextInfo, PackedContext
+
+_MOST_KEPT = 64 * 2**20
+"""Bytes of a context above which it is not kept with the run: it is here already, and may be larger than a disk."""
+_INTERRUPTS = 5
+"""That a cell gets when its driver is gone."""
+_AGAIN_SECONDS = 2.0
+_DRIVEN = "_rlm_driven"
+"""The attribute of a shell whose kernel a model drives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a cell asks."""
+
+    prompt: str
+    context: Any
+    """The object itself; `None` where `-c` names nothing."""
+    model: str
+    options: dict[str, Any]
+    """Of `RLM`, less the model."""
+    rerun: bool = False
+    approve: bool = False
+    """Put each cell before the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    id: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Interrupted:
+    """The user has interrupted their cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposed:
+    """A cell waits for the user."""
+
+
+class HereResult(ShownResult):
+    """The result of a run in the notebook's own kernel."""
+
+    def _ask(self, prompt: str, on_event: OnEvent | None) -> ShownResult:
+        raise ConfigurationError(
+            "A run in this notebook's own kernel takes one prompt: ask further in another %%rlm --here cell, all "
+            "variables are still there."
+        )
+
+
+async def answer(shell: Any, asked: Asked, on_event: OnEvent = nobody) -> ShownResult:
+    """Let a model drive the kernel of this shell until it has answered.
+
+    Parameters
+    ----------
+    shell
+        The kernel's `InteractiveShell`.
+    asked
+        What is asked.
+    on_event
+        Told every event, on a thread of ours.
+
+    Raises
+    ------
+    ConfigurationError
+        This kernel can't be driven so, or something asked is wrong.
+    RLMError
+        The host failed, or its process ended.
+    KeyboardInterrupt
+        The user's second interrupt; after a first one there is a result, `cancelled`.
+    """
+    check_prompt(asked.prompt)
+    if asked.context is None:
+        check_length(asked.prompt)
+    reason = "a model drives it already" if getattr(shell, _DRIVEN, False) else why_not(shell.kernel)
+    if reason:
+        raise ConfigurationError(f"--here is not possible in this kernel: {reason}. Leave --here out.")
+    _check_options(asked.options)
+    setattr(shell, _DRIVEN, True)
+    try:
+        return await _Here(shell, asked, on_event).run()
+    finally:
+        setattr(shell, _DRIVEN, False)
+
+
+class _Here:
+    """A run in the notebook's own kernel, as that kernel sees it."""
+
+    def __init__(self, shell: Any, asked: Asked, on_event: OnEvent) -> None:
+        self._shell = shell
+        self._on_event = on_event
+        self._asked = asked
+        self._packed = _packed(asked.context)
+        self._loop = asyncio.get_running_loop()
+        self._news: asyncio.Queue[object] = asyncio.Queue()
+        self._trajectory = Trajectory()
+        self._driver: DriverProcess | None = None
+        self.control = FarControl(self._send, approving=asked.approve)
+        self._interrupts = 0
+        self._asks_user = False
+        self._path: Path | None = None
+        self._guest = LentGuest(
+            shell.kernel,
+            asked.context,
+            on_cell=lambda cell, source: self._put(_Cell(cell, source)),
+            is_shown=lambda: self._shown.is_live,
+        )
+        try:
+            self._address = Address.of(shell.kernel, self._guest.token)
+            say_once(shell)
+            self._shown = progress.start(shell, kernel_is_there=True, shows_outputs=False)
+            self._shown.steer(self)
+            self._approvals = Approvals(elsewhere=lambda: self._shown.has_buttons)
+        except BaseException:
+            self._guest.leave()
+            raise
+
+    async def run(self) -> ShownResult:
+        """Serve the driver until it is over, and give what came of it."""
+        try:
+            try:
+                with self._guest.cells.serving(self._stop):
+                    self._driver = DriverProcess(self._request(), self._hear)
+                    if self._interrupts:
+                        self.control.stop()
+                    over = await self._serve()
+            finally:
+                if self._driver is not None:
+                    self._driver.close()
+                self._guest.leave()
+            if isinstance(over, Recorded):
+                return await self._replay(over.path)
+            return self._result(over)
+        except BaseException as error:
+            self._shown.end(saved_at(error), failed=True)
+            raise
+
+    def _request(self) -> Request:
+        asked = self._asked
+        return Request(
+            prompt=asked.prompt,
+            context=self._packed,
+            model=asked.model,
+            options=asked.options,
+            rerun=asked.rerun,
+            approve=asked.approve,
+            surroundings=surroundings(self._guest.variables()),
+            address=self._address,
+            keys=provider_keys(),
+        )
+
+    async def _serve(self) -> object:
+        """Execute the driver's cells until it says how the run ended, or is gone."""
+        while True:
+            match await self._news.get():
+                case _Cell(cell, source):
+                    await self._guest.execute(cell, source)
+                case Began(path, unpriced):
+                    self._path = self.control.notebook = path
+                    self.control.unpriced = unpriced
+                case _Proposed():
+                    self._put_to_user()
+                case _Interrupted() if self._interrupts < 2:
+                    pass
+                case over:
+                    return over
+
+    def _put_to_user(self) -> None:
+        """Ask about the cell that waits, where no front end does."""
+        self._asks_user = True
+        try:
+            self._approvals.put(self.control)
+        except KeyboardInterrupt:
+            pass  # the run is being stopped
+        finally:
+            self._asks_user = False
+
+    def _result(self, over: object) -> ShownResult:
+        match over:
+            case Over(path, unsaved):
+                result = HereResult.of(result_of(self._trajectory, path, unsaved=unsaved))
+                self._shown.end(path)
+                return result
+            case Failed(kind, text):
+                if self._interrupts:
+                    raise KeyboardInterrupt(text)
+                error = _error(kind, text)
+                if self._trajectory.records and self._trajectory.ended is not None:
+                    error.result = HereResult.of(result_of(self._trajectory, self._path))
+                raise error
+            case Gone() as gone:
+                record = f" Its record up to there: {self._path}." if self._path else ""
+                raise RLMError(f"The process that drove the run has ended {gone}; the variables stay.{record}")
+        raise KeyboardInterrupt("the run is being stopped in the background")
+
+    async def _replay(self, path: Path) -> ShownResult:
+        """Show the recorded run, and do again what its cells did to the variables."""
+        trajectory = Trajectory.load(path)
+        again = await replay(self._shell, trajectory, self._asked.context, lambda: self._shown.is_live)
+        for record in trajectory.records:
+            self._shown(record)
+        when = trajectory.started.started.replace("T", " ").removesuffix("+00:00")
+        self._shown.end(
+            path,
+            title=f"The recorded run of {when} UTC: nothing was asked or spent; {again} without a model. "
+            "--rerun asks anew.",
+        )
+        return HereResult.of(result_of(trajectory, path))
+
+    def _put(self, news: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the kernel is being shut down
+            self._loop.call_soon_threadsafe(self._news.put_nowait, news)
+
+    def _hear(self, message: object) -> None:
+        """A message of the driver (on a thread of its own)."""
+        if isinstance(message, Event):
+            if isinstance(message, Record):
+                self._trajectory.apply(message)
+            self._on_event(message)
+            self.control.see(message)
+            self._shown(message)
+            if isinstance(message, CellProposed):
+                self._approvals(message)
+                self._put(_Proposed())
+            return
+        self._put(message)
+        if isinstance(message, Gone):
+            self._guest.host_gone()
+            self._end_cell()
+
+    def _end_cell(self) -> None:
+        """Interrupt the cell that nobody waits for any more; again where its code had not begun, or caught that."""
+        for _ in range(_INTERRUPTS):
+            if not (cell := self._guest.cells.id):
+                return
+            self._guest.cells.interrupt(cell)
+            time.sleep(_AGAIN_SECONDS)
+
+    def _stop(self) -> None:
+        """The user's interrupt; in a signal handler."""
+        self._interrupts += 1
+        self.control.stop()
+        self._put(_Interrupted())
+        if self._asks_user:
+            raise KeyboardInterrupt
+
+    def _send(self, steered: Steered) -> None:
+        if self._driver is not None:
+            self._driver.send(steered)
+
+
+def _packed(context: Any) -> PackedContext:
+    """The context described, with its bytes where they are to be kept with the run."""
+    try:
+        packed = contexts.pack(context)
+    except ContextError:
+        # it can't be kept, but it is here: the model gets the object itself
+        return PackedContext("none", (), ContextInfo(type(context).__name__, *describe(context)))
+    if packed.info.nbytes > _MOST_KEPT:
+        return PackedContext("none", (), packed.info)
+    return dataclasses.replace(packed, buffers=tuple(bytes(buffer) for buffer in packed.buffers))
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """Refuse what the driver, a process of its own, could not have."""
+    for name in ("termination", "reward"):
+        policy = options.get(name)
+        module = getattr(policy, "__module__", None) or ""
+        if module == "__main__" or not _is_picklable(policy):
+            raise ConfigurationError(
+                f"With --here a {name} policy must come from a module, as package.module:Name: the process that "
+                "drives the run has none of this notebook's own definitions."
+            )
+
+
+def _is_picklable(value: object) -> bool:
+    try:
+        pickle.dumps(value)
+    except Exception:  # noqa: BLE001  whatever it was, it can't be handed over
+        return False
+    return True
+
+
+def _error(kind: str, text: str) -> RLMError:
+    """The error that the driver met."""
+    found = getattr(errors, kind, None)
+    takes_text = isinstance(found, type) and issubclass(found, RLMError) and found is not errors.LimitReached
+    return found(text) if takes_text and found is not None else RLMError(text)

@@ -1,0 +1,409 @@
+"""`Cells`: a run folded into the cells that a page shows while it goes on; it knows no front end.
+
+`take` tells what is new since the last time, as items of the protocol (`tests/live/protocol.json` has all of
+them), and `snapshot` tells everything. A cell that is done is told whole: so a page that missed something
+is right again with the next of them, whether or not it can ask.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from rlm_jupyter.frontends.display import sanitize as safe
+from rlm_jupyter.frontends.live import subcall_cells as asked
+from rlm_jupyter.frontends.live.cell import Item, LiveCell
+from rlm_jupyter.frontends.live.child import Child, within
+from rlm_jupyter.frontends.live.children import Children, read
+from rlm_jupyter.frontends.live.facts import RunFacts
+from rlm_jupyter.frontends.live.streaming import Part, arrived, arriving
+from rlm_jupyter.record.notebook_layout import UNREAD
+from rlm_jupyter.types.events import (
+    CellDecided,
+    CellFinished,
+    CellProposed,
+    CellStarted,
+    ChildReported,
+    Event,
+    NoticeGiven,
+    OutputChanged,
+    ReplyReceived,
+    ReplyStreamed,
+    RunEnded,
+    SubcallSettled,
+    SubcallStarted,
+)
+
+
+@dataclass(slots=True)
+class _Reply:
+    """A reply: one that its iteration executes, or one that still arrives."""
+
+    iteration: int
+    text: str = ""
+    cells: list[LiveCell] = field(default_factory=list)
+    """What it consists of, prose and code."""
+
+
+class Cells:
+    """The cells of one run. Fed from the run's thread, told in another.
+
+    Parameters
+    ----------
+    run
+        A short id, for the ids of the cells.
+    child, children
+        Of a child's cells: which child, and the children of its root, which its own are among.
+    """
+
+    def __init__(self, run: str, child: Child | None = None, children: Children | None = None) -> None:
+        self.run = run
+        self.children = children or Children(run, lambda digest, child: Cells(digest, child, self.children))
+        self._child = child
+        self._within = within(child)
+        self.is_live = True
+        """What comes happens now; else it is only told now, and nobody knows when it was."""
+        self.facts = RunFacts()
+        self._lock = threading.Lock()
+        self._order: list[LiveCell] = []
+        self._replies: dict[int, _Reply] = {}
+        """By iteration, the replies that are executed: what a cell puts out belongs to one of these."""
+        self._draft: _Reply | None = None
+        """The reply that arrives. It may be rejected, or be the forced one, which has the last iteration's number:
+        it must not touch the cells of a reply that was executed."""
+        self._has_grown = False
+        """There is more of the draft than its cells show."""
+        self._settled: dict[tuple[int, int], list[SubcallSettled]] = {}
+        self.is_behind = False
+        """Something was left for the next time, though nothing happens until then."""
+        self._asking: dict[str, tuple[int, int]] = {}
+        """Cells of sub-calls whose lists are not as they should be, and the cells that asked."""
+        self._listed: dict[str, float] = {}
+        """When those lists were made last that will become others."""
+        self._waiting: dict[tuple[int, int], dict[int, SubcallStarted]] = {}
+        """Sub-calls in flight, by the cell that asked and their ordinal there."""
+        self._dirty: dict[str, LiveCell] = {}
+        self._gone: list[str] = []
+        self._told_facts: dict[str, Any] = {}
+        self._made = 0
+
+    def apply(self, event: Event) -> None:
+        """Take in an event."""
+        with self._lock:
+            if isinstance(event, ChildReported):
+                self.children.apply(event)
+                return
+            self.facts.apply(event)
+            self._apply(event)
+
+    def fail(self, message: str = "") -> None:
+        """Nothing more will come: the host failed."""
+        with self._lock:
+            self.facts.fail(message)
+            self._close()
+            if self._child is None:
+                self.children.fail()
+
+    def amend(self, source: str) -> None:
+        """A person has edited the cell that waits: it says from now on what is executed."""
+        with self._lock:
+            for cell in self._order:
+                if cell.status == "proposed":
+                    cell.source, cell.is_amended = source, True
+                    self._mark(cell)
+
+    @property
+    def proposed(self) -> str | None:
+        """The id of the cell that waits for a person, if one does."""
+        with self._lock:
+            return next((cell.id for cell in self._order if cell.status == "proposed"), None)
+
+    def source(self, cell_id: str) -> str | None:
+        """What a code cell of this run says; `None`: it is none."""
+        with self._lock:
+            cells = self.children.woven(self._order)
+            found = next((cell for cell in cells if cell.id == cell_id and cell.role == "code"), None)
+            return None if found is None else safe.plain(found.source)
+
+    def place(self, cell_id: str) -> tuple[int, int] | None:
+        """Iteration and block of a code cell of this run's own, not of a child's; `None`: it is none."""
+        with self._lock:
+            found = next((cell for cell in self._order if cell.id == cell_id and cell.role == "code"), None)
+            return None if found is None else (found.iteration, found.block)
+
+    def show_child(self, child_id: str, *, is_open: bool) -> None:
+        """Show a child's own cells, or no longer; one that is not known, or not kept, is passed over."""
+        with self._lock:
+            if not is_open:
+                self.children.hide(child_id)
+            path = self.children.file(child_id) if is_open and self.children.show(child_id) else None
+        if path is not None:
+            records = read(path, child_id)
+            with self._lock:
+                self.children.fill(child_id, records)
+
+    def settled(self) -> list[LiveCell]:
+        """The cells as they are now, in order."""
+        with self._lock:
+            self._arrive()
+            self._list(all_of_them=True)
+            return list(self._order)
+
+    def pull(self) -> dict[str, LiveCell]:
+        """The cells that are new or other since the last time."""
+        with self._lock:
+            dirty, self._dirty, self._gone = self._dirty, {}, []
+            return dirty
+
+    def take(self) -> list[Item]:
+        """What is new since the last time."""
+        with self._lock:
+            self._arrive()
+            self._list()
+            self.children.keep(self.facts.notebook)
+            order = self.children.woven(self._order)
+            gone, dirty = self.children.pull(order)
+            dirty |= self._dirty
+            items: list[Item] = [{"item": "gone", "id": cell_id} for cell_id in self._gone + gone]
+            places = {cell.id: place for place, cell in enumerate(order)}
+            for cell in sorted(dirty.values(), key=lambda cell: places[cell.id]):
+                items += cell.news(order[places[cell.id] - 1].id if places[cell.id] else None)
+            self._gone, self._dirty = [], {}
+            items += self.children.news(order)
+            if (facts := self.facts.told()) != self._told_facts:
+                self._told_facts = facts
+                items.append({"item": "run", "facts": facts})
+            if self.facts.outcome is not None and items:
+                items.append({"item": "end", "ids": [cell.id for cell in order]})
+            return items
+
+    def snapshot(self, known: Collection[str] = ()) -> Item:
+        """Everything, for a page that has missed something.
+
+        Parameters
+        ----------
+        known
+            The ids of cells that the page has as they were told when they were done; they are left out.
+        """
+        with self._lock:
+            self._list(all_of_them=True)
+            order = self.children.woven(self._order)
+            afters = [None, *(cell.id for cell in order)]
+            cells = [
+                cell.whole(after)
+                for cell, after in zip(order, afters, strict=False)
+                if not (cell.id in known and cell.is_done and cell.role != "subcalls")
+            ]
+            ids = [cell.id for cell in order]
+            return {"ids": ids, "cells": cells, "facts": self.facts.told(), "children": self.children.told(order)}
+
+    def _arrive(self) -> None:
+        """Make cells of what has arrived of a reply."""
+        if self._has_grown and (draft := self._draft) is not None:
+            # an iteration that has its reply gets no other but the forced one, and nothing in that one is executed
+            is_forced = draft.iteration in self._replies
+            self._see(draft, _as_prose(draft.text) if is_forced else arriving(draft.text))
+        self._has_grown = False
+
+    def _apply(self, event: Event) -> None:
+        match event:
+            case ReplyStreamed(iteration=index, text=text):
+                self._arriving(index).text += text
+                self._has_grown = True
+            case ReplyReceived():
+                self._receive(event)
+            case CellProposed(iteration=index, block=place, source=source):
+                self._code(index, place, source).status = "proposed"
+            case CellDecided(iteration=index, block=place):
+                self._code(index, place).status = "writing"
+            case CellStarted(iteration=index, block=place, source=source):
+                cell = self._code(index, place, source)
+                cell.status = "running"
+                cell.facts |= {"started": _now()} if self.is_live else {}
+            case OutputChanged(iteration=index, block=place, outputs=made):
+                self._code(index, place).made = made
+            case CellFinished():
+                self._finish(event)
+            case _:
+                self._follow(event)
+
+    def _follow(self, event: Event) -> None:
+        """What comes of cells: sub-calls, notices, the answer."""
+        match event:
+            case SubcallStarted(iteration=index, block=place, ordinal=ordinal):
+                self._waiting.setdefault((index, place), {})[ordinal] = event
+                self._subcalls(index, place)
+            case SubcallSettled(iteration=index, block=place, ordinal=ordinal):
+                self._waiting.get((index, place), {}).pop(ordinal, None)
+                self.children.settle(event, None if self._child is None else self._child.id)
+                self._settled.setdefault((index, place), []).append(event)
+                self._subcalls(index, place)
+            case NoticeGiven(iteration=index, text=text):
+                quoted = "  \n".join(f"> {line}" for line in text.splitlines())
+                self._add(LiveCell(self._id(), "notice", index, source=quoted, status="ok"))
+            case RunEnded(answer=answer, iteration=index):
+                self._close()
+                if answer is not None:
+                    self._add(LiveCell(self._id(), "answer", index, source=f"**Answer**\n\n{answer}", status="ok"))
+            case _:  # what only the numbers show
+                pass
+
+    def _receive(self, event: ReplyReceived) -> None:
+        reply = self._arriving(event.iteration)
+        self._draft = None
+        if event.rejected:
+            for cell in reply.cells:
+                self._drop(cell)
+            text = f"> Resampled: the reply {event.rejected}."
+            self._add(LiveCell(self._id(), "notice", event.iteration, source=text, status="ok"))
+            return
+        self._see(reply, _as_prose(event.text) if event.forced else arrived(event.text))
+        if not event.forced:
+            self._replies[event.iteration] = reply
+        if event.unread.strip():
+            self._add(LiveCell(self._id(), "notice", event.iteration, source=f"> {UNREAD}", status="ok"))
+        for cell in reply.cells:
+            if cell.role == "prose":
+                cell.status = "ok"
+                self._mark(cell)
+        if reply.cells:
+            reply.cells[0].facts |= {
+                "model": event.model,
+                "tokens": event.usage.total_tokens,
+                "cost": event.cost,
+                "seconds": round(event.seconds, 3),
+            }
+
+    def _see(self, reply: _Reply, parts: list[Part]) -> None:
+        """Make the cells of a reply be these; those that fit stay."""
+        index, same = reply.iteration, 0
+        for (kind, source), cell in zip(parts, reply.cells, strict=False):
+            if (kind == "code") is not (cell.role == "code"):
+                break
+            same += 1
+            if cell.source != source:
+                cell.source = source
+                self._mark(cell)
+        for cell in reply.cells[same:]:
+            self._drop(cell)
+        del reply.cells[same:]
+        for kind, source in parts[same:]:
+            block = sum(cell.role == "code" for cell in reply.cells)
+            cell = LiveCell(self._id(), "code" if kind == "code" else "prose", index, block, source)
+            self._add(cell, reply.cells[-1] if reply.cells else None)
+            reply.cells.append(cell)
+
+    def _finish(self, event: CellFinished) -> None:
+        cell = self._code(event.iteration, event.block, event.source)
+        cell.made, cell.execution_count, cell.status = event.outputs, event.execution_count, event.status
+        cell.facts |= {"seconds": round(event.seconds, 3)} | ({"ended": _now()} if self.is_live else {})
+        place = event.iteration, event.block
+        if place in self._settled or place in self._waiting:
+            self._waiting[place] = {}  # what was cancelled with the cell never settles
+            self._subcalls(*place, done=True)
+
+    def _subcalls(self, index: int, place: int, *, done: bool = False) -> None:
+        asking = self._code(index, place)
+        cell = next((c for c in self._order if c.role == "subcalls" and (c.iteration, c.block) == (index, place)), None)
+        if cell is None:
+            cell = LiveCell(self._id(), "subcalls", index, place)
+            self._add(cell, asking)
+        cell.facts["of"] = asking.id
+        cell.status = "ok" if done else "writing"
+        self._asking[cell.id] = index, place
+
+    def _list(self, *, all_of_them: bool = False) -> None:
+        """List the sub-calls in their cells: now and then while they come, for the list is long and always new."""
+        now = time.monotonic()
+        self.is_behind = False
+        for cell in [cell for cell in self._order if cell.id in self._asking] if self._asking else []:
+            settled = self._settled.get(self._asking[cell.id], [])
+            since = now - self._listed.get(cell.id, 0.0)
+            if not all_of_them and not cell.is_done and since < asked.rest(settled):
+                self.is_behind = True
+                continue
+            waiting = self._waiting.get(self._asking.pop(cell.id), {})
+            self._listed[cell.id] = now
+            cell.source = asked.markdown(settled, len(waiting))
+            cell.facts = {"calls": asked.facts(settled), "of": cell.facts["of"]}
+            if waiting:
+                cell.facts |= {"flight": asked.in_flight(waiting.values()), "in_flight": len(waiting)}
+            self._mark(cell)
+
+    def _code(self, index: int, place: int, source: str | None = None) -> LiveCell:
+        """The n-th code cell of an iteration; one that was made of a FINAL in prose comes after the others."""
+        reply = self._reply(index)
+        code = [cell for cell in reply.cells if cell.role == "code"]
+        while len(code) <= place:
+            cell = LiveCell(self._id(), "code", index, len(code), source or "")
+            self._add(cell, reply.cells[-1] if reply.cells else None)
+            reply.cells.append(cell)
+            code.append(cell)
+        cell = code[place]
+        if source is not None and not cell.is_amended:
+            cell.source = source
+        self._mark(cell)
+        return cell
+
+    def _reply(self, index: int) -> _Reply:
+        """The reply that an iteration executes."""
+        if index not in self._replies:
+            self._replies[index], self._draft = self._arriving(index), None
+        return self._replies[index]
+
+    def _arriving(self, index: int) -> _Reply:
+        """The reply that arrives for an iteration; another one that has not ended never will."""
+        if self._draft is None or self._draft.iteration != index:
+            if self._draft is not None:
+                self._arrive()
+                self._settle(self._draft.cells)
+            self._draft, self._has_grown = _Reply(index), False
+        return self._draft
+
+    def _close(self) -> None:
+        """Nothing of what is there will change any more."""
+        self._draft, self._has_grown = None, False
+        self._settle(self._order)
+
+    def _settle(self, cells: list[LiveCell]) -> None:
+        """End those cells that are still open."""
+        for cell in cells:
+            if not cell.is_done:
+                cell.status = "ok" if cell.role != "code" else "interrupted" if cell.made else "skipped"
+                self._mark(cell)
+
+    def _add(self, cell: LiveCell, after: LiveCell | None = None) -> None:
+        place = len(self._order) if after is None else self._order.index(after) + 1
+        # the sub-calls of a cell stay right below it
+        while after is not None and place < len(self._order) and self._order[place].role == "subcalls":
+            if cell.role == "subcalls":
+                break
+            place += 1
+        self._order.insert(place, cell)
+        cell.within = self._within
+        self._mark(cell)
+
+    def _drop(self, cell: LiveCell) -> None:
+        self._order.remove(cell)
+        self._dirty.pop(cell.id, None)
+        if cell.told is not None:
+            self._gone.append(cell.id)
+
+    def _mark(self, cell: LiveCell) -> None:
+        self._dirty[cell.id] = cell
+
+    def _id(self) -> str:
+        self._made += 1
+        return f"rlm-{self.run}-{self._made}"
+
+
+def _as_prose(text: str) -> list[Part]:
+    return [("markdown", text.strip())] if text.strip() else []
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,175 @@
+"""`RunFacts`: the numbers of a run, folded from its events, as a page shows them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from rlm_jupyter.frontends.display.status import Speed
+from rlm_jupyter.frontends.live.page_requests import Asks
+from rlm_jupyter.run.control import ADJUSTABLE
+from rlm_jupyter.types.events import (
+    CellDecided,
+    CellFinished,
+    CellProposed,
+    CellStarted,
+    Event,
+    RemarkMade,
+    ReplyReceived,
+    ReplyStreamed,
+    RequestDelayed,
+    RunEnded,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    SubcallSettled,
+    SubcallStarted,
+)
+from rlm_jupyter.types.values import Usage
+
+Phase = Literal["starting", "writing", "running", "proposed", "paused", "ended"]
+_PROMPT_CHARS = 120
+_LIMITS = (*ADJUSTABLE, "max_depth")
+
+
+class RunFacts:
+    """What a run has used, and what it is at."""
+
+    def __init__(self) -> None:
+        self.outcome: str | None = None
+        """The stop reason, once it is over."""
+        self.asks = Asks()
+        """What pages ask of it."""
+        self.notebook: Path | None = None
+        """Where it is kept; `None`: it is not, or has not begun."""
+        self._file: dict[str, str | None] | None = None
+        self._limits: dict[str, float | None] = {}
+        self._phase: Phase = "starting"
+        self._started: RunStarted | None = None
+        self._iteration = 0
+        self._replied = 0
+        """The last iteration of which there is a reply."""
+        self._usage = Usage()
+        self._cost: float | None = 0.0
+        self._models: dict[str, int] = {}
+        """Tokens by the model's name; a child's are counted as the sub-model's."""
+        self._subcalls = 0
+        self._in_flight = 0
+        self._seconds: float | None = None
+        self._message = ""
+        self._remark = self._delay = ""
+        self._passes = False
+        self._speed = Speed()
+
+    def apply(self, event: Event) -> None:
+        """Take in an event."""
+        self._speed.apply(event)
+        if isinstance(event, RemarkMade):
+            self._remark, self._passes = event.text, event.passes
+        elif isinstance(event, RequestDelayed):
+            self._delay = event.text
+        else:
+            self._count(event)
+
+    def _count(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self._started, self._phase = event, "writing"
+                self._remark = "" if self._passes else self._remark
+            case ReplyStreamed(iteration=index):
+                self._iteration, self._phase = index, "writing"
+            case ReplyReceived(iteration=index):
+                self._iteration = index
+                self._replied = self._replied if event.rejected else index
+                self._spend(event.usage, event.cost, event.model)
+            case CellStarted():
+                self._phase = "running"
+            case CellFinished():
+                self._phase, self._in_flight = "writing", 0
+            case CellProposed():
+                self._phase = "proposed"
+            case CellDecided() | RunResumed():
+                self._phase = "writing"
+            case RunPaused():
+                self._phase = "paused"
+            case SubcallStarted():
+                self._in_flight += 1
+            case SubcallSettled():
+                self._subcalls += 1
+                self._in_flight = max(self._in_flight - 1, 0)
+                sub_model = self._started.sub_model if self._started is not None else ""
+                self._spend(event.usage, event.cost, event.model or sub_model)
+            case RunEnded():
+                self._end(event)
+            case _:
+                pass
+
+    def fail(self, message: str) -> None:
+        """The host failed, and no last record may have come."""
+        if self.outcome is None:
+            self.outcome, self._phase, self._message = "failed", "ended", message
+
+    def keep(self, notebook: Path | None) -> None:
+        """Say where the run's own notebook is."""
+        if notebook is not None and notebook != self.notebook:
+            self.notebook, self._file = notebook, place(notebook)
+
+    def limit(self, name: str, value: float | None) -> None:
+        """A limit was set anew."""
+        self._limits[name] = value
+
+    def told(self) -> dict[str, Any]:
+        """As the page gets them."""
+        started = self._started
+        limits = {**(started.limits if started is not None else {}), **self._limits}
+        return {
+            "phase": self._phase,
+            "iteration": self._iteration,
+            "input_tokens": self._usage.input_tokens,
+            "output_tokens": self._usage.output_tokens,
+            "models": self._models.copy(),
+            "cost": self._cost,
+            "subcalls": self._subcalls,
+            "in_flight": self._in_flight,
+            "is_waiting": self._phase == "writing" and self._speed.waiting is not None,
+            "first": None if self._speed.first is None else round(self._speed.first, 1),
+            "rate": None if self._speed.rate is None else float(f"{self._speed.rate:.2g}"),
+            "remark": self._delay or self._remark,
+            "model": started.model if started is not None else "",
+            "prompt": " ".join(started.prompt.split())[:_PROMPT_CHARS] if started is not None else "",
+            "run_id": started.run_id if started is not None else "",
+            "limits": {name: limits[name] for name in _LIMITS if limits.get(name) is not None},
+            "outcome": self.outcome,
+            "message": self._message,
+            "seconds": self._seconds,
+            **self.asks.told(),
+            "file": self._file,
+        }
+
+    def _spend(self, usage: Usage, cost: float | None, model: str) -> None:
+        self._usage += usage
+        if model and usage.total_tokens:
+            self._models[model] = self._models.get(model, 0) + usage.total_tokens
+        self._cost = None if self._cost is None or cost is None else self._cost + cost
+
+    def _end(self, event: RunEnded) -> None:
+        self._delay = ""
+        self._phase, self.outcome, self._message = "ended", event.stop_reason, event.message
+        self._iteration = self._replied  # one whose reply was cut off is none
+        self._usage, self._cost, self._seconds, self._in_flight = event.usage, event.cost, event.seconds, 0
+
+
+def home() -> Path:
+    """The folder of the notebook that is worked in: a Jupyter Server says where it is."""
+    folder = Path(os.environ.get("JPY_SESSION_NAME", "")).parent
+    return folder if folder.is_absolute() and folder.is_dir() else Path.cwd()
+
+
+def place(file: Path) -> dict[str, str | None]:
+    """Where a file is, for a page: it knows its own notebook's folder by another name than the kernel."""
+    try:
+        beside = Path(os.path.relpath(file, home())).as_posix()
+    except ValueError:  # on another drive
+        beside = None
+    return {"path": str(file), "beside": beside}

@@ -1,0 +1,275 @@
+"""`ShownResult`: a result in somebody's session: it shows itself, and its further prompts show their progress."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Self
+
+from rlm_jupyter.frontends.approval import Approvals
+from rlm_jupyter.frontends.display import html as fragments
+from rlm_jupyter.frontends.live import progress, widget
+from rlm_jupyter.frontends.live.widget import Steering
+from rlm_jupyter.record.store import RunSummary
+from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.replay.recorded_session import RecordedWorkspace
+from rlm_jupyter.replay.resume import LIMITED_BY
+from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.interrupts import let_cell_end
+from rlm_jupyter.run.outcome import resume_command
+from rlm_jupyter.run.result import OnEvent, Result, result_of
+from rlm_jupyter.run.runner import BackgroundWorkspace, Running, check_prompt
+from rlm_jupyter.types.endings import WORDS, no_answer
+from rlm_jupyter.types.errors import ConfigurationError, RLMError, saved_at
+
+
+class ShownResult(Result):
+    """A result that shows itself safely: what a model wrote is never taken for HTML of the page."""
+
+    @classmethod
+    def of(cls, result: Result) -> Self:
+        """The same result, shown so."""
+        return cls(**{field.name: getattr(result, field.name) for field in fields(result)})
+
+    def ask(self, prompt: str, *, on_event: OnEvent | None = None) -> ShownResult:
+        """Put another prompt to the same kernel, and show how it goes.
+
+        Interrupting it ends the run with what it has; the kernel stays for more.
+
+        Raises
+        ------
+        ConfigurationError
+            There is no kernel any more, or the prompt is empty.
+        """
+        try:
+            return self._ask(prompt, on_event)
+        except (RLMError, KeyboardInterrupt) as error:
+            raise in_one_line(error) from None
+
+    def _ask(self, prompt: str, on_event: OnEvent | None) -> ShownResult:
+        kernel = kernel_of(self)
+        if kernel is None:
+            raise ConfigurationError("This run has no kernel: run the cell again, then ask.")
+        if kernel.closed:
+            why = f" ({kernel.why_closed})" if kernel.why_closed else ""
+            raise ConfigurationError(
+                f"The kernel of this run is closed{why}: run the cell again, then ask. The answer and the record are "
+                "still here."
+            )
+        check_prompt(prompt)
+        if isinstance(kernel, RecordedWorkspace) and kernel.is_recorded:
+            if (found := kernel.recorded(prompt)) is not None:
+                return show_recorded(_shell(), found, kernel, on_event)
+            for line in kernel.make_room():
+                print(line)  # noqa: T201
+        shown = progress.start(_shell(), kernel_is_there=kernel.is_alive)
+
+        def tell(event: Any) -> None:
+            shown(event)
+            if on_event is not None:
+                on_event(event)
+
+        running = Running(kernel, prompt, tell)
+        shown.steer(running)
+        try:
+            result = wait(running)
+        except RLMError as error:
+            shown.end(saved_at(error), failed=True)
+            raise
+        if result is None:
+            shown.end(title="It is still being stopped.")
+            raise KeyboardInterrupt("the run is being stopped in the background")
+        shown.end(result.path)
+        return type(self).of(result)
+
+    def _facts(self) -> str:
+        cost = [f"${self.cost:.4f}"] if self.cost else []
+        ended = [] if self.stop_reason == "answered" else [WORDS[self.stop_reason]]
+        count = len(self.trajectory.iterations)
+        iterations = f"{count:,} iteration{'' if count == 1 else 's'}"
+        return " · ".join([iterations, f"{self.usage.total_tokens:,} tokens", *cost, f"{self.seconds:.1f} s", *ended])
+
+    def answer_html(self) -> str:
+        """The answer alone, for a notebook's page."""
+        # what is not on disk is said where the answer is: it may be looked for there tomorrow
+        unsaved = fragments.block(fragments.note(self.unsaved)) if self.unsaved else ""
+        more = fragments.block(fragments.note(self._how_to_resume())) if self._how_to_resume() else ""
+        if self.answer is None:
+            return fragments.block(fragments.note(no_answer(self.stop_reason, self.message))) + more + unsaved
+        return fragments.answer(self.answer) + self._remark_html() + more + unsaved
+
+    def _how_to_resume(self) -> str:
+        """Return the line to type where a limit has ended the run; empty for other endings."""
+        limit = LIMITED_BY.get(self.stop_reason)
+        is_lent = self.trajectory.started.options.get("lent")
+        if limit is None or self.path is None or is_lent:
+            return ""
+        return f"To resume it: {resume_command(self.path)} --{limit.replace('_', '-')} N"
+
+    def _remark_html(self) -> str:
+        """The message of a run that ended as it should; for other endings the headline explains it."""
+        is_remark = self.message and self.stop_reason in {"answered", "terminated"}
+        return fragments.block(fragments.note(self.message)) if is_remark else ""
+
+    def answer_text(self) -> str:
+        """The answer alone, for a terminal."""
+        remark = self.message if self.stop_reason in {"answered", "terminated"} else ""
+        return "\n\n".join(filter(None, [str(self), remark, self._how_to_resume(), self.unsaved]))
+
+    def _repr_html_(self) -> str:
+        place = fragments.link(self.path) if self.path is not None else ""
+        return f"{self.answer_html()}{fragments.block(fragments.facts(self._facts(), place))}"
+
+    def _repr_markdown_(self) -> str:
+        # IPython takes this for "not in this form": a page would let HTML in Markdown through
+        raise NotImplementedError
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        place = f" · {_near(self.path)}" if self.path is not None else ""
+        unsaved = f"\n\n{self.unsaved}" if self.unsaved else ""
+        printer.text(f"{self}\n\n{self._facts()}{place}{unsaved}")
+
+
+def show_recorded(
+    shell: Any, found: RunSummary, kept: RecordedWorkspace, on_event: OnEvent | None = None
+) -> ShownResult:
+    """Show a recorded run as if it went on, and return its result; no model is asked.
+
+    Parameters
+    ----------
+    kept
+        Where follow-ups to it go.
+    """
+    trajectory = Trajectory.load(found.files.notebook)
+    result = ShownResult.of(result_of(trajectory, found.files.notebook, kept))
+    shown = progress.start(shell, quiet=True)
+    for record in trajectory.records:
+        shown(record)
+        if on_event is not None:
+            on_event(record)
+    when = found.started.started.replace("T", " ").removesuffix("+00:00")
+    shown.end(result.path, title=f"The recorded run of {when} UTC: nothing was asked or spent. --rerun asks anew.")
+    return result
+
+
+class BackgroundRun:
+    """A run under way in the background: what the variable holds until its result is there."""
+
+    def __init__(self, running: Running, variable: str, steering: Steering | None = None) -> None:
+        self._running = running
+        self._variable = variable
+        self._steering = steering
+
+    @property
+    def done(self) -> bool:
+        """Whether it is over."""
+        return self._running.done
+
+    def stop(self, why: str = "") -> None:
+        """End the run with the best answer so far; `why`, in a few words, is said where it is shown."""
+        self._running.stop(why)
+
+    def result(self, timeout: float | None = None) -> ShownResult:
+        """Wait for the result.
+
+        Raises
+        ------
+        TimeoutError
+            It is not there after `timeout` seconds.
+        RLMError
+            The host failed.
+        """
+        return ShownResult.of(self._running.result(timeout))
+
+    @property
+    def control(self) -> Control:
+        """Stop, pause, notes to the model, limits."""
+        return self._running.control
+
+    def _ipython_display_(self) -> None:
+        """Buttons and bars where widgets work, else a line of text."""
+        from IPython import display as shown
+
+        display: Any = shown.display
+        if self._steering is None or self.done or not widget.works(_shell()):
+            display({"text/plain": repr(self)}, raw=True)
+        else:
+            display(self._steering.widget(self.control))
+
+    def __repr__(self) -> str:
+        name = self._variable
+        if self.done:
+            return f"<run is over: {name}.result()>"
+        return f"<run under way: {name}.stop() ends it, {name}.result() waits for it; then {name} is the result>"
+
+
+def kernel_of(held: ShownResult | BackgroundRun) -> BackgroundWorkspace | None:
+    """Where its kernel is, or was: `None` where none was started for it."""
+    kept = held._running.workspace if isinstance(held, BackgroundRun) else held._kept
+    return kept if isinstance(kept, BackgroundWorkspace) else None
+
+
+def wait(running: Running, approvals: Approvals | None = None) -> Result | None:
+    """Wait for a run so that an interrupt ends it with what it has.
+
+    Parameters
+    ----------
+    approvals
+        Asks about the cells that wait, in this thread.
+
+    Returns
+    -------
+    Result or None
+        `None`: interrupted a second time; the run is being stopped, and nobody waits for it any more.
+
+    Raises
+    ------
+    RLMError
+        The host failed.
+    """
+    interrupts = 0
+    while not running.done:
+        try:
+            # the loop is in here: an interrupt that another thread was woken by is seen where it goes round
+            while not running.done:
+                with contextlib.suppress(TimeoutError):
+                    return running.result(timeout=0.1)  # never longer: on Windows it is seen between two waits
+                if approvals is not None:
+                    approvals.put(running.control)
+        except KeyboardInterrupt:
+            interrupts += 1
+            running.stop()
+            if interrupts > 1:
+                return None
+    return running.result()
+
+
+def line_of(error: BaseException) -> str:
+    """An error as one line."""
+    text = error.for_notebook if isinstance(error, RLMError) else str(error)
+    return f"{type(error).__name__}: {' '.join(text.split())}".removesuffix(": ")
+
+
+def in_one_line(error: BaseException) -> BaseException:
+    """The error that ends a cell, such that IPython shows it as one line: the frames below it are not the reader's."""
+    if isinstance(error, KeyboardInterrupt):
+        let_cell_end(_shell())
+    name, _, rest = line_of(error).partition(":")
+    if isinstance(error, RLMError):
+        # what executes notebooks reads this text alone
+        error.args, error.advice = (error.for_notebook, *error.args[1:]), ""
+    # IPython prints all of an error with an exception group among its contexts, whatever it says of itself
+    error.__cause__ = error.__context__ = None
+    error.__dict__["_render_traceback_"] = lambda: [f"\x1b[31m{name}\x1b[0m{':' if rest else ''}{rest}"]
+    return error
+
+
+def _near(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _shell() -> Any:
+    from IPython.core.getipython import get_ipython
+
+    return get_ipython()

@@ -1,0 +1,59 @@
+"""The sub-calls of a live cell, for its Markdown cell and for the side panel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+from rlm_jupyter.record import subcall_list
+from rlm_jupyter.record.subcall_list import SHOWN, head
+from rlm_jupyter.types.events import SubcallSettled, SubcallStarted
+
+_FLYING = 8
+"""Sub-calls in flight that are listed."""
+_REST_SECONDS = 0.01
+"""For each one that is listed: so long the list stays as it is, since all of it is told and drawn anew."""
+_AT_ONCE = 10
+"""As many make no list that is long."""
+
+
+def rest(settled: Sequence[SubcallSettled]) -> float:
+    """How many seconds the list need not be made anew."""
+    return 0.0 if len(settled) <= _AT_ONCE else _REST_SECONDS * min(len(settled), SHOWN)
+
+
+def markdown(settled: Sequence[SubcallSettled], waiting: int) -> str:
+    """The source of the Markdown cell."""
+    return subcall_list.markdown(settled, waiting, whole="in the run's record")
+
+
+def facts(settled: Sequence[SubcallSettled]) -> list[dict[str, Any]]:
+    """The same for programs, and for the side panel; bounded."""
+    return [
+        {
+            "kind": call.kind,
+            "ordinal": call.ordinal,
+            "model": call.model,
+            "tokens": call.usage.total_tokens,
+            "cost": call.cost,
+            "seconds": round(call.seconds, 3),
+            "failed": call.failed,
+            "child": call.child,
+            "prompt": head(call.prompt_head),
+        }
+        for call in settled[:SHOWN]
+    ]
+
+
+def in_flight(started: Iterable[SubcallStarted]) -> list[dict[str, Any]]:
+    """Those that were not answered yet, the oldest of them."""
+    return [
+        {
+            "kind": call.kind,
+            "ordinal": call.ordinal,
+            "model": call.model,
+            "prompt": head(call.prompt_head),
+        }
+        for call in islice(started, _FLYING)
+    ]

@@ -1,0 +1,191 @@
+"""A live cell that a person executes runs in the kernel of its run, never in the reader's own.
+
+There its variables are. It enters no record, asks no model and ends no run; where that kernel is gone, or a run is
+using it, it runs nowhere, and a line says so. Run All asks anew first, which replaces the live cells: the old ones
+that come after it are not known any more, and so run nowhere.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import queue
+import re
+from collections.abc import Callable
+from typing import Any
+
+from rlm_jupyter.frontends.display import html as fragments
+from rlm_jupyter.frontends.live.comm import LiveRun, line_of
+from rlm_jupyter.frontends.live.relay import Relay
+from rlm_jupyter.replay.recalled_calls import Recalled
+from rlm_jupyter.run import background
+from rlm_jupyter.run.runner import BackgroundWorkspace, Running
+from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError
+from rlm_jupyter.types.values import CellRun, Value
+
+_LIVE = re.compile(r"rlm-[0-9a-f]{8}-\d+")
+"""The ids of live cells; no notebook's own look so."""
+_MOST_INTERRUPTS = 2
+"""That are passed on; with one more, nobody waits for the cell any longer."""
+
+# a page shows 140 characters of a notice
+_UNKNOWN = (
+    "no kernel of this session belongs to it. Ask anew, open the run's own notebook, or copy it into a cell of yours"
+)
+_RECORDED = (
+    "its run is a recorded one, without a kernel. --rerun asks anew; %rlm_restore, or its own notebook, brings it back"
+)
+_CHILD = "it is a child's, whose kernel is gone as soon as it has answered. Copy it into a cell of yours"
+_HERE = "its run was one in this notebook's own kernel. Copy it into a cell of yours"
+_GONE = "--rerun asks anew; its notebook, or %rlm_restore, needs none"
+
+Executed = tuple[CellRun, Value | None]
+
+
+def to_its_kernel(shell: Any) -> Callable[[list[str]], list[str]]:
+    """An input transformer that turns a live cell into a call that runs it where it belongs."""
+
+    def transform(lines: list[str]) -> list[str]:
+        kernel = getattr(shell, "kernel", None)
+        if kernel is None:
+            return lines
+        cell_id = (kernel.get_parent().get("metadata") or {}).get("cellId")
+        if not isinstance(cell_id, str) or not _LIVE.fullmatch(cell_id):
+            return lines
+        source, line = "".join(lines), line_of(cell_id)
+        if _ran_here(line) and line is not None and _differs(line, cell_id, source):
+            return lines  # somebody has made it theirs
+        return [f"get_ipython().magics_manager.registry['RLMMagics'].by_hand({cell_id!r}, {source!r})\n"]
+
+    # it depends on the request, which asks of a cell's completeness don't
+    transform.has_side_effects = True  # type: ignore[attr-defined]
+    return transform
+
+
+def execute(shell: Any, cell_id: str, source: str) -> None:
+    """Run a live cell in the kernel of its run, and show here what it shows there.
+
+    Parameters
+    ----------
+    shell
+        Of the notebook's kernel.
+    cell_id, source
+        The cell, as it stands in the notebook now.
+
+    Raises
+    ------
+    Exception
+        The cell failed: an error of the same name and text, so that Run All stops.
+    KernelDiedError
+        It took its kernel with it.
+    KeyboardInterrupt
+        It heeded no interrupt, and still runs.
+    """
+    line = line_of(cell_id)
+    relay = Relay(shell.kernel, cell_id.rpartition("-")[0])
+    running = line.running if line is not None else None
+    place = line.cells.place(cell_id) if line is not None else None
+    workspace = running.workspace if isinstance(running, Running) else None
+    if line is None or not isinstance(workspace, BackgroundWorkspace) or place is None:
+        _refuse(relay, _why_not(line, place))
+        return
+    recalled = Recalled(workspace.records, line.cells.facts.told()["run_id"], place)
+    news: queue.SimpleQueue[tuple[str, dict[str, Any]] | None] = queue.SimpleQueue()
+    executing = background.submit(workspace.execute(source, recalled, lambda *message: news.put(message)))
+    executing.add_done_callback(lambda _: news.put(None))
+    _follow(workspace, news, relay)
+    try:
+        run, said = executing.result()
+    except ConfigurationError as refusal:
+        gone = workspace.closed or bool(workspace.given_up)
+        _refuse(relay, f"{refusal}. {_GONE}" if gone else str(refusal), gone=gone)
+        return
+    except KernelDiedError:
+        _refuse(
+            relay,
+            f"the kernel of its run has died. {_ask(workspace)} starts it again; its variables are gone",
+            gone=False,
+        )
+        return
+    except concurrent.futures.CancelledError:
+        raise KeyboardInterrupt("the kernel of the run was closed meanwhile") from None
+    _end(workspace, relay, run, said)
+
+
+def _follow(
+    workspace: BackgroundWorkspace, news: queue.SimpleQueue[tuple[str, dict[str, Any]] | None], relay: Relay
+) -> None:
+    """Show what comes, until the cell is over; interrupts go to it."""
+    interrupts = 0
+    while True:
+        try:
+            # the loop is in here: an interrupt that another thread was woken by is seen where it goes round
+            while True:
+                with contextlib.suppress(queue.Empty):
+                    message = news.get(timeout=0.1)  # never longer: on Windows it is seen between two waits
+                    if message is None:
+                        return
+                    relay.take(*message)
+        except KeyboardInterrupt:
+            interrupts += 1
+            if interrupts > _MOST_INTERRUPTS:
+                owner = f" {workspace.owner}.close() ends its kernel." if workspace.owner else ""
+                raise KeyboardInterrupt(f"the cell heeds no interrupt, and still runs.{owner}") from None
+            background.submit(workspace.interrupt())
+
+
+def _end(workspace: BackgroundWorkspace, relay: Relay, run: CellRun, said: Value | None) -> None:
+    """Say where it ran, and fail where it failed."""
+    if said is not None:
+        relay.say(said.text, fragments.block(fragments.answer(said.text)))
+    owner = f" of {workspace.owner}" if workspace.owner else ""
+    text = f"Ran in the kernel{owner}, not in this notebook's."
+    if said is not None:
+        text += " FINAL ends nothing in a cell run by hand: the answer of the run stays."
+    if not relay.failed:
+        relay.release()
+    relay.say(text, _small(text), by_hand=True, count=relay.count)
+    if run.status == "died":
+        raise KernelDiedError(f"the kernel of the run died in this cell. {_ask(workspace)} starts it again")
+    if relay.failure is not None:
+        raise _as_raised(relay.failure)
+
+
+def _as_raised(failure: dict[str, Any]) -> Exception:
+    """The error of a cell in another kernel, such that IPython shows it as it was shown there."""
+    kind = type(failure["ename"] or "Error", (Exception,), {})
+    error: Exception = kind(failure["evalue"])
+    error.__dict__["_render_traceback_"] = lambda: failure["traceback"]
+    return error
+
+
+def _refuse(relay: Relay, reason: str, *, gone: bool = True) -> None:
+    """Say why it runs nowhere, now or (`gone`) for good; the page puts back what the cell showed before."""
+    text = f"Not run: {reason}."
+    relay.say(text, _small(text), by_hand=False, gone=gone)
+
+
+def _small(text: str) -> str:
+    # how it looks stands in the page already, with the run
+    return f'<div class="rlm">{fragments.facts(text)}</div>'
+
+
+def _why_not(line: LiveRun | None, place: tuple[int, int] | None) -> str:
+    if line is None:
+        return _UNKNOWN
+    if _ran_here(line):
+        return _HERE
+    return _RECORDED if place is not None else _CHILD
+
+
+def _ran_here(line: LiveRun | None) -> bool:
+    """Whether its run was one in the reader's own kernel (`--here`)."""
+    return line is not None and line.running is not None and not isinstance(line.running, Running)
+
+
+def _differs(line: LiveRun, cell_id: str, source: str) -> bool:
+    return (line.cells.source(cell_id) or "").strip() != source.strip()
+
+
+def _ask(workspace: BackgroundWorkspace) -> str:
+    return f"{workspace.owner or 'rlm_result'}.ask(…)"

@@ -1,0 +1,1 @@
+"""`%rlm` and its kin."""

@@ -1,0 +1,234 @@
+"""`Configured`: what `%rlm` is configured with, and what its options come to."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+from argparse import Namespace
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, cast
+
+from IPython.core.autocall import IPyAutocall
+from IPython.core.magic import Magics
+from traitlets import Bool, Dict, Enum, Float, Integer, List, Unicode, Union
+
+from rlm_jupyter.frontends.display import html as fragments
+from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
+from rlm_jupyter.models import discovery as nearby
+from rlm_jupyter.models.endpoint import keyless
+from rlm_jupyter.models.sampling import parsed
+from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
+from rlm_jupyter.rlm import RLM
+from rlm_jupyter.run.files.load import read_paths
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.limits import Limits
+from rlm_jupyter.types.quoted import quoted
+
+_LIMITS = (
+    "max_iterations",
+    "max_seconds",
+    "max_cost",
+    "max_tokens",
+    "max_subcalls",
+    "max_depth",
+    "request_idle_seconds",
+)
+_SENT = "rlm_settings"
+"""In the metadata of a page's execute request: its settings, by the names of the traits."""
+_BANNER = (
+    "No model is named, so the embedded one answers: extractive/bm25 picks passages by their words; it is no "
+    "language model. Name one with -m provider/model, %config RLMMagics.model = 'provider/model', or RLM_MODEL in the "
+    "environment."
+)
+
+
+def _provider(model: str) -> str:
+    return model.partition("/")[0]
+
+
+class Configured(Magics):
+    """Magics with a configuration: options first, then these traits, the page's settings, and the environment."""
+
+    _banner_shown = False
+    model = Unicode(None, allow_none=True, help="`provider/model` that drives runs.").tag(config=True)
+    sub_model = Unicode(None, allow_none=True, help="Answers sub-calls. Default: the model.").tag(config=True)
+    base_url = Unicode(None, allow_none=True, help="Where the model is served. Default: its usual address.").tag(
+        config=True
+    )
+    window = Integer(
+        None, allow_none=True, help="Tokens that the model reads, with its reply. Default: as its server says."
+    ).tag(config=True)
+    termination = Union(
+        [Unicode(), Dict()],
+        default_value=None,
+        allow_none=True,
+        help="A termination policy: its name, or name and config.",
+    ).tag(config=True)
+    reward = Union(
+        [Unicode(), Dict()], default_value=None, allow_none=True, help="A reward policy: its name, or name and config."
+    ).tag(config=True)
+    save = Union(
+        [Bool(), Unicode()],
+        default_value=True,
+        help="Where runs are saved: a notebook, a folder/, True for rlm_runs/, False for nowhere.",
+    ).tag(config=True)
+    sandbox = Enum(
+        ["auto", "bwrap", "none"],
+        None,
+        allow_none=True,
+        help="What the model's code is kept in: bwrap (no network, none of your files), none, auto: the best there is.",
+    ).tag(config=True)
+    read = List(Unicode(), help="Folders and files that a sandbox shows, read-only.").tag(config=True)
+    write = List(Unicode(), help="Folders and files that code in a sandbox may change.").tag(config=True)
+    snapshot = Bool(
+        False, help="Keep the kernel's variables after each cell, so that they come back when it dies."
+    ).tag(config=True)
+    max_iterations = Integer(None, allow_none=True, help="Replies of the model.").tag(config=True)
+    max_seconds = Float(None, allow_none=True, help="Wall time.").tag(config=True)
+    max_cost = Float(None, allow_none=True, help="US dollars.").tag(config=True)
+    max_tokens = Integer(None, allow_none=True, help="Input and output tokens.").tag(config=True)
+    max_subcalls = Integer(None, allow_none=True, help="Prompts answered for cells.").tag(config=True)
+    max_depth = Integer(None, allow_none=True, help="At which `rlm_query` becomes a plain call.").tag(config=True)
+    request_idle_seconds = Float(
+        None, allow_none=True, help="Silence of a provider after which a request is given up (default: 600)."
+    ).tag(config=True)
+    prices = Dict(
+        help="What models cost, in US dollars for a million tokens: {'provider/model': (input, output[, cached])}. "
+        "Default: list prices."
+    ).tag(config=True)
+
+    model_options = Dict(help="Sampling options of the model, by the SDK's names: {'seed': 1}.").tag(config=True)
+    sub_model_options = Dict(help="Sampling options of the model that answers sub-calls.").tag(config=True)
+    system_prompt_extra = Unicode(help="A paragraph to add to the system message of runs.").tag(config=True)
+
+    max_kept_kernels = Integer(
+        4, min=1, help="Kernels that are kept for further prompts; the one that was not used for longest goes first."
+    ).tag(config=True)
+    kernel_idle_seconds = Float(
+        3600.0, allow_none=True, help="After so long without use, a kept kernel is closed. None: never."
+    ).tag(config=True)
+
+    def context(self, named: list[str]) -> object:
+        """Return what the variables named with -c hold; where that is a path, what the file or folder does."""
+        namespace = cast(dict[str, Any], cast(Any, self.shell).user_ns)
+        names = [name.strip() for item in named for name in item.split(",") if name.strip()]
+        for name in names:
+            if not name.isidentifier():
+                file = f"text = Path({name!r}), from pathlib, then -c text" if Path(name).exists() else ""
+                raise ConfigurationError(
+                    f"-c takes names of variables, not {quoted(name)}: {file or 'assign it to a variable first'}."
+                )
+            if name not in namespace:
+                close = difflib.get_close_matches(name, self._data())
+                hint = f" Did you mean {' or '.join(close)}?" if close else ""
+                raise ConfigurationError(f"There is no variable {quoted(name)} to be the context.{hint}")
+            if namespace[name] is None:
+                raise ConfigurationError(f"The variable {quoted(name)} is None: there is nothing in it to read.")
+            if (kind := _code(namespace[name])) is not None:
+                raise ConfigurationError(
+                    f"{name} is a {kind}, no data to be the context: name a variable that holds it."
+                )
+        values = {name: read_paths(namespace[name], note=print) for name in names}
+        return values[names[0]] if len(names) == 1 else values or None
+
+    def _data(self) -> list[str]:
+        """Return the names of the user's variables that can be a context."""
+        shell = cast(Any, self.shell)
+        hidden = shell.user_ns_hidden
+        return [
+            name
+            for name, value in shell.user_ns.items()
+            if not name.startswith("_") and hidden.get(name, shell) is not value and _code(value) is None
+        ]
+
+    def configured(self, options: Namespace) -> RLM:
+        """Make what the options and the configuration say; for an estimate, no key is needed.
+
+        Raises
+        ------
+        ConfigurationError
+            Something is wrong or missing.
+        """
+        model, configuration = self.configuration(options)
+        with keyless() if options.estimate else nullcontext():
+            return RLM(model, **configuration)
+
+    def configuration(self, options: Namespace) -> tuple[str, dict[str, Any]]:
+        """Model and options of `RLM`: options first, then traits, the page's settings, and the environment."""
+        model = options.model or self._model()
+        base_url, window, sampling = options.base_url, options.window, parsed(options.option)
+        usual = self._model()
+        if options.model is None or usual is None or _provider(options.model) == _provider(usual):
+            # else they are those of another provider, and the key of this one would go to that address
+            base_url, window, sampling = (
+                base_url or self.base_url,
+                window or self.window,
+                sampling or self.model_options,
+            )
+        if model is None:
+            if options.base_url or options.window or options.option:
+                raise ConfigurationError(
+                    "--base-url, --window and --option go with a model: name it with -m provider/model."
+                )
+            model, base_url, window, sampling = "extractive", None, None, {}
+            self._show_banner()
+        limits = {name: getattr(options, name) for name in _LIMITS}
+        limits = {name: self._setting(name) if value is None else value for name, value in limits.items()}
+        return model, {
+            "sub_model": options.sub_model or self._setting("sub_model"),
+            "base_url": base_url,
+            "window": window,
+            "limits": Limits(**{name: value for name, value in limits.items() if value is not None}),
+            "termination": self._policy(options.termination, TerminationPolicy) or self.termination,
+            "reward": self._policy(options.reward, RewardPolicy) or self.reward,
+            "save": options.save or self.save,
+            "prices": self.prices,
+            "model_options": sampling,
+            "sub_model_options": parsed(options.sub_option) or self.sub_model_options,
+            "system_prompt_extra": options.system_extra or self.system_prompt_extra,
+            "sandbox": self._sandbox(options),
+            "snapshot": not options.here and (options.snapshot or self.snapshot),
+        }
+
+    def _sandbox(self, options: Namespace) -> Sandbox:
+        if options.here:
+            return NO_SANDBOX  # it is this session's own kernel
+        kind = options.sandbox or self._setting("sandbox")
+        read, write = options.read or self.read, options.write or self.write
+        return Sandbox.of({"kind": kind, "read": read, "write": write})
+
+    def _policy(self, named: str | None, kind: type) -> Any:
+        """What an option means: a policy, or a function that rates, in a variable of that name; else the name."""
+        value = cast(Any, self.shell).user_ns.get(named) if named else None
+        is_rating = kind is RewardPolicy and callable(value) and not isinstance(value, type)
+        return value if isinstance(value, kind) or is_rating else named
+
+    def _model(self) -> str | None:
+        return self._setting("model") or os.environ.get("RLM_MODEL") or None
+
+    def _setting(self, name: str) -> Any:
+        """Return a trait or, where it is not set, what JupyterLab's settings say: they come with the cell's request."""
+        if (value := getattr(self, name)) is not None:
+            return value
+        get_parent = getattr(getattr(self.shell, "kernel", None), "get_parent", None)
+        sent = ((get_parent() or {}).get("metadata") or {}).get(_SENT) if get_parent is not None else None
+        value = sent.get(name) if isinstance(sent, dict) else None
+        return value if isinstance(value, str | int | float) and value else None
+
+    def _show_banner(self) -> None:
+        if not self._banner_shown:
+            self._banner_shown = True
+            text = " ".join(filter(None, [_BANNER, nearby.offer()]))
+            html = fragments.block(fragments.note(text))
+            cast(Any, self.shell).display_pub.publish({"text/html": html, "text/plain": text})
+
+
+def _code(value: object) -> str | None:
+    """Return what kind of code a value is; `None` for data."""
+    if inspect.isroutine(value):
+        return "function"
+    if isinstance(value, IPyAutocall):
+        return "command"
+    return "module" if inspect.ismodule(value) else "class" if inspect.isclass(value) else None

@@ -1,0 +1,83 @@
+"""`%rlm_resume`: going on with a saved run from a notebook."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments
+
+from rlm_jupyter.frontends.live.result import in_one_line
+from rlm_jupyter.frontends.magics.session_runs import SessionRuns
+from rlm_jupyter.record.saved_run import SavedRun
+from rlm_jupyter.replay.resume import TakingUp, check_resumable, configuration
+from rlm_jupyter.rlm import RLM
+from rlm_jupyter.run.runner import Running
+from rlm_jupyter.types.errors import RLMError
+from rlm_jupyter.types.quoted import quoted
+
+_CHANGES = ("model", "base_url", "max_iterations", "max_seconds", "max_cost", "max_tokens", "max_subcalls")
+
+
+@magics_class
+class ResumeMagics(Magics):
+    """Goes on with saved runs in this session.
+
+    Parameters
+    ----------
+    runs
+        Shows the runs, and puts their results into variables.
+    folder
+        Returns the folder that runs are saved in; `None`: the default one.
+    """
+
+    def __init__(self, shell: Any, runs: SessionRuns, folder: Callable[[], Path | None]) -> None:
+        super().__init__(shell)
+        self._runs = runs
+        self._folder = folder
+
+    @magic_arguments()
+    @argument("run", nargs="?", help="Name, id or path of the run. Default: the newest.")
+    @argument("-o", "--output", metavar="VAR", default="rlm_result", help="The result's variable. Default: rlm_result.")
+    @argument("-m", "--model", help="Another model than before: provider/model.")
+    @argument("--base-url", metavar="URL", help="Where it is served.")
+    @argument("--max-iterations", type=int, metavar="INT", help="Replies of the model.")
+    @argument("--max-seconds", type=float, metavar="SECONDS", help="Wall time.")
+    @argument("--max-cost", type=float, metavar="USD", help="US dollars, as 0.50.")
+    @argument("--max-tokens", type=int, metavar="INT", help="Input and output tokens.")
+    @argument("--max-subcalls", type=int, metavar="INT", help="Prompts answered for cells.")
+    @argument("--no-reexec", action="store_true", help="Do not execute its cells again: the kernel is empty.")
+    @line_magic
+    def rlm_resume(self, line: str) -> None:
+        """Go on with a saved run that was broken off, or that met a limit.
+
+        Its cells are executed again in a new kernel, with all that they do; their sub-calls are answered from the
+        record, and nothing is paid for twice. The limits may be raised.
+
+          %rlm_resume
+          %rlm_resume 20250102-101500-who --max-cost 2
+        """
+        options: Namespace = cast(Any, self.rlm_resume).parser.parse_argstring(line)
+        if not options.output.isidentifier():
+            raise UsageError(f"-o takes the name of a variable, not {quoted(options.output)}.")
+        try:
+            self._resume(options)
+        except (RLMError, KeyboardInterrupt) as error:
+            raise in_one_line(error) from None
+
+    def _resume(self, options: Namespace) -> None:
+        if options.run is None:
+            saved = SavedRun.newest(self._folder())
+            print(f"The newest run: {saved.files.name}")  # noqa: T201
+        else:
+            saved = SavedRun.load(options.run.strip("'\""))  # IPython leaves quotes in
+        check_resumable(saved, None)
+        found = configuration(saved, {name: getattr(options, name) for name in _CHANGES})
+        going_on = TakingUp(saved, RLM(found.model, **found.options).settings, reexecutes=not options.no_reexec)
+        prompt = saved.trajectory.started.prompt
+        claim = self._runs.claim(options.output, resumed=True)
+        self._runs.run(lambda tell: Running(going_on, prompt, tell), claim)

@@ -1,0 +1,254 @@
+"""`%rlm`, `%%rlm`, `%rlm_key` and `%rlm_restore`: what `%load_ext rlm_jupyter` brings into a session."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import getpass
+from argparse import REMAINDER, Namespace
+from pathlib import Path
+from typing import Any, cast
+
+from IPython.core.error import UsageError
+from IPython.core.magic import line_cell_magic, line_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments
+from traitlets import observe
+
+from rlm_jupyter.frontends import keys
+from rlm_jupyter.frontends.here import transform as here_source
+from rlm_jupyter.frontends.live import user_cells as by_hand
+from rlm_jupyter.frontends.live.result import in_one_line
+from rlm_jupyter.frontends.live.user_cells import to_its_kernel
+from rlm_jupyter.frontends.magics import restore
+from rlm_jupyter.frontends.magics.completion import install
+from rlm_jupyter.frontends.magics.config import Configured
+from rlm_jupyter.frontends.magics.kernels import Kept
+from rlm_jupyter.frontends.magics.llm_query import QuestionMagics
+from rlm_jupyter.frontends.magics.resume import ResumeMagics
+from rlm_jupyter.frontends.magics.session_runs import SessionRuns
+from rlm_jupyter.frontends.options import split
+from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
+from rlm_jupyter.record import store
+from rlm_jupyter.run.context import Context
+from rlm_jupyter.types.errors import ConfigurationError, RLMError
+from rlm_jupyter.types.quoted import quoted
+
+RESULT = "rlm_result"
+"""The variable that a result lands in, when no other is named."""
+
+
+@magics_class
+class RLMMagics(Configured):
+    """A recursive language model in this session; each option of `%rlm` can be configured here."""
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self._kept = Kept(self.max_kept_kernels, self.kernel_idle_seconds)
+        self.runs = SessionRuns(shell, self._kept)
+        """Shows the runs of this session; shared with `%rlm_resume`."""
+        atexit.register(self.close)
+
+    # the help of `%rlm?` is made of this docstring and the arguments
+    @magic_arguments()
+    @argument(
+        "-c",
+        "--context",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="""
+        A variable that becomes `context`; several (-c a -c b, or -c a,b) become a dict by name.""",
+    )
+    @argument("-m", "--model", help="The model that drives the run: provider/model.")
+    @argument("--sub-model", metavar="MODEL", help="The model that answers sub-calls. Default: the same.")
+    @argument("--base-url", metavar="URL", help="Where it is served (and a sub-model of the same provider).")
+    @argument("--window", type=int, metavar="INT", help="Tokens it reads, with its reply. Default: as it is served.")
+    @argument("--option", action="append", default=[], metavar="NAME=VALUE", help="As temperature=0.2: of the model.")
+    @argument("--sub-option", action="append", default=[], metavar="NAME=VALUE", help="Of the one for sub-calls.")
+    @argument("--system-extra", metavar="TEXT", help="A paragraph to add to the system message.")
+    @argument("-o", "--output", metavar="VAR", default=RESULT, help="The result's variable. Default: rlm_result.")
+    @argument("--max-iterations", type=int, metavar="INT", help="Replies of the model.")
+    @argument("--max-seconds", type=float, metavar="SECONDS", help="Wall time.")
+    @argument("--max-cost", type=float, metavar="USD", help="US dollars, as 0.50.")
+    @argument("--max-tokens", type=int, metavar="INT", help="Input and output tokens.")
+    @argument("--max-subcalls", type=int, metavar="INT", help="Prompts answered for cells.")
+    @argument(
+        "--request-idle-seconds", type=float, metavar="SECONDS", help="Silence of a provider that ends a request."
+    )
+    @argument("--max-depth", type=int, metavar="INT", help="Depth at which rlm_query becomes a plain call.")
+    @argument("--save", metavar="PATH", help="Where the run is saved: its notebook, or a folder/. Default: rlm_runs/.")
+    @argument("--termination", metavar="POLICY", help="A termination policy: its name, or a variable that holds one.")
+    @argument("--reward", metavar="POLICY", help="A reward policy: its name, or a variable: a policy or a function.")
+    @argument("--sandbox", metavar="KIND", help="bwrap, none, or auto: the best there is.")
+    @argument("--read", action="append", metavar="PATH", help="A folder or file that the sandbox shows, read-only.")
+    @argument("--write", action="append", metavar="PATH", help="A folder or file that its code may change.")
+    @argument("--snapshot", action="store_true", help="Keep its variables after each cell, in case its kernel dies.")
+    @argument("--estimate", action="store_true", help="Say what it may cost, and ask nothing.")
+    @argument("--rerun", action="store_true", help="Ask anew, though the same was asked before.")
+    @argument("--approve", action="store_true", help="Each cell waits: run it, edit it, refuse it with a note.")
+    @argument("--here", action="store_true", help="Let the model drive this notebook's own kernel: no sandbox.")
+    @argument("--background", action="store_true", help="Return at once; the result's variable is set in the end.")
+    @argument("prompt", nargs=REMAINDER, help="With %%rlm: the question. With %%%%rlm it stands in the cell.")
+    @line_cell_magic
+    def rlm(self, line: str, cell: str | None = None) -> None:
+        """Answer a question about a text far longer than a model can read.
+
+        The model looks at the variables named with -c by code in a kernel of its own. The answer is shown,
+        and the result is in a variable: rlm_result.ask("…") puts a further question to the same kernel.
+
+          %%rlm -c book -m anthropic/claude-sonnet-5 --max-cost 0.50
+          Which characters lie to Alice, and where?
+        """
+        options, prompt = self._parse(line, cell)
+        if not options.output.isidentifier():
+            raise UsageError(f"-o takes the name of a variable, not {quoted(options.output)}.")
+        if options.here:
+            raise UsageError(here_source.why_not_awaited(self.shell))
+        try:
+            self._answer(options, prompt)
+        except (RLMError, KeyboardInterrupt) as error:
+            raise in_one_line(error) from None
+
+    async def rlm_here(self, line: str, cell: str | None = None) -> None:
+        """Answer with this session's own kernel: what a cell of `%%rlm --here` is turned into."""
+        from rlm_jupyter.frontends.here.notebook_side import Asked, answer
+
+        options, prompt = self._parse(line, cell)
+        if not options.output.isidentifier():
+            raise UsageError(f"-o takes the name of a variable, not {quoted(options.output)}.")
+        if options.background:
+            raise UsageError("--here runs in this cell: leave --background out.")
+        if options.sandbox or options.read or options.write:
+            raise UsageError("--here runs in this notebook's kernel, which is in no sandbox: leave that option out.")
+        if options.snapshot:
+            raise UsageError("--here runs in this notebook's kernel, which is not started again: leave --snapshot out.")
+        if options.approve:
+            self._check_somebody_answers(options)
+        try:
+            context = self.context(options.context)
+            if options.estimate:
+                print(self.configured(options).estimate(prompt, context))  # noqa: T201
+                return
+            model, configured = self.configuration(options)
+            asked = Asked(prompt, context, model, configured, _asks_anew(options), options.approve)
+            claim = self.runs.claim(options.output)
+            try:
+                result = await answer(self.shell, asked, claim)
+            except BaseException as error:
+                self.runs.conclude_failed(claim, error)
+                raise
+            self.runs.conclude(claim, result)
+        except (RLMError, KeyboardInterrupt, asyncio.CancelledError) as error:
+            raise in_one_line(error) from None
+
+    def by_hand(self, cell_id: str, source: str) -> None:
+        """Run a live cell in the kernel of its run: what such a cell is turned into."""
+        try:
+            by_hand.execute(self.shell, cell_id, source)
+        except (RLMError, KeyboardInterrupt) as error:
+            raise in_one_line(error) from None
+
+    @line_magic
+    def rlm_key(self, line: str) -> None:
+        """Enter a provider's key so that it stands in no notebook: `%rlm_key [PROVIDER]`.
+
+        It goes into this process's environment, for as long as the session lives.
+        """
+        provider = line.strip() or (self._model() or "").partition("/")[0]
+        try:
+            variable = keys.enter(provider, lambda text: getpass.getpass(text))  # ipykernel replaces it: late lookup
+        except ConfigurationError as error:
+            raise UsageError(str(error)) from None
+        print(f"{variable} is set for this session.")  # noqa: T201
+
+    @line_magic
+    def rlm_restore(self, line: str) -> None:
+        """Make a saved run's notebook re-runnable: `%rlm_restore RUN_ID`.
+
+        `context` is back, and sub-calls are answered from the record; nothing is asked, nothing spent.
+        """
+        if not line.strip():
+            raise UsageError("Which run? %rlm_restore RUN_ID, as in the first cell of its notebook.")
+        try:
+            print(restore.restore(self.shell, line.strip()))  # noqa: T201
+        except RLMError as error:
+            raise in_one_line(error) from None
+
+    def asks_here(self, line: str) -> bool:
+        """Whether `--here` is among the options at the beginning of a magic's line."""
+        try:
+            return bool(split(cast(Any, self.rlm).parser, line)[0].here)
+        except UsageError:
+            return False  # the magic itself says what is wrong
+
+    def close(self) -> None:
+        """Close every kernel that was kept for more prompts."""
+        self._kept.close()
+
+    @observe("max_kept_kernels", "kernel_idle_seconds")
+    def _limit_kernels(self, _: object) -> None:
+        if (kept := getattr(self, "_kept", None)) is not None:  # the configuration is read before there is one
+            kept.most = self.max_kept_kernels
+            kept.close_after(self.kernel_idle_seconds)
+
+    def _parse(self, line: str, cell: str | None) -> tuple[Namespace, str]:
+        """The options, and the prompt exactly as it was written."""
+        options, rest = split(cast(Any, self.rlm).parser, line)
+        if cell is None:
+            if not rest:
+                raise UsageError("What is the question? %rlm [options] question; %rlm? shows the options.")
+            return options, rest
+        if rest:
+            raise UsageError(f"The prompt stands below the first line, which takes options only, not {quoted(rest)}.")
+        return options, cell.removesuffix("\n")
+
+    def _answer(self, options: Namespace, prompt: str) -> None:
+        context = Context(self.context(options.context))
+        configured = self.configured(options)
+        if options.estimate:
+            print(configured.estimate(prompt, context))  # noqa: T201
+            return
+        if not _asks_anew(options) and self.runs.show_recorded(options.output, configured.settings, prompt, context):
+            return
+        if options.approve:
+            self._check_somebody_answers(options)
+        self.runs.run(
+            lambda tell: configured.start(prompt, context, on_event=tell, keep_kernel=True, approve=options.approve),
+            self.runs.claim(options.output),
+            background=options.background,
+            approve=options.approve,
+        )
+
+    def folder(self) -> Path | None:
+        """Return the folder that runs are saved in, as configured; `None`: the default one."""
+        return None if self.save is False else store.folder_of(self.save)
+
+    def _check_somebody_answers(self, options: Namespace) -> None:
+        if options.background:
+            raise UsageError("--approve asks about each cell, so the run can't go on in the background.")
+        if getattr(getattr(self.shell, "kernel", None), "_allow_stdin", True) is False:
+            raise UsageError(
+                "--approve asks about each cell, and nobody can answer here: this front end takes no input."
+            )
+
+
+def _asks_anew(options: Namespace) -> bool:
+    """Whether a recorded run is passed over: on demand, or because cells are to be approved, and a record has none."""
+    return bool(options.rerun or options.approve)
+
+
+def load(shell: Any) -> None:
+    """Register the magics with an IPython shell; a second time does nothing."""
+    if RLMMagics.__name__ in shell.magics_manager.registry:
+        return
+    magics = RLMMagics(shell)
+    shell.register_magics(magics)
+    shell.register_magics(ResumeMagics(shell, magics.runs, magics.folder))
+    parser = cast(Any, magics.rlm).parser
+    if SubcallMagics.__name__ not in shell.magics_manager.registry:  # in a run's kernel its own stay
+        shell.register_magics(QuestionMagics(shell, magics, parser.parse_args))
+    install(shell, lambda: [name for action in parser._actions for name in action.option_strings])
+    # before questions are kept: it takes the line as it was written
+    shell.input_transformers_cleanup.append(here_source.awaited(shell, magics.asks_here))
+    shell.input_transformers_cleanup.append(keep_questions("rlm", "llm_query"))
+    shell.input_transformers_cleanup.insert(0, to_its_kernel(shell))

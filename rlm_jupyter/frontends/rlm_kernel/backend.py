@@ -1,0 +1,243 @@
+"""`Driven`: the kernel behind, which the model drives and a person looks into.
+
+It lives in the background loop, starts when something needs it first, and is kept from cell to cell with its
+variables, its contexts and the history of prompts. It holds no key: the models are asked from this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rlm_jupyter.kernel.execution import OnMessage
+from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
+from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.run import background
+from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.outcome import outcome_of
+from rlm_jupyter.run.result import OnEvent, Result
+from rlm_jupyter.run.session import Workspace, child_of
+from rlm_jupyter.run.settings import Settings, prepare
+from rlm_jupyter.run.subcalls import Answering
+from rlm_jupyter.types.errors import ContextError, KernelDiedError, KernelError
+from rlm_jupyter.types.values import CellRun, ContextInfo, PackedContext, Subcall, SubcallFailure
+
+ASK_SECONDS = 10.0
+"""How long the kernel behind may take to complete or to inspect."""
+_CLOSE_SECONDS = 3.0
+"""How long a run may take to write its record when its kernel is shut down."""
+_COUNT = "__import__('IPython').get_ipython().execution_count = {}"
+_NOT_ASKED = "sub-calls are answered while a prompt is, not in a cell of your own"
+
+Note = Callable[[str], None]
+"""Told, in a line, what a person should know."""
+
+
+class Driven:
+    """All methods are for the background loop, unless they say otherwise."""
+
+    def __init__(self) -> None:
+        self._kernel: Kernel | None = None
+        self._sandbox = NO_SANDBOX
+        self._context: Context | PackedContext = Context(None)
+        self._answering: Answering | None = None
+        self._history: list[dict[str, str | None]] = []
+        self._turn = asyncio.Lock()
+        self._stop: Callable[[], object] | None = None
+        self._closed = False
+
+    @property
+    def context(self) -> ContextInfo:
+        """What `context` is; from any thread."""
+        return self._context.info
+
+    async def answer(self, prompt: str, settings: Settings, count: int, on_event: OnEvent, note: Note) -> Result:
+        """Answer a prompt; an interrupt ends it with what there is.
+
+        Parameters
+        ----------
+        count
+            The execution count of the prompt; the model's cells have those after it.
+        """
+        control = Control()
+        async with self._turn:
+            with self._interrupted_by(control.stop):
+                await prepare(settings, on_event, control)
+                kernel = await self._ready(note)
+                await self._count_from(kernel, count + 1)
+                self._answering = Answering(settings.routing, 0, _children(settings))
+                workspace = Workspace(
+                    settings,
+                    self._context,
+                    0,
+                    kernel,
+                    self._answering,
+                    sandbox=self._sandbox,
+                    history=self._history,
+                )
+                async with (
+                    settings.routing.lease(),
+                    outcome_of(prompt, self._context, settings.save) as outcome,
+                ):
+                    try:
+                        trajectory = await workspace.answer(
+                            prompt, recorder=outcome.recorder, emit=on_event, control=control
+                        )
+                    finally:
+                        self._answering = None
+            with contextlib.suppress(KernelError):  # where it died at the end, the next cell says so
+                await kernel.put("history", list(self._history))
+        return outcome.result(trajectory)
+
+    async def execute(self, source: str, count: int, on_message: OnMessage, note: Note) -> CellRun | None:
+        """Run a person's cell; an interrupt is passed on to it.
+
+        Returns
+        -------
+        CellRun or None
+            `None`: it was interrupted before it began, as while its kernel was started.
+
+        Raises
+        ------
+        KernelDiedError
+            The cell ended its kernel; it is started again.
+        """
+        async with self._turn:
+            signals: list[asyncio.Task[None]] = []
+            has_begun = is_given_up = False
+
+            def interrupt() -> None:
+                nonlocal is_given_up
+                if has_begun:
+                    signals.append(asyncio.create_task(kernel.signal()))
+                else:
+                    is_given_up = True
+
+            with self._interrupted_by(interrupt):
+                kernel = await self._ready(note)
+                await self._count_from(kernel, count)
+                if is_given_up:
+                    return None
+                has_begun = True
+                run = await kernel.execute(source, on_message=on_message)
+            if run.status != "died":
+                await self._take_context(kernel, note)
+                await self._say_restored(kernel, note)
+                return run
+            await kernel.restart()
+            raise KernelDiedError(f"the kernel behind died in this cell. {self._back()}")
+
+    async def set_context(self, value: object, note: Note) -> ContextInfo:
+        """Make it `context`, beside those that were there.
+
+        Raises
+        ------
+        ContextError
+            The kernel can't load it.
+        """
+        context = await asyncio.to_thread(Context, value)
+        async with self._turn:
+            await self._set(await self._ready(note), context)
+        return context.info
+
+    async def _set(self, kernel: Kernel, context: Context | PackedContext) -> None:
+        await kernel.set_context(context)
+        if isinstance(context, Context):
+            context.release()
+        self._context = context
+
+    async def _take_context(self, kernel: Kernel, note: Note) -> None:
+        """Make what a person's cell has assigned to `context` the context of the prompts to come."""
+        try:
+            # what comes out of a sandbox is unpickled nowhere else: not by who opens the record, either
+            value = await kernel.changed_context(pickles=self._sandbox.kind == "none")
+            if value is None:
+                return
+            context = value if isinstance(value, PackedContext) else await asyncio.to_thread(Context, value)
+            await self._set(kernel, context)
+        except (KernelError, ContextError) as error:
+            note(f"What this cell assigned to context can't be the context of the next prompts: {error}")
+        else:
+            note(f"The next prompts are about this context: {context.info.type_name}, {context.info.size}.")
+
+    async def ask(self, msg_type: str, content: dict[str, Any]) -> dict[str, Any] | None:
+        """What the kernel behind replies to a request; `None` when it is busy or gone."""
+        if self._turn.locked():
+            return None
+        async with self._turn:
+            try:
+                kernel = await self._ready(lambda _: None)
+                return await kernel.ask(msg_type, content, seconds=ASK_SECONDS)
+            except KernelError:
+                return None
+
+    def interrupt(self) -> None:
+        """End what is under way; nothing, when nothing is."""
+        if self._stop is not None:
+            self._stop()
+
+    async def aclose(self) -> None:
+        """End what is under way, and the kernel. A second time does nothing."""
+        self._closed = True
+        self.interrupt()
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS), self._turn:
+                pass
+        except TimeoutError:
+            pass  # a cell that is deaf to interrupts ends with its kernel
+        finally:
+            if self._kernel is not None:
+                await self._kernel.close()
+
+    async def _ready(self, note: Note) -> Kernel:
+        """The kernel, alive."""
+        if self._closed:
+            raise KernelDiedError("the kernel is being shut down")
+        if self._kernel is None:
+            sandbox = Sandbox.of(None)
+            # a person works in it, too, with files of theirs: it is shut off where that is asked for by name
+            self._sandbox = sandbox if sandbox.kind == "bwrap" else NO_SANDBOX
+            self._kernel = await Kernel.start(self._answer_subcall, sandbox=self._sandbox)
+            background.close_at_exit(self)
+        elif not self._kernel.is_alive:
+            await self._kernel.restart()
+            note(f"The kernel behind had died. {self._back()}")
+        return self._kernel
+
+    def _back(self) -> str:
+        back = "context is back, all other" if self._context.info.nbytes else "its"
+        return f"It was started again: {back} variables are gone."
+
+    @contextlib.contextmanager
+    def _interrupted_by(self, stop: Callable[[], object]) -> Iterator[None]:
+        self._stop = stop
+        try:
+            yield
+        finally:
+            self._stop = None
+
+    async def _answer_subcall(self, call: Subcall) -> list[str | SubcallFailure]:
+        if self._answering is None:
+            return [SubcallFailure(_NOT_ASKED)] * len(call.prompts)
+        return await self._answering.answer(call)
+
+    @staticmethod
+    async def _count_from(kernel: Kernel, count: int) -> None:
+        """Make the next cell's count the one that the front end shows: `Out[7]` and `_7` are then the same."""
+        content = {"code": _COUNT.format(count), "silent": True, "store_history": False, "allow_stdin": False}
+        await kernel.ask("execute_request", content, seconds=ASK_SECONDS)
+
+    @staticmethod
+    async def _say_restored(kernel: Kernel, note: Note) -> None:
+        with contextlib.suppress(KernelError):
+            restored = (await kernel.inspect()).restored
+            if restored:
+                were = "was" if len(restored) == 1 else "were"
+                note(f"{', '.join(restored)} {were} changed and {were} put back; %context sets another context.")
+
+
+def _children(settings: Settings) -> Any:
+    return child_of(settings, 0) if settings.limits.max_depth > 1 else None

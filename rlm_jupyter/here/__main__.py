@@ -1,8 +1,0 @@
-"""The driver: `python -m rlm_jupyter.here`, started by a `%%rlm --here` cell and spoken to through a pipe."""
-
-from __future__ import annotations
-
-from rlm_jupyter.here.driver import main
-
-if __name__ == "__main__":
-    main()

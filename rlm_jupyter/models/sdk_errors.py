@@ -1,0 +1,323 @@
+"""What an SDK raised, made into this package's errors: one line each, saying what to do, without any key.
+
+Both SDKs describe a refusal alike (`status_code`, `body`), so nothing of them is imported here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import sys
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from rlm_jupyter.models.endpoint import with_advice
+from rlm_jupyter.models.usage import tokens
+from rlm_jupyter.types.errors import ContextWindowError, ModelError, ModelUnavailableError
+
+if TYPE_CHECKING:
+    from rlm_jupyter.models.endpoint import Endpoint
+    from rlm_jupyter.models.providers import Preset
+
+_DETAIL_CHARS = 300
+_READ_CHARS = 20_000
+"""Of what a server says of a failure."""
+_MOST_DIGITS = 12
+_NAME_CHARS = 200
+_LONGEST_WAIT = 366 * 86_400.0
+"""Seconds. A server may name any time; it is shown, and added to a clock."""
+_RETRIES = 4
+_UNREADABLE_RETRIES = 2
+_LOCAL_RETRIES = 2
+"""One's own server is up or it isn't: nobody should wait ten seconds to hear that."""
+_OVERLOADED = {429, 503, 529}
+_OVERLOADED_TYPES = {"rate_limit_error", "overloaded_error", "rate_limit_exceeded"}
+_NO_CREDIT = {"insufficient_quota", "billing_error", "billing_hard_limit_reached"}
+"""Also sent as 429, though no waiting helps."""
+_CROWDED = "context size has been exceeded"
+"""llama.cpp's slots may share one memory: requests that fit alone then don't fit together."""
+_CANNOT = re.compile(r"not supported|unsupported|does not support|not implemented", re.I)
+"""Sent as 500 by servers of one's own, though no repetition helps: an image without a model that sees, say."""
+_NOT_IMPLEMENTED = 501
+_REDIRECTS = range(300, 400)
+_STREAMED_STATUS = {
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "overloaded_error": 529,
+}
+"""An error inside a stream has no status of its own, only a type."""
+
+_KINDS: dict[type, str] = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+}
+_OVERFLOW_TYPES = {"context_length_exceeded", "exceed_context_size_error"}
+_COUNT = r"(\d[\d,_]*)"
+_OVERFLOW_TEXTS = (
+    rf"prompt is too long: (?P<tokens>{_COUNT}) tokens > (?P<window>{_COUNT})",
+    rf"exceed context limit: (?P<tokens>{_COUNT}) \+ {_COUNT} > (?P<window>{_COUNT})",
+    rf"maximum context length is (?P<window>{_COUNT}) tokens.*?(?:resulted in|requested)(?: about)? "
+    rf"(?P<tokens>{_COUNT})",
+    rf"request \((?P<tokens>{_COUNT}) tokens\) exceeds the available context size \((?P<window>{_COUNT})",
+    rf"token count \((?P<tokens>{_COUNT})\) exceeds the maximum number of tokens.*?\((?P<window>{_COUNT})",
+    r"maximum context length|context window|prompt is too long|exceeds the available context size",
+)
+"""How servers say that a prompt is too long: Anthropic (2), OpenAI and vLLM, llama.cpp, Gemini, others."""
+
+
+class MalformedReply(Exception):
+    """What came is not what the protocol has there; the text says what it is."""
+
+
+def told_text(value: object, what: str) -> str:
+    """Return a text that a server has sent, empty where it sent none.
+
+    Raises
+    ------
+    MalformedReply
+        It is something else.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise MalformedReply(f"{what} is {kind_of(value)}, not text")
+    return value
+
+
+def told_name(value: object) -> str:
+    """Return a model's name as a server has sent it: a line of bounded length, empty where it sent none."""
+    return "".join(c for c in told_text(value, "the model's name") if c.isprintable())[:_NAME_CHARS]
+
+
+def kind_of(value: object) -> str:
+    """Name the type of a JSON value."""
+    return _KINDS.get(type(value), "an object")
+
+
+def transport_errors() -> tuple[type[Exception], ...]:
+    """What the HTTP library under the SDKs raises when a connection fails: whichever of the two is loaded."""
+    libraries = (sys.modules.get(name) for name in ("httpx", "httpx2"))
+    return tuple(library.RequestError for library in libraries if library is not None)
+
+
+def model_error(error: Exception, endpoint: Endpoint) -> ModelError:
+    """The error of ours that stands for `error`, which an SDK raised while `endpoint` was asked."""
+    body = _body(error)
+    status = getattr(error, "status_code", None)
+    if status is None or status < _REDIRECTS.start:
+        code = body.get("code")
+        status = code if isinstance(code, int) else _STREAMED_STATUS.get(str(body.get("type")))
+    detail = _detail(error, body, endpoint)
+    if status in _REDIRECTS:
+        detail = shortened(str(_headers(error).get("location") or ""), endpoint)
+    if status is None and not body:
+        return _no_connection(error, endpoint)
+    overflow = _overflow(status, detail, body, endpoint)
+    if overflow is not None:
+        return overflow
+    kinds = {str(body.get("type")), str(body.get("code"))}
+    if kinds & _NO_CREDIT:
+        return ModelError(f"{endpoint.name}: {endpoint.preset.title} says that nothing is left to spend. {detail}")
+    if status == _NOT_IMPLEMENTED or (status is not None and status >= 500 and _CANNOT.search(detail)):
+        return ModelError(f"{endpoint.name}: {endpoint.preset.title} can't do that ({status}). {detail}")
+    overloaded = status in _OVERLOADED or bool(kinds & _OVERLOADED_TYPES) or _CROWDED in detail.lower()
+    if overloaded or (status is not None and (status >= 500 or status in {408, 409})):
+        said = "refuses more for now" if overloaded else "failed"
+        return ModelUnavailableError(
+            f"{endpoint.name}: {endpoint.preset.title} {said}{f' ({status})' if status else ''}. {detail}",
+            overloaded=overloaded,
+            retry_after=_retry_after(error),
+            retries=_retries(endpoint),
+            brief=f"it {said}",
+        )
+    return _refusal(status, detail, endpoint)
+
+
+def broken_off(endpoint: Endpoint, *, after_text: bool) -> ModelUnavailableError:
+    """The reply's stream ended before its end."""
+    if after_text:
+        return ModelUnavailableError(
+            f"{endpoint.name}: {endpoint.url} broke off in the middle of its reply.",
+            retries=1,
+            brief="the connection broke",
+        )
+    return ModelUnavailableError(
+        f"{endpoint.name}: {endpoint.url} broke off before its reply began. Is that the whole address?",
+        retries=1,
+        brief="the connection broke",
+    )
+
+
+def malformed(error: Exception, endpoint: Endpoint) -> ModelUnavailableError:
+    """Describe a reply that can't be read: it breaks the protocol, or the SDK fails on it."""
+    said = str(error) if isinstance(error, MalformedReply) else f"{type(error).__name__}: {_said(error)}"
+    return ModelUnavailableError(
+        f"{endpoint.name}: {endpoint.url} sent what can't be read as a reply ({shortened(said, endpoint)}).",
+        retries=_UNREADABLE_RETRIES,
+        brief="its reply can't be read",
+    )
+
+
+def not_sent(error: Exception, endpoint: Endpoint) -> ModelError:
+    """Describe a request that the SDK could not make."""
+    said = shortened(f"{type(error).__name__}: {_said(error)}", endpoint)
+    return ModelError(f"{endpoint.name}: no request to {endpoint.url} could be made ({said}).")
+
+
+def too_large(endpoint: Endpoint, problem: str) -> ModelUnavailableError:
+    """Describe a reply that was cut off for its size."""
+    return ModelUnavailableError(
+        f"{endpoint.name}: {endpoint.url} {problem}; the request was closed.",
+        retries=_UNREADABLE_RETRIES,
+        brief="its reply was too large",
+    )
+
+
+def silent(endpoint: Endpoint, seconds: float) -> ModelUnavailableError:
+    """Nothing came for too long."""
+    return ModelUnavailableError(
+        f"{endpoint.name}: nothing came from {endpoint.url} for {seconds:g} s (request_idle_seconds). Is it overloaded?"
+    )
+
+
+def not_there(endpoint: Endpoint, said: str = "") -> ModelUnavailableError:
+    """Nobody answers at an address of one's own."""
+    why = f" ({said})" if said else ""
+    return ModelUnavailableError(
+        f"{endpoint.name}: no connection to {endpoint.url}{why}. {how_to_start(endpoint.preset)}",
+        retries=_LOCAL_RETRIES,
+        brief="no connection",
+    )
+
+
+def still_loading(endpoint: Endpoint) -> ModelUnavailableError:
+    """It was not ready when the time was up."""
+    return ModelUnavailableError(
+        f"{endpoint.name}: {endpoint.url} had not loaded its model when the time was up. Give it longer (max_seconds), "
+        "or load the model before."
+    )
+
+
+def how_to_start(preset: Preset) -> str:
+    """What to do where a server of one's own does not answer."""
+    return f"Start it ({preset.start}), or say where it is: base_url (--base-url), or {preset.url_variables[0]}."
+
+
+def _refusal(status: int | None, detail: str, endpoint: Endpoint) -> ModelError:
+    name, title = endpoint.name, endpoint.preset.title
+    if status in _REDIRECTS:
+        return ModelError(
+            f"{name}: {endpoint.url} redirects ({status}) to {detail or 'nowhere'}. If you trust that address, "
+            "pass it as base_url: a key is not sent on."
+        )
+    if status in {401, 403}:
+        if endpoint.key is None:
+            text, elsewhere = with_advice(f"{name}: {endpoint.url} wants a key ({status}). ", endpoint.preset, ".")
+            return ModelError(text, **elsewhere)
+        source = endpoint.key_variable or "the api_key that was passed"
+        return ModelError(f"{name}: {title} refused the key ({status}). Check {source}. {detail}")
+    if status == 404:
+        return ModelError(f"{name}: {endpoint.url} knows no such model or address (404). {detail}")
+    return ModelError(f"{name}: {endpoint.url} refused the request{f' ({status})' if status else ''}. {detail}")
+
+
+def _no_connection(error: Exception, endpoint: Endpoint) -> ModelUnavailableError:
+    advice = how_to_start(endpoint.preset) if endpoint.preset.local else "Check the network and the address."
+    retries = _retries(endpoint)
+    if "Timeout" in type(error).__name__:
+        return ModelUnavailableError(
+            f"{endpoint.name}: no answer from {endpoint.url} in time. {advice}",
+            retries=retries,
+            brief="no connection in time",
+        )
+    return ModelUnavailableError(
+        f"{endpoint.name}: no connection to {endpoint.url}. {advice}", retries=retries, brief="the connection broke"
+    )
+
+
+def _retries(endpoint: Endpoint) -> int:
+    return _LOCAL_RETRIES if endpoint.preset.local else _RETRIES
+
+
+def _retry_after(error: Exception) -> float | None:
+    """In how many seconds the server wants to be asked again: milliseconds, seconds or a date, as it was sent."""
+    headers = _headers(error)
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = str(headers.get(name) or "")
+        with contextlib.suppress(ValueError):
+            seconds = float(value) * unit
+            return min(max(seconds, 0.0), _LONGEST_WAIT) if math.isfinite(seconds) else None
+        with contextlib.suppress(ValueError, OverflowError):
+            return min(max(parsedate_to_datetime(value).timestamp() - time.time(), 0.0), _LONGEST_WAIT)
+    return None
+
+
+def _headers(error: Exception) -> Mapping[str, str]:
+    return getattr(getattr(error, "response", None), "headers", None) or {}
+
+
+def _overflow(
+    status: int | None, detail: str, body: Mapping[str, Any], endpoint: Endpoint
+) -> ContextWindowError | None:
+    if status not in {None, 400, 413, 500}:
+        return None
+    tokens, window = _count(body.get("n_prompt_tokens")), _count(body.get("n_ctx"))
+    named = status == 413 or bool(_OVERFLOW_TYPES & {str(body.get("code")), str(body.get("type"))})
+    found = next((found for text in _OVERFLOW_TEXTS if (found := re.search(text, detail, re.I | re.S))), None)
+    if not (named or found):
+        return None
+    numbers = found.groupdict() if found else {}
+    tokens, window = tokens or _count(numbers.get("tokens")), window or _count(numbers.get("window"))
+    size = f" of {tokens:,} tokens" if tokens else ""
+    limit = f" of {window:,} tokens" if window else ""
+    return ContextWindowError(
+        f"{endpoint.name}: a prompt{size} does not fit the model's window{limit}.",
+        tokens=tokens,
+        window=window,
+    )
+
+
+def _body(error: Exception) -> Mapping[str, Any]:
+    body = getattr(error, "body", None)
+    if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping):
+        body = body["error"]
+    return body if isinstance(body, Mapping) else {}
+
+
+def _detail(error: Exception, body: Mapping[str, Any], endpoint: Endpoint) -> str:
+    return shortened(str(body.get("message") or getattr(error, "message", "") or error), endpoint)
+
+
+def _said(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  it may show what made it fail
+        return ""
+
+
+def shortened(text: str, endpoint: Endpoint) -> str:
+    """Return one line without keys, of bounded length."""
+    text = text[:_READ_CHARS]
+    for secret in (endpoint.key, *endpoint.headers.values()):
+        if secret:
+            text = text.replace(secret, "…")
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return text if len(text) <= _DETAIL_CHARS else text[:_DETAIL_CHARS] + "…"
+
+
+def _count(value: object) -> int | None:
+    digits = re.sub(r"[,_]", "", value) if isinstance(value, str) else value
+    if isinstance(digits, str):
+        digits = int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else None
+    return tokens(digits)

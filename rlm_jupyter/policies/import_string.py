@@ -1,0 +1,33 @@
+"""What a text of the form `package.module:name` stands for."""
+
+from __future__ import annotations
+
+import importlib
+
+from rlm_jupyter.types.errors import ConfigurationError
+
+
+def imported(path: str) -> object:
+    """What `package.module:name` names; the module is imported.
+
+    Raises
+    ------
+    ConfigurationError
+        There is no such module or no such name in it, or the module fails while it is imported.
+    """
+    module, _, name = path.partition(":")
+    if not all(part.isidentifier() for part in [*module.split("."), *name.split(".")]):
+        raise ConfigurationError(f"{path!r}: package.module:ClassName is needed.")
+    try:
+        found: object = importlib.import_module(module)
+    except Exception as error:
+        told = " ".join(f"{module} can't be imported: {type(error).__name__}: {error}".split())
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            told = f"there is no module {error.name!r}"
+        raise ConfigurationError(f"{path!r}: {told}.") from error
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise ConfigurationError(f"{path!r}: {module} has no {name}.") from None
+    return found

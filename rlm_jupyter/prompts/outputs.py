@@ -1,0 +1,268 @@
+"""A cell's outputs, as nbformat writes them, turned into the text that a model reads."""
+
+from __future__ import annotations
+
+import html.parser
+import itertools
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlm_jupyter.types.values import Output
+
+_ANSI = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[PX^_][^\x1b\n]*(?:\x1b\\)?|[ -/]*[0-~])"
+)
+"""Control sequences of ECMA-48, of a terminal's title, links and pictures."""
+_ERASE_LINE = re.compile(r"\x1b\[[012]?K")
+_CURSOR = re.compile(r"[\r\x08]|\x1b\[[012]?K|[^\r\x08\x1b]+")
+_PLACEHOLDER = re.compile(r"<IPython\.(?:core|lib)\.display\.\w+ object>")
+"""What `text/plain` says of an object that only shows itself otherwise."""
+_READABLE = ("text/markdown", "text/latex", "application/json", "application/javascript")
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_LONE = re.compile(r"<(?=[^<>]*(?:<|\Z))|<(?=!\[)")
+_HTML_CHARS = 1_000_000
+"""Longer HTML is for the eyes only: a page of that size is a plot, not a text."""
+_FRAME = re.compile(r"^[^\S\n]*(?:Cell In ?\[|File [^\n]+?(?::|line )\d+)[^\n]*", re.MULTILINE)
+_ARROW = re.compile(r"-+> ?\d+ ")
+"""What IPython puts before the line that failed."""
+_AROUND = re.compile(r" +(?:\d+(?: |$)|\(\.\.\.\))")
+"""… and before those around it."""
+_MOST_FRAMES = 40
+"""Lines and frames of a traceback; two functions that call each other have a thousand."""
+_BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
+_ALIGN_CHARS = 400
+"""How much of the head, and of the tail, is given up to end at the end of a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A text, perhaps cut to what is shown of it."""
+
+    text: str
+    cut: bool
+    """Whether something was left out."""
+    chars: int
+    """The length of the whole, in characters."""
+
+
+def render(outputs: Sequence[Output]) -> str:
+    """What a model reads of one cell's outputs, in their order; nothing is cut.
+
+    Streams read as a terminal shows them: colours gone, a progress bar only in its last state. A result
+    reads as its `text/plain`; pictures are named; HTML without a plain form loses its tags. Of a traceback
+    remain the line that failed in each frame of a cell, and a line for each frame of a library.
+
+    Parameters
+    ----------
+    outputs
+        nbformat 4: `stream`, `display_data`, `execute_result`, `error`.
+
+    Returns
+    -------
+    str
+        One text without a line break at its end; empty when there is nothing to read.
+    """
+    pieces = []
+    for name, group in itertools.groupby(outputs, key=_stream_name):
+        if name is not None:
+            # printed in pieces, and a progress bar goes back across them
+            pieces.append(_as_on_terminal("".join(_text(output.get("text")) for output in group)))
+        else:
+            pieces += [_error(o) if o.get("output_type") == "error" else _display(o) for o in group]
+    return "\n".join(piece.removesuffix("\n") for piece in pieces if piece).rstrip("\n")
+
+
+def cut(text: str, limit: int, *, variable: str | None, kept: str = "") -> Shown:
+    """The head and the tail of a text, with a line between them that says what is missing.
+
+    Parameters
+    ----------
+    text
+        What a cell, or an iteration, put out.
+    limit
+        Characters of it to show; the line that says so comes on top.
+    variable
+        The name of the kernel variable that holds the whole, if one does.
+    kept
+        Where else the whole is, in words; said where it is in no variable.
+
+    Returns
+    -------
+    Shown
+        The text itself where cutting it would make it no shorter.
+    """
+    head = limit - limit // 2
+    where = f"; the whole output is in {f'`{variable}`' if variable else kept}" if variable or kept else ""
+    notice = f"[… {len(text) - limit:,} of {len(text):,} characters left out{where} …]"
+    if len(text) <= limit + len(notice) + 2:
+        return Shown(text, cut=False, chars=len(text))
+    tail = len(text) - limit // 2
+    spare = min(_ALIGN_CHARS, limit // 8)
+    line_end = text.rfind("\n", head - spare, head)
+    if line_end >= 0:
+        head = line_end
+    line_start = text.find("\n", tail - 1, tail + spare)
+    if line_start >= 0:
+        tail = line_start + 1
+    notice = f"[… {tail - head:,} of {len(text):,} characters left out{where} …]"
+    return Shown(f"{text[:head]}\n{notice}\n{text[tail:]}", cut=True, chars=len(text))
+
+
+def _stream_name(output: Output) -> str | None:
+    return str(output.get("name", "stdout")) if output.get("output_type") == "stream" else None
+
+
+def _text(value: Any) -> str:
+    """A multi-line string of nbformat: a string, or a list of them."""
+    return "".join(value) if isinstance(value, list) else value if isinstance(value, str) else ""
+
+
+def _as_on_terminal(text: str) -> str:
+    text = text.replace("\r\n", "\n")  # plain lines of Windows, and no overwriting
+    if "\r" in text or "\x08" in text:
+        text = "\n".join(_overwritten(line) if "\r" in line or "\x08" in line else line for line in text.split("\n"))
+    return _ANSI.sub("", text).replace("\x07", "") if "\x1b" in text or "\x07" in text else text
+
+
+def _overwritten(line: str) -> str:
+    """One line with its carriage returns and backspaces carried out."""
+    # only the erasures matter to where a character ends up; other sequences would be counted as columns
+    line = _ANSI.sub(lambda sequence: sequence[0] if _ERASE_LINE.fullmatch(sequence[0]) else "", line)
+    cells: list[str] = []
+    column = 0
+    for part in _CURSOR.findall(line):
+        if part == "\r":
+            column = 0
+        elif part == "\x08":
+            column = max(column - 1, 0)
+        elif part.startswith("\x1b"):
+            if part != "\x1b[1K":
+                del cells[0 if part == "\x1b[2K" else column :]
+        else:
+            cells.extend(" " * (column - len(cells)))
+            cells[column : column + len(part)] = part
+            column += len(part)
+    return "".join(cells)
+
+
+def _display(output: Output) -> str:
+    data = output.get("data") or {}
+    plain = _as_on_terminal(_text(data.get("text/plain")))
+    if not plain or _PLACEHOLDER.fullmatch(plain.strip()):
+        plain = _instead_of_plain(data) or ("" if any(map(_is_picture, data)) else plain)
+    notes = [f"[{mime}, {_size(mime, data[mime])}: shown in the notebook]" for mime in data if _is_picture(mime)]
+    if not plain and not notes and data:
+        notes = [f"[{mime}: shown in the notebook]" for mime in sorted(data)[:1]]
+    return "\n".join(filter(None, [plain.rstrip("\n"), *notes]))
+
+
+def _instead_of_plain(data: dict[str, Any]) -> str:
+    for mime in _READABLE:
+        if mime in data:
+            value = data[mime]
+            return _text(value) or json.dumps(value, ensure_ascii=False, default=str)
+    page = _text(data.get("text/html"))
+    if page and len(page) <= _HTML_CHARS:
+        return _Stripped.text_of(page)
+    return f"[text/html, {_size('text/html', page)}: shown in the notebook]" if page else ""
+
+
+def _is_picture(mime: str) -> bool:
+    return mime.startswith(("image/", "audio/", "video/")) or mime == "application/pdf"
+
+
+def _size(mime: str, value: Any) -> str:
+    text = _text(value)
+    # all but SVG and HTML come in base64
+    nbytes = len(text) if mime in {"image/svg+xml", "text/html"} else len(text) * 3 // 4
+    if nbytes < 1024:
+        return f"{nbytes} bytes"
+    return f"{nbytes / 1024:,.0f} KB" if nbytes < 1024**2 else f"{nbytes / 1024**2:,.1f} MB"
+
+
+def _error(output: Output) -> str:
+    summary = f"{output.get('ename', 'Error')}: {output.get('evalue', '')}".rstrip(": ")
+    traceback = output.get("traceback") or []
+    text = _ANSI.sub("", "\n".join(traceback) if isinstance(traceback, list) else str(traceback))
+    return "\n".join(_own_frames(text.strip("\n"))) or _as_on_terminal(summary)
+
+
+def _own_frames(traceback: str) -> list[str]:
+    """The traceback without the code of libraries; frames that repeat, as in a recursion, stand once."""
+    frames = list(_FRAME.finditer(traceback))
+    heading = traceback[: frames[0].start()] if frames else traceback
+    pieces = [line for line in heading.strip("\n").split("\n") if line.strip("-")]
+    for text, group in itertools.groupby(_frames(traceback, [frame.start() for frame in frames])):
+        repeated = len(list(group)) - 1
+        pieces += [text, f"[the same frame {repeated:,} more times]"] if repeated else [text]
+    if len(pieces) > _MOST_FRAMES:
+        half = _MOST_FRAMES // 2
+        pieces[half:-half] = [f"[{len(pieces) - _MOST_FRAMES:,} frames left out]"]
+    return pieces
+
+
+def _frames(traceback: str, starts: list[int]) -> Iterator[str]:
+    for start, end in itertools.pairwise([*starts, len(traceback)]):
+        yield from filter(None, _frame(traceback[start:end]))
+
+
+def _frame(text: str) -> tuple[str, str]:
+    """A frame as it is shown, and what follows it: the error itself, or how the next one came of it."""
+    frame, _, rest = _BLANK.sub("\n\n", text).partition("\n\n")
+    if text.lstrip().startswith("Cell In"):
+        # the lines around are the model's own, and tempt a small one to write tracebacks itself
+        lines = frame.split("\n")
+        if any(map(_ARROW.match, lines)):
+            frame = "\n".join(line for line in lines if not _AROUND.match(line))
+    else:
+        # the error may follow without a blank line, as after a syntax error in an imported file
+        heading, *code = frame.split("\n")
+        frame = "\n".join([heading, *(line for line in code if line[:1].strip() and not line.startswith("-"))])
+    return frame.rstrip("\n"), rest.strip("\n")
+
+
+class _Stripped(html.parser.HTMLParser):
+    """The text of a page: cells side by side, blocks below each other."""
+
+    _HIDDEN = frozenset({"script", "style", "template"})
+    _BLOCKS = re.compile(r"address|article|br|dd|div|dl|dt|h[1-6r]|li|ol|p|pre|section|table|tr|ul")
+    _CELLS = frozenset({"td", "th"})
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self._parts: list[str] = []
+        self._hidden = 0
+
+    @classmethod
+    def text_of(cls, page: str) -> str:
+        """`page` without its tags."""
+        parser = cls()
+        # what is no comment and no tag with an end would be searched for its end again and again
+        parser.feed(_LONE.sub("&lt;", _COMMENT.sub("", page)))
+        parser.close()
+        lines = (" ".join(line.split()).removesuffix(" |") for line in "".join(parser._parts).split("\n"))
+        return "\n".join(line for line in lines if line)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Hide what isn't text; break lines where blocks begin."""
+        if tag in self._HIDDEN:
+            self._hidden += 1
+        elif self._BLOCKS.fullmatch(tag):
+            self._parts.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        """Break lines where blocks end."""
+        if tag in self._HIDDEN:
+            self._hidden = max(self._hidden - 1, 0)
+        elif self._BLOCKS.fullmatch(tag):
+            self._parts.append("\n")
+        elif tag in self._CELLS:
+            self._parts.append(" | ")
+
+    def handle_data(self, data: str) -> None:
+        """Keep visible text."""
+        if not self._hidden:
+            self._parts.append(data)

@@ -1,0 +1,165 @@
+"""`Objects`: large things of a run, each in a file that is named by its SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from rlm_jupyter.record import atomic
+from rlm_jupyter.types.errors import RecordError
+from rlm_jupyter.types.values import ContextInfo, PackedContext
+
+CHILDREN = "children"
+"""The folder, inside of a run's, where the runs that it started are; they share its objects."""
+Buffer = bytes | memoryview
+
+
+def digest(buffers: Iterable[Buffer]) -> str:
+    """The SHA-256, in hexadecimal, of the buffers one after the other."""
+    sha = hashlib.sha256()
+    for buffer in buffers:
+        sha.update(buffer)
+    return sha.hexdigest()
+
+
+def context_kind(info: ContextInfo) -> Literal["none", "str", "bytes", "pickle"]:
+    """How a context with this description is packed."""
+    if info.type_name == "none":
+        return "none"
+    if info.type_name == "str":
+        return "str"
+    return "bytes" if info.type_name == "bytes" else "pickle"
+
+
+class Objects:
+    """Content-addressed files: what is the same is kept once, what is read is checked.
+
+    Parameters
+    ----------
+    folder
+        Made when the first object is put.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def of_run(cls, run_folder: Path) -> Objects:
+        """The objects of the run whose folder is `NAME.rlm`; a child's are those of the root run."""
+        siblings = run_folder.parent
+        if siblings.name == CHILDREN and siblings.parent.suffix == ".rlm":
+            run_folder = siblings.parent
+        return cls(run_folder / "objects")
+
+    @property
+    def staging(self) -> Path:
+        """Where files that are being written are: objects, and the notebooks of the run and its children."""
+        return self.folder.parent / atomic.STAGING
+
+    def path(self, sha256: str) -> Path:
+        """Where the object is, or would be."""
+        return self.folder / sha256
+
+    def label(self, sha256: str) -> str:
+        """Where the object is, for people: `NAME.rlm/objects/SHA256`."""
+        return f"{self.folder.parent.name}/{self.folder.name}/{sha256}"
+
+    def put(self, content: Buffer | Iterable[Buffer], sha256: str = "") -> str:
+        """Keep `content`, and say how it is found again.
+
+        Parameters
+        ----------
+        content
+            Bytes, or several buffers that are kept one after the other, never joined in memory.
+        sha256
+            Of the content, where it is known.
+
+        Returns
+        -------
+        str
+            The SHA-256, in hexadecimal.
+
+        Raises
+        ------
+        RecordError
+            The folder or the disk refuses.
+        """
+        buffers = [content] if isinstance(content, bytes | memoryview) else list(content)
+        sha256 = sha256 or digest(buffers)
+        path = self.path(sha256)
+        try:
+            # the size too: a power cut can leave a name without its bytes
+            if not (path.is_file() and path.stat().st_size == sum(memoryview(b).nbytes for b in buffers)):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                atomic.replace(path, buffers, sync=False, staging=self.staging)
+        except OSError as error:
+            raise RecordError(f"{self.folder} can't be written: {error.strerror}.") from error
+        return sha256
+
+    def get(self, sha256: str) -> bytes:
+        """The content that `put` named so.
+
+        Raises
+        ------
+        RecordError
+            The file is missing, can't be read, or no longer holds what was put; names file and hash.
+        """
+        path = self.path(sha256)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise RecordError(f"{self.label(sha256)} is missing in {self.folder.parent.parent}.") from None
+        except OSError as error:
+            raise RecordError(f"{path} can't be read: {error.strerror}.") from error
+        if digest([content]) != sha256:
+            raise RecordError(f"{path} is damaged: its content is not what its name says. Delete it.")
+        return content
+
+    def put_context(self, packed: PackedContext) -> None:
+        """Keep a context; what was kept already is not written again.
+
+        Raises
+        ------
+        RecordError
+            The folder or the disk refuses.
+        """
+        if packed.kind == "none":
+            return
+        sha256 = self.put(packed.buffers, packed.info.sha256)
+        if packed.kind == "pickle":
+            lengths = [memoryview(buffer).nbytes for buffer in packed.buffers]
+            try:
+                content = [json.dumps(lengths).encode()]
+                atomic.replace(self._lengths(sha256), content, sync=False, staging=self.staging)
+            except OSError as error:
+                raise RecordError(f"{self.folder} can't be written: {error.strerror}.") from error
+
+    def get_context(self, info: ContextInfo) -> PackedContext:
+        """The context that a run's record describes. Nothing is unpickled here.
+
+        Raises
+        ------
+        RecordError
+            It is not here, or no longer what it was; names file and hash.
+        """
+        kind = context_kind(info)
+        if kind == "none":
+            return PackedContext("none", info=info)
+        content = self.get(info.sha256)
+        if kind != "pickle":
+            return PackedContext(kind, (content,), info)
+        try:
+            lengths = [int(length) for length in json.loads(self._lengths(info.sha256).read_bytes())]
+        except (OSError, ValueError):
+            raise RecordError(f"{self._lengths(info.sha256)} is missing or damaged.") from None
+        view, buffers, start = memoryview(content), list[Buffer](), 0
+        for length in lengths:
+            buffers.append(view[start : start + length])
+            start += length
+        return PackedContext(kind, tuple(buffers), info)
+
+    def _lengths(self, sha256: str) -> Path:
+        return self.path(sha256).with_suffix(".lengths")

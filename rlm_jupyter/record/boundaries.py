@@ -1,0 +1,18 @@
+"""The lines around the model's cells, which tell them from a person's wherever the notebook is read."""
+
+from __future__ import annotations
+
+from rlm_jupyter.types.endings import WORDS
+from rlm_jupyter.types.events import RunEnded, RunStarted
+
+
+def opening_line(started: RunStarted) -> str:
+    """Return the Markdown that stands above the first of the model's cells."""
+    # a lent kernel is the one of the user's own notebook
+    kernel = "in this notebook's kernel" if started.options.get("lent") else "in a kernel of their own"
+    return f"*The model's cells, run {kernel}:*"
+
+
+def closing_line(ended: RunEnded) -> str:
+    """Return the Markdown that stands below the last of the model's cells."""
+    return f"*End of the run: {WORDS[ended.stop_reason]}.*"

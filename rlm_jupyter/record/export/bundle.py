@@ -1,0 +1,126 @@
+"""`WholeRun`: a run with its context and the runs that it started, wherever they are kept."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+from rlm_jupyter.record import store
+from rlm_jupyter.record.blobs import CHILDREN
+from rlm_jupyter.record.export import embedded
+from rlm_jupyter.record.redaction import Redactor
+from rlm_jupyter.record.store import RunFiles
+from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.types.errors import RecordError
+from rlm_jupyter.types.events import RunStarted
+from rlm_jupyter.types.values import PackedContext
+
+_RECORD_END = {".rlm", ".ipynb"}
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRun:
+    """All there is of a run."""
+
+    trajectory: Trajectory
+    context: PackedContext | None = None
+    """`None`: it was not asked for, or is not with the run."""
+    children: tuple[WholeRun, ...] = ()
+    """The runs that it started, in the order in which they began; also those that still go on."""
+
+    @classmethod
+    def gather(cls, run: str | Path | RunFiles, *, context: bool = True) -> Self:
+        """Read a run that is kept.
+
+        Parameters
+        ----------
+        run
+            As for `store.find`.
+        context
+            Read the contexts too.
+
+        Raises
+        ------
+        RecordError
+            There is no such run, or it can't be read.
+        """
+        files = run if isinstance(run, RunFiles) else store.find(run)
+        trajectory = Trajectory.load(files.notebook)
+        found = [*_kept_beside(files, context=context), *_kept_within(files)]
+        return cls(trajectory, _context_of(files) if context else None, _descendants(trajectory.run_id, found))
+
+    def __iter__(self) -> Iterator[WholeRun]:
+        """The run itself, and all below it."""
+        yield self
+        for child in self.children:
+            yield from child
+
+    def redacted(self, redactor: Redactor) -> WholeRun:
+        """The same without keys, home folders and user names; this one stays as it is."""
+        clean = self._redacted(redactor)
+        if redactor.keys:  # of which parts may stand where a text was cut
+            redactor.settle()
+            clean = self._redacted(redactor)
+        return clean
+
+    def _redacted(self, redactor: Redactor) -> WholeRun:
+        prompts = {child.trajectory.run_id: text for child in self.children if (text := _text(child)) is not None}
+        started, *rest = (redactor.record(record, prompts) for record in self.trajectory.records)
+        context = None if self.context is None else redactor.context(self.context)
+        if context is not None and context.kind != "none" and isinstance(started, RunStarted):
+            started = replace(started, context=context.info)
+        children = tuple(child._redacted(redactor) for child in self.children)
+        return WholeRun(Trajectory([started, *rest]), context, children)
+
+
+def _text(run: WholeRun) -> str | None:
+    """A context that is a text, such as every child's."""
+    if run.context is None or run.context.kind != "str":
+        return None
+    return str(run.context.buffers[0], "utf-8", "surrogatepass")
+
+
+def _context_of(files: RunFiles) -> PackedContext | None:
+    try:
+        return files.load_context()
+    except RecordError:
+        return None
+
+
+def _kept_beside(files: RunFiles, *, context: bool) -> Iterator[WholeRun]:
+    """The runs in the folder for those that a run starts, which all depths share."""
+    inside = files.notebook.parent.name == CHILDREN and files.notebook.parent.parent.suffix == ".rlm"
+    folder = files.notebook.parent if inside else files.folder / CHILDREN
+    with contextlib.suppress(OSError):
+        for name in sorted({path.stem for path in folder.iterdir() if path.suffix in _RECORD_END}):
+            child = RunFiles(folder / f"{name}.ipynb")
+            with contextlib.suppress(RecordError):  # one that has only just been given its place
+                trajectory = Trajectory.load(child.notebook)
+                yield WholeRun(trajectory, _context_of(child) if context else None)
+
+
+def _kept_within(files: RunFiles) -> Iterator[WholeRun]:
+    if files.notebook.is_file():
+        for records, context in embedded.read_children(files.notebook):
+            yield WholeRun(Trajectory(records), context)
+
+
+def _descendants(run_id: str, found: Iterable[WholeRun]) -> tuple[WholeRun, ...]:
+    """The runs below one, each with those below it; what belongs to another run is left out."""
+    seen: set[str] = set()
+    below: dict[str | None, list[WholeRun]] = defaultdict(list)
+    for run in found:
+        if run.trajectory.run_id not in seen:
+            seen.add(run.trajectory.run_id)
+            below[run.trajectory.started.parent].append(run)
+
+    def children(parent: str) -> tuple[WholeRun, ...]:
+        # taken out, so that a record that names itself its parent leads nowhere
+        runs = sorted(below.pop(parent, ()), key=lambda run: run.trajectory.started.started)
+        return tuple(replace(run, children=children(run.trajectory.run_id)) for run in runs)
+
+    return children(run_id)

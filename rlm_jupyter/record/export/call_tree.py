@@ -1,0 +1,111 @@
+"""The tree of a run's calls, ready to be drawn: iterations, their cells, the cells' sub-calls, their own runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rlm_jupyter.record.export.bundle import WholeRun
+from rlm_jupyter.record.export.markup import cut
+from rlm_jupyter.record.trajectory import Cell, Iteration
+from rlm_jupyter.types.endings import WORDS
+from rlm_jupyter.types.events import SubcallSettled
+from rlm_jupyter.types.values import Usage
+
+_HEAD_CHARS = 90
+Anchors = Mapping[tuple[int, int], str]
+"""Where a cell is on the page, by iteration and block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A line of the tree, that may be unfolded."""
+
+    title: str
+    facts: tuple[str, ...]
+    kind: str = ""
+    """`failed`, `cell`, `call` or nothing."""
+    anchor: str = ""
+    texts: tuple[tuple[str, str], ...] = ()
+    """What unfolding shows: labels and texts."""
+    nodes: tuple[Node, ...] = ()
+
+
+def tree(run: WholeRun, anchors: Anchors | None = None) -> list[Node]:
+    """A node for each iteration; at the end, runs that were started and did not answer yet."""
+    children = {child.trajectory.run_id: child for child in run.children}
+    nodes = [_iteration(iteration, children, anchors or {}) for iteration in run.trajectory.iterations]
+    answered = {call.child for call in run.trajectory.subcalls}
+    return [*nodes, *(_run(child) for run_id, child in children.items() if run_id not in answered)]
+
+
+def tokens(usage: Usage) -> str:
+    """Tokens, for people."""
+    return f"{usage.total_tokens:,} tokens"
+
+
+def dollars(cost: float | None) -> str:
+    """A cost, for people."""
+    return "cost unknown" if cost is None else f"${cost:,.4f}"
+
+
+def seconds(number: float) -> str:
+    """A time, for people."""
+    return f"{number:,.1f} s" if number < 60 else f"{int(number // 60):,} min {number % 60:02.0f} s"
+
+
+def _iteration(iteration: Iteration, children: Mapping[str, WholeRun], anchors: Anchors) -> Node:
+    reply = iteration.reply
+    prose = reply.text[: reply.read].partition("```")[0]
+    return Node(
+        f"Iteration {iteration.index}",
+        (_line(prose), reply.model, tokens(reply.usage), dollars(reply.cost), seconds(reply.seconds)),
+        nodes=tuple(_cell(cell, children, anchors.get((iteration.index, cell.block), "")) for cell in iteration.cells),
+    )
+
+
+def _cell(cell: Cell, children: Mapping[str, WholeRun], anchor: str) -> Node:
+    count = len(cell.subcalls)
+    calls = (f"{count:,} sub-call{'' if count == 1 else 's'}",) if count else ()
+    ordered = sorted(cell.subcalls, key=lambda call: call.ordinal)
+    return Node(
+        f"Cell [{cell.execution_count or ' '}]",
+        (_line(cell.source), *(() if cell.status == "ok" else (cell.status,)), *calls, seconds(cell.seconds)),
+        "cell" if cell.status == "ok" else "failed",
+        anchor,
+        nodes=tuple(_call(call, children) for call in ordered),
+    )
+
+
+def _call(call: SubcallSettled, children: Mapping[str, WholeRun]) -> Node:
+    child = children.get(call.child or "")
+    prompt = call.prompt if call.prompt is not None else call.prompt_head
+    more = call.prompt_chars - len(prompt)
+    return Node(
+        f"{call.kind}_query",
+        (
+            _line(prompt),
+            call.model or "a run of its own",
+            tokens(call.usage),
+            dollars(call.cost),
+            seconds(call.seconds),
+        ),
+        "failed" if call.failed else "call",
+        texts=(
+            ("Prompt", cut(prompt) + (f"… {more:,} more characters" if more > 0 else "")),
+            ("Failed" if call.failed else "Reply", cut(call.text)),
+        ),
+        nodes=(_run(child),) if child is not None else (),
+    )
+
+
+def _run(run: WholeRun) -> Node:
+    trajectory = run.trajectory
+    stop = WORDS[trajectory.ended.stop_reason] if trajectory.ended is not None else "not ended"
+    facts = (stop, trajectory.started.model, tokens(trajectory.usage), dollars(trajectory.cost))
+    return Node(f"Run at depth {trajectory.started.depth}", facts, nodes=tuple(tree(run)))
+
+
+def _line(text: str) -> str:
+    line = " ".join(text[: 4 * _HEAD_CHARS].split())
+    return line if len(line) <= _HEAD_CHARS else f"{line[:_HEAD_CHARS]}…"

@@ -1,0 +1,122 @@
+"""A run as one page to review: prompt, answer, costs, the tree of calls, and the cells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rlm_jupyter.record.export import markup
+from rlm_jupyter.record.export.bundle import WholeRun
+from rlm_jupyter.record.export.call_tree import dollars, seconds, tokens, tree
+from rlm_jupyter.record.export.costs import costs, total
+from rlm_jupyter.record.notebook import is_run
+from rlm_jupyter.record.notebook_layout import Layout
+from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.types.endings import WORDS
+from rlm_jupyter.types.errors import ConfigurationError
+
+_FILTERS: dict[str, Callable[[Any], str]] = {
+    "prose": markup.markdown,
+    "python": markup.python,
+    "outputs": markup.shown,
+}
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def to_html(run: WholeRun | Trajectory | str | Path) -> str:
+    """A run as one HTML page, which needs no other file, runs no script and fetches nothing.
+
+    Parameters
+    ----------
+    run
+        The run, or the path of its notebook.
+
+    Raises
+    ------
+    ConfigurationError
+        nbconvert is not installed, or the notebook is not a run's.
+    RecordError
+        There is no such run, or nothing is recorded yet.
+    """
+    try:
+        import nbformat
+        from markupsafe import Markup
+        from nbconvert import TemplateExporter
+    except ImportError:
+        raise ConfigurationError("A page in HTML needs nbconvert: pip install nbconvert.") from None
+    if isinstance(run, str | Path):
+        if Path(run).is_file() and not is_run(run):
+            raise ConfigurationError(f"{run} is not the notebook of a run.")
+        run = WholeRun.gather(run, context=False)
+    elif isinstance(run, Trajectory):
+        run = WholeRun(run)
+    content = nbformat.from_dict(_cells(run))  # type: ignore[no-untyped-call]
+    exporter = TemplateExporter(  # type: ignore[no-untyped-call]
+        template_name="rlm",
+        template_file="index.html.j2",
+        extra_template_basedirs=[str(_TEMPLATES)],
+        # what a notebook says of itself decides nothing here
+        default_preprocessors=[],
+    )
+    for name, draw in _FILTERS.items():
+        # in the template only what these made is no text that is to be escaped
+        exporter.register_filter(name, lambda value, draw=draw: Markup(draw(value)))  # type: ignore[no-untyped-call]
+    page, _ = exporter.from_notebook_node(content, {"rlm": _parts(run, content)})
+    return str(page)
+
+
+def _cells(run: WholeRun) -> dict[str, Any]:
+    layout = Layout(None, None)
+    _ = run.trajectory.started
+    for record in run.trajectory.records:
+        layout.add(record)
+    content: dict[str, Any] = json.loads(b"".join(layout.pieces()))
+    for cell in content["cells"]:
+        cell["source"] = "".join(cell["source"])
+    content["metadata"].pop("rlm")
+    return content
+
+
+def _parts(run: WholeRun, content: Any) -> dict[str, Any]:
+    trajectory = run.trajectory
+    started, ended = trajectory.started, trajectory.ended
+    anchors: dict[tuple[int, int], str] = {}
+    for cell in content.cells:
+        ours = cell.metadata.rlm
+        if cell.cell_type == "code" and "block" in ours:
+            anchors[ours.iteration, ours.block] = cell.id
+    lines = costs(run)
+    everything = total(run, lines)
+    count = len(trajectory.iterations)
+    return {
+        "title": " ".join(started.prompt.split())[:80] or "A run",
+        "style": (_TEMPLATES / "rlm" / "style.css").read_text(encoding="utf-8"),
+        "prompt": markup.cut(started.prompt),
+        "answer": None if trajectory.answer is None else markup.cut(trajectory.answer),
+        "state": WORDS[ended.stop_reason] if ended is not None else "not ended",
+        "message": ended.message if ended is not None else "",
+        "facts": [
+            f"{count:,} iteration{'' if count == 1 else 's'}",
+            tokens(everything.usage),
+            dollars(everything.cost),
+            seconds(everything.seconds),
+        ],
+        "about": [
+            ("Model", started.model),
+            ("Sub-calls", started.sub_model),
+            ("Context", "none" if started.context.type_name == "none" else _sized(run)),
+            ("Started", started.started),
+            ("Run", started.run_id),
+        ],
+        "costs": [*lines, everything],
+        "dollars": dollars,
+        "seconds": seconds,
+        "tree": tree(run, anchors),
+    }
+
+
+def _sized(run: WholeRun) -> str:
+    info = run.trajectory.started.context
+    return f"{info.type_name}, {info.size}"

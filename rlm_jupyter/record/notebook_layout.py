@@ -1,0 +1,304 @@
+"""`Layout`: the records of a run laid out as the cells of a notebook."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any, Literal, assert_never
+
+from rlm_jupyter.parsing import Segment, parse
+from rlm_jupyter.record import subcall_list
+from rlm_jupyter.record.blobs import Objects
+from rlm_jupyter.record.boundaries import closing_line, opening_line
+from rlm_jupyter.record.encoding import dump, encode
+from rlm_jupyter.record.notebook_cell import Cell, Role
+from rlm_jupyter.types.endings import WORDS
+from rlm_jupyter.types.errors import RecordError
+from rlm_jupyter.types.events import (
+    CellFinished,
+    IterationRated,
+    NoticeGiven,
+    OutputsElided,
+    OutputsShown,
+    Record,
+    ReplyReceived,
+    RunEnded,
+    RunStarted,
+    RunTakenUp,
+    SubcallSettled,
+)
+from rlm_jupyter.types.values import CellStatus, PackedContext
+
+SCHEMA = 1
+"""Of `metadata.rlm`. Raised when an older version would read it wrongly."""
+INLINE_BYTES = 65_536
+"""A context up to this size stands in the notebook itself."""
+_SHOWN_CHARS = 20_000
+"""Of a prompt or an answer, to read; the whole is in the record."""
+UNREAD = "Not read: here the model wrote an output of its own, before the kernel gave one."
+_KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+_TAGS: dict[CellStatus, tuple[str, ...]] = {
+    "ok": (),
+    "error": ("raises-exception",),
+    "interrupted": ("rlm-interrupted", "skip-execution"),
+    "died": ("rlm-died", "skip-execution"),
+    "skipped": ("rlm-skipped", "skip-execution"),
+}
+"""So that executing the notebook as a whole goes on after an error, and does not hang where a run did."""
+
+
+class Layout:
+    """A notebook that grows by records; what was encoded once is only joined after that.
+
+    Parameters
+    ----------
+    objects
+        Where large outputs go; without them everything is inline.
+    context
+        Put into the notebook when it is small.
+    """
+
+    def __init__(self, objects: Objects | None = None, context: PackedContext | None = None) -> None:
+        self._objects = objects
+        self._context = None if context is None else _inline(context)
+        self._cells: list[Cell] = []
+        self._blocks: dict[tuple[int, int], Cell] = {}
+        self._cells_of: defaultdict[int, int] = defaultdict(int)
+        self._asked: dict[str, _Asked] = {}
+        self._replies = 0
+        self._at = 0
+        self._started: RunStarted | None = None
+        self._ended: RunEnded | None = None
+        self._records: list[bytes] = []
+
+    def add(self, record: Record, data: dict[str, Any] | None = None) -> None:
+        """Take in the next record; costs what the record is long, whatever came before.
+
+        Raises
+        ------
+        RecordError
+            The first record is not `RunStarted`, or an object can't be written.
+        """
+        if self._started is None and not isinstance(record, RunStarted):
+            raise RecordError(f"A run begins with RunStarted, not with {type(record).__name__}.")
+        data = {"at": self._at} | (encode(record, self._objects) if data is None else data)
+        self._ended = None
+        match record:
+            case RunStarted():
+                self._begin(record, data)
+            case ReplyReceived():
+                self._reply(record, data)
+            case CellFinished():
+                self._finish(record, data)
+            case SubcallSettled():
+                cell = self._blocks.get((record.iteration, record.block), self._cells[-1])
+                cell.add(dump(data))
+                self._asked.setdefault(cell.id, _Asked()).settled.append(record)
+            case NoticeGiven():
+                quoted = "\n".join(f"> {line}" for line in record.text.splitlines())
+                self._add("notice", record.iteration, quoted).add(dump(data))
+            case OutputsShown() | IterationRated() | OutputsElided():
+                self._cells[-1].add(dump(data))
+            case RunTakenUp():
+                self._add("notice", record.iteration, _taken_up(record)).add(dump(data))
+            case RunEnded():
+                self._ended = record
+                self._records.append(dump(data))
+            case _:
+                assert_never(record)
+        self._at += 1
+
+    def pieces(self) -> list[bytes]:
+        """The notebook as it is now; joined they are its file, and nothing changes them any more."""
+        cells: list[bytes] = []
+        for own in self._cells:
+            cells.append(own.encode())
+            if own.id in self._asked:
+                cells.append(self._asked[own.id].encode(own))
+        if self._ended is not None:
+            base, end = self._id_base, closing_line(self._ended)
+            # right below the prompt: a reader finds question and answer first
+            cells.insert(1, Cell("markdown", f"{base}-answer", _farewell(self._ended), {"role": "answer"}).encode())
+            cells.append(Cell("markdown", f"{base}-end", end, {"role": "boundary"}).encode())
+        pieces = [b'{\n "cells": [\n']
+        for cell in cells:
+            pieces += [cell, b",\n"]
+        pieces[-1] = b'\n ],\n "metadata": '
+        return [*pieces, self._metadata(), b',\n "nbformat": 4,\n "nbformat_minor": 5\n}\n']
+
+    def _metadata(self) -> bytes:
+        started, ended = self._started, self._ended
+        ours: dict[str, Any] = {"schema": SCHEMA}
+        if started is not None:
+            ours |= {"version": started.version, "run_id": started.run_id, "model": started.model}
+        if started is not None and started.forked_from is not None:
+            ours["forked_from"] = {"run_id": started.forked_from, "iteration": started.forked_at}
+        if ended is not None:
+            ours |= {"stop_reason": ended.stop_reason, "cost": ended.cost}
+        if self._context is not None:
+            ours["context"] = self._context
+        records = b",\n   ".join(self._records)
+        head = dump(ours)[:-1]
+        return b"".join(
+            [
+                b'{\n  "kernelspec": ' + json.dumps(_KERNEL).encode() + b",\n",
+                b'  "language_info": {"name": "python"},\n',
+                b'  "rlm": ' + head + b', "records": [\n   ' + records + b"\n  ]}\n }",
+            ]
+        )
+
+    @property
+    def _id_base(self) -> str:
+        # the end of a run id is what tells it from others; a cell's id has 64 characters at most
+        run_id = self._started.run_id if self._started is not None else ""
+        return re.sub(r"[^a-zA-Z0-9_-]", "-", run_id)[-32:]
+
+    def _begin(self, record: RunStarted, data: dict[str, Any]) -> None:
+        if self._started is not None:
+            raise RecordError("A run begins once: this is a second RunStarted.")
+        self._started = record
+        self._records.append(dump(data))
+        base, restore = self._id_base, f"%load_ext rlm_jupyter\n%rlm_restore {record.run_id}"
+        self._cells += [
+            Cell("markdown", f"{base}-prompt", _greeting(record), {"role": "prompt"}),
+            Cell("code", f"{base}-restore", restore, {"role": "restore"}),
+            Cell("markdown", f"{base}-begin", opening_line(record), {"role": "boundary"}),
+        ]
+
+    def _add(
+        self,
+        role: Role,
+        iteration: int,
+        source: str,
+        *,
+        kind: Literal["markdown", "code"] = "markdown",
+        hidden: bool = False,
+        **meta: Any,
+    ) -> Cell:
+        number = self._cells_of[iteration]
+        self._cells_of[iteration] += 1
+        ours = {"role": role, "iteration": iteration} | meta
+        cell = Cell(kind, f"{self._id_base}-{iteration}-{number}", source, ours, hidden=hidden)
+        self._cells.append(cell)
+        return cell
+
+    def _reply(self, record: ReplyReceived, data: dict[str, Any]) -> None:
+        if record.rejected:
+            self._add("rejected", record.iteration, f"> Resampled: {record.rejected}").add(dump(data))
+            return
+        reply = self._replies
+        self._replies += 1
+        segments, rest = _segments(record)
+        if not any(segment.text for segment in segments):
+            self._add("reply", record.iteration, "> The model's reply was empty.").add(dump(data))
+            return
+        del data["text"]
+        data |= {"reply": reply} | ({"rest": rest} if rest else {})
+        block = 0
+        for part, segment in enumerate(segments):
+            place: dict[str, Any] = {"reply": reply, "part": part, "prefix": segment.prefix, "suffix": segment.suffix}
+            if segment.kind == "prose":
+                cell = self._add("prose", record.iteration, segment.text, segment=place)
+            else:
+                if segment.source != segment.text:  # line breaks or an indentation that code can't keep
+                    place["text"] = segment.text
+                cell = self._add("code", record.iteration, segment.source, kind="code", block=block, segment=place)
+                self._blocks[record.iteration, block] = cell
+                block += 1
+            if part == 0:
+                cell.add(dump(data))
+        if record.unread.strip():
+            self._add("notice", record.iteration, _unread(record))
+
+    def _finish(self, record: CellFinished, data: dict[str, Any]) -> None:
+        cell = self._blocks.get((record.iteration, record.block))
+        if cell is None or cell.finished:
+            cell = self._add("code", record.iteration, record.source, kind="code", block=record.block, made=True)
+            self._blocks[record.iteration, record.block] = cell
+        cell.show(data.pop("outputs"), data.pop("execution_count"), _TAGS[record.status])
+        if cell.source == record.source:
+            del data["source"]
+        cell.add(dump(data))
+
+
+@dataclass(slots=True)
+class _Asked:
+    """The sub-calls of a cell, as a cell below it. It is for reading: the records stand in the cell that asked."""
+
+    settled: list[SubcallSettled] = field(default_factory=list)
+    _drawn: tuple[int, bytes] = (0, b"")
+
+    def encode(self, asking: Cell) -> bytes:
+        """The cell as JSON; drawn anew only when there are more sub-calls."""
+        if self._drawn[0] != len(self.settled):
+            ordered = sorted(self.settled, key=lambda call: call.ordinal)
+            source = subcall_list.markdown(ordered, whole="in metadata.rlm of the cell above")
+            meta = {"role": "subcalls", "iteration": self.settled[0].iteration}
+            self._drawn = len(self.settled), Cell("markdown", f"{asking.id}-calls", source, meta).encode()
+        return self._drawn[1]
+
+
+def _segments(record: ReplyReceived) -> tuple[tuple[Segment, ...], str]:
+    """A reply's segments, and the rest that is not read. No block of a forced reply is executed."""
+    if record.forced:
+        return (Segment("prose", record.text),), ""
+    parsed = parse(record.text)
+    return parsed.segments, record.text[parsed.read :]
+
+
+def _unread(record: ReplyReceived) -> str:
+    """Instead of what the model wrote in the kernel's place, which nobody is to take for an output."""
+    closed = " The request was closed there, so its tokens are an estimate." if record.estimated else ""
+    return f"> {UNREAD} ({len(record.unread.strip()):,} characters, kept in the record.){closed}"
+
+
+def _inline(context: PackedContext) -> dict[str, Any] | None:
+    if context.kind == "none" or context.info.nbytes > INLINE_BYTES:
+        return None
+    if context.kind == "str":
+        return {"kind": "str", "text": str(context.buffers[0], "utf-8", "surrogatepass")}
+    return {"kind": context.kind, "base64": [base64.b64encode(buffer).decode() for buffer in context.buffers]}
+
+
+def _greeting(started: RunStarted) -> str:
+    context = started.context
+    lines = [f"- Model: `{started.model}`" + (f", sub-calls: `{started.sub_model}`" if started.sub_model else "")]
+    if context.type_name != "none":
+        lines.append(f"- Context: `{context.type_name}`, {context.size}")
+    lines.append(
+        f"- Run: `{started.run_id}`, {started.started}" + (f", started by `{started.parent}`" if started.parent else "")
+    )
+    if sandbox := started.options.get("sandbox"):
+        shown = [f"`{path}`" for path in (*sandbox.get("read", ()), *sandbox.get("write", ()))]
+        lines.append(f"- Sandbox: {sandbox['kind']}" + (f", shows {', '.join(shown)}" if shown else ""))
+    if started.forked_from is not None:
+        lines.append(f"- Forked from `{started.forked_from}` after iteration {started.forked_at}")
+    return f"## Prompt\n\n{_cut(started.prompt)}\n\n" + "\n".join(lines)
+
+
+def _taken_up(record: RunTakenUp) -> str:
+    models = record.model if record.sub_model == record.model else f"{record.model}, {record.sub_model}"
+    kernel = "the cells were executed again" if record.reexecuted else "in an empty kernel"
+    return f"*Taken up again {record.taken_up}: {models}; {kernel}.*"
+
+
+def _farewell(ended: RunEnded) -> str:
+    facts = [
+        WORDS[ended.stop_reason],
+        f"iterations: {ended.iteration}",
+        f"{ended.seconds:,.1f} s",
+        f"tokens: {ended.usage.total_tokens:,}",
+        "cost: unknown" if ended.cost is None else f"${ended.cost:,.4f}",
+    ]
+    body = "## No answer" if ended.answer is None else f"## Answer\n\n{_cut(ended.answer)}"
+    message = f"\n\n> {' '.join(ended.message.split())}" if ended.message else ""
+    return f"{body}{message}\n\n*{' · '.join(facts)}*"
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _SHOWN_CHARS:
+        return text
+    return f"{text[:_SHOWN_CHARS]}\n\n*… {len(text) - _SHOWN_CHARS:,} more characters are in the record.*"

@@ -1,0 +1,221 @@
+"""`Recorder`: keeps a run on disk while it goes on: journal first, then notebook."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rlm_jupyter.record import atomic, journal, removal
+from rlm_jupyter.record.blobs import CHILDREN
+from rlm_jupyter.record.journal import Journal
+from rlm_jupyter.record.notebook import NotebookWriter
+from rlm_jupyter.record.saved_run import SavedRun
+from rlm_jupyter.record.store import RunFiles
+from rlm_jupyter.types.errors import ConfigurationError, RecordError
+from rlm_jupyter.types.events import Record
+from rlm_jupyter.types.values import PacksContext
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Faults(dict[str, None]):
+    """What of a run and its children is not on disk: each in a line, once."""
+
+    def note(self, text: str) -> None:
+        """One more; it is logged as well, at once."""
+        if text not in self:
+            log.warning("%s", text)
+        self[text] = None
+
+    def __str__(self) -> str:
+        return "; ".join(text.rstrip(".") for text in self)
+
+
+class Recorder:
+    """Writes the record of one run.
+
+    Parameters
+    ----------
+    files
+        Where it goes.
+    context
+        The run's; kept with it, in the background.
+    again
+        The run, where it is gone on with: what its journal lacks is entered there first.
+    faults
+        Told what can't be written.
+
+    Raises
+    ------
+    RecordError
+        The journal can't be written, or another process writes it.
+    """
+
+    def __init__(
+        self, files: RunFiles, context: PacksContext, again: SavedRun | None = None, faults: Faults | None = None
+    ) -> None:
+        self.files = files
+        self.faults = Faults() if faults is None else faults
+        self.is_lost = False
+        """The disk has refused the journal: nothing more is written."""
+        self.run_id = files.new_id() if again is None else again.trajectory.run_id
+        self._objects = files.objects
+        if files.notebook.parent.name != CHILDREN:
+            atomic.sweep_once(files.notebook.parent)
+        if again is not None and again.journaled < 0:
+            journal.set_aside(files.journal)
+        self._journal = Journal.open(files.journal, self._objects)
+        packed = context.packed()
+        self._notebook = NotebookWriter(files.notebook, objects=self._objects, context=packed)
+        self._begun = False
+        if again is not None:
+            self._take_in(again)
+        self._storing = asyncio.create_task(files.store_context(packed))
+
+    def _take_in(self, again: SavedRun) -> None:
+        self._begun = True
+        for place, record in enumerate(again.records):
+            if place >= again.journaled:  # the notebook alone was there, or held more
+                self._journal.append(record)
+            self._notebook.update(record)
+        self._notebook.adopt()
+
+    def journal(self, *records: Record) -> list[dict[str, Any]]:
+        """Keep records in the journal, at once; `add` is given what this returns for each, for all the rest."""
+        self._begun = True
+        return self._journal.append(*records)
+
+    def add(self, record: Record, journaled: dict[str, Any] | None = None) -> None:
+        """Keep a record: at once in the journal, within a second or so in the notebook.
+
+        Parameters
+        ----------
+        journaled
+            What `journal` returned for it, where it stands there already.
+        """
+        # once for both: an output of 5 MB takes as long to encode as to print
+        data = self.journal(record)[0] if journaled is None else journaled
+        self._notebook.update(record, data)
+        self._notebook.maybe_write()
+
+    def keep(self, record: Record) -> None:
+        """`add`, unless the disk refuses, or has before."""
+        self.attempt(lambda recorder: recorder.add(record))
+
+    def attempt(self, write: Callable[[Recorder], T], when: str = "") -> T | None:
+        """Do this with the recorder; where the disk refuses, that is noted, and nothing is written from then on.
+
+        Parameters
+        ----------
+        when
+            From where on, in words.
+        """
+        if self.is_lost:
+            return None
+        try:
+            return write(self)
+        except RecordError as error:
+            # the answer is worth more than its record
+            self.is_lost = True
+            self.faults.note(f"The run goes on without being saved{when}: {error}")
+            return None
+
+    async def close(self) -> None:
+        """Write the last state of everything; where nothing was recorded, nothing is left."""
+        try:
+            await self._storing
+        except RecordError as error:
+            # the answer is worth more than the copy of a context that the caller has
+            self.faults.note(f"The context was not kept with the run: {error}")
+        finally:
+            self._let_go()
+            if self._begun:
+                await self._write_last()
+                if self.files.notebook.parent.name != CHILDREN:
+                    atomic.remove_staging(self._objects.staging)
+            else:
+                with contextlib.suppress(OSError):
+                    removal.remove_folder(self.files)
+
+    def _let_go(self) -> None:
+        try:
+            self._journal.close()
+        except RecordError as error:
+            self.faults.note(f"The run is over, and its journal is not safe yet: {error}")
+
+    async def _write_last(self) -> None:
+        try:
+            await self._notebook.close()
+        except RecordError as error:
+            has_all = "" if self.is_lost else ", the journal has all of it"
+            self.faults.note(f"The notebook is behind its run{has_all}: {error}")
+
+
+@asynccontextmanager
+async def recording(
+    prompt: str,
+    context: PacksContext,
+    save: str | Path | bool,
+    parent: Recorder | None = None,
+    again: SavedRun | None = None,
+    faults: Faults | None = None,
+) -> AsyncIterator[Recorder | None]:
+    """A recorder for a new run, closed on leaving; `None` where nothing is to be saved.
+
+    Parameters
+    ----------
+    save
+        A path, `True` for the default place, or `False`.
+    parent
+        The recorder of the run that starts this one: its folder is the place then.
+    again
+        A run that is gone on with: its record grows, wherever it is.
+    faults
+        Told what can't be written: also the default place, which nobody has asked for by name.
+
+    Raises
+    ------
+    ConfigurationError
+        The place that was named can't be written to.
+    """
+    recorder = None
+    faults = Faults() if faults is None else faults
+    if again is not None:
+        recorder = Recorder(again.files, context, again, faults)
+    elif parent is not None and save:
+        recorder = _of_child(parent, context)
+    elif save is True:
+        recorder = _by_default(prompt, context, faults)
+    elif save:
+        recorder = Recorder(RunFiles.create(prompt, save), context, faults=faults)
+    if recorder is None:
+        yield None
+        return
+    try:
+        yield recorder
+    finally:
+        # also while the run is being cancelled: what was paid for is written
+        await asyncio.shield(recorder.close())
+
+
+def _by_default(prompt: str, context: PacksContext, faults: Faults) -> Recorder | None:
+    try:
+        return Recorder(RunFiles.create(prompt), context, faults=faults)
+    except (ConfigurationError, RecordError) as error:
+        faults.note(f"The run is not saved: {error}")
+        return None
+
+
+def _of_child(parent: Recorder, context: PacksContext) -> Recorder | None:
+    """A child's recorder; where the disk refuses, as it may by now, none: its answer is worth more than its record."""
+    try:
+        return Recorder(parent.files.child(), context, faults=parent.faults)
+    except (ConfigurationError, RecordError) as error:
+        parent.faults.note(f"A child run goes on without being saved: {error}")
+        return None

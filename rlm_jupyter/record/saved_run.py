@@ -1,0 +1,215 @@
+"""`SavedRun`: a run on disk, with what it takes to go on with it: its bill, its limits, its unfinished children."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+from rlm_jupyter.record import journal, store
+from rlm_jupyter.record.blobs import CHILDREN
+from rlm_jupyter.record.store import RunFiles
+from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.types.errors import ConfigurationError, RecordError
+from rlm_jupyter.types.events import CellFinished, Record, ReplyReceived, RunEnded, RunTakenUp, SubcallSettled
+from rlm_jupyter.types.limits import Limits
+from rlm_jupyter.types.values import PackedContext, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a run, with all that it had started, had used."""
+
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = 0.0
+    subcalls: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """A run as it stands on disk. Made by `load`."""
+
+    files: RunFiles
+    trajectory: Trajectory
+    journaled: int
+    """How many of its records the journal holds; -1 where that is damaged."""
+
+    @classmethod
+    def load(cls, run: str | Path) -> Self:
+        """Read a run.
+
+        Parameters
+        ----------
+        run
+            Its id, its name, or the path of its notebook or folder.
+
+        Raises
+        ------
+        RecordError
+            There is no such run, or it can't be read.
+        """
+        files = store.find(run)
+        try:
+            journaled = len(journal.read(files.journal)) if files.journal.is_file() else 0
+        except RecordError:
+            journaled = -1
+        trajectory = Trajectory.load(files.notebook if files.notebook.is_file() else files.folder)
+        return cls(files, trajectory, journaled)
+
+    @classmethod
+    def newest(cls, folder: str | Path | None = None) -> Self:
+        """Read the run that was started last.
+
+        Parameters
+        ----------
+        folder
+            As for `store.list_runs`.
+
+        Raises
+        ------
+        RecordError
+            There is none.
+        """
+        newest = next(iter(store.list_runs(folder)), None)
+        if newest is None:
+            raise RecordError(f"There are no runs in {folder or store.FOLDER}: name one.")
+        return cls.load(newest.files.notebook)
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """All of them, in order."""
+        return self.trajectory.records
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a process is at work on it."""
+        return journal.is_open(self.files.journal)
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether it ended with an answer that it declared, or that a policy accepted."""
+        ended = self.trajectory.ended
+        return ended is not None and ended.answer is not None and ended.stop_reason in {"answered", "terminated"}
+
+    @property
+    def cells(self) -> int:
+        """How many cells would be executed again."""
+        cells = (cell for iteration in self.trajectory.iterations for cell in iteration.cells)
+        return sum(cell.status in {"ok", "error"} for cell in cells)
+
+    def earlier(self) -> list[tuple[SavedRun, bool]]:
+        """The runs that were asked in its kernel before it, and whether `history` has them.
+
+        Raises
+        ------
+        RecordError
+            The record of one of them is not to be found beside it.
+        """
+        found = []
+        for one in self.trajectory.started.options.get("after", []):
+            try:
+                files = store.find(one["run_id"], self.files.notebook.parent)
+            except RecordError:
+                raise RecordError(
+                    f"{self.files.name} was asked in the kernel of {one['run_id']}, whose record is not beside it."
+                ) from None
+            found.append((SavedRun.load(files.notebook), one["told"]))
+        return found
+
+    @property
+    def cells_again(self) -> int:
+        """How many cells would be executed again, with those of the runs before it in its kernel."""
+        return self.cells + sum(run.cells for run, _ in self.earlier())
+
+    def context(self) -> PackedContext:
+        """Its context.
+
+        Raises
+        ------
+        RecordError
+            It is not with the run any more.
+        """
+        return self.files.load_context()
+
+    def limits(self, changes: dict[str, Any]) -> Limits:
+        """Its limits as they were last, with changes.
+
+        Raises
+        ------
+        ConfigurationError
+            A change is not possible.
+        """
+        recorded = (taken_up_at(self.records) or self.trajectory.started).limits
+        known = {field.name for field in fields(Limits)}
+        return Limits(**{**{name: value for name, value in recorded.items() if name in known}, **changes})
+
+    def children(self) -> list[SavedRun]:
+        """The runs that it started, and those that they started: whatever of them can be read."""
+        beside = self.files.notebook.parent
+        folder = beside if beside.name == CHILDREN else self.files.folder / CHILDREN
+        found = []
+        for path in sorted(folder.glob("*.rlm")) if folder.is_dir() else []:
+            try:
+                found.append(SavedRun.load(path))
+            except (RecordError, ConfigurationError):
+                continue  # killed before its first record was whole
+        return found
+
+    def unclaimed(self, among: Sequence[SavedRun]) -> dict[str, list[Path]]:
+        """Its children whose answer it has not got, by the SHA-256 of what they were given."""
+        settled = {call.child: call for call in self.trajectory.subcalls if call.child is not None}
+        found: dict[str, list[Path]] = defaultdict(list)
+        for child in among:
+            started, ended = child.trajectory.started, child.trajectory.ended
+            call = settled.get(started.run_id)
+            stopped = ended is None or ended.stop_reason == "cancelled"
+            if started.parent == self.trajectory.run_id and (call is None or (call.failed and stopped)):
+                found[started.context.sha256].append(child.files.notebook)
+        return found
+
+    def spent(self) -> Spent:
+        """What the whole tree had used: what the ledger said at the last end, and what was recorded since."""
+        children = self.children()
+        usage, cost, seconds = _since_end(self.records)
+        by_path = {child.files.notebook: child for child in children}
+        ended = _last_end(self.records)
+        for run in (self, *children):
+            for path in (path for paths in run.unclaimed(children).values() for path in paths):
+                # the ledger's word at an end covers what children had used by then
+                child = by_path[path].trajectory
+                more, priced = (child.usage, child.cost) if ended is None else _since_end(child.records)[:2]
+                usage, cost = usage + more, _sum(cost, priced)
+        if ended is not None:
+            usage, cost, seconds = usage + ended.usage, _sum(cost, ended.cost), seconds + ended.seconds
+        subcalls = sum(not call.refused for run in (self, *children) for call in run.trajectory.subcalls)
+        return Spent(usage, cost, subcalls, seconds)
+
+
+def _last_end(records: Sequence[Record]) -> RunEnded | None:
+    return next((record for record in reversed(records) if isinstance(record, RunEnded)), None)
+
+
+def _since_end(records: Sequence[Record]) -> tuple[Usage, float | None, float]:
+    """Usage, cost and seconds of what was recorded after the last end."""
+    usage, seconds = Usage(), 0.0
+    priced: float | None = 0.0
+    for record in reversed(records):
+        if isinstance(record, RunEnded):
+            break
+        if isinstance(record, ReplyReceived | SubcallSettled):
+            usage, priced = usage + record.usage, _sum(priced, record.cost)
+        if isinstance(record, ReplyReceived | CellFinished):
+            seconds += record.seconds
+    return usage, priced, seconds
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
+
+
+def taken_up_at(records: Sequence[Record]) -> RunTakenUp | None:
+    """How the run was taken up the last time, if it was."""
+    return next((record for record in reversed(records) if isinstance(record, RunTakenUp)), None)

@@ -1,0 +1,335 @@
+"""Where runs live: `NAME.ipynb`, what people open, and beside it `NAME.rlm/` with the journal and the objects."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import re
+import secrets
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Self
+
+from rlm_jupyter.record import journal, notebook
+from rlm_jupyter.record.blobs import CHILDREN, Objects
+from rlm_jupyter.types.errors import ConfigurationError, RecordError
+from rlm_jupyter.types.events import RunEnded, RunStarted
+from rlm_jupyter.types.values import PackedContext
+
+FOLDER = "rlm_runs"
+"""In the working directory: where runs go that nobody gave a place."""
+_SLUG_CHARS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """The files of one run. Made by `create` for a new one, by `find` for one that exists."""
+
+    notebook: Path
+    wanted: Path | None = field(default=None, compare=False)
+    """The notebook that was named by its path, where another run has it, and this run got another name."""
+
+    @property
+    def name(self) -> str:
+        """What notebook and folder are called, without the suffix."""
+        return self.notebook.stem
+
+    @property
+    def folder(self) -> Path:
+        """`NAME.rlm`, beside the notebook."""
+        return self.notebook.with_suffix(".rlm")
+
+    @property
+    def journal(self) -> Path:
+        """The journal's path."""
+        return self.folder / journal.NAME
+
+    @property
+    def objects(self) -> Objects:
+        """The large things of the run; a child's are those of its root."""
+        return Objects.of_run(self.folder)
+
+    @classmethod
+    def create(cls, prompt: str, path: str | Path | None = None, *, where: str | Path | None = None) -> Self:
+        """Claim the place of a new run; nobody else gets the same.
+
+        Parameters
+        ----------
+        prompt
+            Names the run: `YYYYMMDD-HHMMSS-` and its first words; `-2`, `-3`… when that is taken.
+        path
+            The notebook, or a folder to put it into (see `is_folder`), created if needed. Where a run has that
+            name, the new one gets `NAME-2`, `NAME-3`…: files of a run are never moved, because its path was
+            returned. A notebook that is no run is never touched.
+        where
+            The folder that `rlm_runs` is in; the working directory when left out.
+
+        Raises
+        ------
+        ConfigurationError
+            The folder can't be written, or the notebook there is not a run's.
+        """
+        # absolute, because the working directory may change while the run goes on
+        place = (Path(where or ".") / FOLDER if path is None else Path(path)).absolute()
+        by_name = path is not None and not is_folder(path)
+        if not by_name:
+            name = f"{datetime.now():%Y%m%d-%H%M%S}-{_slug(prompt)}"  # local time: it is for people
+            wanted = place / f"{name}.ipynb"
+        else:
+            wanted = _as_notebook(place)
+            if wanted.exists() and not notebook.is_run(wanted):
+                raise ConfigurationError(
+                    f"{wanted} is not the notebook of a run, so it is not replaced. Name another path."
+                )
+        with _writable(wanted.parent):
+            wanted.parent.mkdir(parents=True, exist_ok=True)
+            files = cls(wanted)
+            for number in itertools.count(2):
+                if files._claim():
+                    break
+                files = cls(wanted.with_name(f"{wanted.stem}-{number}.ipynb"), wanted=wanted if by_name else None)
+        return files
+
+    def child(self, prompt: str = "") -> RunFiles:
+        """Claim the place of a run that this one starts: in its folder, flat for all depths.
+
+        Raises
+        ------
+        ConfigurationError
+            The folder can't be written.
+        """
+        place = self.notebook.parent if self.notebook.parent.name == CHILDREN else self.folder / CHILDREN
+        slug = f"-{_slug(prompt)}" if prompt else ""
+        with _writable(place):
+            place.mkdir(parents=True, exist_ok=True)
+            while True:
+                files = RunFiles(place / f"{secrets.token_hex(4)}{slug}.ipynb")
+                if files._claim():
+                    return files
+
+    @property
+    def renamed(self) -> str:
+        """One line that says why the run is not where it was to be saved; empty where it is."""
+        if self.wanted is None or self.wanted == self.notebook:
+            return ""
+        return f"{self.wanted.name} is the notebook of another run, so this run is saved in {self.notebook.name}"
+
+    def new_id(self) -> str:
+        """A run id that says where the run is and is never used again, even when this name is."""
+        return f"{self.name}-{secrets.token_hex(3)}"
+
+    def put(self, content: bytes | Iterable[bytes | memoryview]) -> str:
+        """Keep something large; returns its SHA-256 (see `Objects.put`)."""
+        return self.objects.put(content)
+
+    def get(self, sha256: str) -> bytes:
+        """What `put` kept, checked (see `Objects.get`)."""
+        return self.objects.get(sha256)
+
+    async def store_context(self, packed: PackedContext) -> None:
+        """Keep the context, in a thread: writing a large one takes seconds.
+
+        Raises
+        ------
+        RecordError
+            The folder or the disk refuses.
+        """
+        await asyncio.to_thread(self.objects.put_context, packed)
+
+    def load_context(self) -> PackedContext:
+        """The run's context: from the objects, or a small one from the notebook. Nothing is unpickled.
+
+        Raises
+        ------
+        RecordError
+            It is in neither place; names file and hash.
+        """
+        started = journal.read_first(self.journal) or notebook.read_started(self.notebook)
+        try:
+            return self.objects.get_context(started.context)
+        except RecordError:
+            with contextlib.suppress(RecordError):
+                inline = notebook.read_context(self.notebook)
+                if inline is not None and inline.info.sha256 == started.context.sha256:
+                    return inline
+            raise
+
+    def exists(self) -> bool:
+        """Whether there is a run: a journal, or a notebook of ours."""
+        return self.journal.is_file() or notebook.is_run(self.notebook)
+
+    def _claim(self) -> bool:
+        if self.notebook.exists():
+            return False
+        try:
+            self.folder.mkdir()
+        except FileExistsError:
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A run in a list: where it is, how it began, and how it ended (`None`: it did not, or was killed)."""
+
+    files: RunFiles
+    started: RunStarted
+    ended: RunEnded | None
+
+
+def is_folder(save: str | Path) -> bool:
+    """Whether a place to save a run in is a folder: one that exists, or a text that ends with a slash."""
+    return str(save).endswith(("/", os.sep)) or Path(save).is_dir()
+
+
+def folder_of(save: str | Path | bool) -> Path | None:
+    """Return the folder that runs are saved in; `None` for the default one.
+
+    Parameters
+    ----------
+    save
+        As for `RLM`, and not `False`.
+    """
+    if isinstance(save, bool):
+        return None
+    return Path(save) if is_folder(save) else Path(save).parent
+
+
+def name_from_here(notebook: Path) -> str:
+    """Return the shortest text by which `find` finds a run from the working directory."""
+    here, folder = Path.cwd(), notebook.parent
+    is_shadowed = folder != here and (here / notebook.name).exists()
+    if folder in (here, here / FOLDER) and not is_shadowed:
+        return notebook.stem
+    return str(notebook.relative_to(here) if notebook.is_relative_to(here) else notebook)
+
+
+def find(run: str | Path, where: str | Path | None = None) -> RunFiles:
+    """The files of a run that exists.
+
+    Parameters
+    ----------
+    run
+        A run id, a name, or the path of a notebook or of its `.rlm` folder.
+    where
+        The folder to look from, when it is no path: in it, in its `rlm_runs`, and in the runs' children
+        there. The working directory when left out.
+
+    Raises
+    ------
+    RecordError
+        There is no such run; says where it was looked for.
+    """
+    base = Path(where or ".").absolute()
+    path = base / run
+    if path.suffix in {".ipynb", ".rlm"} or len(Path(run).parts) > 1:
+        files = RunFiles(_as_notebook(path))
+        if files.exists():
+            return files
+        raise RecordError(f"There is no run at {path}.")
+    needle = json.dumps(str(run), ensure_ascii=False).encode("utf-8", "replace")
+    places = [base, base / FOLDER]
+    for place in places:
+        for files in _runs_in(place, children=True):
+            started = journal.read_first(files.journal, needle)
+            if started is not None and started.run_id == run:
+                return files
+    for place in places:
+        files = RunFiles(place / f"{run}.ipynb")
+        if files.exists():
+            return files
+    for place in places:
+        for path in sorted(place.glob("*.ipynb")):
+            with contextlib.suppress(RecordError):
+                if notebook.read_started(path).run_id == run:
+                    return RunFiles(path)
+    raise RecordError(f"There is no run {str(run)!r} in {base} or its {FOLDER}. Change to the folder of its notebook.")
+
+
+def list_runs(folder: str | Path | None = None) -> list[RunSummary]:
+    """The runs in a folder, newest first; of each only the first and the last record are read.
+
+    Parameters
+    ----------
+    folder
+        The `rlm_runs` of the working directory when left out. A folder that is not there has no runs.
+    """
+    found = _summaries(Path(FOLDER if folder is None else folder).absolute())
+    return sorted(found, key=lambda run: run.started.started, reverse=True)
+
+
+def find_request(digest: str, folder: str | Path | None = None) -> RunSummary | None:
+    """The newest run that was asked exactly this and ended in an answer.
+
+    Parameters
+    ----------
+    digest
+        `RunStarted.request`.
+    folder
+        As for `list_runs`.
+    """
+    place = Path(FOLDER if folder is None else folder).absolute()
+    runs = [
+        run
+        for run in _summaries(place, contains=json.dumps(digest).encode())
+        if run.started.request == digest
+        and run.ended is not None
+        and run.ended.answer is not None
+        and run.ended.stop_reason in {"answered", "terminated"}
+    ]
+    return max(runs, key=lambda run: run.started.started, default=None)
+
+
+def _summaries(folder: Path, contains: bytes = b"") -> Iterator[RunSummary]:
+    for files in _runs_in(folder):
+        if (ends := journal.read_ends(files.journal, contains)) is not None:
+            started, last = ends
+            yield RunSummary(files, started, last if isinstance(last, RunEnded) else None)
+
+
+def _runs_in(folder: Path, *, children: bool = False) -> Iterator[RunFiles]:
+    """The runs whose folders are in `folder`, with those that they started if asked for."""
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.name.endswith(".rlm"))
+    except OSError:
+        return
+    for name in names:
+        files = RunFiles((folder / name).with_suffix(".ipynb"))
+        yield files
+        if children:
+            yield from _runs_in(files.folder / CHILDREN)
+
+
+def _as_notebook(path: Path) -> Path:
+    return path.with_suffix(".ipynb") if path.suffix in {".ipynb", ".rlm"} else path.with_name(f"{path.name}.ipynb")
+
+
+def _slug(prompt: str) -> str:
+    """The first words of a prompt as a part of a file's name, in any script."""
+    words = re.findall(r"\w+", unicodedata.normalize("NFC", prompt[: 10 * _SLUG_CHARS]).lower())
+    slug = ""
+    for word in words:
+        longer = f"{slug}-{word}" if slug else word[:_SLUG_CHARS]
+        if len(longer) > _SLUG_CHARS:
+            break
+        slug = longer
+    return slug or "run"
+
+
+@contextlib.contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:  # such as a null byte in the path
+        why = getattr(error, "strerror", error)
+        raise ConfigurationError(
+            f"A run can't be saved in {folder}: {why}. Name another place for it, or change "
+            "to a folder that you can write to."
+        ) from error

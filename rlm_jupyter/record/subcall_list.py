@@ -1,0 +1,90 @@
+"""Sub-calls as Markdown, folded: who was asked what, what came back, and what that took. Bounded."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from rlm_jupyter.types.events import SubcallSettled
+
+SHOWN = 100
+"""Sub-calls that are listed."""
+_TEXT_CHARS = 1_500
+_TITLE_CHARS = 80
+
+
+def markdown(settled: Sequence[SubcallSettled], waiting: int = 0, *, whole: str) -> str:
+    """Render sub-calls as HTML in Markdown, in which whatever a model or a document said is escaped.
+
+    Parameters
+    ----------
+    waiting
+        How many are in flight.
+    whole
+        Where all of them are, whole.
+    """
+    failed = sum(call.failed for call in settled)
+    title = ", ".join(
+        [_count(len(settled), "sub-call")]
+        + ([f"{waiting} in flight"] if waiting else [])
+        + ([f"{failed} failed"] if failed else [])
+        + (_totals(settled) if settled else [])
+    )
+    listed = "".join(_one(call) for call in settled[:SHOWN])
+    if len(settled) > SHOWN:
+        listed += f"<p>{_count(len(settled) - SHOWN, 'further one')}: {whole}.</p>"
+    # in one line: a blank line would end the HTML for a Markdown reader
+    return f"<details><summary>{_escaped(title)}</summary>{listed}</details>"
+
+
+def head(text: str, limit: int = _TITLE_CHARS) -> str:
+    """The beginning of a text, in one line."""
+    line = _plain(" ".join(text.split()))
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def _one(call: SubcallSettled) -> str:
+    name = "rlm_query" if call.kind == "rlm" else "llm_query"
+    said = [f"child {call.child}"] if call.child else []
+    said += [call.model] if call.model else []
+    said += ["failed"] if call.failed else []
+    said += [_count(call.usage.total_tokens, "token")] + ([f"${call.cost:.4f}"] if call.cost else [])
+    said += [f"{call.seconds:.1f} s"]
+    title = f"{name}: {head(call.prompt_head)}"
+    more = call.prompt_chars - len(call.prompt_head)
+    prompt = call.prompt_head + (f" … ({more:,} more characters)" if more > 0 else "")
+    return (
+        f"<details><summary>{_escaped(title)} · {_escaped(' · '.join(said))}</summary>"
+        f"<p>Prompt</p><pre>{_escaped(prompt)}</pre>"
+        f"<p>{'Failure' if call.failed else 'Reply'}</p><pre>{_escaped(_cut(call.text))}</pre></details>"
+    )
+
+
+def _totals(settled: Sequence[SubcallSettled]) -> list[str]:
+    cost = sum(call.cost or 0.0 for call in settled)
+    tokens = _count(sum(call.usage.total_tokens for call in settled), "token")
+    # they run at once, so their times don't add up
+    return [tokens] + ([f"${cost:.4f}"] if cost else []) + [f"the slowest {max(c.seconds for c in settled):.1f} s"]
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _TEXT_CHARS:
+        return text
+    return f"{text[:_TEXT_CHARS]} … ({len(text) - _TEXT_CHARS:,} more characters, in the run's record)"
+
+
+def _escaped(text: str) -> str:
+    """For HTML inside Markdown: nothing in it is a tag, a blank line, emphasis, a picture or a formula."""
+    shown = html.escape(_plain(text)).replace("\r", "").replace("\n", "&#10;")
+    for sign in "*_`[]!$\\~":
+        shown = shown.replace(sign, f"&#{ord(sign)};")
+    return shown
+
+
+def _plain(text: str) -> str:
+    """Text that can be written to a file: a lone surrogate has no encoding."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number:,} {unit}{'' if number == 1 else 's'}"

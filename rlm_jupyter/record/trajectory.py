@@ -1,0 +1,325 @@
+"""`Trajectory`: the fold of a run's records, and everything that is derived from them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from rlm_jupyter.record import delivery, journal, notebook
+from rlm_jupyter.record.notebook_layout import Layout
+from rlm_jupyter.record.store import find
+from rlm_jupyter.types.errors import RecordError
+from rlm_jupyter.types.events import (
+    CellFinished,
+    IterationRated,
+    NoticeGiven,
+    OutputsElided,
+    OutputsShown,
+    Record,
+    ReplyReceived,
+    RunEnded,
+    RunStarted,
+    RunTakenUp,
+    SubcallSettled,
+)
+from rlm_jupyter.types.values import CellStatus, Output, Usage
+
+_ANSWER_CHARS = 2_000
+"""Of an answer, where a trajectory shows itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of an iteration, with the sub-calls that it made."""
+
+    block: int
+    """The n-th cell of its iteration, from 0."""
+    source: str
+    """As the model wrote it."""
+    executed: str | None
+    """What was executed, where that differs from `source`."""
+    status: CellStatus
+    outputs: tuple[Output, ...]
+    execution_count: int | None
+    seconds: float
+    subcalls: tuple[SubcallSettled, ...] = ()
+    """In the order in which they settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One reply that counted, the cells it ran, and what the model was told of them."""
+
+    index: int
+    """From 1."""
+    reply: ReplyReceived
+    cells: tuple[Cell, ...]
+    notices: tuple[str, ...]
+    """What the run told the model of its own, in order."""
+    shown: str
+    """The outputs as the model was shown them; empty until then."""
+    subcalls: tuple[SubcallSettled, ...]
+    """Of all cells, in the order in which they settled."""
+    rated: IterationRated | None
+    """How the reward policy rated it; `None` until then."""
+    records: tuple[Record, ...]
+    """All of this iteration, in order: rejected and forced replies too."""
+
+
+class Trajectory:
+    """What happened in a run. Grows by `apply`; everything else is derived.
+
+    Records that come after `RunEnded` belong to a run that was taken up again.
+    """
+
+    def __init__(self, records: Sequence[Record] = ()) -> None:
+        self._records: list[Record] = []
+        self._by_iteration: dict[int, list[Record]] = {}
+        self._counted: list[int] = []
+        self._views: dict[int, Iteration] = {}
+        self._iterations: tuple[Iteration, ...] | None = None
+        self._subcalls: list[SubcallSettled] = []
+        self._rejected: list[ReplyReceived] = []
+        self._forced: ReplyReceived | None = None
+        self._elided_through = 0
+        self._usage = Usage()
+        self._cost: float | None = 0.0
+        self._ended: RunEnded | None = None
+        for record in records:
+            self.apply(record)
+
+    def apply(self, record: Record) -> None:
+        """Append a record; costs the same however long the run is.
+
+        Raises
+        ------
+        RecordError
+            The first record is not `RunStarted`, or a later one is.
+        """
+        if isinstance(record, RunStarted) != (not self._records):
+            raise RecordError(f"A run begins with RunStarted, and once; this is {type(record).__name__}.")
+        self._records.append(record)
+        self._ended = record if isinstance(record, RunEnded) else None
+        if isinstance(record, OutputsElided):
+            self._elided_through = max(self._elided_through, record.through)
+        elif not isinstance(record, RunStarted | RunTakenUp | RunEnded):
+            self._enter(record)
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """All records, in order."""
+        return tuple(self._records)
+
+    @property
+    def started(self) -> RunStarted:
+        """How the run began.
+
+        Raises
+        ------
+        RecordError
+            It has not begun.
+        """
+        if self._records and isinstance(self._records[0], RunStarted):
+            return self._records[0]
+        raise RecordError("This run has not begun: nothing is recorded yet.")
+
+    @property
+    def ended(self) -> RunEnded | None:
+        """How the run ended; `None` while it goes on, and when it was killed."""
+        return self._ended
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.started.run_id
+
+    @property
+    def answer(self) -> str | None:
+        """The answer, when the run ended with one."""
+        return self._ended.answer if self._ended is not None else None
+
+    @property
+    def iterations(self) -> tuple[Iteration, ...]:
+        """The iterations with a reply that counted, in order; only what is new is put together."""
+        if self._iterations is None:
+            for index in self._counted:
+                if index not in self._views:
+                    self._views[index] = _view(index, self._by_iteration[index])
+            self._iterations = tuple(self._views[index] for index in self._counted)
+        return self._iterations
+
+    @property
+    def subcalls(self) -> tuple[SubcallSettled, ...]:
+        """Every sub-call, in the order in which they settled."""
+        return tuple(self._subcalls)
+
+    @property
+    def rejected(self) -> tuple[ReplyReceived, ...]:
+        """The replies that were drawn again, in order."""
+        return tuple(self._rejected)
+
+    @property
+    def forced(self) -> ReplyReceived | None:
+        """The reply to the final call of a run that met a limit."""
+        return self._forced
+
+    @property
+    def elided_through(self) -> int:
+        """Up to which iteration the model is no longer shown the outputs; 0 for none."""
+        return self._elided_through
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the root's replies, the sub-calls and the children."""
+        return self._usage
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars for the same; `None` when the price of a part is not known."""
+        return self._cost
+
+    def save(self, path: str | Path, *, replace: bool = False) -> Path:
+        """Write the record as one notebook; returns its path.
+
+        The context and the runs that it started are not in it: `Result.save` writes those along.
+
+        Parameters
+        ----------
+        path
+            The notebook. One that holds exactly this record already is left as it is.
+        replace
+            Replace an earlier one, which somebody may have edited since.
+
+        Raises
+        ------
+        ConfigurationError
+            Something else is there.
+        RecordError
+            Nothing is recorded yet, or the folder or the disk refuses.
+        """
+        path = Path(path)
+        path = path if path.suffix == ".ipynb" else path.with_name(f"{path.name}.ipynb")
+        _ = self.started
+        layout = Layout(None, None)
+        for record in self._records:
+            layout.add(record)
+        try:
+            delivery.deliver(path, b"".join(layout.pieces()), replace=replace)
+        except OSError as error:
+            raise RecordError(f"{path} can't be written: {error.strerror or error}.") from error
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """A run from its notebook, or from its `.rlm` folder.
+
+        Of notebook and journal, what holds more is taken; the journal, when they are even: it is written
+        first, and no editor touches it.
+
+        Raises
+        ------
+        RecordError
+            Neither is there, or can be read (the text says why).
+        """
+        files = find(Path(path).absolute())
+        candidates: list[list[Record]] = []
+        errors: list[RecordError] = []
+        for path, read in ((files.journal, journal.read), (files.notebook, notebook.read)):
+            try:
+                candidates += [read(path)] if path.is_file() else []
+            except RecordError as error:
+                errors.append(error)
+        if not candidates:
+            raise errors[0]
+        first = candidates[0][0]
+        same = [records for records in candidates if records[0] == first]
+        return cls(max(same, key=len))
+
+    def __repr__(self) -> str:
+        if not self._records:
+            return "<Trajectory: nothing recorded yet>"
+        return f"<Trajectory {self.run_id}: {self._facts()}>"
+
+    def _repr_html_(self) -> str:
+        if not self._records:
+            return "<p><em>Nothing recorded yet.</em></p>"
+        pre = "white-space: pre-wrap; margin: 0.5em 0"
+        answer = f"<div style='{pre}'>{html.escape(_head(self.answer))}</div>" if self.answer is not None else ""
+        prompt = f"<div style='{pre}; color: var(--jp-ui-font-color2)'>{html.escape(_head(self.started.prompt))}</div>"
+        return f"<div>{prompt}{answer}<small>{html.escape(self._facts())}</small></div>"
+
+    def _enter(
+        self, record: ReplyReceived | SubcallSettled | CellFinished | NoticeGiven | OutputsShown | IterationRated
+    ) -> None:
+        index = record.iteration
+        self._by_iteration.setdefault(index, []).append(record)
+        self._views.pop(index, None)
+        self._iterations = None
+        if isinstance(record, ReplyReceived | SubcallSettled):
+            self._usage += record.usage
+            known = self._cost is not None and record.cost is not None
+            self._cost = (self._cost or 0.0) + (record.cost or 0.0) if known else None
+        if isinstance(record, SubcallSettled):
+            self._subcalls.append(record)
+        elif isinstance(record, ReplyReceived):
+            if record.rejected:
+                self._rejected.append(record)
+            elif record.forced:
+                self._forced = record
+            elif index not in self._counted[-1:]:
+                self._counted.append(index)
+
+    def _facts(self) -> str:
+        stop = self._ended.stop_reason if self._ended is not None else "not ended"
+        counts = [(len(self.iterations), "iteration"), (len(self._subcalls), "sub-call")]
+        words = [f"{number:,} {unit}{'' if number == 1 else 's'}" for number, unit in counts]
+        cost = "cost unknown" if self._cost is None else f"${self._cost:,.4f}"
+        return ", ".join([stop, *words, f"{self._usage.total_tokens:,} tokens", cost])
+
+
+def _view(index: int, records: list[Record]) -> Iteration:
+    reply: ReplyReceived | None = None
+    rated: IterationRated | None = None
+    finished: dict[int, CellFinished] = {}
+    subcalls: dict[int, list[SubcallSettled]] = {}
+    settled: list[SubcallSettled] = []
+    notices: list[str] = []
+    shown: list[str] = []
+    for record in records:
+        if isinstance(record, ReplyReceived) and not record.rejected and not record.forced:
+            reply = record
+        elif isinstance(record, CellFinished):
+            # of one that was interrupted and then executed anew, the last
+            finished[record.block] = record
+        elif isinstance(record, SubcallSettled):
+            subcalls.setdefault(record.block, []).append(record)
+            settled.append(record)
+        elif isinstance(record, NoticeGiven):
+            notices.append(record.text)
+        elif isinstance(record, OutputsShown):
+            shown.append(record.text)
+        elif isinstance(record, IterationRated):
+            rated = record
+    if reply is None:
+        raise AssertionError("an iteration counts from its reply on")
+    cells = tuple(
+        Cell(
+            block=cell.block,
+            source=cell.source,
+            executed=cell.executed,
+            status=cell.status,
+            outputs=cell.outputs,
+            execution_count=cell.execution_count,
+            seconds=cell.seconds,
+            subcalls=tuple(subcalls.get(cell.block, ())),
+        )
+        for cell in finished.values()
+    )
+    return Iteration(index, reply, cells, tuple(notices), "\n\n".join(shown), tuple(settled), rated, tuple(records))
+
+
+def _head(text: str) -> str:
+    return text if len(text) <= _ANSWER_CHARS else f"{text[:_ANSWER_CHARS]}…"

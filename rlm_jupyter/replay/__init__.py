@@ -1,0 +1,1 @@
+"""A run again: recorded, resumed, forked, verified."""

@@ -1,0 +1,185 @@
+"""Forking a saved run: a new run that takes over its first iterations and goes on another way.
+
+With another model, other limits, or a cell that a person edited in the saved notebook. The record of the old run stays
+as it is; the new one says whose iterations it took over, and does not count what was paid for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlm_jupyter.record.blobs import CHILDREN
+from rlm_jupyter.record.edits import Place, edited_cells, with_edits
+from rlm_jupyter.record.saved_run import SavedRun, Spent
+from rlm_jupyter.record.store import RunFiles
+from rlm_jupyter.replay.recording import Playing, Tape
+from rlm_jupyter.replay.resume import play
+from rlm_jupyter.run import interrupts
+from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.outcome import outcome_of
+from rlm_jupyter.run.result import OnEvent, Result
+from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.events import (
+    CellFinished,
+    OutputsElided,
+    Record,
+    ReplyReceived,
+    RunEnded,
+    RunStarted,
+    RunTakenUp,
+    SubcallSettled,
+)
+
+
+@dataclass(frozen=True)
+class Forked:
+    """What a fork takes over."""
+
+    at: int
+    """So many iterations; of the last one, when a cell of it was edited, what stands before that cell."""
+    records: tuple[Record, ...]
+    owed: tuple[SubcallSettled, ...] = ()
+    """Answers that the edited cell gets, where it asks the same."""
+    edited: Place | None = None
+
+
+def forked(saved: SavedRun, at: int | None = None, *, edit: bool = False) -> Forked:
+    """The part of a run that a fork takes over.
+
+    Parameters
+    ----------
+    at
+        How many iterations. Default: with `edit` up to the first that was edited; else all but the last.
+    edit
+        Take the cells as a person edited them in the saved notebook: the first of them is executed as it is now.
+
+    Raises
+    ------
+    ConfigurationError
+        There is no such iteration, the answer was declared in it, or no cell was edited.
+    """
+    indices = [iteration.index for iteration in saved.trajectory.iterations]
+    edited = edited_cells(saved) if edit else {}
+    if edit:
+        if not edited:
+            lacks = "" if saved.journaled > 0 else " (its journal is missing, so nobody can tell)"
+            raise ConfigurationError(f"No cell was edited in the notebook of {saved.files.name}{lacks}.")
+        first = next(iter(edited))[0]
+        if at is not None and at != first:
+            raise ConfigurationError(f"Iteration {first} is the first that was edited: --at {first}, or leave it out.")
+        return _edited(saved, edited)
+    last = indices[-1] if indices else 0
+    at = max(last - 1, 0) if at is None else at
+    if at < 0 or at > last:
+        raise ConfigurationError(f"{saved.files.name} has {last} iterations: fork it --at 0 to {last}.")
+    if at == last and saved.has_answer:
+        raise ConfigurationError(f"Iteration {at} gave the answer: fork it --at 0 to {last - 1}.")
+    return Forked(at, tuple(_kept(saved.records, at)))
+
+
+class Forking:
+    """A fork to be run in the background (`Running`).
+
+    Parameters
+    ----------
+    saved, part
+        The run, and what of it is taken over.
+    settings
+        Of the new run.
+    reexecutes
+        Execute the cells that are taken over again; else the kernel is empty.
+    """
+
+    def __init__(self, saved: SavedRun, part: Forked, settings: Settings, *, reexecutes: bool = True) -> None:
+        self._saved, self._part, self._settings, self._reexecutes = saved, part, settings, reexecutes
+
+    async def answer(self, prompt: str, on_event: OnEvent | None, control: Control | None) -> Result:
+        """Go over what is taken over, and on from there."""
+        saved, part, settings = self._saved, self._part, self._settings
+        context = saved.context()
+        playing = Playing(
+            reexecutes=self._reexecutes,
+            copies=True,
+            settled=part.at if part.edited is None else part.at - 1,
+            spent=Spent(),
+            owed=part.owed,
+        )
+        with interrupts.in_order():
+            async with outcome_of(prompt, context, settings.save) as outcome:
+                recorder = outcome.recorder
+                if recorder is not None:
+                    _take_children(saved.files, recorder.files, part.records)
+                run_id = recorder.run_id if recorder is not None else "unsaved"
+                trajectory = await play(
+                    settings,
+                    context,
+                    Tape([saved.trajectory.started, *part.records], playing),
+                    recorder,
+                    on_event,
+                    control,
+                    earlier=saved.earlier(),
+                    forked=(saved.trajectory.run_id, part.at, run_id),
+                )
+        return outcome.result(trajectory)
+
+
+def _edited(saved: SavedRun, edited: dict[Place, str]) -> Forked:
+    """Up to the first edited cell; its reply as it would have been."""
+    first = next(iter(edited))
+    kept: list[Record] = []
+    for record in _kept(saved.records, first[0]):
+        if isinstance(record, ReplyReceived) and record.iteration == first[0] and not record.rejected:
+            kept.append(with_edits(record, edited))
+        elif isinstance(record, CellFinished | SubcallSettled) and (record.iteration, record.block) == first:
+            break
+        else:
+            kept.append(record)
+    calls = saved.trajectory.subcalls
+    owed = tuple(call for call in calls if (call.iteration, call.block) == first)
+    return Forked(first[0], tuple(kept), owed, first)
+
+
+def _kept(records: Sequence[Record], at: int) -> list[Record]:
+    """The records of the first `at` iterations, without what was said and done when the run had ended."""
+    kept: list[Record] = []
+    for record in records[1:]:
+        is_forced = isinstance(record, ReplyReceived) and record.forced
+        if is_forced or isinstance(record, RunStarted | RunEnded | RunTakenUp):
+            continue
+        if isinstance(record, OutputsElided):
+            if record.through < at:
+                kept.append(record)
+        elif record.iteration <= at:
+            kept.append(record)
+    return kept
+
+
+def _take_children(source: RunFiles, target: RunFiles, records: Sequence[Record]) -> None:
+    """The children that answered for the iterations that are taken over, with what their records refer to."""
+    wanted = {record.child for record in records if isinstance(record, SubcallSettled) and record.child}
+    if not wanted:
+        return
+    place = target.folder / CHILDREN
+    place.mkdir(parents=True, exist_ok=True)
+    for child in SavedRun.load(source.notebook).children():
+        if child.trajectory.run_id in wanted:
+            with contextlib.suppress(OSError):
+                shutil.copytree(child.files.folder, place / child.files.folder.name)
+                shutil.copy2(child.files.notebook, place / child.files.notebook.name)
+    folder = target.objects.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in source.objects.folder.glob("*") if source.objects.folder.is_dir() else ():
+        if not path.is_file():
+            continue
+        with contextlib.suppress(FileExistsError):
+            try:
+                os.link(path, folder / path.name)
+            except FileExistsError:
+                raise
+            except OSError:  # another disk, or one without links
+                shutil.copy2(path, folder / path.name)

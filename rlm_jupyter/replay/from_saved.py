@@ -1,0 +1,174 @@
+"""`FromRecord`: the ways in which `RLM` goes on from a saved run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, Self
+
+from rlm_jupyter.record.saved_run import SavedRun
+from rlm_jupyter.replay import verify as replaying
+from rlm_jupyter.replay.fork import Forking, forked
+from rlm_jupyter.replay.resume import TakingUp, check_resumable, configuration
+from rlm_jupyter.replay.verify import Replayed
+from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.result import OnEvent, Result
+from rlm_jupyter.run.runner import Running
+from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.types.errors import ConfigurationError
+
+
+class FromRecord(ABC):
+    """What makes an `RLM` of a saved run, and runs it."""
+
+    @abstractmethod
+    def __init__(self, model: Any, **options: Any) -> None:
+        """As `RLM` is made: a saved run gives it a model's name and options."""
+
+    @property
+    @abstractmethod
+    def settings(self) -> Settings:
+        """The configuration, resolved."""
+
+    @classmethod
+    def resume(
+        cls, run: str | Path, *, reexecute: bool = True, on_event: OnEvent | None = None, **changes: Any
+    ) -> Result:
+        """Go on with a saved run that was broken off, or that met a limit; works in a script and in a notebook.
+
+        Its cells are executed again, with their side effects; their sub-calls are answered from the record, and no
+        reply is paid for twice. Where a cell gives other outputs now, the model is told. The record goes on where it
+        is, and so does the bill.
+
+        Parameters
+        ----------
+        run
+            Its id, its name, or the path of its notebook or folder.
+        reexecute
+            `False`: start with an empty kernel, and tell the model so.
+        on_event
+            Told every event, those of the record first; `CellReplayed` says how a cell differs.
+        changes
+            Options of `RLM` (a model, say) and fields of `Limits` that are to be others: `max_iterations=60`. A
+            key that was passed as `api_key` is in no record: pass it again.
+
+        Raises
+        ------
+        ConfigurationError
+            It has its answer, it is still going on, its limit was not raised, or a change is not possible.
+        RecordError
+            There is no such run, or its context is missing.
+        """
+        saved, going_on = cls._taking_up(run, reexecute, changes)
+        return Running(going_on, saved.trajectory.started.prompt, on_event).wait(close=True)
+
+    @classmethod
+    async def aresume(
+        cls,
+        run: str | Path,
+        *,
+        reexecute: bool = True,
+        on_event: OnEvent | None = None,
+        control: Control | None = None,
+        **changes: Any,
+    ) -> Result:
+        """`resume`, to be awaited; `control` as for `acompletion`."""
+        saved, going_on = cls._taking_up(run, reexecute, changes)
+        return await going_on.answer(saved.trajectory.started.prompt, on_event, control)
+
+    @classmethod
+    def fork(
+        cls,
+        run: str | Path,
+        at: int | None = None,
+        *,
+        edit: bool = False,
+        reexecute: bool = True,
+        on_event: OnEvent | None = None,
+        **changes: Any,
+    ) -> Result:
+        """Begin a new run with the first iterations of a saved one.
+
+        Parameters
+        ----------
+        at
+            How many iterations are taken over. Default: all but the last; with `edit`, up to the one that was edited.
+        edit
+            Take the cells as a person edited them in the saved notebook, and go on from the first of them.
+        run, reexecute, on_event, changes
+            As for `resume`; `save=` says where the new run goes.
+
+        Raises
+        ------
+        ConfigurationError
+            There is no such iteration, nothing was edited, or a change is not possible.
+        RecordError
+            There is no such run, or its context is missing.
+        """
+        saved, forking = cls._forking(run, at, edit, reexecute, changes)
+        return Running(forking, saved.trajectory.started.prompt, on_event).wait(close=True)
+
+    @classmethod
+    async def afork(
+        cls,
+        run: str | Path,
+        at: int | None = None,
+        *,
+        edit: bool = False,
+        reexecute: bool = True,
+        on_event: OnEvent | None = None,
+        control: Control | None = None,
+        **changes: Any,
+    ) -> Result:
+        """`fork`, to be awaited; `control` as for `acompletion`."""
+        saved, forking = cls._forking(run, at, edit, reexecute, changes)
+        return await forking.answer(saved.trajectory.started.prompt, on_event, control)
+
+    @staticmethod
+    def replay(run: str | Path, *, sandbox: str | None = None, on_event: OnEvent | None = None) -> Replayed:
+        """Execute a saved run again without any model, and compare what comes out: a recorded run as a test.
+
+        Its cells run, with their side effects; replies and sub-calls come from the record. Nothing is written.
+
+        Parameters
+        ----------
+        sandbox
+            Another than the run had.
+        run, on_event
+            As for `resume`.
+
+        Raises
+        ------
+        RecordError
+            There is no such run, or its context is missing.
+        """
+        return replaying.replay(run, sandbox=sandbox, on_event=on_event)
+
+    @staticmethod
+    async def areplay(run: str | Path, *, sandbox: str | None = None, on_event: OnEvent | None = None) -> Replayed:
+        """`replay`, to be awaited."""
+        return await replaying.areplay(run, sandbox=sandbox, on_event=on_event)
+
+    @classmethod
+    def _taking_up(cls, run: str | Path, reexecute: bool, changes: dict[str, Any]) -> tuple[SavedRun, TakingUp]:
+        saved = SavedRun.load(run)
+        check_resumable(saved, None)
+        settings = cls._of_saved(saved, changes).settings
+        return saved, TakingUp(saved, settings, reexecutes=reexecute)
+
+    @classmethod
+    def _forking(
+        cls, run: str | Path, at: int | None, edit: bool, reexecute: bool, changes: dict[str, Any]
+    ) -> tuple[SavedRun, Forking]:
+        saved = SavedRun.load(run)
+        part = forked(saved, at, edit=edit)
+        settings = cls._of_saved(saved, changes).settings
+        return saved, Forking(saved, part, settings, reexecutes=reexecute)
+
+    @classmethod
+    def _of_saved(cls, saved: SavedRun, changes: dict[str, Any]) -> Self:
+        found = configuration(saved, changes)
+        try:
+            return cls(found.model, **found.options)
+        except TypeError as error:
+            raise ConfigurationError(f"That can't be changed: {error}.") from None

@@ -1,0 +1,352 @@
+"""`TapedRun`: a run that is gone over again from its record, and then goes on.
+
+While there is a record, replies come from it, cells are executed to bring the kernel's variables back, their
+sub-calls get the recorded answers, and their outputs are compared with the recorded ones, which stay the conversation.
+Where the record ends, the run is a run like any other; what differed was told to the model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+
+from rlm_jupyter import parsing
+from rlm_jupyter.kernel.snapshots import Moment
+from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.record.recorder import Recorder
+from rlm_jupyter.record.saved_run import SavedRun
+from rlm_jupyter.replay.diff import difference
+from rlm_jupyter.replay.recording import Difference, RecordEnds, Tape, copied, recorded_cell
+from rlm_jupyter.run.control import Decision
+from rlm_jupyter.run.state import DIED_BETWEEN, Run
+from rlm_jupyter.types.errors import KernelDiedError
+from rlm_jupyter.types.events import (
+    CellFinished,
+    CellReplayed,
+    CellStarted,
+    NoticeGiven,
+    Record,
+    ReplyReceived,
+    RunEnded,
+    RunTakenUp,
+    SubcallSettled,
+)
+from rlm_jupyter.types.values import CellRun, Inspection, Subcall, SubcallFailure, SubcallKind, Value
+
+_COUNTED = "pass"
+"""Executed in place of a cell that is passed over, so that the kernel's numbers stay those of the record."""
+
+
+@dataclass
+class TapedRun(Run):
+    """A run with a record to begin with."""
+
+    tape: Tape = field(kw_only=True)
+    _held: tuple[list[Record], CellFinished] | None = None
+    """The recorded cell that comes next, when somebody has asked for it."""
+    _is_first: bool = True
+    """No cell was gone over yet."""
+
+    def __post_init__(self, recorder: Recorder | None) -> None:
+        super().__post_init__(recorder)
+        self.is_replaying = True
+        if self.tape.playing.spent is not None or self.tape.playing.only:
+            # the clock begins when the run goes on
+            self.ledger.limit(replace(self.limits, max_seconds=None))
+
+    def begin(self) -> None:
+        """Enter how the run began."""
+        playing = self.tape.playing
+        if not (playing.copies or playing.only):
+            taken_up = RunTakenUp(
+                iteration=self.tape.last_iteration,
+                model=self.model.name,
+                sub_model=next(iter(playing.sub_models), self.model.name),
+                sub_models=[*playing.sub_models] if len(playing.sub_models) > 1 else [],
+                limits=dataclasses.asdict(self.limits),
+                taken_up=datetime.now(UTC).isoformat(timespec="seconds"),
+                reexecuted=playing.reexecutes,
+                sampling=dict(playing.sampling),
+            )
+            if self.entries.recorder is not None:
+                self.entries.recorder.add(taken_up)
+            self.tape.append(taken_up)
+        self._apply([self.tape.started])
+        self._take_up_if_over()
+
+    def record(self, record: Record) -> None:
+        """Enter a fact; while the record is played, the recorded one instead."""
+        if isinstance(record, RunEnded) or not self.is_replaying:
+            if self.is_replaying:
+                self._apply(self.tape.rest())
+            super().record(record)
+            return
+        matched = self.tape.match(record)
+        if not matched and isinstance(record, NoticeGiven) and self.tape.playing.only:
+            self.tape.note(self.iteration, None, f"The run says what it had not said: {record.text}")
+        self._apply(matched)
+        self._take_up_if_over()
+
+    async def checkpoint(self) -> None:
+        """Between two iterations: what is left of the record of the last one is entered."""
+        if not self.is_replaying:
+            await super().checkpoint()
+            return
+        self._apply(self.tape.rest_of_iteration())
+        self._take_up_if_over()
+        if self.tape.is_over:
+            if self.tape.playing.only:
+                raise RecordEnds
+            await super().checkpoint()
+
+    def recorded_reply(self) -> ReplyReceived | None:
+        """The next reply of the record."""
+        if not self.is_replaying:
+            return None
+        taken, reply = self.tape.reply()
+        if reply is None:
+            return None
+        tokens = reply.usage.input_tokens + reply.usage.output_tokens
+        known = tokens and self.tape.model == self.model.name
+        self.last_read = (2 * len(self.trajectory.iterations) + 2, tokens) if known else None
+        self._apply(taken)
+        self.iteration = reply.iteration
+        self._take_up_if_over()
+        return reply
+
+    def went_on(self) -> bool:
+        """Whether the record says that the run did not end with this iteration."""
+        return self.tape.went_on(self.iteration)
+
+    async def approval(self, source: str) -> Decision:
+        """What a person had decided on the next cell."""
+        taken, cell = self._recorded_cell()
+        if cell is None:
+            return await super().approval(source)
+        self._held = taken, cell
+        changed = None if cell.executed == parsing.mend_cell(source, has_context=self.has_context) else cell.executed
+        return Decision(cell.status != "skipped", changed)
+
+    async def execute(self, source: str, executed: str | None = None) -> tuple[CellRun, Inspection]:
+        """Execute a block; one of the record gets its recorded outputs."""
+        taken, cell = self._held or self._recorded_cell()
+        self._held = None
+        if cell is not None:
+            return await self._again(taken, cell)
+        place = self.iteration, self.block
+        if self.is_replaying:
+            if self.tape.playing.only and not self.went_on():
+                raise RecordEnds
+            self.tape.note(*place, "This cell is not in the record, so it was not executed.")
+            return CellRun("skipped"), Inspection()
+        self.tape.owed.begin(place)
+        return await super().execute(source, executed)
+
+    def finished(self, source: str, executed: str | None, cell: CellRun) -> None:
+        """Enter a cell into the record; of one that people did not let run, the recorded one."""
+        if self._held is not None:
+            taken, recorded = self._held
+            self._held = None
+            self._apply([*taken, recorded])
+            self.block += 1
+            self._take_up_if_over()
+            return
+        super().finished(source, executed, cell)
+
+    def recorded_answers(self, call: Subcall, kind: SubcallKind, first: int) -> dict[int, str | SubcallFailure]:
+        """What the record answers of a call: all of it while the record is played, then what was paid for already."""
+        if self.is_replaying:
+            return {i: self._answer_again(kind, text, call.model) for i, text in enumerate(call.prompts)}
+        answers: dict[int, str | SubcallFailure] = {}
+        for i, text in enumerate(call.prompts):
+            settled = self.tape.owed.find_in_cell(kind, text, call.model)
+            if settled is not None:
+                answers[i] = settled.text
+                if self.tape.playing.copies:
+                    own = replace(settled, iteration=self.iteration, block=self.block, ordinal=first + i)
+                    self.record(copied(own))
+        return answers
+
+    def unclaimed_child(self, sha256: str) -> tuple[SavedRun, Callable[..., Run]] | None:
+        """A child that was given this text and had not answered when the run was broken off."""
+        waiting = self.tape.playing.unclaimed.get(sha256)
+        if not waiting:
+            return None
+        child = SavedRun.load(waiting.pop(0))
+        waiting_below = child.unclaimed(child.children())
+        playing = replace(self.tape.playing, spent=None, settled=0, unclaimed=waiting_below, owed=())
+        return child, partial(TapedRun, tape=Tape(child.records, playing))
+
+    @property
+    def earlier_answer(self) -> Value | None:
+        """What the run had ended with before it was taken up again."""
+        ended = self.tape.ended
+        if ended is None or ended.answer is None or self.tape.playing.copies or self.tape.playing.only:
+            return None
+        return Value(ended.answer, ended.value, ended.is_json)
+
+    def _answer_again(self, kind: SubcallKind, text: str, model: str | None) -> str | SubcallFailure:
+        settled = self.tape.calls.find(kind, text, model)
+        if settled is not None:
+            return _answer(settled)
+        head = text if len(text) <= 60 else f"{text[:60]}…"
+        return SubcallFailure(f"this cell is executed again from its record, in which {head!r} was not asked")
+
+    def _recorded_cell(self) -> tuple[list[Record], CellFinished | None]:
+        return self.tape.cell(self.iteration, self.block) if self.is_replaying else ([], None)
+
+    async def _again(self, taken: list[Record], cell: CellFinished) -> tuple[CellRun, Inspection]:
+        """Go over a recorded cell."""
+        if self.tape.moment == (0, 0) and self._is_first:
+            await self._keep_variables((0, 0))
+        self._is_first = False
+        notices = [record for record in taken if isinstance(record, NoticeGiven)]
+        for died in (notice for notice in notices if notice.text.startswith(DIED_BETWEEN)):
+            await self._start_again(died)
+        self._apply(taken)
+        self.subcall_ordinal = 0
+        self.emit(CellStarted(cell.iteration, cell.block, cell.source))
+        recorded = recorded_cell(cell)
+        differs = await self._replay(cell, recorded)
+        inspection = Inspection()
+        if self.tape.playing.reexecutes and self.kernel.is_alive:
+            inspection = await self._look()
+            if recorded.status == "ok":
+                await self._keep_variables((cell.iteration, cell.block))
+        inspection = await self._as_recorded(cell, inspection)
+        self.block += 1
+        executes = self.tape.playing.reexecutes and cell.status in {"ok", "error"}
+        self._apply([cell])
+        self.emit(CellReplayed(cell.iteration, cell.block, executes, differs))
+        self._take_up_if_over()
+        return recorded, inspection
+
+    async def _replay(self, cell: CellFinished, recorded: CellRun) -> str:
+        """Bring its effect on the kernel back; how its outputs differ."""
+        if not self.tape.playing.reexecutes:
+            return ""
+        await self.kernel.snapshot_begun()
+        if cell.status == "died":
+            await self._start_again(self.tape.revival())
+            return ""
+        if cell.status == "interrupted":
+            await self.kernel.execute(_COUNTED)
+            self.tape.passed_over.append(cell.iteration)
+            return ""
+        place = cell.iteration, cell.block
+        self.tape.calls.begin(place)
+        again = await self.kernel.execute(cell.executed or cell.source, cell_seconds=self.limits.cell_seconds)
+        self.cut_subcalls = 0
+        differs = difference(recorded, again, f"iteration {cell.iteration}, cell {cell.block + 1}")
+        if differs:
+            self.tape.note(*place, differs)
+        if again.status == "died" or not self.kernel.is_alive:
+            await self._start_again(None)
+        return differs
+
+    async def _as_recorded(self, cell: CellFinished, inspection: Inspection) -> Inspection:
+        """What the kernel says of itself, less an answer that the record does not have."""
+        inspection = replace(inspection, exited=self.tape.exited(cell))
+        if not self.went_on() or self.tape.was_sent_back(cell.iteration):
+            return inspection
+        if inspection.answer == "recorded":
+            self.tape.note(cell.iteration, cell.block, "The cell declares an answer, which it had not.")
+            await self.kernel.reopen()
+        return replace(inspection, answer="none", problem="", draft_ready=False)
+
+    async def _keep_variables(self, place: Moment) -> None:
+        """Take the snapshot that a recorded death needs, and no other before that; then as a run does."""
+        needed = self.tape.moment
+        if needed is None or needed == place:
+            self.kernel.take_snapshot(place)
+        if needed == place:
+            await self.kernel.snapshot_settled()
+
+    async def _start_again(self, notice: NoticeGiven | None) -> None:
+        """Start the kernel again, with what had come back then, as the notice has it."""
+        self.restarts += 1
+        self.variables = ()
+        if not self.tape.playing.reexecutes:
+            return
+        await self._renew()
+        wanted: list[str] = notice.restored.get("names", []) if notice is not None else []
+        if not wanted:
+            return
+        try:
+            restored = await self.kernel.restore(wanted)
+        except KernelDiedError:  # over the snapshot, which is dropped
+            await self._renew()
+            restored = None
+        modules = () if restored is None else restored.modules
+        self.variables = (await self.kernel.inspect()).variables
+        back = {variable.name for variable in self.variables} | {*modules}
+        if missing := [name for name in wanted if name not in back]:
+            self.tape.note(self.iteration, None, prompts.NOT_RESTORED.format(names=", ".join(missing)))
+
+    async def _renew(self) -> None:
+        await self.kernel.restart()
+        await self.kernel.begin()
+        if self.history:
+            await self.kernel.put("history", self.history)
+
+    def _apply(self, records: Iterable[Record]) -> None:
+        """Enter what is recorded already, and tell it."""
+        for record in records:
+            if self.tape.playing.copies:
+                self.entries.enter(copied(record))
+            else:
+                self.trajectory.apply(record)
+                self.emit(record)
+
+    def _take_up_if_over(self) -> None:
+        """Where the record ends, the run goes on: with its bill, its clock, and a word to the model."""
+        if not self.is_replaying or not self.tape.is_over or self.tape.playing.only:
+            return
+        self._apply(self.tape.rest_of_iteration())
+        self.is_replaying = False
+        self.restarts = min(self.restarts, 1)
+        spent = self.tape.playing.spent
+        if spent is not None:
+            self.ledger.limit(self.limits)
+            self.ledger.carry_on(spent.usage, spent.cost, spent.subcalls, spent.seconds)
+            self.began = time.monotonic() - spent.seconds
+        ended = self.tape.ended
+        if ended is not None and ended.stop_reason == "errors":
+            self.errors = 0
+        if text := self._news():
+            self.notice(text)
+
+    def _news(self) -> str:
+        """What the model has to know of the new kernel and of what may be used now."""
+        tape, iterations = self.tape, self.trajectory.iterations
+        if not iterations:
+            return ""
+        parts = []
+        if not tape.playing.reexecutes:
+            parts.append(prompts.EMPTY_KERNEL)
+        if tape.differences:
+            parts.append(f"{prompts.DIFFERS}\n{as_text(tape.differences)}")
+        if tape.passed_over:
+            named = ", ".join(map(str, dict.fromkeys(tape.passed_over)))
+            parts.append(prompts.PASSED_OVER.format(iterations=named))
+        is_whole = bool(iterations[-1].shown)
+        other_limits = tape.started.limits.get("max_iterations") != self.limits.max_iterations
+        if is_whole and (tape.ended is not None or (other_limits and not tape.playing.copies)):
+            status = prompts.status(self.iteration, self.limits.max_iterations, self.ledger.left())
+            parts.append(prompts.GOES_ON.format(status=status))
+        return "\n\n".join(parts)
+
+
+def _answer(settled: SubcallSettled) -> str | SubcallFailure:
+    return SubcallFailure(settled.text) if settled.failed else settled.text
+
+
+def as_text(differences: Sequence[Difference], chars: int = 4_000) -> str:
+    """Render differences for the model, cut to `chars`."""
+    texts = [f"{one.text}" if one.block is None else f"[iteration {one.iteration}] {one.text}" for one in differences]
+    text = "\n".join(texts)
+    return text if len(text) <= chars else f"{text[:chars]}\n… ({len(differences)} in all)"

@@ -1,0 +1,292 @@
+"""`Tape`: the record of a run, played back while the run is gone over again.
+
+The run's own code goes over it (`player.TapedRun`): what it asks for (a reply, a cell's outputs) comes from the tape,
+and what it records is matched with what stands there. Where the two differ, the tape is right: it is what the model
+was told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rlm_jupyter.kernel.snapshots import Moment
+from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.record.saved_run import Spent, taken_up_at
+from rlm_jupyter.replay.recorded_calls import RecordedCalls
+from rlm_jupyter.types.errors import RecordError
+from rlm_jupyter.types.events import (
+    CellFinished,
+    IterationRated,
+    NoticeGiven,
+    OutputsShown,
+    Record,
+    ReplyReceived,
+    RunEnded,
+    RunStarted,
+    RunTakenUp,
+    SubcallSettled,
+)
+from rlm_jupyter.types.values import CellRun, Usage
+
+_SENT_BACK = prompts.SENT_BACK.partition("{")[0]
+
+
+class RecordEnds(Exception):
+    """A run that is only replayed came to where its record ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that went otherwise than recorded."""
+
+    iteration: int
+    block: int | None
+    text: str
+    """A unified diff, or a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Playing:
+    """How a record is played."""
+
+    reexecutes: bool = True
+    """Cells are executed again; else the kernel stays empty."""
+    only: bool = False
+    """Nothing new is to happen: no model is there, and where the record ends, it ends."""
+    copies: bool = False
+    """The records are those of another run, and are written down anew: what they cost was paid there."""
+    settled: int = 0
+    """Up to which iteration the run is known to have gone on, whatever its cells do now."""
+    spent: Spent | None = None
+    """Of a root: what its ledger goes on from."""
+    unclaimed: Mapping[str, list[Path]] = field(default_factory=dict)
+    """Children that had not answered, by the SHA-256 of what they were given: they are gone on with."""
+    sub_models: Sequence[str] = ()
+    """Answer sub-calls from now on, by depth; for the record."""
+    sampling: Mapping[str, object] = field(default_factory=dict)
+    """The models' options from now on; for the record."""
+    owed: Sequence[SubcallSettled] = ()
+    """Answers that a cell is to get which is not among the records: it was edited."""
+
+
+class Tape:
+    """The records of a run, taken one after the other.
+
+    Parameters
+    ----------
+    records
+        In order; the first is `RunStarted`.
+    playing
+        How they are played.
+
+    Raises
+    ------
+    RecordError
+        There is no `RunStarted`.
+    """
+
+    def __init__(self, records: Sequence[Record], playing: Playing | None = None) -> None:
+        if not records or not isinstance(records[0], RunStarted):
+            raise RecordError("There is nothing in this record to go on from.")
+        self.playing = playing or Playing()
+        self.started = records[0]
+        self.model = (taken_up_at(records) or self.started).model
+        """That drove the run last."""
+        self.ended = next((record for record in reversed(records) if isinstance(record, RunEnded)), None)
+        """How the run had ended, when it had."""
+        self.differences: list[Difference] = []
+        self.passed_over: list[int] = []
+        """Iterations with cells that were not executed again, because they had been interrupted."""
+        self.changed: list[tuple[int, int]] = []
+        """Cells with other outputs now."""
+        settled = [record for record in records if isinstance(record, SubcallSettled)]
+        self.calls = RecordedCalls(settled)
+        owed = [call for call in [*settled, *self.playing.owed] if not call.failed]
+        self.owed = RecordedCalls(owed)
+        self.last_iteration = max((getattr(record, "iteration", 0) for record in records), default=0)
+        self._left = deque(records[1:])
+        self._superseded = _superseded(records)
+        self._settled = max(self.playing.settled, _settled(records))
+        self._sent_back = {
+            record.iteration
+            for record in records
+            if isinstance(record, NoticeGiven) and record.text.startswith(_SENT_BACK)
+        }
+        self._exited = {
+            record.iteration for record in records if isinstance(record, NoticeGiven) and record.text == prompts.EXITED
+        }
+        self._last_executed = {
+            record.iteration: record.block
+            for record in records
+            if isinstance(record, CellFinished) and record.status != "skipped"
+        }
+        self._revivals = deque(record for record in self._left if isinstance(record, NoticeGiven) and record.restored)
+        self._pending = sum(map(self._drives, self._left))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left that the run's code has to go over."""
+        return not self._pending
+
+    @property
+    def moment(self) -> Moment | None:
+        """The cell after which the snapshot was taken that the next kernel to die was restored from, if one was."""
+        if not self._revivals:
+            return None
+        restored = self._revivals[0].restored
+        return restored["iteration"], restored["block"]
+
+    def revival(self) -> NoticeGiven | None:
+        """What was said of the kernel's new beginning, after the cell that it died in."""
+        for record in self._left:
+            if isinstance(record, NoticeGiven):
+                return record
+            if _counts(record) or isinstance(record, CellFinished | OutputsShown):
+                break
+        return None
+
+    def went_on(self, iteration: int) -> bool:
+        """Whether the run is known to have gone on after this iteration."""
+        return iteration <= self._settled
+
+    def was_sent_back(self, iteration: int) -> bool:
+        """Whether an answer of this iteration was not accepted."""
+        return iteration in self._sent_back
+
+    def exited(self, cell: CellFinished) -> bool:
+        """Whether this cell ended where it called `exit()`, so that the blocks after it were skipped."""
+        return cell.iteration in self._exited and self._last_executed.get(cell.iteration) == cell.block
+
+    def reply(self) -> tuple[list[Record], ReplyReceived | None]:
+        """The next reply that counted, with what comes before it; `None` when there is none."""
+        for record in self._left:
+            if isinstance(record, ReplyReceived) and _counts(record):
+                return self._through(record), record
+        return [], None
+
+    def cell(self, iteration: int, block: int) -> tuple[list[Record], CellFinished | None]:
+        """What was recorded of a cell, and what comes before that in the record; `None` when there is nothing."""
+        for record in self._left:
+            if _counts(record) or isinstance(record, OutputsShown):
+                break
+            if self._is_cell(record) and isinstance(record, CellFinished):
+                if (record.iteration, record.block) == (iteration, block):
+                    return self._through(record)[:-1], record
+                if record.block > block:
+                    break
+        return [], None
+
+    def match(self, record: Record) -> list[Record]:
+        """The recorded counterpart of what the run's code says now, with what comes before it; else nothing."""
+        for one in self._left:
+            if _corresponds(one, record):
+                return self._through(one)
+            if _counts(one) or (isinstance(record, NoticeGiven | CellFinished) and isinstance(one, OutputsShown)):
+                break
+            if isinstance(record, NoticeGiven) and self._is_cell(one):
+                break
+        return []
+
+    def rest_of_iteration(self) -> list[Record]:
+        """All up to the next reply that counted."""
+        taken: list[Record] = []
+        while self._left and not _counts(self._left[0]):
+            taken.append(self._pop())
+        return taken
+
+    def append(self, record: RunTakenUp) -> None:
+        """Add how it is taken up to what is recorded."""
+        self._left.append(record)
+
+    def rest(self) -> list[Record]:
+        """All that is left."""
+        return [self._pop() for _ in range(len(self._left))]
+
+    def note(self, iteration: int, block: int | None, text: str) -> None:
+        """Something went otherwise."""
+        self.differences.append(Difference(iteration, block, text))
+        if block is not None and (iteration, block) not in self.changed:
+            self.changed.append((iteration, block))
+
+    def _through(self, last: Record) -> list[Record]:
+        taken = [self._pop()]
+        while taken[-1] is not last:
+            taken.append(self._pop())
+        return taken
+
+    def _pop(self) -> Record:
+        record = self._left.popleft()
+        self._pending -= self._drives(record)
+        if self._revivals and record is self._revivals[0]:
+            self._revivals.popleft()
+        return record
+
+    def _is_cell(self, record: Record) -> bool:
+        return isinstance(record, CellFinished) and id(record) not in self._superseded
+
+    def _drives(self, record: Record) -> bool:
+        """Whether the run's code comes by this record."""
+        told = isinstance(record, NoticeGiven | OutputsShown | IterationRated)
+        return told or _counts(record) or self._is_cell(record)
+
+
+def copied(record: Record) -> Record:
+    """A record for a run that takes it over: what it cost was paid by another."""
+    if isinstance(record, ReplyReceived | SubcallSettled):
+        return replace(record, usage=Usage(), cost=0.0)
+    return record
+
+
+def recorded_cell(cell: CellFinished) -> CellRun:
+    """What came of executing it, as recorded."""
+    return CellRun(cell.status, cell.outputs, cell.execution_count, cell.seconds)
+
+
+def _counts(record: Record) -> bool:
+    return isinstance(record, ReplyReceived) and not record.rejected and not record.forced
+
+
+def _corresponds(recorded: Record, now: Record) -> bool:
+    if type(recorded) is not type(now):
+        return False
+    match recorded, now:
+        case NoticeGiven(text=text), NoticeGiven(text=said):
+            return text == said
+        case CellFinished(iteration=i, block=b), CellFinished(iteration=j, block=c):
+            return (i, b) == (j, c)
+    return isinstance(recorded, OutputsShown | IterationRated)
+
+
+def _settled(records: Sequence[Record]) -> int:
+    """The last iteration after which the run is known to have gone on: a reply came, or it ended without an answer."""
+    settled = shown = 0
+    for record in records:
+        if isinstance(record, OutputsShown):
+            shown = record.iteration
+        elif _counts(record) and isinstance(record, ReplyReceived):
+            settled = record.iteration - 1
+        elif isinstance(record, RunEnded) and record.stop_reason not in {"answered", "terminated"}:
+            settled = max(settled, shown)
+    return settled
+
+
+def _superseded(records: Sequence[Record]) -> set[int]:
+    """The cells that were executed anew later, and the one in which the run was stopped: it is to be."""
+    latest: dict[tuple[int, int], CellFinished] = {}
+    superseded: set[int] = set()
+    open_cell: CellFinished | None = None
+    for record in records:
+        if isinstance(record, CellFinished):
+            place = record.iteration, record.block
+            if place in latest:
+                superseded.add(id(latest[place]))
+            latest[place] = record
+            open_cell = record if record.status == "interrupted" else None
+        elif isinstance(record, OutputsShown) or _counts(record):
+            open_cell = None
+        elif isinstance(record, RunEnded) and open_cell is not None and record.stop_reason in {"cancelled", "failed"}:
+            superseded.add(id(open_cell))
+    return superseded

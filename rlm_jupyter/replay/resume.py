@@ -1,0 +1,277 @@
+"""Taking up a saved run: one that was broken off (its host was killed, it was stopped) or that met a limit.
+
+The recorded cells are executed again in a new kernel, with their sub-calls answered from the record; then the run goes
+on, in the same record. Nothing that was paid for is asked again: not what the notebook has, and not what only the
+journal has, half of a cell's sub-calls and the replies of children included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.record.edits import edited_cells
+from rlm_jupyter.record.recorder import Recorder
+from rlm_jupyter.record.saved_run import SavedRun, taken_up_at
+from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.replay.player import TapedRun
+from rlm_jupyter.replay.recording import Difference, Playing, RecordEnds, Tape
+from rlm_jupyter.run import interrupts
+from rlm_jupyter.run.budget.ledger import Ledger
+from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.observers import guarded
+from rlm_jupyter.run.outcome import outcome_of
+from rlm_jupyter.run.result import OnEvent, Result
+from rlm_jupyter.run.session import Workspace, open_workspace
+from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.events import RunStarted
+from rlm_jupyter.types.limits import Limits
+from rlm_jupyter.types.values import PackedContext
+
+LIMITED_BY = {
+    "iterations": "max_iterations",
+    "tokens": "max_tokens",
+    "cost": "max_cost",
+    "seconds": "max_seconds",
+    "subcalls": "max_subcalls",
+}
+"""The limit behind a stop reason."""
+_LIMITS = frozenset(Limits.__dataclass_fields__)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What a saved run is gone on with: as it was recorded, with changes."""
+
+    model: str
+    options: dict[str, Any] = field(repr=False)
+    """Of `RLM`; they may hold a key."""
+
+
+def configuration(saved: SavedRun, changes: dict[str, Any]) -> Configuration:
+    """Model and options of `RLM` for a saved run.
+
+    Parameters
+    ----------
+    changes
+        Options of `RLM` and fields of `Limits` to change; `None` changes nothing.
+
+    Raises
+    ------
+    ConfigurationError
+        A change is not possible, or something can't be taken from the record and has to be given.
+    """
+    given = {name: value for name, value in changes.items() if value is not None}
+    started, recorded = saved.trajectory.started, saved.trajectory.started.options
+    _check_whole(saved)
+    last = taken_up_at(saved.records) or started
+    for name in ("termination", "reward"):
+        if name not in given and (policy := recorded.get(name)) is not None:
+            if isinstance(policy, dict) and "object" in policy:
+                raise ConfigurationError(
+                    f"The {name} policy of this run was an object of {policy['object']}, which is not in its record: "
+                    f"give it again, {name}=…"
+                )
+            given[name] = policy
+    limits = saved.limits({name: given.pop(name) for name in list(given) if name in _LIMITS})
+    options = {"sub_model": _sub_model(saved), **given, "limits": limits}
+    options.setdefault("kernel_name", recorded.get("kernel_name"))
+    cwd = recorded.get("cwd")
+    options.setdefault("cwd", cwd if cwd and Path(cwd).is_dir() else None)
+    for name in ("sandbox", "prices", "snapshot", "system_prompt_extra"):
+        if name in recorded:
+            options.setdefault(name, recorded[name])
+    model = options.pop("model", last.model)
+    # what was set for a model is not sent to another, which may refuse it
+    sampling = last.options if isinstance(last, RunStarted) else last.sampling
+    if model == last.model:
+        options.setdefault("model_options", sampling.get("model_options"))
+    if "sub_model" not in given and (options["sub_model"] is not None or model == last.model):
+        options.setdefault("sub_model_options", sampling.get("sub_model_options"))
+    return Configuration(model, options)
+
+
+def _sub_model(saved: SavedRun) -> str | list[str] | None:
+    """As it was last: one for each depth, where there were several; `None`: that of the root."""
+    taken_up, started = taken_up_at(saved.records), saved.trajectory.started
+    several = started.options.get("sub_models", []) if taken_up is None else taken_up.sub_models
+    last = taken_up or started
+    return list(several) or (last.sub_model if last.sub_model != last.model else None)
+
+
+def check_resumable(saved: SavedRun, limits: Limits | None) -> None:
+    """Refuse a run that can't be gone on with, before anything is started.
+
+    Parameters
+    ----------
+    limits
+        That it would go on with; `None` where they are not known yet.
+
+    Raises
+    ------
+    ConfigurationError
+        It is going on, has its answer, has nothing left to use, or its notebook was edited.
+    """
+    _check_whole(saved)
+    name, ended = saved.files.name, saved.trajectory.ended
+    if saved.is_open:
+        raise ConfigurationError(f"{name} is still going on: another process is at work on it.")
+    if saved.has_answer:
+        raise ConfigurationError(
+            f"{name} has its answer, so there is nothing to go on with. To try another way from an iteration of it: "
+            f"jupyter rlm fork {name} --at N"
+        )
+    if edited := edited_cells(saved):
+        where = ", ".join(str(iteration) for iteration, _ in edited)
+        raise ConfigurationError(
+            f"The notebook of {name} was edited (iteration {where}). To go on from what you wrote: "
+            f"jupyter rlm fork {name} --edit"
+        )
+    if limits is None or ended is None or ended.stop_reason not in LIMITED_BY:
+        return
+    field = LIMITED_BY[ended.stop_reason]
+    before, now = getattr(saved.limits({}), field), getattr(limits, field)
+    if now is not None and before is not None and now <= before:
+        raise ConfigurationError(
+            f"{name} ended by its limit of {ended.stop_reason} ({field}={before:,}). Raise it to go on: "
+            f"--{field.replace('_', '-')} N"
+        )
+
+
+def _check_whole(saved: SavedRun) -> None:
+    """Refuse what is a run only together with something else."""
+    started = saved.trajectory.started
+    if started.options.get("lent"):
+        raise ConfigurationError(
+            "This run drove the kernel of a notebook (--here), whose variables are not in its record: it can be read, "
+            "but not gone on with. Ask again with %%rlm --here."
+        )
+    if started.parent:
+        raise ConfigurationError(f"This run answers a sub-call of {started.parent}: go on with that one.")
+
+
+class TakingUp:
+    """A saved run, to be gone on with in the background (`Running`).
+
+    Parameters
+    ----------
+    saved
+        The run.
+    settings
+        What it goes on with.
+    reexecutes
+        Execute its cells again; else its kernel is empty.
+    """
+
+    def __init__(self, saved: SavedRun, settings: Settings, *, reexecutes: bool = True) -> None:
+        check_resumable(saved, settings.limits)
+        if settings.system_prompt_extra != saved.trajectory.started.options.get("system_prompt_extra", ""):
+            raise ConfigurationError(
+                f"The system message of {saved.files.name} stays as it is, so that its record holds: to change "
+                "system_prompt_extra, fork the run."
+            )
+        self._saved = saved
+        self._settings = settings
+        self._reexecutes = reexecutes
+
+    async def answer(self, prompt: str, on_event: OnEvent | None, control: Control | None) -> Result:
+        """Go on with it."""
+        # who was asked may have taken their time: it is read anew, beside the loop
+        saved = await asyncio.to_thread(SavedRun.load, self._saved.files.notebook)
+        check_resumable(saved, self._settings.limits)
+        earlier = await asyncio.to_thread(saved.earlier)
+        playing = Playing(
+            reexecutes=self._reexecutes,
+            spent=await asyncio.to_thread(saved.spent),
+            unclaimed=saved.unclaimed(saved.children()),
+            sub_models=[model.name for model in self._settings.routing.sub],
+            sampling=self._settings.sampling,
+        )
+        context = saved.context()
+        with interrupts.in_order():
+            async with outcome_of(prompt, context, True, again=saved) as outcome:
+                tape = Tape(saved.records, playing)
+                trajectory = await play(
+                    self._settings, context, tape, outcome.recorder, on_event, control, earlier=earlier
+                )
+        return outcome.result(trajectory)
+
+
+async def play(
+    settings: Settings,
+    context: PackedContext,
+    tape: Tape,
+    recorder: Recorder | None,
+    on_event: OnEvent | None,
+    control: Control | None,
+    *,
+    earlier: Sequence[tuple[SavedRun, bool]] = (),
+    forked: tuple[str, int, str] | None = None,
+) -> Trajectory:
+    """Go over a tape in a kernel of its own, and on from there.
+
+    Parameters
+    ----------
+    earlier
+        The runs that were asked in its kernel before it (`SavedRun.earlier`).
+    forked
+        Whose tape it is, how many iterations are taken over, and the id of the new run.
+    """
+    on_event = guarded(on_event)
+    async with open_workspace(settings, context, emit=on_event, control=control) as workspace:
+        told: list[Difference] = []
+        for run, is_told in earlier:
+            told += await go_over(workspace, run, is_told, tape.playing.reexecutes)
+        told += await _start_again(workspace, tape.started, tape.playing.reexecutes)
+        if len(workspace.history) < tape.started.options.get("prompts_before", 0) and not tape.playing.only:
+            told.append(Difference(0, None, prompts.BEFORE_MISSING))
+        tape.differences[:0] = told
+        if forked is not None:
+            ancestor, at, run_id = forked
+            restarted = tape.started.options.get("restarted", {})
+            started = workspace.started(tape.started.prompt, run_id, restarted.get("said", ""))
+            options = started.options | ({"restarted": restarted} if restarted else {})
+            # with no digest: whoever asks the same as before gets the old run
+            tape.started = replace(started, forked_from=ancestor, forked_at=at, request="", options=options)
+        return await workspace.answer(
+            tape.started.prompt,
+            ledger=Ledger(settings.limits),
+            recorder=recorder,
+            emit=on_event,
+            control=control,
+            run_id=tape.started.run_id,
+            make_run=partial(TapedRun, tape=tape),
+        )
+
+
+async def go_over(workspace: Workspace, run: SavedRun, is_told: bool, reexecutes: bool) -> list[Difference]:
+    """Re-execute an earlier run in the kernel, for its variables; no model is asked, nothing is recorded."""
+    started = run.trajectory.started
+    told = await _start_again(workspace, started, reexecutes)
+    tape = Tape(run.records, Playing(only=True, reexecutes=reexecutes))
+    history = workspace.history.copy()
+    with contextlib.suppress(RecordEnds):
+        await workspace.answer(started.prompt, run_id=started.run_id, make_run=partial(TapedRun, tape=tape))
+    workspace.history[:] = history + [{"prompt": started.prompt, "answer": run.trajectory.answer}] * is_told
+    workspace.after[-1]["told"] = is_told
+    return told + [replace(one, text=f"(The prompt before.) {one.text}") for one in tape.differences]
+
+
+async def _start_again(workspace: Workspace, started: RunStarted, reexecutes: bool) -> list[Difference]:
+    """Where the kernel had died before this run began: start it again, with what had come back then."""
+    restarted = started.options.get("restarted")
+    if not restarted or not reexecutes:
+        return []
+    wanted: list[str] = restarted["names"]
+    await workspace.kernel.snapshot_settled()
+    await workspace.restart(wanted)
+    back = {variable.name for variable in workspace.variables}
+    missing = [name for name in wanted if name not in back]
+    return [Difference(0, None, prompts.NOT_RESTORED.format(names=", ".join(missing)))] if missing else []

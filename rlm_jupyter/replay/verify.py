@@ -1,0 +1,152 @@
+"""`replay`: a recorded run again, without any model, as a test of whether the same comes out.
+
+The same code goes over the record as when the run was new: replies come from it, cells are executed in a fresh kernel,
+sub-calls are answered from the record. What comes out is compared with what is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.models.routing import Routing
+from rlm_jupyter.policies import PolicyRegistry, Shared
+from rlm_jupyter.record.saved_run import SavedRun
+from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.replay.diff import text_difference
+from rlm_jupyter.replay.recording import Difference, Playing, RecordEnds, Tape
+from rlm_jupyter.replay.resume import configuration, play
+from rlm_jupyter.run import background
+from rlm_jupyter.run.result import OnEvent
+from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.types.errors import ModelError
+from rlm_jupyter.types.events import RunEnded
+from rlm_jupyter.types.tokens import DEFAULT_WINDOW
+from rlm_jupyter.types.values import Message, Reply, Usage
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What came of a replay."""
+
+    run_id: str
+    cells: int
+    """That were executed."""
+    subcalls: int
+    """That the record answered."""
+    differences: tuple[Difference, ...] = ()
+    passed_over: tuple[int, ...] = ()
+    """Iterations with cells that were not executed, because they had been interrupted."""
+    trajectory: Trajectory = field(default_factory=Trajectory, repr=False)
+
+    @property
+    def same(self) -> bool:
+        """Whether the same came out."""
+        return not self.differences
+
+    def __str__(self) -> str:
+        if self.same:
+            return f"{self.run_id}: the same came out."
+        return "\n".join(difference.text for difference in self.differences)
+
+
+def replay(run: str | Path, *, sandbox: str | None = None, on_event: OnEvent | None = None) -> Replayed:
+    """Run a recorded run again without any model, and compare; works in a script and in a notebook.
+
+    Its cells are executed, with their side effects. Nothing is asked, spent or written.
+
+    Parameters
+    ----------
+    run
+        Its id, its name, or the path of its notebook or folder.
+    sandbox
+        Another than the run had.
+    on_event
+        Told what happens, on a thread of ours.
+
+    Raises
+    ------
+    RecordError
+        There is no such run, or its context is missing.
+    ConfigurationError
+        It drove a notebook's own kernel, or answers a sub-call.
+    """
+    background.refuse_inside()
+    return background.submit(areplay(run, sandbox=sandbox, on_event=on_event)).result()
+
+
+async def areplay(run: str | Path, *, sandbox: str | None = None, on_event: OnEvent | None = None) -> Replayed:
+    """`replay`, to be awaited."""
+    saved = SavedRun.load(run)
+    tape = Tape(saved.records, Playing(only=True))
+    try:
+        settings, earlier = _settings(saved, sandbox), saved.earlier()
+        again = (await play(settings, saved.context(), tape, None, on_event, None, earlier=earlier)).ended
+    except RecordEnds:
+        again = None
+    before = saved.trajectory.ended if saved.has_answer else None
+    if text := text_difference(_ending(before), _ending(again), "the run's end"):
+        tape.note(saved.trajectory.iterations[-1].index if saved.trajectory.iterations else 0, None, text)
+    return Replayed(
+        saved.trajectory.run_id,
+        saved.cells,
+        len(saved.trajectory.subcalls),
+        tuple(tape.differences),
+        tuple(dict.fromkeys(tape.passed_over)),
+        saved.trajectory,
+    )
+
+
+def _ending(ended: RunEnded | None) -> str:
+    return "no answer of its own" if ended is None else f"{ended.stop_reason}\n{ended.answer or ''}"
+
+
+def _settings(saved: SavedRun, sandbox: str | None) -> Settings:
+    """As the run was configured, with nobody to be asked."""
+    started = saved.trajectory.started
+    options = configuration(saved, {"sandbox": sandbox}).options
+    subs = started.options.get("sub_models") or [started.sub_model or started.model]
+    return Settings(
+        routing=Routing(Silent(started.model), [Silent(name) for name in subs]),
+        limits=options["limits"],
+        termination=Shared(PolicyRegistry.termination_from(options.get("termination"), "declared")),
+        reward=Shared(PolicyRegistry.reward_from(options.get("reward"))),
+        save=False,
+        kernel_name=options["kernel_name"],
+        cwd=None if options["cwd"] is None else Path(options["cwd"]),
+        sandbox=Sandbox.of(options.get("sandbox", "auto")),
+        snapshot=options.get("snapshot", False),
+    )
+
+
+class Silent:
+    """A model that is named and never asked."""
+
+    window = DEFAULT_WINDOW
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def cost(self, usage: Usage) -> float | None:
+        """Nothing."""
+        return 0.0
+
+    @asynccontextmanager
+    async def lease(self) -> AsyncIterator[None]:
+        """Hold nothing."""
+        yield
+
+    async def complete(
+        self, messages: Sequence[Message], *, max_output_tokens: int, on_text: Callable[[str], None] | None = None
+    ) -> Reply:
+        """Refuse.
+
+        Raises
+        ------
+        ModelError
+            Always.
+        """
+        raise ModelError(f"{self.name} is not asked while a record is replayed.")

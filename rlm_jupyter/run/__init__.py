@@ -1,0 +1,1 @@
+"""One run: its loop, its session, its state."""

@@ -1,0 +1,1 @@
+"""What a tree of runs may use: the ledger, requests, rate limits."""

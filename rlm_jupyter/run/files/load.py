@@ -1,0 +1,282 @@
+"""`load`: a context from files, folders, patterns and standard input."""
+
+from __future__ import annotations
+
+import glob
+import math
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any
+
+from rlm_jupyter.prompts.description import describe
+from rlm_jupyter.run.files.formats import INSTALL, Note, Unreadable, decode, read
+from rlm_jupyter.types.errors import ConfigurationError
+
+STDIN = "-"
+"""Stands for standard input."""
+MOST_BYTES = 20 * 1024 * 1024
+"""Larger files in a folder are left out; a file that is named is read whatever its size."""
+
+_PASSED_OVER = frozenset({"__pycache__", "node_modules", "rlm_runs"})
+"""Folders that hold nothing of the user's own; earlier runs would bring their contexts back."""
+_MOST_NAMES = 3
+_MOST_PATH_CHARS = 1_024
+
+
+def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, note: Note | None = None) -> object:
+    """Read a context from files.
+
+    A pattern (`*`, `?`, `[…]`, `**` for folders at any depth) stands for the files that it matches, a folder
+    for all that it holds, at any depth, and `-` for standard input. What git ignores (with pathspec), hidden
+    files, earlier runs, binary files and those above 20 MB are left out of a folder, and a note says so.
+
+    Parameters
+    ----------
+    paths
+        One, or several; relative ones start at the working directory, `~` is the home directory.
+    note
+        Told, in one line each, what was left out or taken for something else. Default: standard error.
+
+    Returns
+    -------
+    object
+        For one file, what it holds: text (in any encoding, line ends as they are); csv, tsv and parquet as a
+        pandas frame; json and jsonl as a frame where the rows are flat and alike, else as plain data; pdf
+        as a list of its pages' texts; each of them also with `.gz`, `.bz2` or `.xz` behind it. For a folder,
+        a pattern or several paths: a dict of all that by path, in their order, each file once.
+
+    Raises
+    ------
+    ConfigurationError
+        A file is missing, unreadable, binary or damaged, a pattern matches nothing, a folder is empty, or
+        a library is missing; one line that names it and says what to do.
+
+    Examples
+    --------
+    >>> load("report.txt")  # doctest: +SKIP
+    >>> load(["src", "docs/**/*.md", "notes.txt"])  # doctest: +SKIP
+    """
+    given = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    if not given:
+        raise ConfigurationError("No file is named for the context.")
+    loading = _Loading(_on_stderr if note is None else note)
+    for path in given:
+        loading.add(path)
+    return loading.only() if len(given) == 1 and loading.single else loading.contents
+
+
+def read_paths(context: object, *, note: Note | None = None) -> object:
+    """Read a context that is given as a `Path`, or as a list of them; anything else comes back as it is.
+
+    Parameters
+    ----------
+    note
+        As for `load`; also told what was read.
+
+    Raises
+    ------
+    ConfigurationError
+        As for `load`; or it is a `str` that only names an existing file: a run over those few characters would cost
+        and could not answer.
+    """
+    given = context if isinstance(context, list | tuple) else (context,)
+    paths = [path for path in given if isinstance(path, Path)]
+    if paths and len(paths) == len(given):
+        value = load(paths if given is context else paths[0], note=note)
+        named = ", ".join(map(str, paths[:_MOST_NAMES])) + (", …" if len(paths) > _MOST_NAMES else "")
+        (note or _on_stderr)(f"context: read from {named}: {type(value).__name__}, {describe(value)[0]}.")
+        return value
+    if isinstance(context, str) and _names_file(context):
+        raise ConfigurationError(
+            f"The context is the text {context!r}, the name of a file: to read the file, pass Path({context!r}), from "
+            f"pathlib; to ask about the name itself, pass [{context!r}]."
+        )
+    return context
+
+
+def _names_file(text: str) -> bool:
+    if not text.strip() or len(text) > _MOST_PATH_CHARS or not text.isprintable():
+        return False
+    path = os.path.expanduser(text)  # noqa: PTH111  as `load` takes it
+    try:
+        return os.path.exists(path) or bool(glob.has_magic(path) and next(glob.iglob(path), None))  # noqa: PTH110, PTH207
+    except (OSError, ValueError):  # no path at all
+        return False
+
+
+@dataclass
+class _Loading:
+    """What was read so far."""
+
+    note: Note
+    contents: dict[str, object] = field(default_factory=dict)
+    single: bool = True
+    """Only files that were named came in; one of them is then no collection."""
+    _seen: set[str] = field(default_factory=set)
+
+    def only(self) -> object:
+        """The one content there is."""
+        return next(iter(self.contents.values()))
+
+    def add(self, given: str) -> None:
+        """Read what one path stands for."""
+        if given == STDIN:
+            if STDIN not in self.contents:
+                self.contents[STDIN] = self._stdin()
+            return
+        path = os.path.expanduser(given)  # noqa: PTH111 — a Path would lose `./`, by which people name `./-`
+        if not os.path.lexists(path) and glob.has_magic(path):
+            self._collect(given, _matches(path), f"No file matches {given!r}.")
+        elif Path(path).is_dir():
+            nothing = f"{given}: no file in this folder can be read."
+            self._collect(given, _walk(Path(path), self.note), nothing, most_bytes=MOST_BYTES)
+        elif self._is_new(path):
+            try:
+                self.contents[_key(path)] = self._read(path)
+            except (Unreadable, OSError) as error:
+                raise ConfigurationError(f"{given}: {_reason(error)}") from None
+
+    def _collect(self, given: str, found: Iterator[str], nothing: str, most_bytes: float = math.inf) -> None:
+        """Read files that were not named one by one; what can't be read is left out."""
+        self.single = False
+        before = len(self.contents)
+        left_out: dict[str, list[str]] = {}
+        known = 0
+        for path in found:
+            if not self._is_new(path):
+                known += 1
+                continue
+            try:
+                if Path(path).stat().st_size > most_bytes:
+                    raise Unreadable(f"larger than {MOST_BYTES // 1024**2} MB (name it to read it).")
+                self.contents[_key(path)] = self._read(path)
+            except (Unreadable, OSError) as error:
+                reason = error.brief if isinstance(error, Unreadable) else _reason(error)
+                left_out.setdefault(reason, []).append(_key(path))
+        for reason, names in left_out.items():
+            more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+            self.note(f"{given}: left out {', '.join(names[:_MOST_NAMES])}{more}: {reason}")
+        if len(self.contents) == before and not known:
+            raise ConfigurationError(nothing)
+
+    def _is_new(self, path: str) -> bool:
+        real = os.path.realpath(path)
+        new = real not in self._seen
+        self._seen.add(real)
+        return new
+
+    def _read(self, path: str) -> object:
+        data = Path(path).read_bytes()
+        return read(Path(path).suffixes, data, lambda text: self.note(f"{_key(path)}: {text}"))
+
+    def _stdin(self) -> str:
+        stream: Any = getattr(sys.stdin, "buffer", None)  # there is none in a notebook
+        if stream is None:
+            raise ConfigurationError("-: there is no standard input here; name a file.")
+        if stream.isatty():
+            self.note("Reading the context from the terminal; end it with Ctrl-D.")
+        try:
+            return decode(stream.read(), lambda text: self.note(f"standard input: {text}"))
+        except (Unreadable, OSError) as error:
+            raise ConfigurationError(f"standard input: {_reason(error)}") from None
+
+
+def _matches(pattern: str) -> Iterator[str]:
+    for path in sorted(glob.glob(pattern, recursive=True)):  # noqa: PTH207 — Path.glob takes no absolute pattern
+        if Path(path).is_file() and (_is_of_run(pattern) or not _is_of_run(path)):
+            yield path
+
+
+def _walk(folder: Path, note: Note) -> Iterator[str]:
+    """The files below a folder, sorted, without those that git ignores."""
+    ignored = _Ignored(folder, note)
+
+    def unreadable(error: OSError) -> None:
+        note(f"{error.filename}: left out: {_reason(error)}")
+
+    for here, folders, names in os.walk(folder, onerror=unreadable):
+        place = Path(here)
+        ignored.enter(place, names)
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in _PASSED_OVER
+            and not name.endswith(".rlm")
+            and not ignored.matches(place / name, folder=True)
+        )
+        for name in sorted(names):
+            path = place / name
+            # a pipe would be waited for, for ever
+            if not name.startswith(".") and path.is_file() and not ignored.matches(path, folder=False):
+                yield str(path)
+
+
+class _Ignored:
+    """What `.gitignore` files say: those in the folder, and those above it in the same repository."""
+
+    def __init__(self, folder: Path, note: Note) -> None:
+        self._specs: list[tuple[Path, Any]] = []
+        self._note: Note | None = note
+        root = folder.resolve()
+        above = [root, *root.parents]
+        repository = next((place for place in above if (place / ".git").exists()), root)
+        for place in reversed(above[1 : above.index(repository) + 1]):
+            self._add(place)
+
+    def enter(self, folder: Path, names: list[str]) -> None:
+        """Read the file in `folder`, if it is among `names`."""
+        if ".gitignore" in names:
+            self._add(folder.resolve())
+
+    def matches(self, path: Path, *, folder: bool) -> bool:
+        """Whether git would ignore it: the last rule that says anything counts."""
+        if not self._specs:
+            return False
+        # not of the path itself: a link is ignored by its own name
+        real = path.parent.resolve() / path.name
+        for place, spec in reversed(self._specs):
+            if real.is_relative_to(place):
+                relative = real.relative_to(place).as_posix()
+                include = spec.check_file(f"{relative}/" if folder else relative).include
+                if include is not None:
+                    return bool(include)
+        return False
+
+    def _add(self, place: Path) -> None:
+        file = place / ".gitignore"
+        if not file.is_file():
+            return
+        try:
+            from pathspec import GitIgnoreSpec
+        except ImportError:
+            if self._note is not None:
+                self._note(f"{file} is not honoured without pathspec: {INSTALL}.")
+                self._note = None
+            return
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        self._specs.append((place, GitIgnoreSpec.from_lines(lines)))
+
+
+def _is_of_run(path: str) -> bool:
+    return any(part == "rlm_runs" or part.endswith(".rlm") for part in Path(path).parts)
+
+
+def _key(path: str) -> str:
+    """How a file is called in the context: from the working directory where it is below it, else as given."""
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100 — without following links, which have names of their own
+    here = Path.cwd()
+    return absolute.relative_to(here).as_posix() if absolute.is_relative_to(here) else PurePath(path).as_posix()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file."
+    return f"{error.strerror or error}." if isinstance(error, OSError) else str(error)
+
+
+def _on_stderr(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

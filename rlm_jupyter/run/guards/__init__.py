@@ -1,0 +1,1 @@
+"""Checks of answers and sub-calls."""

@@ -1,0 +1,301 @@
+"""What the policies say of an iteration: its reward, and whether the run ends by it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import textwrap
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rlm_jupyter.policies import (
+    ActionResult,
+    DeclaredTerminationPolicy,
+    FunctionRewardPolicy,
+    PolicyContext,
+    Reason,
+    RewardSignal,
+)
+from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.record.trajectory import Iteration
+from rlm_jupyter.run.iteration import Outcome
+from rlm_jupyter.run.state import Run
+from rlm_jupyter.types.errors import KernelError, LimitReached, PolicyError
+from rlm_jupyter.types.events import IterationRated
+from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.values import Value
+
+_REASON_CHARS = 200
+"""Of what a policy says, in the run's message."""
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+_PATIENCE = 30.0
+"""Seconds that a policy waits for a variable, and that it may take to begin and to end."""
+
+_MOMENT = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether the run ends now, and with what."""
+
+    ends: bool
+    answer: Value | None = None
+    message: str = ""
+    """Why a policy ends it, where that is no answer."""
+
+
+class KernelVariables(Mapping[str, Any]):
+    """The kernel's variables, as a policy sees them: each is fetched when it is looked up.
+
+    Values are plain data where they are JSON-able, else text. To be read from another thread than the run's.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._loop = asyncio.get_running_loop()
+        self._names = {variable.name: None for variable in run.variables}
+
+    def __getitem__(self, name: str) -> Any:
+        # a kept kernel answers another prompt when the run is over
+        if name not in self._names or self._run.trajectory.ended is not None:
+            raise KeyError(name)
+        coroutine = self._run.value(name)
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError as error:  # the loop is closed
+            coroutine.close()
+            raise KeyError(name) from error
+        try:
+            value = future.result(_PATIENCE)
+        except (KernelError, TimeoutError) as error:
+            future.cancel()
+            raise KeyError(name) from error
+        return value.json if value.is_json else value.text
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+async def begin(run: Run, prompt: str) -> None:
+    """A run begins: its policies forget what they saw.
+
+    Raises
+    ------
+    PolicyError
+        One of them failed.
+    """
+    context = PolicyContext(task=prompt, max_steps=run.limits.max_iterations)
+    try:
+        await _call(run, run.policy, _patience(run), run.policy.reset)
+        await _call(run, run.reward, _patience(run), run.reward.on_episode_start, context)
+    except Exception as error:
+        raise PolicyError(f"A policy could not be reset: {type(error).__name__}: {error}") from error
+
+
+async def end(run: Run) -> None:
+    """A run ended: its reward policy is told. What fails now costs nobody the answer."""
+    context = PolicyContext(task=run.trajectory.started.prompt, history=run.steps, metrics=_metrics(run))
+    try:
+        await _call(run, run.reward, _patience(run), run.reward.on_episode_end, context, run.total_reward)
+    except Exception:
+        log.exception("on_episode_end failed")
+
+
+def _patience(run: Run) -> float:
+    """How long a policy may take to begin and to end: no longer than the run has, and a moment."""
+    left = run.ledger.seconds_left
+    return _PATIENCE if left is None else min(_PATIENCE, max(left, _MOMENT))
+
+
+async def judge(run: Run, outcome: Outcome) -> Verdict:
+    """Rate the last iteration, record that, and ask the termination policy.
+
+    A declared answer ends the run unless a policy that judges answers sends it back; then it is kept.
+
+    Raises
+    ------
+    PolicyError
+        A policy failed, or gave what is neither verdict nor reward.
+    LimitReached
+        The time was up before a policy had decided.
+    """
+    iteration = run.trajectory.iterations[-1]
+    result = _result(run, iteration, outcome)
+    context = PolicyContext(
+        task=run.trajectory.started.prompt,
+        step=run.iteration - 1,
+        max_steps=run.limits.max_iterations,
+        history=run.steps,
+        variables=KernelVariables(run),
+        metrics=_metrics(run),
+    )
+    signal = await _call(run, run.reward, run.ledger.seconds_left, _rate, run, iteration, result, context)
+    context.metrics["last_reward"] = signal.value
+    run.total_reward += signal.value
+    context.metrics["total_reward"] = run.total_reward
+    confidence = result.metadata.get("confidence")
+    run.record(IterationRated(run.iteration, signal.value, signal.components, signal.explanation, confidence))
+    run.steps.append(_step(run, iteration, result, signal))
+    if type(run.policy) is DeclaredTerminationPolicy:  # a class made of it may say otherwise
+        return Verdict(outcome.answer is not None, outcome.answer)
+    # a policy may take its time, and look variables up: not in the thread that serves them
+    ends, text = await _aside(run, run.ledger.seconds_left, _ask, run, result, context)
+    return await _verdict(run, outcome, ends, text)
+
+
+async def _verdict(run: Run, outcome: Outcome, ends: bool, text: str | None) -> Verdict:
+    declared = outcome.answer
+    if declared is not None:
+        if not ends and run.policy.judges_final:
+            await run.send_back(declared)
+            run.notice(prompts.SENT_BACK.format(policy=run.policy.name))
+            return Verdict(ends=False)
+        own = ends and run.policy.judges_final and text is not None and not isinstance(text, Reason)
+        return Verdict(True, declared if not own or text == declared.text else Value(str(text), text, is_json=True))
+    if not ends:
+        return Verdict(ends=False)
+    if text is None or isinstance(text, Reason):
+        why = textwrap.shorten(text or "", _REASON_CHARS, placeholder="…")
+        return Verdict(True, message=f"The policy {run.policy.name} ended it{f': {why}' if why else '.'}")
+    return Verdict(True, Value(text, text, is_json=True))
+
+
+def _result(run: Run, iteration: Iteration, outcome: Outcome) -> ActionResult:
+    executed = [cell for cell in iteration.cells if cell.status != "skipped"]
+    failed = [cell for cell in executed if cell.status != "ok"]
+    metadata: dict[str, Any] = {"iteration": run.iteration, "cells": len(executed)}
+    if failed and len(failed) < len(executed):
+        metadata["partial"] = True
+    if run.confidence is not None:
+        metadata["confidence"] = run.confidence
+    if run.token_confidence is not None:
+        metadata["token_confidence"] = run.token_confidence
+    return ActionResult(
+        action_type="code" if outcome.answer is None else "final",
+        success=not outcome.failed,
+        output=run.rendered if outcome.answer is None else outcome.answer.text,
+        error=_error(failed[-1].status, failed[-1].outputs) if failed else None,
+        duration_ms=1000 * sum(cell.seconds for cell in executed),
+        tokens_used=iteration.reply.usage.total_tokens,
+        metadata=metadata,
+    )
+
+
+def _error(status: str, outputs: tuple[dict[str, Any], ...]) -> str:
+    for output in reversed(outputs):
+        if output["output_type"] == "error" and status == "error":
+            return f"{output['ename']}: {output['evalue']}"
+    return {"interrupted": "timeout: the cell was interrupted", "died": "the kernel died"}.get(status, status)
+
+
+def _metrics(run: Run) -> dict[str, float]:
+    usage = run.trajectory.usage
+    return {
+        "last_reward": 0.0,
+        "total_reward": run.total_reward,
+        "errors": float(run.errors),
+        "tokens": float(usage.total_tokens),
+        "cost": run.trajectory.cost or 0.0,
+        "subcalls": float(len(run.trajectory.subcalls)),
+    }
+
+
+def _step(run: Run, iteration: Iteration, result: ActionResult, signal: RewardSignal) -> dict[str, Any]:
+    return {
+        "step": run.iteration - 1,
+        "action": result.action_type,
+        "code": _code(iteration),
+        "output": iteration.shown,
+        "success": result.success,
+        "error": result.error,
+        "reward": signal.value,
+    }
+
+
+def _code(iteration: Iteration) -> str:
+    return "\n\n".join(cell.source for cell in iteration.cells)
+
+
+async def _call(run: Run, policy: object, seconds: float | None, function: Callable[..., _T], *args: Any) -> _T:
+    """Call a policy: aside, where it holds code of the user's."""
+    if isinstance(policy, FunctionRewardPolicy) or not _is_ours(policy):
+        return await _aside(run, seconds, function, *args)
+    return function(*args)
+
+
+async def _aside(run: Run, seconds: float | None, function: Callable[..., _T], *args: Any) -> _T:
+    """Call it in a thread of its own, which holds up neither the loop, nor the run's end, nor the interpreter's."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[_T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(error: BaseException | None, value: Any = None) -> None:
+        if future.done():
+            return  # nobody waits any more
+        if error is None:
+            future.set_result(value)
+        elif isinstance(error, Exception):
+            future.set_exception(error)
+        else:
+            # SystemExit would end the loop, and every run in it
+            future.set_exception(PolicyError(f"A policy failed: {type(error).__name__}: {error}"))
+
+    def work() -> None:
+        try:
+            outcome: tuple[Any, ...] = (None, context.run(function, *args))
+        except BaseException as error:  # noqa: BLE001  whatever it is, it must not be lost with the thread
+            outcome = (error,)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    thread = threading.Thread(target=work, name="rlm_policy", daemon=True)
+    run.asked[:] = [*(other for other in run.asked if other.is_alive()), thread]
+    thread.start()
+    deadline = asyncio.timeout(seconds)
+    try:
+        async with deadline:
+            return await future
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        raise LimitReached("the time was up before a policy had decided", stop_reason="seconds") from None
+
+
+def _is_ours(policy: object) -> bool:
+    return type(policy).__module__.startswith("rlm_jupyter.")
+
+
+def _rate(run: Run, iteration: Iteration, result: ActionResult, context: PolicyContext) -> RewardSignal:
+    try:
+        signal = run.reward.calculate({"action": result.action_type, "code": _code(iteration)}, result, context)
+    except PolicyError:
+        raise
+    except Exception as error:
+        raise PolicyError(f"The reward policy {run.reward.name} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(signal, RewardSignal):
+        raise PolicyError(f"The reward policy {run.reward.name} gave {type(signal).__name__}, not a RewardSignal.")
+    return signal
+
+
+def _ask(run: Run, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
+    name = run.policy.name
+    try:
+        verdict = run.policy.should_terminate(result, context)
+    except PolicyError:
+        raise
+    except Exception as error:
+        raise PolicyError(f"The termination policy {name} failed: {type(error).__name__}: {error}") from error
+    match verdict:
+        case (bool() as ends, None | str() as text):
+            return ends, text
+    raise PolicyError(f"The termination policy {name} returns (True or False, a text or None), not {quoted(verdict)}.")

@@ -1,0 +1,136 @@
+"""The algorithm: ask, execute, show, until there is an answer or a limit (arXiv 2512.24601, Algorithm 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from textwrap import shorten
+
+from rlm_jupyter import parsing
+from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.run import root_model as root
+from rlm_jupyter.run.budget.request import Answered
+from rlm_jupyter.run.guards.grounding import echoed, made_up
+from rlm_jupyter.run.iteration import carry_out
+from rlm_jupyter.run.judge import judge
+from rlm_jupyter.run.state import INTERRUPT_MARGIN, Run
+from rlm_jupyter.types.errors import KernelDiedError, KernelError, LimitReached, ModelError, PolicyError
+from rlm_jupyter.types.values import StopReason, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ended."""
+
+    stop_reason: StopReason
+    answer: Value | None = None
+    message: str = ""
+
+
+async def solve(run: Run) -> Ending:
+    """Answer the prompt of `run`. The answer is looked at before any limit."""
+    while True:
+        root.hold_last_word(run)
+        await run.checkpoint()
+        if not run.is_replaying and (stop := _limit_reached(run)) is not None:
+            return await _salvage(run, stop)
+        run.iteration, run.block = run.iteration + 1, 0
+        try:
+            reply = await root.draw(run)
+            root.hold_last_word(run, has_cells=True)
+            outcome = await carry_out(run, reply)
+        except LimitReached as limit:
+            run.iteration = max((iteration.index for iteration in run.trajectory.iterations[-1:]), default=0)
+            return await _salvage(run, limit.stop_reason, str(limit))
+        except KernelDiedError as death:
+            return await _salvage(run, "kernel_died", str(death))
+        await run.show()
+        try:
+            verdict = await judge(run, outcome)
+        except (PolicyError, LimitReached) as fault:
+            stop = fault.stop_reason if isinstance(fault, LimitReached) else "failed"
+            return Ending(stop, outcome.answer or run.best, str(fault))
+        if run.went_on():
+            if outcome.answer is not None and run.kernel.recorded is not None:
+                await run.send_back(outcome.answer)
+        elif verdict.answer is not None:
+            return Ending("answered" if outcome.answer else "terminated", verdict.answer)
+        elif verdict.ends:
+            return await _salvage(run, "terminated", verdict.message)
+        run.errors = run.errors + 1 if outcome.failed else 0
+
+
+def _limit_reached(run: Run) -> StopReason | None:
+    if (stop := run.ledger.reached) is not None:
+        return stop
+    left = run.ledger.seconds_left
+    if left is not None and left <= INTERRUPT_MARGIN + run.last_word.seconds:
+        return "seconds"
+    if run.limits.max_errors is not None and run.errors >= run.limits.max_errors:
+        return "errors"
+    return "iterations" if run.iteration >= run.limits.max_iterations else None
+
+
+async def _salvage(run: Run, stop: StopReason, message: str = "") -> Ending:
+    """The best answer there is: sent back by a policy, a draft, an unconfirmed FINAL, one forced call, or none."""
+    answer = run.best
+    # where nothing was seen and nothing is kept, an answer would be made up
+    if answer is None and stop != "cancelled" and run.can_conclude and run.ledger.has_time(INTERRUPT_MARGIN):
+        answer, why = await _forced(run)
+        message = "; ".join(filter(None, [message, why]))
+    return Ending(stop, answer, message)
+
+
+async def _forced(run: Run) -> tuple[Value | None, str]:
+    """Ask once more, for the answer alone; and why what was said is none."""
+    run.notice(prompts.FORCED)
+    run.room = min(run.room, root.LAST_REPLY)
+    answered = None
+    while answered is None:
+        try:
+            answered = await root.ask(run, last=True)
+        except LimitReached as limit:
+            if limit.stop_reason not in {"tokens", "cost"} or not root.drop_oldest(run):
+                return None, ""
+        except ModelError:
+            return None, ""
+    root.received(run, answered, read=None, forced=True)
+    said = await _read_forced(run, answered)
+    if isinstance(said, Value):
+        return said, ""
+    said = (said or "").strip()
+    if said and (why := _no_answer(run, said)):
+        return None, f"its last word, {shorten(said, 80)}, is not taken for an answer: {why}"
+    return (Value(said, said, is_json=True) if said else None), ""
+
+
+def _no_answer(run: Run, said: str) -> str:
+    """Why a last word in prose is no answer; empty where it may be one."""
+    if not run.has_seen:
+        return "no code has shown anything that it could come from"
+    if echoed(said, run.trajectory.started.prompt):
+        return "it is the question again"
+    if prompts.says_nothing_found(said) and not any(map(str.isdigit, said)):
+        return "it only says that nothing was found"
+    figure = made_up(said, run.trajectory)
+    return "" if figure is None else f"{figure} stands nowhere"
+
+
+async def _read_forced(run: Run, answered: Answered) -> Value | str | None:
+    """The answer in a forced reply: a FINAL in it, a variable it names, else its prose; never its code."""
+    reply = parsing.parse(answered.reply.text)
+    names = {variable.name for variable in run.variables}
+    declared = parsing.declared_in_prose(reply.prose)
+    if declared is None and not reply.blocks:
+        # a block that was cut off has not answered
+        return None if reply.unclosed else reply.prose
+    cells = reply.blocks if declared is None else (parsing.literal_cell(declared, names),)
+    for cell in (parsing.mend_block(block) or block for block in cells):
+        if (text := parsing.constant_final(cell)) is not None:
+            return text
+    name = parsing.named_final(cells[0]) if len(cells) == 1 else None
+    if name not in names:
+        return None
+    try:
+        return await run.value(name)
+    except KernelError:
+        return None

@@ -1,0 +1,102 @@
+"""A run's kernel is opened: no longer than the run has, and only until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
+
+from rlm_jupyter.kernel.shield import see_through
+from rlm_jupyter.record.recorder import Recorder
+from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.run.budget.ledger import Ledger
+from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.first_record import run_started
+from rlm_jupyter.run.never_begun import never_begun
+from rlm_jupyter.run.observers import guarded
+from rlm_jupyter.run.session import Workspace, open_workspace
+from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.types.events import Event
+
+
+async def open_in_time(
+    stack: AsyncExitStack,
+    settings: Settings,
+    context: Context,
+    ledger: Ledger,
+    control: Control,
+    emit: Callable[[Event], None] | None,
+    *,
+    bring_back: Callable[[Workspace], Awaitable[None]] | None = None,
+) -> Workspace | None:
+    """Open a workspace, to be closed by `stack`; `None`: the run was stopped, or its time was up, before it was there.
+
+    Parameters
+    ----------
+    bring_back
+        Re-executes the earlier runs of this kernel; that takes nothing from the time of the new one.
+
+    Raises
+    ------
+    ModelError, ContextError, KernelStartError
+        As of `open_workspace`.
+    """
+
+    async def opened() -> Workspace:
+        workspace = await stack.enter_async_context(open_workspace(settings, context, emit=emit))
+        if bring_back is not None:
+            with ledger.held():
+                await bring_back(workspace)
+        return workspace
+
+    opening = asyncio.create_task(opened())
+    waiting: list[asyncio.Task[Any]] = [
+        asyncio.create_task(control.stopping.wait()),
+        asyncio.create_task(ledger.expired()),
+    ]
+    try:
+        await asyncio.wait([opening, *waiting], return_when="FIRST_COMPLETED")
+    finally:
+        for task in (opening, *waiting):
+            task.cancel()
+        # its kernel is put away here, or given to the stack
+        await see_through(lambda: asyncio.wait([opening, *waiting]))
+        if not opening.cancelled():
+            opening.exception()  # told of below, or nowhere
+    return None if opening.cancelled() else opening.result()
+
+
+def unopened(
+    settings: Settings,
+    context: Context,
+    prompt: str,
+    ledger: Ledger,
+    control: Control,
+    *,
+    recorder: Recorder | None,
+    emit: Callable[[Event], None] | None,
+    before: dict[str, Any] | None = None,
+) -> Trajectory:
+    """The record of a run whose kernel was not there in time.
+
+    Parameters
+    ----------
+    before
+        The options that name the earlier runs of this kernel, for a follow-up prompt.
+    """
+    run_id = recorder.run_id if recorder else "unsaved"
+    started = run_started(settings, context, prompt, ledger, run_id, sandbox=settings.sandbox.chosen())
+    started = replace(started, options=started.options | (before or {}))
+    stopped = control.stopping.is_set()
+    return never_begun(
+        started,
+        "cancelled" if stopped else "seconds",
+        (control.why_stopped if stopped else "")
+        or f"{'It was stopped' if stopped else 'The time was up'} before its kernel had started",
+        tell=guarded(emit),
+        recorder=recorder,
+        seconds=ledger.seconds,
+    )

@@ -1,0 +1,82 @@
+"""`Outcome`: the record of one prompt on disk, and the result that it comes to, also where the run fails."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlm_jupyter.record.recorder import Faults, Recorder, recording
+from rlm_jupyter.record.saved_run import SavedRun
+from rlm_jupyter.record.store import name_from_here
+from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.run.result import Kept, Result, result_of
+from rlm_jupyter.types.errors import RLMError
+from rlm_jupyter.types.values import PacksContext
+
+
+@dataclass
+class Outcome:
+    """What becomes of one prompt. Made by `outcome_of`."""
+
+    recorder: Recorder | None
+    faults: Faults
+    kept: Kept | None = None
+    """The kernel that the result can put further prompts to, also where this prompt fails."""
+
+    def result(self, trajectory: Trajectory) -> Result:
+        """Return the result of a run that has ended."""
+        return result_of(trajectory, self._path, self.kept, self.faults)
+
+    @property
+    def _path(self) -> Path | None:
+        return None if self.recorder is None else self.recorder.files.notebook
+
+    def explain(self, error: RLMError) -> None:
+        """Add to the error of a run what it has so far, and how to resume it."""
+        trajectory = error.trajectory
+        if trajectory is None or trajectory.ended is None:
+            return  # it had not begun
+        error.result = self.result(trajectory)
+        if self._path is not None:
+            error.advice = f"The run so far is saved in {self._path}."
+            if not trajectory.started.options.get("lent"):
+                error.advice += f" To resume it: {resume_command(self._path)}"
+
+
+@asynccontextmanager
+async def outcome_of(
+    prompt: str, context: PacksContext, save: str | Path | bool, *, again: SavedRun | None = None
+) -> AsyncIterator[Outcome]:
+    """Record a run (see `recording`); an error that ends it leaves with the result so far.
+
+    Raises
+    ------
+    ConfigurationError
+        The place that was named can't be written to.
+    """
+    faults, outcome = Faults(), None
+    try:
+        async with recording(prompt, context, save, again=again, faults=faults) as recorder:
+            outcome = Outcome(recorder, faults)
+            yield outcome
+    except RLMError as error:
+        if outcome is not None:  # by now all of it is written
+            outcome.explain(error)
+        raise
+
+
+def resume_command(notebook: Path) -> str:
+    """Return what a user types, here and now, to resume the run with this notebook."""
+    name = shlex.quote(name_from_here(notebook))
+    return f"%rlm_resume {name}" if _has_magics() else f"jupyter rlm resume {name}"
+
+
+def _has_magics() -> bool:
+    """Whether this is a session with our magics; asked without importing IPython."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and "ResumeMagics" in shell.magics_manager.registry

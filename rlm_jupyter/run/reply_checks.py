@@ -1,0 +1,158 @@
+"""`rejection`: why a reply is drawn again: it says nothing, or nothing new, or its FINAL holds no answer.
+
+Small models repeat themselves, or play the other side of the conversation. What is rejected stays in the record, and
+out of the conversation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlm_jupyter import parsing
+from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.record.trajectory import Cell, Iteration
+from rlm_jupyter.run.conversation import read_part
+from rlm_jupyter.run.guards.answers import missing
+from rlm_jupyter.run.state import Run
+
+EMPTY = "is empty"
+REPEATS = "repeats the reply before it"
+REPEATS_EARLIER = "repeats an earlier reply"
+PLAYS = "repeats what it was told"
+NO_ANSWER = "has no answer in its FINAL"
+_DIGITS = re.compile(r"\d+")
+_TOLD = re.compile(r"^(?:</?(?:beginning|prompt)_*>|Iteration \d+ of \d+\.)", re.MULTILINE)
+"""A line of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a reply does not count."""
+
+    reason: str
+    told: str = ""
+    """What the model is told of it."""
+
+
+def rejection(run: Run, reply: parsing.ParsedReply, text: str) -> Rejection | None:
+    """Why a reply, of which `text` is read, is drawn again; `None` where it counts."""
+    if not text.strip():
+        return Rejection(EMPTY)
+    if reason := _nothing_new(run, reply):
+        cells = run.trajectory.iterations[-1].cells
+        return Rejection(reason, prompts.nudge([cell.status for cell in cells], run.rendered))
+    doubt = _doubt(run, reply)
+    return Rejection(NO_ANSWER, doubt) if doubt else None
+
+
+def take(run: Run, reply: parsing.ParsedReply) -> parsing.ParsedReply:
+    """The reply, which counts: the iteration that begins has its cells."""
+    run.iteration_of[_said(reply)] = run.iteration
+    return reply
+
+
+def _nothing_new(run: Run, reply: parsing.ParsedReply) -> str:
+    """Why a reply is none: one before it over again, which failed or changed nothing, or what the model was told."""
+    before = run.trajectory.iterations[-2:]
+    if not before:
+        return ""
+    if _plays(run, reply):
+        return PLAYS
+    if not _alike(reply, parsing.parse(read_part(before[-1]))):
+        return REPEATS_EARLIER if _is_known(run, reply) else ""
+    cells = before[-1].cells
+    if not cells:
+        # a FINAL that the model was asked to confirm is to be repeated
+        return "" if reply.declared is not None else REPEATS
+    executed = [cell for cell in cells if cell.status != "skipped"]
+    failed = any(cell.status != "ok" for cell in executed)
+    known = executed and (all(map(parsing.is_settled, reply.blocks)) or _changed_nothing(before, reply))
+    return REPEATS if failed or known else ""
+
+
+def _plays(run: Run, reply: parsing.ParsedReply) -> bool:
+    """Whether a reply goes on with the conversation, where code is due: with our own words, or the last outputs."""
+    if not reply.blocks:
+        return reply.unclosed and _TOLD.search(reply.prose) is not None
+    block = reply.blocks[0].strip()
+    shown = run.rendered.strip()
+    return parsing.is_no_code(block) and bool(_TOLD.search(block) or (shown and block.startswith(shown)))
+
+
+def _doubt(run: Run, reply: parsing.ParsedReply) -> str:
+    """What a model is told, once, whose typed answer is plainly none: nothing of what is asked, or nothing found."""
+    started = run.trajectory.started
+    # it is told beside the last outputs
+    has_seen = run.has_context and run.has_seen and run.trajectory.iterations
+    answer = _typed(run, reply)
+    if answer is None or run.doubted or not has_seen or run.iteration >= run.limits.max_iterations:
+        return ""
+    if prompts.says_nothing_found(answer):
+        doubt = prompts.not_found(started.prompt, started.context)
+    elif (kind := missing(started.prompt, answer)) is not None:
+        doubt = prompts.misses(kind, answer, run.rendered, started.prompt, started.context)
+    else:
+        return ""
+    run.doubted = True
+    return doubt
+
+
+def _typed(run: Run, reply: parsing.ParsedReply) -> str | None:
+    """The answer of a reply that is nothing but FINAL of a literal."""
+    if not reply.blocks:
+        declared = reply.declared
+        names = {variable.name for variable in run.variables}
+        if declared is None or declared.kind != "FINAL" or declared.content in names:
+            return None
+        return parsing.unquoted(declared.content)
+    if len(reply.blocks) > 1:
+        return None
+    block = parsing.mend_block(reply.blocks[0]) or reply.blocks[0]
+    return parsing.constant_final(block) if parsing.only_constant_final(block) else None
+
+
+def _said(reply: parsing.ParsedReply) -> tuple[str, ...]:
+    """Its cells, white space and comments aside, and the answer beside them."""
+    declared = reply.declared
+    return (declared.content if declared is not None else "", *map(parsing.normal, reply.blocks))
+
+
+def _is_known(run: Run, reply: parsing.ParsedReply) -> bool:
+    """Whether these cells were executed before, and must come to what the model is still shown of that."""
+    index = run.iteration_of.get(_said(reply), 0)
+    if not reply.blocks or index <= run.trajectory.elided_through or not all(map(parsing.is_settled, reply.blocks)):
+        return False
+    cells = next((one.cells for one in reversed(run.trajectory.iterations) if one.index == index), ())
+    # what had no name then may have been imported since
+    return bool(cells) and all(cell.status in {"ok", "error"} and not _lacks_name(cell) for cell in cells)
+
+
+def _lacks_name(cell: Cell) -> bool:
+    return any(output.get("ename") == "NameError" for output in cell.outputs)
+
+
+def _changed_nothing(before: Sequence[Iteration], reply: parsing.ParsedReply) -> bool:
+    """Whether the cells of a reply were executed twice already, to the same effect, and will have no other.
+
+    What polls, or draws at random, shows it only when it is repeated.
+    """
+    if len(before) < 2 or not _alike(reply, parsing.parse(read_part(before[0]))):
+        return False
+    one, other = ([_shown(cell) for cell in iteration.cells] for iteration in before)
+    return one == other and not any(map(parsing.may_advance, reply.blocks))
+
+
+def _alike(one: parsing.ParsedReply, other: parsing.ParsedReply) -> bool:
+    """Whether two replies have the same cells, white space and comments aside, or, without any, the same words."""
+    if one.blocks or other.blocks or _said(one) != _said(other):
+        return _said(one) == _said(other)
+    # one that repeats what it was told repeats what was left then, too
+    return _DIGITS.sub("0", one.prose).split() == _DIGITS.sub("0", other.prose).split()
+
+
+def _shown(cell: Cell) -> object:
+    """What came of a cell, less the numbers that are others each time."""
+    asked = sorted(call.prompt_sha256 for call in cell.subcalls)
+    return asked, [{k: v for k, v in output.items() if k != "execution_count"} for output in cell.outputs]

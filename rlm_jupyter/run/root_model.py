@@ -1,0 +1,225 @@
+"""The root model of a run: what it is sent, and the next reply that counts."""
+
+from __future__ import annotations
+
+import math
+
+from rlm_jupyter import parsing
+from rlm_jupyter.run import reply_checks as rejections
+from rlm_jupyter.run.budget import request as calls
+from rlm_jupyter.run.budget.ledger import Bill
+from rlm_jupyter.run.budget.request import Answered
+from rlm_jupyter.run.state import Run, shown_chars
+from rlm_jupyter.types.errors import ContextWindowError, LimitReached, UnusableReplyError
+from rlm_jupyter.types.events import NoticeGiven, OutputsElided, ReplyReceived, ReplyStreamed
+from rlm_jupyter.types.tokens import BYTES_PER_TOKEN, most_tokens
+from rlm_jupyter.types.values import FinishReason, Message, Usage
+
+MOST_REPEATS = 3
+"""Replies drawn in a row that repeat the one before them; then the run ends."""
+_WARMER = (1.0, 1.3)
+"""The temperatures of what is drawn again; of its own a server takes 0.7 or 0.8, say."""
+LAST_REPLY = 2_048
+"""Tokens: the cap of the forced final reply."""
+_REPLY_MARGIN = 1.5
+"""How many times as long as the reply before a last one may take."""
+_MOST_OF_TIME = 0.2
+"""Of `max_seconds`, at most: what is held back for a last reply."""
+_ROOM_GROWTH = 2
+"""A reply that was cut off lets the next be so many times longer."""
+
+
+async def draw(run: Run) -> parsing.ParsedReply:
+    """The next reply that is not empty, not one before it over again, and no FINAL without an answer.
+
+    Such a one is drawn anew, warmer if it said nothing new. It stays out of the conversation, where it would make the
+    next repetition likelier; that there was one, the model is told once.
+
+    Raises
+    ------
+    LimitReached
+        As `ask`; `no_progress` when it said nothing new `MOST_REPEATS` times in a row.
+    """
+    if (recorded := run.recorded_reply()) is not None:
+        run.room = _next_room(run, recorded.finish)
+        return rejections.take(run, parsing.parse(recorded.text))
+    reasons: list[str] = []
+    while len(reasons) < MOST_REPEATS:
+        warmer = reasons and reasons[-1] != rejections.NO_ANSWER
+        answered = await ask(run, temperature=_WARMER[len(reasons) - 1] if warmer else None)
+        reply = parsing.parse(answered.reply.text)
+        rejection = rejections.rejection(run, reply, answered.reply.text[: reply.read])
+        if rejection is None:
+            received(run, answered, read=reply.read)
+            return rejections.take(run, reply)
+        received(run, answered, read=reply.read, rejected=f"{rejection.reason} ({len(reasons) + 1})")
+        last = run.trajectory.iterations[-1:]
+        if last and rejection.told and (not reasons or rejection.reason == rejections.NO_ANSWER):
+            run.record(NoticeGiven(last[0].index, rejection.told))
+        reasons.append(rejection.reason)
+    what = {rejections.EMPTY: "nothing", rejections.REPEATS: f"the same reply {MOST_REPEATS + 1} times"}
+    said = what.get(reasons[0], "nothing new") if len(set(reasons)) == 1 else "nothing new"
+    raise LimitReached(f"the model sent {said}", stop_reason="no_progress")
+
+
+async def ask(run: Run, temperature: float | None = None, *, last: bool = False) -> Answered:
+    """Draw the root model's next reply, perhaps an empty one; it is not recorded yet.
+
+    Parameters
+    ----------
+    temperature
+        Where the provider lets us set it; else, and by default, its own.
+    last
+        It is the last reply, and may use what is held back for that.
+
+    Raises
+    ------
+    LimitReached
+        A limit of the tree, or the window (`context_window`), leaves no room.
+    """
+    while True:
+        conversation = _fit_window(run)
+        try:
+            answered = await _ask(run, conversation, temperature, last)
+        except ContextWindowError as overflow:
+            # the provider counts more tokens than we thought: from now on we count as it does
+            run.density = max(run.density, _density(run, overflow.tokens or 0))
+            if not (_free(run, _tokens(run) // 2) or _elide(run, last=True)):
+                raise LimitReached(str(overflow), stop_reason="context_window") from overflow
+            continue
+        except UnusableReplyError as nothing:
+            raise LimitReached(str(nothing), stop_reason="no_progress") from nothing
+        usage = answered.reply.usage
+        run.token_confidence = answered.reply.token_confidence
+        if not answered.reply.estimated:
+            run.density = max(run.density, _density(run, usage.input_tokens))
+            run.last_read = (len(conversation), usage.input_tokens + usage.output_tokens)
+        run.room = _next_room(run, answered.reply.finish)
+        return answered
+
+
+def _next_room(run: Run, finish: FinishReason) -> int:
+    return run.room * _ROOM_GROWTH if finish == "length" else run.limits.max_output_tokens
+
+
+async def _ask(run: Run, conversation: list[Message], temperature: float | None, last: bool) -> Answered:
+    bill = Bill()
+    try:
+        return await calls.ask(
+            run.model,
+            conversation,
+            run.ledger,
+            max_output_tokens=run.room,
+            input_tokens=_tokens(run),
+            most_input_tokens=_most_input(run, conversation),
+            logprobs=run.policy.wants_logprobs,
+            on_text=lambda text: run.emit(ReplyStreamed(run.iteration, text)),
+            until=lambda: parsing.Reading().is_over,
+            temperature=temperature,
+            may_be_empty=True,
+            bill=bill,
+            # as long as a last reply could come from nothing, nothing is left for one
+            own=run.last_word if last or not run.can_conclude else None,
+        )
+    except BaseException:
+        run.lost.settle(bill.usage, bill.cost)
+        raise
+
+
+def hold_last_word(run: Run, *, has_cells: bool = False) -> None:
+    """Hold back what the run needs for a last reply to its conversation.
+
+    Parameters
+    ----------
+    has_cells
+        Cells are about to be executed. Their outputs are not known: a token for four characters of what is shown at
+        most. What they take beyond that, older outputs make room for (`drop_oldest`).
+    """
+    conversation = run.conversation.messages(run.trajectory)
+    known = _most_input(run, conversation)
+    tokens = most_tokens(conversation) if known is None else known
+    tokens += shown_chars(run.limits, run.model) // 4 if has_cells else 0
+    cost = calls.most_cost(run.model, Usage(input_tokens=tokens, output_tokens=LAST_REPLY))
+    last = run.trajectory.iterations[-1:]
+    seconds = _REPLY_MARGIN * last[0].reply.seconds if last else 0.0
+    if (most := run.limits.max_seconds) is not None:
+        seconds = min(seconds, most * _MOST_OF_TIME)
+    run.last_word.hold(tokens + LAST_REPLY, cost or 0.0, seconds)
+
+
+def drop_oldest(run: Run) -> bool:
+    """Leave out the oldest outputs that are still shown, but the last iteration's; `False` where there are none."""
+    return _elide(run)
+
+
+def received(run: Run, answered: Answered, *, read: int | None, rejected: str = "", forced: bool = False) -> None:
+    """Enter a reply into the record, before anything in it is executed."""
+    run.record(
+        ReplyReceived(
+            iteration=run.iteration,
+            text=answered.reply.text,
+            model=answered.reply.model,
+            usage=answered.usage,
+            cost=answered.cost,
+            finish=answered.reply.finish,
+            seconds=answered.seconds,
+            read=read,
+            rejected=rejected,
+            forced=forced,
+            estimated=answered.reply.estimated,
+        )
+    )
+
+
+def _fit_window(run: Run) -> list[Message]:
+    """The conversation, with the oldest outputs left out where the window needs it.
+
+    Then half of the room is freed at once: every elision costs the provider's cache.
+    """
+    room = run.model.window - min(run.room, run.model.window // 4)
+    if _tokens(run) > room:
+        _free(run, room // 2)
+        while _tokens(run) > room:
+            if not _elide(run, last=True):
+                raise LimitReached(
+                    f"the conversation no longer fits the {run.model.window:,} tokens that {run.model.name} reads",
+                    stop_reason="context_window",
+                )
+    return run.conversation.messages(run.trajectory)
+
+
+def _free(run: Run, most: int) -> bool:
+    """Leave out the oldest outputs until so many tokens are left at most; returns whether any were left out."""
+    freed = False
+    while _tokens(run) > most and _elide(run):
+        freed = True
+    return freed
+
+
+def _tokens(run: Run) -> int:
+    """About how many tokens the conversation has, as the provider counts."""
+    return math.ceil(run.conversation.tokens(run.trajectory) * run.density)
+
+
+def _density(run: Run, counted: int) -> float:
+    """How many tokens the provider counted for each that was estimated, within what a tokenizer can make of a text."""
+    return min(counted / max(run.conversation.tokens(run.trajectory), 1), BYTES_PER_TOKEN)
+
+
+def _elide(run: Run, *, last: bool = False) -> bool:
+    """Leave out the outputs of one more iteration; the last one's stay as long as that helps."""
+    iterations = run.trajectory.iterations
+    through = run.trajectory.elided_through + 1
+    if not iterations or through > iterations[-1].index or (through == iterations[-1].index and not last):
+        return False
+    run.record(OutputsElided(through))
+    run.last_read = None
+    return True
+
+
+def _most_input(run: Run, conversation: list[Message]) -> int | None:
+    """A bound of the input from what the last request counted, plus a token a byte for what is new."""
+    if run.last_read is None:
+        return None
+    known, tokens = run.last_read
+    return tokens + most_tokens(conversation[known:])

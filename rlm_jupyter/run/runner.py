@@ -1,0 +1,390 @@
+"""`Running`: a run under way in the background loop, and the workspace that it runs in."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import time
+from contextlib import AsyncExitStack
+from typing import Any, Protocol
+
+from rlm_jupyter.kernel.execution import OnMessage
+from rlm_jupyter.record.recorder import Recorder
+from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.run import background
+from rlm_jupyter.run.budget.ledger import Ledger
+from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.interrupts import Wait
+from rlm_jupyter.run.observers import guarded
+from rlm_jupyter.run.opening import open_in_time, unopened
+from rlm_jupyter.run.outcome import outcome_of
+from rlm_jupyter.run.result import OnEvent, Result, result_of
+from rlm_jupyter.run.session import Workspace
+from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.types.errors import ConfigurationError, RLMError
+from rlm_jupyter.types.events import Event, RunPaused, RunResumed
+from rlm_jupyter.types.values import AnswerSubcall, CellRun, Value
+
+MOST_PROMPT_CHARS = 10_000
+"""Of a prompt without a context: four pages, more than any question has, and less than a text that needs a kernel."""
+_IN_USE = "the run is using its kernel: stop or pause it first"
+_STILL_RUNS = "another cell that was run by hand is not over"
+
+
+class Answers(Protocol):
+    """Where a run can be."""
+
+    async def answer(self, prompt: str, on_event: OnEvent | None, control: Control) -> Result:
+        """Answer one prompt; on the background loop."""
+        ...
+
+
+class Running:
+    """A run under way in the background; made by `RLM.start`."""
+
+    def __init__(self, workspace: Answers, prompt: str, on_event: OnEvent | None, *, approve: bool = False) -> None:
+        check_prompt(prompt)
+        background.refuse_inside()
+        self.control = Control(approving=approve)
+        """Stop, pause, approval, notes and limits, from any thread."""
+        self.workspace = workspace
+        """Where it runs."""
+        if isinstance(workspace, BackgroundWorkspace):
+            workspace.expect(self.control)
+        self._future = background.submit(workspace.answer(prompt, on_event, self.control))
+
+    @property
+    def done(self) -> bool:
+        """Whether it is over."""
+        return self._future.done()
+
+    def stop(self, why: str = "") -> None:
+        """End the run with the best answer so far; `result()` then has it, and `why`. Thread-safe."""
+        self.control.stop(why)
+
+    def result(self, timeout: float | None = None) -> Result:
+        """Wait for the result.
+
+        Raises
+        ------
+        TimeoutError
+            It is not there after `timeout` seconds.
+        RLMError
+            The host failed.
+        """
+        try:
+            return self._future.result(timeout)
+        except concurrent.futures.CancelledError:
+            raise RLMError("the run was cancelled") from None
+
+    def wait(self, *, close: bool = False) -> Result:
+        """Wait for the result; an interrupt stops the run, waits until it is gone, and goes on upwards.
+
+        A second one does not wait.
+
+        Parameters
+        ----------
+        close
+            On an interrupt, end a kept kernel too: nobody gets a handle on it.
+        """
+        with Wait(self._future) as wait:
+            try:
+                wait.until_done()
+            except KeyboardInterrupt:
+                self.stop()
+                wait.until_done()
+                result = self.result()
+                if close:
+                    result.close()
+                raise
+            return self.result()
+
+
+class BackgroundWorkspace:
+    """A workspace in the background loop, opened by its first prompt and kept for more if asked to."""
+
+    def __init__(self, settings: Settings, context: Context, keep: bool) -> None:
+        self._settings = settings
+        self._context = context
+        self._keep = keep
+        self._stack = AsyncExitStack()
+        self._workspace: Workspace | None = None
+        self._turn = asyncio.Lock()
+        self._controls: set[Control] = set()
+        self._is_paused = False
+        self._hand: asyncio.Task[object] | None = None
+        """A person's cell that runs."""
+        self._idle_seconds: float | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self.closed = False
+        self.why_closed = ""
+        """In a few words, where nobody asked for it: `after 60 min without use`."""
+        self.given_up = ""
+        """Why nobody is to use it any more, though it may not be closed yet."""
+        self.owner = ""
+        """The variable that holds the result, where one does."""
+        self.used = time.monotonic()
+        """When it was used last."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has a kernel, or is about to start one."""
+        return not self.closed
+
+    @property
+    def in_use(self) -> bool:
+        """Whether something runs in it, or waits for that; from any thread."""
+        return bool(self._controls) or self._hand is not None
+
+    @property
+    def records(self) -> tuple[Trajectory, ...]:
+        """Of all prompts so far."""
+        return () if self._workspace is None else tuple(self._workspace.records)
+
+    def expect(self, control: Control) -> None:
+        """A prompt is on its way, from any thread: nobody takes the kernel for idle any more."""
+        self._controls.add(control)
+
+    async def answer(self, prompt: str, on_event: OnEvent | None, control: Control) -> Result:
+        """Answer one prompt; on the background loop."""
+        is_kept, on_event = self._is_kept, guarded(on_event)
+        self.expect(control)
+        control.attach()  # it is heard while it waits for its turn, too
+        try:
+            # one kernel answers one prompt at a time; another waits for its turn
+            if not await self._take_turn(control):
+                return self._stopped(prompt, on_event, control.why_stopped)
+            ledger = Ledger(self._settings.limits)
+            try:
+                async with outcome_of(prompt, self._context, self._settings.save) as outcome:
+                    if self.closed:
+                        raise ConfigurationError("The kernel of this run is closed.")
+                    outcome.kept = self if self._keep and is_kept else None
+                    trajectory = await self._answer(prompt, ledger, outcome.recorder, on_event, control)
+            finally:
+                self._is_paused = False
+                self._turn.release()
+        except BaseException:
+            self._controls.discard(control)
+            # a provider that fails a further prompt must not take the kept variables along
+            if not is_kept:
+                await self.aclose()
+            raise
+        finally:
+            self._controls.discard(control)
+            self._rest()
+        outcome.kept = self if self._keep and self._is_kept else None
+        if outcome.kept is None:
+            await self.aclose()
+        return outcome.result(trajectory)
+
+    async def _answer(
+        self, prompt: str, ledger: Ledger, recorder: Recorder | None, on_event: OnEvent | None, control: Control
+    ) -> Trajectory:
+        if self._workspace is None:
+            self._workspace = await self._open(ledger, control, on_event)
+            if self._workspace is None:
+                return unopened(
+                    self._settings,
+                    self._context,
+                    prompt,
+                    ledger,
+                    control,
+                    recorder=recorder,
+                    emit=on_event,
+                    before=self._before(),
+                )
+            background.close_at_exit(self)
+        emit = self._watching(on_event)
+        return await self._workspace.answer(prompt, ledger=ledger, recorder=recorder, emit=emit, control=control)
+
+    @property
+    def _is_kept(self) -> bool:
+        """Whether it stays when a prompt fails."""
+        return self._workspace is not None
+
+    def _before(self) -> dict[str, Any]:
+        """The options that name the runs before the first prompt; none, for a new kernel."""
+        return {}
+
+    async def _open(self, ledger: Ledger, control: Control, on_event: OnEvent | None) -> Workspace | None:
+        """Start the kernel; `None`: the run was stopped, or its time was up, before it was there."""
+        return await open_in_time(self._stack, self._settings, self._context, ledger, control, on_event)
+
+    async def execute(
+        self, source: str, answer_subcall: AnswerSubcall, on_message: OnMessage
+    ) -> tuple[CellRun, Value | None]:
+        """Run a person's cell, between two prompts or while the run is paused; on the background loop.
+
+        Parameters and result are those of `Workspace.execute`.
+
+        Raises
+        ------
+        ConfigurationError
+            The kernel is closed, not there yet, or used by a run. Nothing was executed.
+        KernelDiedError
+            It had died.
+        """
+        workspace = self._workspace
+        self._check_open()
+        if workspace is None:
+            raise ConfigurationError(_IN_USE)
+        if self._hand is not None:
+            raise ConfigurationError(_STILL_RUNS)
+        async with workspace.kernel.aside:
+            self._check_open()
+            if self._controls and not self._is_paused:
+                raise ConfigurationError(_IN_USE)
+            self._hand = asyncio.current_task()
+            try:
+                if self._is_paused:  # that run has the turn
+                    return await workspace.execute(source, answer_subcall, on_message)
+                async with self._turn:
+                    return await workspace.execute(source, answer_subcall, on_message)
+            finally:
+                self._hand = None
+                self._rest()
+
+    async def interrupt(self) -> None:
+        """Interrupt a person's cell, if one runs; on the background loop."""
+        if self._hand is not None and self._workspace is not None:
+            await self._workspace.kernel.signal()
+
+    def ask(self, prompt: str, on_event: OnEvent | None = None) -> Result:
+        """Another prompt, from any thread."""
+        return Running(self, prompt, on_event).wait()
+
+    def close_after(self, seconds: float | None) -> None:
+        """Close the kernel once it was not used for so long; `None`: never. From any thread."""
+        self._idle_seconds = seconds
+        background.loop().call_soon_threadsafe(self._watch_idle)
+
+    def close(self, why: str = "") -> None:
+        """End the kernel, from any thread."""
+        background.refuse_inside()
+        if not self.closed:
+            background.submit(self.aclose(why)).result()
+
+    def close_soon(self, why: str = "") -> concurrent.futures.Future[None]:
+        """End the kernel, from any thread, without waiting for it."""
+        return background.submit(self.aclose(why))
+
+    async def aclose(self, why: str = "") -> None:
+        """End what is going on, and the kernel; on the background loop."""
+        if not self.closed:
+            self.closed, self.why_closed = True, why or self.given_up
+        for control in list(self._controls):
+            control.stop()
+        if self._hand is not None:
+            self._hand.cancel()
+        self._watch_idle()
+        async with self._turn:
+            await self._stack.aclose()
+
+    def _check_open(self) -> None:
+        if self.closed or self.given_up:
+            why = self.why_closed or self.given_up
+            raise ConfigurationError(f"the kernel of its run is closed{f' ({why})' if why else ''}")
+
+    async def _take_turn(self, control: Control) -> bool:
+        """Wait for the turn; `False`: stopped before it came."""
+        taking = asyncio.ensure_future(self._begin_turn())
+        stopping = asyncio.ensure_future(control.stopping.wait())
+        try:
+            await asyncio.wait([taking, stopping], return_when="FIRST_COMPLETED")
+            return taking.done()
+        except asyncio.CancelledError:
+            if taking.done():
+                self._turn.release()
+            raise
+        finally:
+            for task in (taking, stopping):
+                task.cancel()
+            await asyncio.gather(taking, stopping, return_exceptions=True)
+
+    async def _begin_turn(self) -> None:
+        await self._turn.acquire()
+        if self._workspace is None:
+            return
+        try:
+            async with self._workspace.kernel.aside:  # a person's cell may have outlived the run before
+                pass
+        except asyncio.CancelledError:
+            self._turn.release()
+            raise
+
+    def _stopped(self, prompt: str, on_event: OnEvent | None, why: str) -> Result:
+        if self._workspace is None:
+            raise RLMError("the run was stopped before it began")
+        return result_of(self._workspace.stopped(prompt, on_event, why), None, self if self._keep else None)
+
+    def _watching(self, on_event: OnEvent | None) -> OnEvent:
+        """Tells the events, and sees whether the run waits."""
+
+        def tell(event: Event) -> None:
+            if isinstance(event, RunPaused | RunResumed):
+                self._is_paused = isinstance(event, RunPaused)
+            if on_event is not None:
+                on_event(event)
+
+        return tell
+
+    def _rest(self) -> None:
+        self.used = time.monotonic()
+        self._watch_idle()
+
+    def _watch_idle(self) -> None:
+        """Look again when it will have been idle for so long: a timer of the loop, no thread."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if self._idle_seconds is None or self.closed or self.in_use or self._workspace is None:
+            return
+        left = self._idle_seconds - (time.monotonic() - self.used)
+        if left > 0:
+            self._idle = asyncio.get_running_loop().call_later(left, self._watch_idle)
+        else:
+            self._closing = asyncio.create_task(self.aclose(f"after {_span(self._idle_seconds)} without use"))
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.3g} s"
+
+
+def check_length(prompt: str, instead: str = "assign the text to a variable and name that: %%rlm -c text") -> None:
+    """Refuse a prompt without a context that is itself the text that a question should be about.
+
+    Parameters
+    ----------
+    instead
+        What to do in this notebook.
+
+    Raises
+    ------
+    ConfigurationError
+        It is longer than any question; the model would get all of it at once.
+    """
+    if len(prompt) <= MOST_PROMPT_CHARS:
+        return
+    long = f"The prompt has {len(prompt):,} characters, and there is no context"
+    raise ConfigurationError(
+        f"{long}. Did you mean completion(question, context=text), or completion(text, root_prompt=question)?",
+        notebook=f"{long}: {instead}, with the question alone as the prompt.",
+        command=f"{long}: put the text into a file and name that: QUESTION -c FILE.",
+    )
+
+
+def check_prompt(prompt: object) -> None:
+    """Refuse what is no question, before anything is started.
+
+    Raises
+    ------
+    ConfigurationError
+        It is no `str`, or there is nothing in it.
+    """
+    if not isinstance(prompt, str):
+        raise ConfigurationError(f"The prompt is a str, not {type(prompt).__name__}; data goes into context=.")
+    if not prompt.strip():
+        raise ConfigurationError("The prompt is empty: ask something.")

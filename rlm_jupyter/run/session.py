@@ -1,0 +1,371 @@
+"""`Workspace`: a kernel with a context in it, in which one prompt after another is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rlm_jupyter.kernel.execution import OnMessage
+from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
+from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.record.recorder import Recorder, recording
+from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.run.budget.last_reply import LastWord
+from rlm_jupyter.run.budget.ledger import Bill, Ledger
+from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.ending import ended, until_stopped
+from rlm_jupyter.run.first_record import run_started
+from rlm_jupyter.run.judge import begin, end
+from rlm_jupyter.run.loop import Ending
+from rlm_jupyter.run.never_begun import never_begun
+from rlm_jupyter.run.observers import guarded, reporting
+from rlm_jupyter.run.settings import Settings, prepare
+from rlm_jupyter.run.state import INTERRUPT_MARGIN, Run, restoration
+from rlm_jupyter.run.subcalls import Answering, ChildAnswer, StartChild
+from rlm_jupyter.types.errors import KernelDiedError, KernelError, RLMError
+from rlm_jupyter.types.events import Event, RequestDelayed, RunStarted, SubcallStarted
+from rlm_jupyter.types.values import AnswerSubcall, CellRun, PackedContext, Value, Variable
+
+CHILD_PROMPT = "Your task stands at the beginning of `context`, and so does what it is about. Do it."
+"""What a child run is asked: the text that `rlm_query` was given is its context."""
+
+
+@dataclass
+class Workspace:
+    """A kernel, its context, and what was answered in it. Made by `open_workspace`."""
+
+    settings: Settings
+    context: Context | PackedContext
+    depth: int
+    kernel: Kernel
+    answering: Answering
+    surroundings: str = ""
+    """What the model is told of a kernel that was there before it, and is not ours."""
+    sandbox: Sandbox = NO_SANDBOX
+    """That of the kernel."""
+    history: list[dict[str, str | None]] = field(default_factory=list)
+    after: list[dict[str, Any]] = field(default_factory=list)
+    """The runs so far, by `run_id`, and whether `history` has them (`told`)."""
+    variables: tuple[Variable, ...] = ()
+    """In the kernel, after the last prompt."""
+    remark: str = ""
+    """For the model, at the beginning of its next prompt: how the kernel differs from what was recorded of it."""
+    records: list[Trajectory] = field(default_factory=list)
+    """Of all prompts so far, the one that is being answered included."""
+
+    async def answer(
+        self,
+        prompt: str,
+        *,
+        ledger: Ledger | None = None,
+        recorder: Recorder | None = None,
+        emit: Callable[[Event], None] | None = None,
+        control: Control | None = None,
+        parent: str | None = None,
+        run_id: str | None = None,
+        make_run: Callable[..., Run] = Run,
+        above: LastWord | None = None,
+    ) -> Trajectory:
+        """Answer one prompt.
+
+        Parameters
+        ----------
+        ledger
+            The tree's; a new one when this run is the root.
+        recorder
+            Keeps the record on disk.
+        emit
+            Told every event; those of children as `ChildReported`.
+        control
+            What people may do to the run: stop it, pause it, approve its cells, speak to the model.
+        parent
+            The run that asked, by its id.
+        run_id
+            Of a run that is not saved. Default: `unsaved`.
+        make_run
+            Makes the run. Default: a new one; a recorded run that is taken up again passes its own.
+        above
+            The last word of the run that asked.
+
+        Raises
+        ------
+        RLMError
+            The host failed (a provider, the kernel); the record is complete up to there.
+        """
+        settings = self.settings
+        asked: list[threading.Thread] = []
+        ledger = ledger or Ledger(settings.limits)
+        with (
+            settings.termination.lend(asked) as policy,
+            settings.reward.lend(asked) as reward,
+            LastWord(ledger, above) as last_word,
+        ):
+            run = make_run(
+                trajectory=Trajectory(),
+                model=settings.routing.model_for(self.depth),
+                limits=settings.limits,
+                ledger=ledger,
+                last_word=last_word,
+                kernel=self.kernel,
+                policy=policy,
+                reward=reward,
+                emit=guarded(emit),
+                recorder=recorder,
+                history=self.history,
+                control=control or Control(),
+                asked=asked,
+                variables=self.variables,
+            )
+            if parent is None:
+                run.ledger.on_delay = lambda text: run.emit(RequestDelayed(text))
+            self.records.append(run.trajectory)
+            run.control.attach(
+                run.take_limits,
+                notebook=recorder.files.notebook if recorder else None,
+                unpriced=settings.routing.unpriced,
+            )
+            await begin(run, prompt)
+            entry: dict[str, Any] = {"run_id": recorder.run_id if recorder else run_id or "unsaved", "told": False}
+            try:
+                await self._solve(run, prompt, parent, entry["run_id"])
+            finally:
+                self.after.append(entry)
+        self.history.append({"prompt": prompt, "answer": run.trajectory.answer})
+        entry["told"] = True
+        return run.trajectory
+
+    async def execute(
+        self, source: str, answer_subcall: AnswerSubcall, on_message: OnMessage
+    ) -> tuple[CellRun, Value | None]:
+        """Run a person's cell. Nothing of it enters a record, no model is asked, and FINAL ends nothing.
+
+        Only where no cell of a run can begin meanwhile: whoever calls this holds `kernel.aside`.
+
+        Parameters
+        ----------
+        answer_subcall
+            Answers its sub-calls.
+        on_message
+            Told each message that it brings.
+
+        Returns
+        -------
+        tuple
+            What came of it, and the value that it gave to FINAL, if it did.
+
+        Raises
+        ------
+        KernelDiedError
+            There was no kernel any more; one that the cell takes along is a status of its own.
+        """
+        await self.kernel.snapshot_begun()
+        await self.kernel.reopen()  # after an answer no sub-call is let through
+        self.answering.instead = answer_subcall
+        ok = False
+        try:
+            run = await self.kernel.execute(source, on_message=on_message)
+            ok = run.status == "ok"
+            return run, self.kernel.recorded
+        finally:
+            self.answering.instead = None
+            with contextlib.suppress(KernelError):
+                await self.kernel.reopen()
+                # what there is to say of this cell is nothing for the model
+                self.variables = (await self.kernel.inspect()).variables
+                if ok:
+                    paused = self.answering.run
+                    self.kernel.take_snapshot((0, 0) if paused is None else (paused.iteration, paused.block))
+
+    def stopped(self, prompt: str, emit: Callable[[Event], None] | None, why: str = "") -> Trajectory:
+        """What came of a prompt that was stopped before its turn: a record of no cost, which is kept nowhere."""
+        started = self._started(prompt, Ledger(self.settings.limits), "unsaved", None, "")
+        return never_begun(started, "cancelled", why or "its turn had not come", tell=guarded(emit))
+
+    async def _solve(self, run: Run, prompt: str, parent: str | None, run_id: str) -> None:
+        self.answering.run = run
+        restarted, restored = "", dict[str, Any]()
+        self.kernel.age_snapshot()
+        try:
+            await self.kernel.begin()
+        except KernelDiedError:  # before, or just now
+            restarted, restored = await self.restart()
+        if self.history:
+            await self.kernel.put("history", self.history)
+        if run.is_replaying:
+            run.begin()
+        else:
+            started = self._started(prompt, run.ledger, run_id, parent, restarted)
+            self.remark = ""
+            run.record(replace(started, options=started.options | ({"restarted": restored} if restored else {})))
+        ending = Ending("failed")
+        try:
+            ending = await until_stopped(run)
+        except asyncio.CancelledError:
+            # the cell that asked is interrupted a moment before the deadline, and takes its children along
+            in_time = parent is None or run.ledger.has_time(INTERRUPT_MARGIN)
+            ending = Ending("cancelled" if in_time else "seconds")
+            raise
+        except RLMError as error:
+            ending = Ending("failed", run.best, str(error))
+            error.trajectory = run.trajectory
+            raise
+        finally:
+            self.answering.run, self.variables = None, run.variables
+            # nothing may settle, and be billed, after the last record
+            await self.kernel.drop_calls()
+            run.record(ended(run, ending))
+            await end(run)
+
+    def _before(self) -> dict[str, Any]:
+        """What else it takes to go on with a run that was asked in a kernel with others before it."""
+        before = {"prompts_before": len(self.history), "after": [dict(one) for one in self.after]}
+        return {name: value for name, value in before.items() if value}
+
+    async def restart(self, only: Sequence[str] | None = None) -> tuple[str, dict[str, Any]]:
+        """Start the kernel again, that died since the last prompt; what is back, for the model and the record.
+
+        Parameters
+        ----------
+        only
+            Names that a snapshot is to bring back. Default: all that it has.
+        """
+        await self.kernel.restart()
+        await self.kernel.begin()
+        restored = None
+        if only is None or only:
+            try:
+                restored = await self.kernel.restore(only)
+            except KernelDiedError:  # over its snapshot, which is dropped
+                await self.kernel.restart()
+                await self.kernel.begin()
+        now = () if restored is None else (await self.kernel.inspect()).variables
+        before, self.variables = self.variables, now
+        said = prompts.since_died(before, now, restored)
+        return said, {"said": said, "names": [], **restoration(now, restored)}
+
+    def started(self, prompt: str, run_id: str, restarted: str = "") -> RunStarted:
+        """How a run of this prompt would begin; `restarted` as for `texts.opening`."""
+        return self._started(prompt, Ledger(self.settings.limits), run_id, None, restarted)
+
+    def _started(self, prompt: str, ledger: Ledger, run_id: str, parent: str | None, restarted: str) -> RunStarted:
+        started = run_started(
+            self.settings,
+            self.context,
+            prompt,
+            ledger,
+            run_id,
+            depth=self.depth,
+            parent=parent,
+            surroundings=self.surroundings,
+            sandbox=self.sandbox,
+            history=len(self.history),
+            after=[one["run_id"] for one in self.after],
+            restarted=restarted,
+            remark=self.remark,
+        )
+        return replace(started, options=started.options | self._before())
+
+
+@asynccontextmanager
+async def open_workspace(
+    settings: Settings,
+    context: Context | PackedContext,
+    *,
+    depth: int = 0,
+    ledger: Ledger | None = None,
+    join: Callable[[AnswerSubcall], Awaitable[Kernel]] | None = None,
+    surroundings: str = "",
+    emit: Callable[[Event], None] | None = None,
+    control: Control | None = None,
+) -> AsyncIterator[Workspace]:
+    """Start a kernel with this context in it; everything is closed on leaving.
+
+    Parameters
+    ----------
+    join
+        Joins a kernel that is there already, with the context in it, instead of starting one.
+    surroundings
+        As in `Workspace`.
+    emit, control
+        As in `Workspace.answer`, of the first prompt: a model's server may have to be waited for.
+
+    Raises
+    ------
+    ModelError
+        One's own server is not there, or has no such model; no kernel was started.
+    ContextError, KernelStartError
+        The kernel can't load the context, or didn't come up.
+    """
+    async with AsyncExitStack() as stack:
+        if depth == 0:
+            await prepare(settings, emit, control)
+        await stack.enter_async_context(settings.routing.lease())
+        recursive = depth + 1 < settings.limits.max_depth
+        answering = Answering(settings.routing, depth, child_of(settings, depth) if recursive else None)
+        sandbox = NO_SANDBOX
+        if join is not None:
+            kernel = await join(answering.answer)
+            stack.push_async_callback(kernel.close)
+        else:
+            sandbox = settings.sandbox.chosen()
+            kernel = await Kernel.start(
+                answering.answer,
+                kernel_name=settings.kernel_name,
+                cwd=settings.cwd,
+                sandbox=sandbox,
+                snapshot=settings.snapshot,
+            )
+            stack.push_async_callback(kernel.close)
+            await kernel.set_context(context)
+        if isinstance(context, Context):
+            context.release()
+        yield Workspace(settings, context, depth, kernel, answering, surroundings, sandbox)
+
+
+def child_of(settings: Settings, depth: int) -> StartChild:
+    """What starts the children of a run at `depth`."""
+
+    async def start_child(parent: Run, text: str, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
+        context = Context(text)
+        kept = parent.entries.recorder
+        saved, make_run = parent.unclaimed_child(context.info.sha256) or (None, Run)
+        if saved is not None and saved.has_answer:
+            bill.settle(saved.trajectory.usage, saved.trajectory.cost)
+            return _answered(saved.trajectory)
+        async with (
+            parent.ledger.kernel(depth + 1),
+            recording(CHILD_PROMPT, context, kept is not None, kept, saved) as recorder,
+            open_workspace(settings, context, depth=depth + 1, ledger=parent.ledger) as workspace,
+        ):
+            run_id = recorder.run_id if recorder else f"unsaved-{secrets.token_hex(3)}"
+            try:
+                trajectory = await workspace.answer(
+                    CHILD_PROMPT,
+                    ledger=parent.ledger,
+                    recorder=recorder,
+                    emit=reporting(parent, asked, run_id, depth + 1, recorder.files.notebook if recorder else None),
+                    parent=parent.trajectory.run_id,
+                    run_id=run_id,
+                    make_run=make_run,
+                    above=parent.last_word,
+                )
+            finally:
+                if workspace.records and (last := workspace.records[-1].ended) is not None:
+                    bill.settle(last.usage, last.cost)
+        return _answered(trajectory)
+
+    return start_child
+
+
+def _answered(trajectory: Trajectory) -> ChildAnswer:
+    last = trajectory.ended
+    reason = last.stop_reason if last else "failed"
+    return ChildAnswer(trajectory.answer, reason, trajectory.run_id)

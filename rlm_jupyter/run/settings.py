@@ -1,0 +1,142 @@
+"""`Settings`: what a run is configured with, what it is told apart by, and its models made ready."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.models.pricing import Price
+from rlm_jupyter.models.routing import Routing
+from rlm_jupyter.policies import RewardPolicy, Shared, TerminationPolicy
+from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.observers import guarded
+from rlm_jupyter.types.errors import RLMError
+from rlm_jupyter.types.events import Event, RemarkMade
+from rlm_jupyter.types.limits import Limits
+from rlm_jupyter.types.values import PackedContext
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run is configured with, and its children inherit."""
+
+    routing: Routing
+    limits: Limits
+    termination: Shared[TerminationPolicy]
+    reward: Shared[RewardPolicy]
+    save: str | Path | bool = True
+    """Where the notebook goes: a path (a folder, where it ends with a slash), the default place, or nowhere."""
+    kernel_name: str | None = None
+    cwd: Path | None = None
+    sandbox: Sandbox = field(default_factory=Sandbox)
+    snapshot: bool = False
+    """Keep the kernel's variables, for the one that is started in its place if it dies."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """By the model's name, where they are not those of the list."""
+    policies: dict[str, Any] = field(default_factory=dict)
+    """How the policies were named, for the record."""
+    served: tuple[str | int | None, ...] = ()
+    """The address and the window that were given for the models, where they are not the usual ones."""
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    """Sampling options of the root's model."""
+    sub_model_options: Mapping[str, Any] = field(default_factory=dict)
+    """Sampling options of the sub-models."""
+    system_prompt_extra: str = ""
+    """A paragraph of the user's at the end of the system message, of children, too."""
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """The sampling options for the record, as far as there are any."""
+        both = {"model_options": dict(self.model_options), "sub_model_options": dict(self.sub_model_options)}
+        return {name: options for name, options in both.items() if options}
+
+
+async def prepare(settings: Settings, emit: Callable[[Event], None] | None, control: Control | None = None) -> None:
+    """See to it that the models' servers are ready.
+
+    Parameters
+    ----------
+    control
+        Ends the waiting for one that loads its model, as does `max_seconds`; `None`: the caller sees to that.
+
+    Raises
+    ------
+    ModelError
+        One's own server is not there, or has no such model.
+    """
+    emit = guarded(emit)
+    stop, seconds = asyncio.Event(), None
+    if control is not None:
+        control.attach()
+        stop, seconds = control.stopping, settings.limits.max_seconds
+    failed: Exception | None = None
+    try:
+        await settings.routing.prepare(lambda text: emit(RemarkMade(text, passes=True)), stop, seconds)
+    except ExceptionGroup as group:
+        failed = group.exceptions[0]
+    if failed is not None:
+        raise failed  # out here, so that the group is not its context: IPython shows no such error in one line
+    if stop.is_set():
+        raise RLMError("the run was stopped before it began")
+    remarks = {model.name: getattr(model, "remark", "") for model in settings.routing.models}
+    for remark in filter(None, remarks.values()):
+        emit(RemarkMade(remark))
+
+
+def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dict[str, Any]:
+    """What else it takes to go on with the run, as far as it is not the default."""
+    cwd = settings.cwd or Path.cwd()
+    options = {"kernel_name": settings.kernel_name, "cwd": str(cwd.absolute()), "lent": lent, **settings.policies}
+    options["snapshot"] = settings.snapshot
+    options |= settings.sampling | {"system_prompt_extra": settings.system_prompt_extra}
+    if not lent:
+        options["sandbox"] = sandbox.asked()
+    if len(settings.routing.sub) > 1:
+        options["sub_models"] = [model.name for model in settings.routing.sub]
+    options["prices"] = {name: [*dataclasses.astuple(price)] for name, price in settings.prices.items()}
+    return {name: value for name, value in options.items() if value}
+
+
+def request_digest(
+    settings: Settings,
+    prompt: str,
+    context: Context | PackedContext,
+    *,
+    lent: bool = False,
+    after: Sequence[str] = (),
+) -> str:
+    """Digest a request: the same prompt, context, models and options give the same.
+
+    Parameters
+    ----------
+    after
+        The ids of the runs that the same kernel answered before, for a follow-up prompt.
+    """
+    asked: dict[str, Any] = {
+        "prompt": prompt,
+        "context": context.info.sha256,
+        "kind": context.kind,
+        "models": [model.name for model in settings.routing.models],
+        "limits": dataclasses.asdict(settings.limits),
+        "policies": [settings.termination.digest, settings.reward.digest],
+        "kernel": "lent" if lent else settings.kernel_name,
+    }
+    if after:
+        asked["after"] = list(after)
+    if any(sampling := [getattr(model, "options", None) or {} for model in settings.routing.models]):
+        asked["options"] = sampling
+    if settings.system_prompt_extra:
+        asked["system"] = settings.system_prompt_extra
+    if any(settings.served):
+        asked["served"] = settings.served
+    if folders := [(str(path), changed) for path, changed in settings.sandbox.folders()]:
+        asked["folders"] = folders
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,276 @@
+"""Sub-calls answered: `llm_query` by a model, `rlm_query` by a run of its own.
+
+Depth, models and limits are those of the run that the kernel belongs to, whatever a message claims.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlm_jupyter.models import Model
+from rlm_jupyter.models.routing import Routing
+from rlm_jupyter.prompts.preview import is_whole
+from rlm_jupyter.prompts.texts import BARE
+from rlm_jupyter.run.budget.ledger import Bill
+from rlm_jupyter.run.budget.request import ask
+from rlm_jupyter.run.guards.subcalls import is_bare
+from rlm_jupyter.run.state import Run
+from rlm_jupyter.types.errors import LimitReached, RLMError
+from rlm_jupyter.types.events import SubcallSettled, SubcallStarted
+from rlm_jupyter.types.tokens import estimate_tokens
+from rlm_jupyter.types.values import AnswerSubcall, Message, Subcall, SubcallFailure, SubcallKind, Usage
+
+_HEAD_CHARS = 300
+"""Of a prompt, in the record."""
+MOST_REFUSED = 100
+"""Refusals of a cell that are written down; when it is executed again, those after them are like the last."""
+
+
+_STOPPED = "it was stopped before it was answered"
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What came of one prompt."""
+
+    text: str
+    failed: bool = False
+    model: str = ""
+    child: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChildAnswer:
+    """What a child run brought home."""
+
+    text: str | None
+    stop_reason: str
+    run_id: str
+
+
+StartChild = Callable[[Run, str, SubcallStarted, Bill], Awaitable[ChildAnswer]]
+"""Runs a child of this run on this text, for this sub-call of its; what it used goes on the bill, however it ends."""
+
+
+class Answering:
+    """Answers the sub-calls of one run's kernel.
+
+    Parameters
+    ----------
+    routing
+        The models: a plain call is answered by that of the next depth, or by one of them that the cell names.
+    depth
+        Of the run.
+    start_child
+        Starts a run at the next depth; `None` where the depth is used up and `rlm_query` is a plain call.
+    """
+
+    def __init__(self, routing: Routing, depth: int, start_child: StartChild | None) -> None:
+        self._routing = routing
+        self._depth = depth
+        self._start_child = start_child
+        self._replies = self._reply_tokens = 0
+        self.run: Run | None = None
+        """The run whose cells ask now."""
+        self.instead: AnswerSubcall | None = None
+        """Answers while a person's cell runs: it asks no model."""
+
+    async def answer(self, call: Subcall) -> list[str | SubcallFailure]:
+        """Answer every prompt of a call, all at once (`AnswerSubcall`)."""
+        if self.instead is not None:
+            return await self.instead(call)
+        run = self.run
+        if run is None:
+            return [SubcallFailure("no run is under way")] * len(call.prompts)
+        kind: SubcallKind = "rlm" if call.kind == "rlm" and self._start_child is not None else "llm"
+        answers = run.recorded_answers(call, kind, run.subcall_ordinal)
+        asking = [i for i in range(len(call.prompts)) if i not in answers]
+        first, run.subcall_ordinal = run.subcall_ordinal, run.subcall_ordinal + len(call.prompts)
+        try:
+            model = self._routing.model_for(self._depth + 1, call.model)
+            _check_passages(run, call)
+            again = _asked_again(run, call, asking, model) if kind == "llm" and _is_deterministic(model) else {}
+            asking = [i for i in asking if i not in again]
+            if kind == "llm":
+                self._check_budget(run, [call.prompts[i] for i in asking], model)
+            run.ledger.count_subcalls(len(asking))
+        except RLMError as error:
+            refusal = f"{error}."
+            run.batch_refusal = refusal if len(call.prompts) > 1 else run.batch_refusal
+            for i in (i for i in range(len(call.prompts)) if i not in answers):
+                _refuse(run, call, kind, first + i, call.prompts[i], refusal)
+            return [answers.get(i, SubcallFailure(refusal)) for i in range(len(call.prompts))]
+        asked = [self._one(run, call, kind, first + i, call.prompts[i], model) for i in asking]
+        # a task for a single prompt would be two more turns of the loop: a tenth of what a call costs
+        settled = [await asked[0]] if len(asked) == 1 else await _all(asked)
+        for i, item in zip(asking, settled, strict=True):
+            answers[i] = SubcallFailure(item.text) if item.failed else item.text
+        for i, key in again.items():
+            # of the same batch, or of an earlier call
+            known = run.known_answers.get(key)
+            answers[i] = SubcallFailure("the same prompt failed in this call") if known is None else known
+            run.repeated_subcalls += 1
+            run.record_soon(_repeated(run, call, model, first + i, call.prompts[i], answers[i]))
+        return [answers[i] for i in range(len(call.prompts))]
+
+    def _check_budget(self, run: Run, prompts: Sequence[str], model: Model) -> None:
+        """Refuse a call that would go beyond what is left for sub-calls, before any of it is paid for.
+
+        Raises
+        ------
+        LimitReached
+            Says how many of these prompts fit.
+        """
+        tokens, money = run.ledger.tokens_left(), run.ledger.money_left()
+        if len(prompts) < 2 or (tokens is None and money is None):
+            return  # a single one is refused by the ledger, where it does not fit
+        replies = self._reply_tokens // self._replies if self._replies else 0
+        used, cost, fitting = 0, 0.0, 0
+        for prompt in prompts:
+            usage = Usage(estimate_tokens(prompt), replies)
+            used, cost = used + usage.total_tokens, cost + (model.cost(usage) or 0.0)
+            fits = (tokens is None or used <= tokens) and (money is None or cost <= money)
+            fitting += fits
+        if fitting == len(prompts):
+            return
+        over = tokens is not None and used > tokens
+        need = f"{used:,} tokens, and {tokens:,}" if over else f"${cost:.3f}, and ${money:.3f}"
+        raise LimitReached(
+            f"nothing was sent: {len(prompts):,} prompts take about {need} are left for sub-calls, besides what your "
+            f"answer needs. Send {fitting:,} of these at most, or shorter ones",
+            stop_reason="tokens" if over else "cost",
+        )
+
+    async def _one(
+        self, run: Run, call: Subcall, kind: SubcallKind, ordinal: int, prompt: str, model: Model
+    ) -> _Settled:
+        iteration, block = run.iteration, run.block
+        started = time.monotonic()
+        name = "" if kind == "rlm" else model.name
+        asked = SubcallStarted(iteration, block, kind, ordinal, len(prompt), prompt[:_HEAD_CHARS], name)
+        run.emit(asked)
+        bill = Bill()
+        settled = _Settled(_STOPPED, failed=True, model=name)
+        try:
+            if kind == "rlm":
+                settled = await self._recurse(run, prompt, asked, bill)
+            else:
+                settled = await self._plain(run, prompt, model, bill)
+        except LimitReached as limit:
+            settled = _Settled(f"{limit}.", failed=True, model=name)
+        except RLMError as error:
+            settled = _Settled(str(error), failed=True, model=name)
+        finally:
+            # also what was stopped is billed, and written down
+            seconds, done = time.monotonic() - started, settled
+            run.record_soon(lambda: _fact(asked, call, prompt, done, bill, seconds), of_batch=len(call.prompts) > 1)
+        return settled
+
+    async def _plain(self, run: Run, prompt: str, model: Model, bill: Bill) -> _Settled:
+        answered = await ask(
+            model, [Message("user", prompt)], run.ledger, max_output_tokens=run.limits.max_output_tokens, bill=bill
+        )
+        self._replies, self._reply_tokens = self._replies + 1, self._reply_tokens + answered.usage.output_tokens
+        if answered.reply.finish == "length":
+            run.cut_subcalls += 1
+        if _is_deterministic(model):
+            run.known_answers[_digest(prompt), model.name] = answered.reply.text
+        return _Settled(answered.reply.text, model=answered.reply.model)
+
+    async def _recurse(self, run: Run, prompt: str, asked: SubcallStarted, bill: Bill) -> _Settled:
+        if self._start_child is None:
+            raise RLMError("recursion is not available at this depth")
+        child = await self._start_child(run, prompt, asked, bill)
+        text = child.text if child.text is not None else f"the child run ended without an answer ({child.stop_reason})"
+        return _Settled(text, child.text is None, "", child.run_id)
+
+
+def _digest(prompt: str) -> str:
+    return hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _is_deterministic(model: Model) -> bool:
+    """Whether it gives the same reply to the same prompt."""
+    return getattr(model, "temperature", None) == 0
+
+
+def _check_passages(run: Run, call: Subcall) -> None:
+    """Refuse what can only be answered with something made up, before it costs."""
+    started = run.trajectory.started
+    shown = "" if is_whole(started.context) else started.context.beginning
+    if run.has_context and all(is_bare(prompt, started.prompt, shown) for prompt in call.prompts):
+        raise RLMError(BARE)
+
+
+def _asked_again(run: Run, call: Subcall, asking: Sequence[int], model: Model) -> dict[int, tuple[str, str]]:
+    """The prompts that need not be asked, by their place: they were already, in this run or in this call."""
+    seen: set[tuple[str, str]] = set()
+    again = {}
+    for i in asking:
+        key = _digest(call.prompts[i]), model.name
+        if key in run.known_answers or key in seen:
+            again[i] = key
+        seen.add(key)
+    return again
+
+
+def _repeated(
+    run: Run, call: Subcall, model: Model, ordinal: int, prompt: str, answer: str | SubcallFailure
+) -> Callable[[], SubcallSettled]:
+    """The record of a sub-call that was not sent: it cost nothing."""
+    asked = SubcallStarted(run.iteration, run.block, "llm", ordinal, len(prompt), prompt[:_HEAD_CHARS], model.name)
+    failed = isinstance(answer, SubcallFailure)
+    done = _Settled(answer.reason if isinstance(answer, SubcallFailure) else answer, failed, model.name)
+    return lambda: _fact(asked, call, prompt, done, Bill(), 0.0)
+
+
+def _refuse(run: Run, call: Subcall, kind: SubcallKind, ordinal: int, prompt: str, text: str) -> None:
+    """Write down that nobody was asked, so that the cell gets the same when it is executed again.
+
+    Not for ever: a loop that takes no for an answer would fill the disk.
+    """
+    run.refused += 1
+    if run.refused <= MOST_REFUSED:
+        asked = SubcallStarted(run.iteration, run.block, kind, ordinal, len(prompt), prompt[:_HEAD_CHARS])
+        run.record_soon(
+            lambda: replace(_fact(asked, call, prompt, _Settled(text, failed=True), Bill(), 0.0), refused=True)
+        )
+
+
+def _fact(
+    asked: SubcallStarted, call: Subcall, prompt: str, settled: _Settled, bill: Bill, seconds: float
+) -> SubcallSettled:
+    return SubcallSettled(
+        iteration=asked.iteration,
+        block=asked.block,
+        kind=asked.kind,
+        ordinal=asked.ordinal,
+        prompt_sha256=_digest(prompt),
+        prompt_chars=asked.prompt_chars,
+        prompt_head=asked.prompt_head,
+        asked_model=call.model,
+        model=settled.model,
+        text=settled.text,
+        failed=settled.failed,
+        usage=bill.usage,
+        cost=bill.cost,
+        seconds=seconds,
+        child=settled.child,
+    )
+
+
+async def _all(asked: list[Coroutine[Any, Any, _Settled]]) -> list[_Settled]:
+    """All of them; where one breaks, the others are stopped and seen gone, not left running unpaid-for."""
+    tasks = [asyncio.ensure_future(one) for one in asked]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

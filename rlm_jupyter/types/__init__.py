@@ -1,0 +1,1 @@
+"""The vocabulary: errors, events, limits, values, tokens."""

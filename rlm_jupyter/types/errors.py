@@ -1,0 +1,158 @@
+"""Every exception that this package raises.
+
+Three fates are kept apart: what the model's code did wrong is *data*, shown to the model; a limit that
+was reached is a `stop_reason` of the result; only a failure of the host is an exception, and its text
+says what to do.
+
+    RLMError
+    ├── ConfigurationError (ValueError)   before anything was started or spent
+    │   └── ContextError                  the context can't be handed to a kernel
+    ├── ModelError                        a provider failed for good
+    │   ├── ModelUnavailableError         no answer: refused, timed out, overloaded, cut off
+    │   ├── ContextWindowError            the prompt does not fit the model's window
+    │   └── UnusableReplyError            it replied, with nothing that can be used
+    ├── KernelError                       the kernel can't be used
+    │   ├── KernelStartError
+    │   └── KernelDiedError
+    ├── PolicyError                       a policy of the user's failed
+    ├── LimitReached                      a limit of the run refuses a request (becomes a `stop_reason`)
+    └── RecordError                       a saved run can't be read or written
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rlm_jupyter.record.trajectory import Trajectory
+    from rlm_jupyter.run.result import Result
+    from rlm_jupyter.types.values import StopReason
+
+
+class RLMError(Exception):
+    """The root of the tree.
+
+    Parameters
+    ----------
+    args
+        The text.
+    notebook, command
+        The text in a notebook's magics, and on the command line, where it advises something else there.
+    """
+
+    result: Result | None = None
+    """Of a run that had begun: its best answer so far or none, its usage, cost, record and path."""
+    advice: str = ""
+    """Where that run is saved, and how to resume it; the error's text ends with it."""
+    trajectory: Trajectory | None = None
+    """The record of the run that this ended."""
+
+    def __init__(self, *args: object, notebook: str = "", command: str = "") -> None:
+        super().__init__(*args)
+        self._notebook, self._command = notebook, command
+
+    def __str__(self) -> str:
+        return self._advising(super().__str__())
+
+    @property
+    def for_notebook(self) -> str:
+        """The text that a magic shows."""
+        return self._advising(self._notebook or super().__str__())
+
+    @property
+    def for_command_line(self) -> str:
+        """The text that a command shows."""
+        return self._advising(self._command or super().__str__())
+
+    def _advising(self, text: str) -> str:
+        return f"{text.rstrip('.')}. {self.advice}" if self.advice else text
+
+
+def saved_at(error: BaseException) -> Path | None:
+    """Return the notebook of the run that an error ended, if that run is saved."""
+    return error.result.path if isinstance(error, RLMError) and error.result is not None else None
+
+
+class ConfigurationError(RLMError, ValueError):
+    """A setting is missing or wrong; raised before anything is started or spent."""
+
+
+class ContextError(ConfigurationError):
+    """The context can't be handed to a kernel; the text names its type and what to pass instead."""
+
+
+class ModelError(RLMError):
+    """A model's provider failed for good."""
+
+
+class ModelUnavailableError(ModelError):
+    """A provider gave no answer: it refused, timed out, was overloaded or broke off."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        overloaded: bool = False,
+        retry_after: float | None = None,
+        retries: int = 0,
+        brief: str = "no answer",
+    ) -> None:
+        super().__init__(message)
+        self.brief = brief
+        """The reason in a few words, shown while the request waits to be sent again."""
+        self.overloaded = overloaded
+        """It refuses more for now: the same request is served later, and everybody had better ask more slowly."""
+        self.retry_after = retry_after
+        """In how many seconds the provider wants to be asked again, where it says so."""
+        self.retries = retries
+        """How often it is worth while to ask again, where it is not overloaded."""
+
+
+class ContextWindowError(ModelError):
+    """A prompt does not fit into the model's window."""
+
+    def __init__(self, message: str, *, tokens: int | None = None, window: int | None = None) -> None:
+        super().__init__(message)
+        self.tokens = tokens
+        """How many tokens the prompt has, where that is known."""
+        self.window = window
+        """The model's window in tokens, where that is known."""
+
+
+class UnusableReplyError(ModelError):
+    """A model did reply, also when it was asked again, but with nothing, or with one thing over and over."""
+
+
+class KernelError(RLMError):
+    """The kernel can't be used."""
+
+
+class KernelStartError(KernelError):
+    """The kernel did not come up."""
+
+    def __init__(self, message: str, *, killed: bool = False) -> None:
+        super().__init__(message)
+        self.killed = killed
+        """A signal ended it, as where memory ran out: another try may help."""
+
+
+class KernelDiedError(KernelError):
+    """The kernel's process ended by itself."""
+
+
+class PolicyError(RLMError):
+    """A termination or reward policy failed, or gave what is no verdict or reward. Ends the run, its answer kept."""
+
+
+class LimitReached(RLMError):
+    """A limit refuses a request. Inside a run it becomes the `stop_reason`, outside nobody sees it."""
+
+    def __init__(self, message: str, *, stop_reason: StopReason) -> None:
+        super().__init__(message)
+        self.stop_reason: StopReason = stop_reason
+
+
+class RecordError(RLMError):
+    """A saved run can't be read or written."""

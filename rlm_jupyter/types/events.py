@@ -1,0 +1,353 @@
+"""What happened in a run, as past facts.
+
+*Records* are lasting: each is one line of the journal, the trajectory is their fold, and a run can be
+rebuilt from them alone. *Glimpses* pass: they let people watch and are never stored. `RLM.stream` yields
+both, in order.
+
+A child (`rlm_query`) is a run with a record of its own. Whoever watches the root sees what happens in it as
+`ChildReported`: a glimpse that carries the child's own event, so that nobody takes it for one of the root's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlm_jupyter.types.values import CellStatus, ContextInfo, FinishReason, Output, StopReason, SubcallKind, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A run began. The first record of every journal."""
+
+    run_id: str
+    prompt: str
+    system: str
+    """The system message, so that the conversation can be derived from the record alone."""
+    opening: str
+    """The first user message."""
+    context: ContextInfo
+    model: str
+    sub_model: str
+    depth: int
+    limits: dict[str, Any]
+    started: str
+    """ISO 8601, UTC."""
+    request: str = ""
+    """Digest of all that was asked (prompt, context, models, options): the same again is the same run."""
+    parent: str | None = None
+    """The run whose `rlm_query` this run answers."""
+    version: str = ""
+    """Of this package."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What else it takes to go on with the run: its policies, its kernel, its working directory."""
+    forked_from: str | None = None
+    """The run whose first iterations (`forked_at` of them) this run took over."""
+    forked_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyReceived:
+    """The root model replied. Recorded before anything in it is executed."""
+
+    iteration: int
+    """From 1."""
+    text: str
+    """As received, byte for byte."""
+    model: str
+    usage: Usage
+    cost: float | None
+    """US dollars; `None` when the model's price is not known."""
+    finish: FinishReason
+    seconds: float
+    read: int | None = None
+    """How many characters of `text` count; the rest, where the model played the kernel, is neither run nor
+    shown to it again. `None`: all."""
+    rejected: str = ""
+    """Why the reply was drawn again instead of run (a repetition, say); it is then not part of the conversation."""
+    forced: bool = False
+    """The final call of a run that met a limit."""
+    estimated: bool = False
+    """`usage` and `cost` are our own estimate: the provider did not tell, or the request was closed before it did."""
+
+    @property
+    def unread(self) -> str:
+        """What of the text does not count; empty for most."""
+        return "" if self.read is None or self.rejected or self.forced else self.text[self.read :]
+
+
+@dataclass(frozen=True, slots=True)
+class SubcallSettled:
+    """One prompt of a sub-call was answered, or failed."""
+
+    iteration: int
+    block: int
+    kind: SubcallKind
+    ordinal: int
+    """The n-th prompt of its cell, from 0."""
+    prompt_sha256: str
+    prompt_chars: int
+    prompt_head: str
+    """The first few hundred characters."""
+    asked_model: str | None
+    """What the cell named, if it did."""
+    model: str
+    text: str
+    """The reply, or the reason for the failure."""
+    failed: bool
+    usage: Usage
+    cost: float | None
+    seconds: float
+    child: str | None = None
+    """The child run's id, for `rlm_query`."""
+    prompt: str | None = None
+    """The whole prompt, when the run keeps prompts."""
+    refused: bool = False
+    """Nobody was asked: a limit was reached, or there is no such model. It counts against no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellFinished:
+    """A cell ended, or was passed over because one before it failed (`skipped`)."""
+
+    iteration: int
+    block: int
+    """The n-th cell of its iteration, from 0."""
+    source: str
+    """As the model wrote it."""
+    executed: str | None
+    """What was executed, where that differs from `source`."""
+    status: CellStatus
+    outputs: tuple[Output, ...]
+    execution_count: int | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeGiven:
+    """The run told the model something of its own: what is left, why a FINAL did not count."""
+
+    iteration: int
+    text: str
+    restored: dict[str, Any] = field(default_factory=dict)
+    """Where the kernel died, and variables came back from a snapshot: their `names`, and the `iteration` and `block`
+    of the cell after which it was taken; iteration 0: before the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputsShown:
+    """What the model is shown of an iteration's outputs, cut to the limit. The conversation reads this."""
+
+    iteration: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class IterationRated:
+    """The reward policy rated an iteration."""
+
+    iteration: int
+    reward: float
+    components: dict[str, float]
+    """What the reward is the sum of, by name."""
+    explanation: str = ""
+    confidence: float | None = None
+    """What the model stated, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputsElided:
+    """To fit the window, the outputs of iterations up to `through` are no longer shown to the model."""
+
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunTakenUp:
+    """The run is gone on with: it had been broken off, or had met a limit. What was recorded before stands."""
+
+    iteration: int
+    """The last one of which there is a record."""
+    model: str
+    sub_model: str
+    limits: dict[str, Any]
+    """From now on."""
+    taken_up: str
+    """ISO 8601, UTC."""
+    reexecuted: bool
+    """Whether the cells were executed again; else the kernel was empty."""
+    sub_models: list[str] = field(default_factory=list)
+    """By depth, where there are several."""
+    sampling: dict[str, Any] = field(default_factory=dict)
+    """The options of the models from now on: `model_options`, `sub_model_options`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The run is over. The last record, unless the run is taken up again."""
+
+    stop_reason: StopReason
+    answer: str | None
+    value: Any
+    """The answer as plain data, where it is JSON-able."""
+    is_json: bool
+    iteration: int
+    seconds: float
+    usage: Usage
+    """Root, sub-calls and children."""
+    cost: float | None
+    message: str = ""
+    """In one line, why it ended, when that is not plain."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyStreamed:
+    """A piece of a reply arrived."""
+
+    iteration: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CellStarted:
+    """A cell is being executed."""
+
+    iteration: int
+    block: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputChanged:
+    """The running cell's outputs are now these (all of them)."""
+
+    iteration: int
+    block: int
+    outputs: tuple[Output, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SubcallStarted:
+    """One prompt of a sub-call was handed to a model."""
+
+    iteration: int
+    block: int
+    kind: SubcallKind
+    ordinal: int
+    prompt_chars: int
+    prompt_head: str = ""
+    """The first few hundred characters."""
+    model: str = ""
+    """Who is to answer it; empty for a child, which has its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellProposed:
+    """A cell waits for a person's approval."""
+
+    iteration: int
+    block: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class CellDecided:
+    """A person has decided on the cell that waited."""
+
+    iteration: int
+    block: int
+    runs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaused:
+    """The run waits before the reply to this iteration, until a person resumes it."""
+
+    iteration: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    """The run goes on."""
+
+    iteration: int
+
+
+@dataclass(frozen=True, slots=True)
+class CellReplayed:
+    """A recorded cell was gone over again; what it shows is as recorded."""
+
+    iteration: int
+    block: int
+    executed: bool
+    """It was executed; else its effect was replayed (a kernel restarted), or passed over (it had been interrupted)."""
+    difference: str = ""
+    """A unified diff of recorded and new outputs, where they differ in what counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildReported:
+    """Something happened in a child, or in a child's child.
+
+    Flat at every depth: `event` is never a `ChildReported` itself, and `parent` says whose child it is.
+    """
+
+    child: str
+    """The child's run id."""
+    parent: str
+    """The run id of the run whose cell asked; `iteration`, `block` and `ordinal` are in that one."""
+    depth: int
+    """Of the child: 1 for a child of the root."""
+    iteration: int
+    block: int
+    ordinal: int
+    event: Event
+    path: Path | None = None
+    """The child's notebook, where it is saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemarkMade:
+    """Something that people should know and the model need not: a server is waited for, another model answers."""
+
+    text: str
+    passes: bool = False
+    """It holds only until the run begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDelayed:
+    """A request to a provider waits until it is sent again; of several, the one that waits for longest is told."""
+
+    text: str
+    """In one line, who is waited for, why and how long; empty: none waits any more."""
+
+
+Record = (
+    RunStarted
+    | ReplyReceived
+    | SubcallSettled
+    | CellFinished
+    | NoticeGiven
+    | OutputsShown
+    | IterationRated
+    | OutputsElided
+    | RunTakenUp
+    | RunEnded
+)
+Glimpse = (
+    ReplyStreamed
+    | CellStarted
+    | OutputChanged
+    | SubcallStarted
+    | CellProposed
+    | CellDecided
+    | RunPaused
+    | RunResumed
+    | CellReplayed
+    | RemarkMade
+    | RequestDelayed
+    | ChildReported
+)
+Event = Record | Glimpse

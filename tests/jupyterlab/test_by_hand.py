@@ -1,0 +1,103 @@
+"""Live cells that a person executes in a real JupyterLab: what they show, whose they are, and where they ran."""
+
+from __future__ import annotations
+
+from tests.jupyterlab.conftest import Open, Waiting
+from tests.jupyterlab.lab import texts
+
+ASK = "%%rlm -m openai/any -c text --rerun\nHow long is it?"
+LOOK = "I look.\n```repl\nseen = len(context)\nprint(seen)\n```"
+
+
+def test_a_live_cell_runs_in_the_kernel_of_its_run(opened: Open, model: Waiting) -> None:
+    model.play([LOOK, "```repl\nFINAL(seen)\n```", "```repl\nFINAL(seen)\n```"], opened=3)
+    page = opened("text = 'x' * 1234", ASK, "rlm_result = rlm_result.ask('And now?')", "rlm_result.close()")
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.cells()[2]["execution_count"] and page.live("answer"), "the answer")
+    look = page.live("code")[0]
+    asked = len(model.requests)
+
+    # it is edited, executed and left in one go, as Shift-Enter does; its variables are those of the run
+    page.cell(look["id"]).locator(".cm-content").click()
+    page.page.keyboard.press("Control+End")
+    page.page.keyboard.type("\nseen += 1\nseen")
+    page.page.keyboard.press("Shift+Enter")
+    page.until(lambda: "Ran in the kernel of rlm_result" in texts(page.live("code")[0]), "where it ran")
+    page.until(lambda: page.live("code")[0]["metadata"]["rlm"].get("by_hand"), "it is bound to its kernel")
+    ran = page.live("code")[0]
+    assert ran["id"] == look["id"]
+    assert "1234" in texts(ran)
+    assert "1235" in texts(ran)
+    assert ran["execution_count"] == 3  # its number there
+    assert len(model.requests) == asked
+    page.picture("by-hand")
+
+    # the model finds what was changed
+    page.run("user-3")
+    page.until(lambda: page.live("answer")[1:], "the second answer")
+    assert page.live("answer")[1]["source"] == "**Answer**\n\n1235"
+
+    # it still runs there, and an error is that of the cell
+    page.run(look["id"])
+    page.until(lambda: page.live("code")[0]["execution_count"] == 5, "it ran again")
+    page.run("user-4")
+    page.until(lambda: page.cells()[-1]["execution_count"], "the kernel is closed")
+    before = page.live("code")[0]
+    page.run(look["id"])
+    page.until(
+        lambda: page.page.locator(".rlm-strip", has_text="Not run: the kernel of its run is closed").count(),
+        "that it is gone",
+    )
+    page.picture("by-hand-gone")
+    back = page.live("code")[0]
+    assert [back[key] for key in ("id", "source", "outputs", "execution_count")] == [
+        before[key] for key in ("id", "source", "outputs", "execution_count")
+    ]
+    assert "by_hand" not in back["metadata"]["rlm"]  # no kernel is its own any more: left, it would be the reader's
+    assert not page.errors
+
+
+def test_an_edit_of_a_recorded_run_never_stands_over_an_output_that_is_not_its_own(
+    opened: Open, model: Waiting
+) -> None:
+    model.play(["I look.\n```repl\nprint(len(context))\n```", "```repl\nFINAL('seen')\n```"], opened=2)
+    page = opened("text = 'x' * 1234", "%%rlm -m openai/any -c text\nHow long is the recorded one?")
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.cells()[2]["execution_count"] and page.live("answer"), "the answer")
+    first = page.live("code")[0]["id"]
+    page.run("user-2")
+    page.until(lambda: page.live("answer") and page.live("code")[0]["id"] != first, "the recorded run")
+    page.until(lambda: page.live("code")[0]["execution_count"], "all of it")
+    look = page.live("code")[0]
+
+    # while it is only edited, the page says that the output is another's; put back, all is as it was
+    strip = page.page.locator(".rlm-strip")
+    editor = page.cell(look["id"]).locator(".cm-content")
+    editor.click()
+    page.page.keyboard.press("Control+End")
+    page.page.keyboard.type(" + 1")
+    page.until(lambda: "Edited, and not run" in strip.inner_text(), "that it is edited")
+    assert page.cell(look["id"]).locator("xpath=self::*[contains(@class, 'rlm-astray')]").count()
+    page.picture("edited")
+    strip.get_by_role("button", name="Put Back").click()
+    page.until(lambda: not strip.count(), "nothing to be said")
+    assert page.live("code")[0]["source"] == look["source"]
+
+    # executed, it is refused in the cell, and what was written can be taken over
+    editor.click()
+    page.page.keyboard.press("Control+End")
+    page.page.keyboard.type(" + 1")
+    page.page.keyboard.press("Control+Enter")
+    page.until(lambda: "Not run: its run is a recorded one" in strip.inner_text(), "why it was not run")
+    page.picture("refused")
+    back = page.live("code")[0]
+    assert [back[key] for key in ("source", "outputs", "execution_count")] == [
+        look[key] for key in ("source", "outputs", "execution_count")
+    ]
+    assert strip.get_by_role("button", name="Open Run").count()
+    strip.get_by_role("button", name="Copy to My Cells").click()
+    own = page.until(lambda: [c for c in page.cells() if c["source"] == f"{look['source']} + 1"], "the copy")[0]
+    assert not {"rlm", "tags"} & set(own["metadata"])
+    assert not page.errors

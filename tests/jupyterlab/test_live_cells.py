@@ -1,0 +1,390 @@
+"""Live cells in a real JupyterLab: what a person sees while a run goes on, and what stays of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, cast
+
+import nbformat
+
+from tests.jupyterlab.conftest import Open, Waiting
+from tests.jupyterlab.lab import NotebookPage, texts
+from tests.support.loopback import Said
+
+ASK = "%%rlm -m openai/any -c text --rerun\nHow long is it?"
+LOOK = "## I look\n\nat the **text**.\n```repl\nprint(len(context))\nanswers = llm_query_batched(['one?', 'two?'])\n```"
+SLOW = "Now I wait.\n```repl\nimport time\nfor i in range(400):\n    print('tick', i)\n    time.sleep(0.1)\n```"
+HTML = (
+    "```repl\nfrom IPython.display import HTML, Javascript, display\n"
+    "display(HTML('<table><tr><td onclick=\"document.title=1\">cell</td></tr></table><script>document.title=2</script>'))\n"
+    "display(Javascript('document.title = 3'))\n```"
+)
+FINAL = "It is known.\n```repl\nFINAL(f'it is **{len(context)}** long')\n```"
+
+
+def roles(page: Any) -> list[str]:
+    return [cell["metadata"]["rlm"]["role"] for cell in page.live()]
+
+
+def test_cells_are_there_while_the_run_goes_on(opened: Open, model: Waiting) -> None:
+    model.play([LOOK, HTML, Said(FINAL, delay=0.1, pieces=20)], opened=1)
+    page = opened("text = 'x' * 1234", ASK, "own = 'cell'")
+    page.run("user-1")
+    page.run("user-2")
+    # the model's second reply is held back: the run can't have ended
+    code = page.until(lambda: [c for c in page.live("code") if c["execution_count"]], "an executed cell")[0]
+    assert "1234" in texts(code)
+    assert page.cells()[2]["execution_count"] is None
+    assert roles(page) == ["prose", "code", "subcalls"]
+    assert page.live()[0]["source"] == "**I look**\n\nat the **text**."
+    page.until(lambda: "2 sub-calls" in page.live("subcalls")[0]["source"], "the sub-calls")
+    assert "in flight" not in page.live("subcalls")[0]["source"]
+    # in the order in which they were answered
+    assert {call["prompt"] for call in page.live("subcalls")[0]["metadata"]["rlm"]["calls"]} == {"one?", "two?"}
+    assert [cell["id"] for cell in page.cells()][:3] == ["user-0", "user-1", "user-2"]
+    assert page.cells()[-1]["id"] == "user-3"
+    page.picture("while", 500)
+    bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
+    assert "iteration 1 / 30" in bar.inner_text()
+    assert bar.get_by_role("button", name="Stop").is_visible()
+
+    model.let(2)
+    speed = re.compile(r"\bfirst words after \d+\.\d s · \d+(\.\d+)? tokens/s")
+    page.until(lambda: speed.search(bar.inner_text()), "how fast the last reply arrives")
+    page.until(lambda: page.cells()[2]["execution_count"], "the end of the cell that asked")
+    page.until(lambda: page.live("answer"), "the answer")
+    page.picture("after", 500)
+    assert "tokens/s" not in bar.inner_text()
+    assert page.live()[-1]["source"] == "**Answer**\n\nit is **1234** long"
+    assert "Answered" in bar.inner_text()
+    html = page.live("code")[1]["outputs"]
+    assert [list(output["data"]) for output in html] == [["text/plain", "text/html"], ["text/plain"]]
+    shown = "".join(html[0]["data"]["text/html"])
+    assert "<td>cell</td>" in shown
+    assert "script" not in shown
+    # the side panel has it as a tree, and leads to the cells
+    page.command("rlm:runs")
+    runs = page.page.locator("#rlm-runs")
+    page.until(lambda: "llm_query: one?" in (runs.text_content() or ""), "the tree")
+    assert "3 / 30 iterations" in runs.inner_text()
+    assert "350 tokens" in runs.inner_text()
+    runs.get_by_role("button", name="Answer").click()
+    page.until(
+        lambda: (
+            page.page.evaluate("window.jupyterapp.shell.currentWidget.content.activeCell.model.id")
+            == page.live("answer")[0]["id"]
+        ),
+        "the answer is the active cell",
+    )
+    page.picture("panel")
+    page.page.evaluate("window.jupyterapp.shell.collapseRight()")
+    assert page.page.title().endswith("JupyterLab")  # no script has run
+    assert not page.errors
+
+
+def test_asking_again_replaces_the_cells_but_not_an_edited_one(opened: Open, model: Waiting) -> None:
+    model.play([LOOK, FINAL, FINAL], opened=2)
+    page = opened("text = 'x' * 10", ASK, "own = 'cell'")
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.live("answer"), "the first answer")
+    page.until(lambda: page.cells()[2]["execution_count"], "the end of the first run")
+    first = {cell["id"] for cell in page.live()}
+    edited = page.live("code")[0]["id"]
+    page.cell(edited).locator(".cm-content").click()
+    page.page.keyboard.press("Control+End")
+    page.page.keyboard.type("  # mine")
+
+    model.let()
+    page.run("user-2")
+    page.until(lambda: roles(page)[-1:] == ["answer"] and page.live()[0]["id"] not in first, "the second answer")
+    assert roles(page) == ["prose", "code", "answer"]
+    mine = [cell for cell in page.cells() if cell["source"].endswith("# mine")]
+    assert len(mine) == 1
+    # what it had put out belongs to other code
+    assert (mine[0]["id"], mine[0]["outputs"], mine[0]["execution_count"]) == (edited, [], None)
+    assert "skip-execution" in mine[0]["metadata"]["tags"]
+
+    # all of it goes, and comes back, in one step
+    page.until(lambda: page.cells()[2]["execution_count"], "the end of the second run")
+    shown = [(cell["id"], cell.get("outputs")) for cell in page.live()]
+    page.select("user-2")
+    page.command("rlm:remove")
+    assert not page.live()
+    assert len(page.cells()) == 5  # with the one that was edited
+    page.command("notebook:undo-cell-action")
+    assert [(cell["id"], cell.get("outputs")) for cell in page.live()] == shown
+
+    # what was part of a run does not run with the notebook, until a person takes it over
+    model.play([FINAL], opened=1)
+    page.command("notebook:restart-run-all", wait=False)
+    page.page.get_by_role("button", name="Confirm Kernel Restart").click()
+    page.until(lambda: page.cells()[-1]["execution_count"], "the notebook has run")
+    left = next(cell for cell in page.cells() if cell["source"].endswith("# mine"))
+    assert (left["id"], left["outputs"], left["execution_count"]) == (edited, [], None)
+    page.picture("left-over", 500)
+    page.run(edited)
+    page.until(lambda: page.page.get_by_text("Make it your cell to run it").count(), "that it is not run")
+    page.page.get_by_role("button", name="Make It My Cell").click()
+    mine = page.until(
+        lambda: [c for c in page.cells() if c["source"].endswith("# mine") and c["id"] != edited], "a cell of one's own"
+    )
+    assert not {"rlm", "tags"} & set(mine[0]["metadata"])
+    page.run(mine[0]["id"])
+    page.until(
+        lambda: [o for c in page.cells() for o in c.get("outputs", ()) if o.get("ename") == "NameError"], "that it runs"
+    )
+    assert not page.errors
+
+
+def test_stop_ends_the_run_with_what_it_has(opened: Open, model: Waiting) -> None:
+    model.play(["```repl\nanswer['content'] = 'a draft'\n```", SLOW], opened=2)
+    page = opened("text = 'x' * 10", ASK, "'still ' + 'alive'")
+    page.run("user-1")
+    page.run("user-2")
+    ticks = page.until(lambda: [c for c in page.live("code") if "tick 3" in texts(c)], "a growing output")[0]
+    page.until(lambda: "tick 9" in texts(page.live("code")[1]), "more of the output")
+    assert ticks["execution_count"] is None
+    assert page.cell(ticks["id"]).locator(".jp-InputPrompt").inner_text() == "[*]:"
+    page.picture("ticking")
+    page.page.locator(".rlm-bar").get_by_role("button", name="Stop").click()
+    page.until(lambda: page.page.locator(".rlm-bar[data-rlm-outcome='cancelled']").count(), "the end of the run")
+    stopped = page.live("code")[1]
+    assert stopped["metadata"]["rlm"]["status"] == "interrupted"
+    assert "tick 50" not in texts(stopped)
+    assert page.live("answer")[0]["source"] == "**Answer**\n\na draft"
+    page.until(lambda: page.cells()[2]["outputs"][-1]["output_type"] == "error", "the cell that asked has failed")
+    page.run("user-3")
+    page.until(lambda: "still alive" in texts(page.cells()[-1]), "the kernel goes on")
+    page.picture("stopped")
+
+    # a kernel that goes away leaves no cell running
+    model.play([SLOW], opened=1)
+    page.run("user-2")
+    page.until(lambda: "tick 3" in texts(page.live("code")[0]), "the second run")
+    page.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    page.until(lambda: page.page.locator(".rlm-bar[data-rlm-outcome='cut']").count(), "the run is cut off")
+    assert [cell["metadata"]["rlm"]["status"] for cell in page.live()] == ["ok", "died"]
+    assert not page.errors
+
+
+def test_a_page_that_is_reloaded_finds_its_run_again(opened: Open, model: Waiting) -> None:
+    # a server listens to the kernel a moment later than the page is connected; what comes before is not heard
+    slowly = Said("More.\n```repl\nprint('more')\n```", delay=0.15, pieces=20)
+    model.play([LOOK, slowly, FINAL], opened=1)
+    page = opened("text = 'x' * 10", ASK)
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: "in flight" not in page.live("subcalls")[0]["source"], "the first iteration")
+    page.command("docmanager:save")
+    page.window.load()
+    page.open(busy=True)
+    page.until(lambda: len(page.live()) == 3, "the cells as they were saved")
+    model.let()
+    page.until(lambda: roles(page) == ["prose", "code", "subcalls", "prose", "code"], "the second iteration")
+    page.until(lambda: "more" in texts(page.live("code")[1]), "its output")
+    model.let()
+    page.until(lambda: page.live("answer"), "the answer")
+    assert len({cell["id"] for cell in page.live()}) == len(page.live()) == 8
+    assert not page.errors
+
+
+def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: Open, model: Waiting) -> None:
+    model.play([HTML, "```repl\nprint(1 / 0)\n```", FINAL], opened=3)
+    page = opened("text = 'x' * 10", "%%rlm -m openai/any -c text\nWhat is it?")
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.live("answer"), "the answer")
+    page.until(lambda: page.cells()[2]["execution_count"], "the end of the run")
+    page.command("docmanager:save")
+    saved = nbformat.read(page.path, as_version=4)
+    nbformat.validate(saved)
+    ours = [cell for cell in saved.cells if "rlm" in cell.metadata]
+    assert [cell.metadata.rlm.role for cell in ours] == ["code", "code", "prose", "code", "answer"]
+    assert all({"rlm", "skip-execution"} <= set(cell.metadata.tags) for cell in ours)
+    assert all("trusted" not in cell.metadata for cell in saved.cells)
+    before = [(cell["id"], cell["outputs"], cell["execution_count"]) for cell in page.live("code")]
+    page.close()
+
+    again = opened(path=page.path)
+    assert all(cell["trusted"] for cell in again.live("code"))
+    assert again.page.locator(".rlm-live").count() == 5
+    assert again.page.locator(".rlm-live table").inner_text() == "cell"
+    # the run is recorded, so it is shown anew and nothing is asked
+    asked = len(model.requests)
+    again.command("notebook:restart-run-all", wait=False)
+    again.page.get_by_role("button", name="Confirm Kernel Restart").click()
+    again.until(lambda: again.cells()[2]["execution_count"] == 3, "all was run")
+    again.until(lambda: len(again.live()) == 5 and again.live()[0]["id"] != before[0][0], "the recorded run is shown")
+    again.page.wait_for_timeout(1000)
+    again.picture("run-all")
+    assert len(model.requests) == asked
+    after = [(cell["outputs"], cell["execution_count"]) for cell in again.live("code")]
+    assert after == [(outputs, count) for _, outputs, count in before]
+    assert again.cells()[2]["execution_count"] == 3  # nothing else was executed
+    # a live cell that is executed by itself stays as it is, too
+    cell = again.live("code")[0]
+    again.run(cell["id"])
+    again.until(lambda: again.page.get_by_text("its run is a recorded one").count(), "what it says")
+    again.until(lambda: again.live("code")[0] == cell, "the outputs that it had")
+    assert not again.errors
+
+
+def test_people_decide_about_cells(opened: Open, model: Waiting) -> None:
+    model.play(["```repl\nprint('first')\n```", "I go on.\n```repl\nprint('second')\n```", FINAL], opened=3)
+    page = opened("text = 'x' * 10", ASK.replace("--rerun", "--rerun --approve"))
+    page.run("user-1")
+    page.run("user-2")
+    bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
+    page.until(lambda: bar.get_by_role("button", name="Approve").count(), "a cell that waits")
+    [proposed] = page.live("code")
+    assert proposed["execution_count"] is None
+    page.picture("proposed")
+    page.cell(proposed["id"]).locator(".cm-content").click()
+    page.page.keyboard.press("Control+A")
+    page.page.keyboard.type("print('edited by me')")
+    bar.get_by_role("button", name="Approve").click()
+    ran = page.until(lambda: [c for c in page.live("code") if c["execution_count"]], "it runs as edited")[0]
+    assert ran["source"] == "print('edited by me')"
+    page.until(lambda: "edited by me" in texts(page.live("code")[0]), "its output")
+
+    page.until(lambda: len(page.live("code")) == 2 and bar.get_by_role("button", name="Refuse").count(), "the second")
+    bar.get_by_role("button", name="Pause").click()
+    bar.get_by_role("button", name="Refuse").click()
+    page.page.get_by_role("dialog").get_by_role("textbox").fill("no more prints, please")
+    page.page.get_by_role("dialog").get_by_role("button", name="Send").click()
+    page.until(lambda: page.page.locator(".rlm-bar[data-rlm-phase='paused']").count(), "the run waits")
+    asked = len(model.requests)
+    page.page.wait_for_timeout(300)
+    assert len(model.requests) == asked
+    bar.get_by_role("button", name="Resume").click()
+    page.until(lambda: len(model.requests) > asked, "the next request")
+    assert "no more prints, please" in json.dumps(model.requests[-1].body)
+    assert [cell["metadata"]["rlm"]["status"] for cell in page.live("code")][:2] == ["ok", "skipped"]
+    page.until(lambda: bar.get_by_role("button", name="Approve").count(), "the third")
+    page.select("user-2")
+    page.command("rlm:approve")
+    page.until(lambda: page.live("answer"), "the answer")
+    page.picture("decided")
+    assert not page.errors
+
+
+def rewrite(page: NotebookPage, cell_id: str, source: str) -> None:
+    page.cell(cell_id).locator(".cm-content").click()
+    page.page.keyboard.press("Control+A")
+    page.page.keyboard.type(source)
+
+
+def waiting(page: NotebookPage) -> dict[str, Any]:
+    """The cell that waits for approval, once its page says so."""
+    found = page.until(
+        lambda: [c for c in page.live("code") if c["metadata"]["rlm"]["status"] == "proposed"], "a cell that waits"
+    )[0]
+    page.until(lambda: page.cell(found["id"]).locator(".rlm-proposal").count(), "what can be done about it")
+    return cast(dict[str, Any], found)
+
+
+def test_the_cell_that_waits_runs_by_the_keys_that_run_cells_and_what_is_written_there_is_not_lost(
+    opened: Open, model: Waiting
+) -> None:
+    model.play([f"```repl\nprint({n})\n```" for n in range(5)], opened=5)
+    page = opened("text = 'x' * 10", ASK.replace("--rerun", "--approve"))
+    page.run("user-1")
+    page.run("user-2")
+    for keys, said in (("Shift+Enter", "first"), ("Control+Enter", "second"), ("Escape Shift+Enter", "third")):
+        cell = waiting(page)
+        rewrite(page, cell["id"], f"print('{said} by me')")
+        for key in keys.split():
+            page.page.keyboard.press(key)
+        shown = f"{said} by me\n"
+        ran = page.until(lambda: [c for c in page.live("code") if shown == texts(c)], said)[0]  # noqa: B023  at once
+        assert (ran["id"], ran["source"]) == (cell["id"], f"print('{said} by me')")
+        assert ran["execution_count"] is not None
+
+    # with others, nobody has meant it
+    cell = waiting(page)
+    page.command("notebook:run-all-cells", wait=False)
+    page.until(lambda: page.page.get_by_text("run it by itself to approve it").count(), "what it says")
+    assert waiting(page) == cell
+
+    # refused, or stopped: what was written there is a cell of one's own
+    rewrite(page, cell["id"], "refused = 1")
+    page.page.locator(".rlm-decide-refuse").click()
+    page.page.get_by_role("dialog").get_by_role("button", name="Send").click()
+    own = page.until(
+        lambda: [c for c in page.cells() if c["source"] == "refused = 1" and c["id"] != cell["id"]], "what was written"
+    )[0]
+    assert own["metadata"]["rlm"]["left"]
+    refused = cell["id"]
+    page.until(
+        lambda: [c["source"] for c in page.live("code") if c["id"] == refused] == ["print(3)"], "the model's own source"
+    )
+    cell = waiting(page)
+    rewrite(page, cell["id"], "stopped = 1")
+    page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-stop").click()
+    own = page.until(
+        lambda: [c for c in page.cells() if c["source"] == "stopped = 1" and c["id"] != cell["id"]], "what was written"
+    )[0]
+    assert own["metadata"]["rlm"]["left"]
+    page.until(lambda: [c["source"] for c in page.live("code") if c["id"] == cell["id"]] == ["print(4)"], "the record")
+    assert not page.errors
+
+
+def test_a_run_that_ends_by_a_limit_keeps_its_last_step(opened: Open, model: Waiting) -> None:
+    forced = "I would look once more.\n```repl\nprint('never executed')\n```"
+    last = "The last look.\n```repl\nprint('second', len(context))\n```"
+    model.play(["The first.\n```repl\nprint('first')\n```", last, Said(forced, delay=0.05, pieces=10)], opened=3)
+    page = opened("text = 'x' * 1234", "%%rlm -m openai/any -c text --rerun --max-iterations 2\nHow long is it?")
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.cells()[2]["execution_count"], "the end of the cell that asked")
+    page.until(lambda: "iterations" in page.page.locator(".rlm-bar").last.inner_text(), "how it ended")
+    code = page.live("code")
+    assert [(cell["source"], texts(cell)) for cell in code] == [
+        ("print('first')", "first\n"),
+        ("print('second', len(context))", "second 1234\n"),
+    ]
+    assert page.live("prose")[-1]["source"] == forced
+    page.picture("ended-by-a-limit", 500)
+    assert not page.errors
+
+
+HERE: list[str | Said] = [
+    "```repl\nprint('pri' + 'nted', len(text))\n```",
+    '```repl\nfrom IPython.display import SVG, display\ndisplay(SVG(\'<svg xmlns="http://www.w3.org/2000/svg"><g id="drawn"/></svg>\'))\n1 / 0\n```',
+    "```repl\nimport asyncio\nawait asyncio.sleep(0)\nmade = 'resu' + 'lt'\nmade\n```",
+    "```repl\nFINAL('7 ' + 'cm')\n```",
+]
+
+
+def test_here_all_is_shown_once_below_the_cells_of_the_model(opened: Open, model: Waiting) -> None:
+    model.play(HERE, opened=4)
+    page = opened(
+        "text = 'x' * 10", "%%rlm --here -m openai/any -c text\nHow long is the needle?", "print(made)\n1 / 0"
+    )
+    page.run("user-1")
+    for again in (False, True):  # then from the record
+        page.run("user-2")
+        page.until(lambda: page.live("answer"), "the answer")
+        title = "The recorded run" if again else "Answered"
+        page.until(lambda title=title: title in json.dumps(page.cells()[2]), "how it ended")  # type: ignore[misc]
+        page.until(lambda: page.cells()[2]["execution_count"], "the end of the cell that asked")
+        own = page.until_still(lambda: page.cells()[2]["outputs"])
+        assert [output["output_type"] for output in own if output["output_type"] != "display_data"] == []
+        assert not re.search("printed|drawn|ZeroDivision|result'", json.dumps(own))
+        live = json.dumps([cell["outputs"] for cell in page.live("code")])
+        assert [live.count(said) for said in ("printed 10", '"image/svg+xml"', '"ename": "ZeroDivisionError"')] == [
+            1,
+            1,
+            1,
+        ]
+        assert live.count("'result'") == 1
+        page.picture(f"here-{again}", 500)
+    # the user's own cells are as ever
+    page.run("user-3")
+    mine = page.until(
+        lambda: page.cells()[-1]["execution_count"] and page.cells()[-1]["outputs"], "a cell of one's own"
+    )
+    assert [output["output_type"] for output in mine] == ["stream", "error"]
+    assert not page.errors

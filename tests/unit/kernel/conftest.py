@@ -1,0 +1,64 @@
+"""A real kernel for each test, or each file, and somebody who answers its sub-calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.types.values import Subcall, SubcallFailure
+
+
+class Answerer:
+    """Answers `echo PROMPT`; `fail` fails, `wait` waits until it is cancelled."""
+
+    def __init__(self) -> None:
+        self.calls: list[Subcall] = []
+        self.cancelled = 0
+
+    async def __call__(self, call: Subcall) -> list[str | SubcallFailure]:
+        self.calls.append(call)
+        try:
+            if "wait" in call.prompts:
+                await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return [SubcallFailure("it failed") if p == "fail" else f"echo {p}" for p in call.prompts]
+
+
+@pytest.fixture
+def answerer() -> Answerer:
+    return Answerer()
+
+
+@pytest.fixture
+async def kernel(answerer: Answerer) -> AsyncIterator[Kernel]:
+    started = await Kernel.start(answerer)
+    yield started
+    await started.close()
+
+
+# for files whose tests do no harm to a kernel; they take `begun` as their `kernel`, on the loop of the module
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lasting() -> AsyncIterator[Kernel]:
+    started = await Kernel.start(Answerer())
+    yield started
+    await started.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def begun(lasting: Kernel, answerer: Answerer) -> Kernel:
+    """The kernel of all tests of a file, with nothing in it of those before."""
+    lasting._subcalls._answer = answerer
+    left = [variable.name for variable in (await lasting.inspect()).variables]
+    if left:
+        await lasting.execute(f"del {', '.join(left)}")
+    await lasting.begin()
+    await lasting.inspect()  # it forgets its notices
+    return lasting

@@ -1,0 +1,211 @@
+"""What people may do to a run while it goes on: approve, edit, refuse, pause, speak to the model, raise a limit."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rlm_jupyter import RLM, Limits
+from rlm_jupyter.frontends.approval import Approvals
+from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.result import Result
+from rlm_jupyter.run.runner import Running
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.events import CellDecided, CellProposed, Event, OutputsShown, RunPaused, RunResumed, RunStarted
+from tests.answers.table import block
+
+
+class Person:
+    """Watches a run and acts from a thread of its own, as a person in a notebook does."""
+
+    def __init__(self, act: Callable[[Event, Control], None]) -> None:
+        self.seen: list[Event] = []
+        self._act = act
+        self._ready = threading.Event()
+        self._running: Running | None = None
+
+    def __call__(self, event: Event) -> None:
+        self.seen.append(event)
+        threading.Thread(target=self._do, args=[event]).start()
+
+    def _do(self, event: Event) -> None:
+        self._ready.wait(30)
+        assert self._running is not None
+        self._act(event, self._running.control)
+
+    def watch(self, replies: list[Any], *, approve: bool = False, **limits: Any) -> Result:
+        model = ScriptedModel(replies)
+        rlm = RLM(model, save=False, limits=Limits(**limits))
+        self._running = rlm.start("What?", "a text", on_event=self, approve=approve)
+        self._ready.set()
+        return self._running.result(60)
+
+    def saying(self, act: Callable[[Control], None], reply: str) -> Callable[[Any], str]:
+        """A reply that arrives just after the person did something."""
+
+        def say(_: Any) -> str:
+            assert self._running is not None
+            act(self._running.control)
+            return reply
+
+        return say
+
+    def kinds(self, *kinds: type[Event]) -> list[str]:
+        return [type(event).__name__ for event in self.seen if isinstance(event, kinds)]
+
+
+def told(result: Result) -> str:
+    return "\n".join(notice for iteration in result.trajectory.iterations for notice in iteration.notices)
+
+
+def test_each_cell_waits_for_approval() -> None:
+    person = Person(lambda event, control: control.approve() if isinstance(event, CellProposed) else None)
+    result = person.watch([block("x = 1") + "\n" + block("print(x)"), block("FINAL(x)")], approve=True)
+    assert result.answer == "1"
+    assert person.kinds(CellProposed, CellDecided) == ["CellProposed", "CellDecided"] * 3
+
+
+def test_a_cell_runs_as_a_person_edited_it_and_the_record_keeps_both() -> None:
+    def act(event: Event, control: Control) -> None:
+        if isinstance(event, CellProposed):
+            control.approve("x = 'edited'" if event.source == "x = 'mine'" else None)
+
+    result = Person(act).watch([block("x = 'mine'"), block("FINAL(x)")], approve=True)
+    assert result.answer == "edited"
+    cell = result.trajectory.iterations[0].cells[0]
+    assert (cell.source, cell.executed) == ("x = 'mine'", "x = 'edited'")
+    assert "changed this cell before it ran. What ran:\nx = 'edited'" in told(result)
+
+
+def test_a_refused_cell_does_not_run_nor_what_stands_after_it_and_the_model_hears_why() -> None:
+    def act(event: Event, control: Control) -> None:
+        if isinstance(event, CellProposed):
+            control.refuse("not that file") if "open" in event.source else control.approve()
+
+    replies = [block("open('secret')") + "\n" + block("x = 2"), block("FINAL('x' in globals())")]
+    result = Person(act).watch(replies, approve=True)
+    assert result.answer == "False"
+    assert [cell.status for cell in result.trajectory.iterations[0].cells] == ["skipped", "skipped"]
+    assert "did not let this cell run. They say: not that file" in told(result)
+
+
+def test_what_nobody_approves_runs_not_when_the_run_is_stopped() -> None:
+    person = Person(lambda event, control: control.stop() if isinstance(event, CellProposed) else None)
+    result = person.watch([block("answer['content'] = 'ran'")], approve=True)
+    assert (result.stop_reason, result.answer) == ("cancelled", None)
+
+
+def test_a_pause_lasts_until_it_is_resumed_and_costs_no_time_of_the_limit() -> None:
+    def act(event: Event, control: Control) -> None:
+        if isinstance(event, RunStarted):  # however long the kernel took to start
+            control.raise_limit("max_seconds", time.monotonic() - called + 3)
+        if isinstance(event, OutputsShown) and event.iteration == 1:
+            time.sleep(3)
+            control.resume()
+
+    person, called = Person(act), time.monotonic()
+    pausing = person.saying(lambda control: control.pause(), block("print(1)"))
+    # without the clock standing still, 3 s would be too short for the pause and the rest
+    result = person.watch([pausing, block("FINAL(2)")], max_seconds=60)
+    assert (result.answer, result.stop_reason) == ("2", "answered")
+    assert person.kinds(RunPaused, RunResumed) == ["RunPaused", "RunResumed"]
+
+
+def test_a_note_reaches_the_model_with_the_next_outputs() -> None:
+    person = Person(lambda event, control: None)
+
+    def second(prompt: Any) -> str:
+        return block(f"FINAL({any('look in the appendix' in m.content for m in prompt)})")
+
+    noting = person.saying(lambda control: control.note("look in the appendix"), block("print(1)"))
+    result = person.watch([noting, second])
+    assert "A note from the person who asked: look in the appendix" in told(result)
+    assert result.answer == "True"
+
+
+def test_a_raised_limit_lets_the_run_go_on() -> None:
+    person = Person(lambda event, control: None)
+    raising = person.saying(lambda control: control.raise_limit("max_iterations", 3), block("x = 1"))
+    result = person.watch([raising, block("x += 1"), block("FINAL(x)")], max_iterations=1)
+    assert (result.answer, result.stop_reason) == ("2", "answered")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("max_depth", 2, "can't be set while a run goes on"),
+        ("nope", 1, "can't be set"),
+        ("max_cost", -1, "more than zero"),
+    ],
+)
+def test_a_limit_that_can_not_be_set_is_refused_at_once(name: str, value: float, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        Control().raise_limit(name, value)
+
+
+def test_a_decision_counts_for_the_cell_that_waits_and_for_no_other() -> None:
+    control = Control(approving=True)
+    control.approve()  # nothing waits
+    assert not control.is_asking
+
+
+def put(said: str, event: CellProposed | None = None, *, elsewhere: bool = False) -> tuple[list[str], Control]:
+    """What a person is shown, and the control after what they typed."""
+    shows: list[str] = []
+    asks: list[str] = []
+    control = Control(approving=True)
+    waits: list[Any] = []
+    control._waiting = waits
+    control._proposed = (2, 0)
+
+    def ask(text: str) -> str:
+        asks.append(text)
+        return said
+
+    approvals = Approvals(ask, shows.append, lambda: elsewhere)
+    approvals(event or CellProposed(2, 0, "print(1)"))
+    approvals.put(control)
+    approvals.put(control)
+    assert len(asks) == (0 if elsewhere else 1)
+    return [f"{decision.runs} {decision.note}".strip() for decision in waits], control
+
+
+@pytest.mark.parametrize(
+    ("said", "decided"),
+    [("y", ["True"]), ("", ["True"]), ("N", ["False"]), ("a", ["True"]), ("use the index", ["False use the index"])],
+)
+def test_what_is_typed_decides(said: str, decided: list[str]) -> None:
+    decisions, control = put(said)
+    assert decisions == decided
+    assert control.approving is (said != "a")
+
+
+def test_stop_decides_nothing_else() -> None:
+    decisions, control = put("s")
+    assert decisions == []
+    assert control._stopped
+
+
+def test_nobody_is_asked_twice_where_there_are_buttons() -> None:
+    assert put("y", elsewhere=True)[0] == []
+
+
+def test_a_second_click_runs_no_cell_that_nobody_has_seen() -> None:
+    """Each approval names its cell, as a button does; the late one means a cell that is decided already."""
+
+    def act(event: Event, control: Control) -> None:
+        if isinstance(event, CellProposed):
+            control.approve(cell=(1, 0))
+            time.sleep(0.3)
+            control.approve(cell=(1, 0))
+            if event.block == 1:
+                control.refuse(cell=(1, 1))
+
+    replies = [block("x = 1") + "\n" + block("x = 'unseen'"), "I stop here."]
+    result = Person(act).watch(replies, approve=True, max_iterations=1)
+    assert [cell.status for cell in result.trajectory.iterations[0].cells] == ["ok", "skipped"]

@@ -1,0 +1,433 @@
+"""`files.load`: every kind of file, folders, patterns, encodings, and one clear line for what can't be read."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import sqlite3
+import sys
+import tarfile
+import zipfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pypdf import PdfReader, PdfWriter
+
+from rlm_jupyter.run.files import load as files
+from rlm_jupyter.run.files.load import load
+from rlm_jupyter.types.errors import ConfigurationError
+from tests.support.examples import some
+
+PROSE = {
+    "cp1252": "Die Größe des Gefäßes übertrifft alle Erwartungen: „Können Sie für Übermüdete Stühle räumen?“ ",
+    "latin-1": "Tous les êtres humains naissent libres et égaux en dignité et en droits. Ça va coûter très cher. ",
+    "iso8859-15": "Alla människor är födda fria och lika i värde och rättigheter, från början. Åtta öar. ",
+    "cp1250": "Wszyscy ludzie rodzą się wolni i równi pod względem swej godności i swych praw. Każdy człowiek. ",
+    "cp1254": "Bütün insanlar hür, haysiyet ve haklar bakımından eşit doğarlar. Akıl ve vicdana sahiptirler "
+    "ve birbirlerine karşı kardeşlik zihniyeti ile hareket etmelidirler. ",
+    "cp1251": "Съешь же ещё этих мягких французских булок, да выпей чаю, пока они тёплые и свежие. ",
+    "shift_jis": "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。",
+    "gb18030": "学而时习之，不亦说乎？有朋自远方来，不亦乐乎？人不知而不愠，不亦君子乎？",
+    "euc_kr": "나랏말싸미 중국과 달라 한자와는 서로 통하지 아니하므로 백성이 이르고자 하는 바가 있어도.",
+}
+
+
+class Notes(list[str]):
+    def __call__(self, text: str) -> None:
+        self.append(text)
+
+
+@pytest.fixture
+def notes() -> Notes:
+    return Notes()
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def put(path: str, content: str | bytes = "text") -> str:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def pdf(*pages: str) -> bytes:
+    """A real PDF of one line a page, written by hand: pypdf writes no text."""
+    objects = [b"<</Type/Catalog/Pages 2 0 R>>", b""]
+    kids = []
+    for text in pages:
+        stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
+        objects.append(b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream))
+        font = b"<</Font<</F1<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>"
+        objects.append(
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents %d 0 R/Resources%s>>" % (len(objects), font)
+        )
+        kids.append(b"%d 0 R" % len(objects))
+    objects[1] = b"<</Type/Pages/Kids[%s]/Count %d>>" % (b" ".join(kids), len(kids))
+    out, offsets = b"%PDF-1.4\n", []
+    for number, body in enumerate(objects, 1):
+        offsets.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    head = b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
+    tail = b"trailer<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, len(out))
+    return out + head + table + tail
+
+
+# --- text -----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=some(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\ufeff"), max_size=300),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"]),
+)
+def test_unicode_text_comes_back_character_by_character(text: str, encoding: str) -> None:
+    assert load(put("a.txt", text.encode(encoding)), note=pytest.fail) == text
+
+
+@settings(max_examples=some(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.text(st.characters(min_codepoint=9, max_codepoint=126, exclude_categories=["Cc"]), min_size=1),
+    st.sampled_from(["utf-16-le", "utf-16-be"]),
+)
+def test_utf16_without_a_mark_is_seen(text: str, encoding: str) -> None:
+    assert load(put("a.txt", text.encode(encoding))) == text
+
+
+@pytest.mark.parametrize("encoding", PROSE)
+def test_older_encodings_are_told_apart(encoding: str, notes: Notes) -> None:
+    # rare lines in plain ASCII, where a look here and there would see nothing
+    text = ("0123456789\n" * 2_000 + PROSE[encoding] + "\n") * 8
+    assert load(put("a.txt", text.encode(encoding)), note=notes) == text
+    assert [note[: note.index("as ")] for note in notes] == ["a.txt: not UTF-8: read "]
+
+
+def test_a_log_with_a_torn_line_stays_utf8(notes: Notes) -> None:
+    data = ("Grüße, 日本語\n" * 100).encode() + b"torn \xff\xfe here\n" + "äöü\n".encode()
+    text = load(put("app.log", data), note=notes)
+    assert isinstance(text, str)
+    assert text.startswith("Grüße, 日本語\n")
+    assert text.endswith("torn \ufffd\ufffd here\näöü\n")
+    assert notes == ["app.log: UTF-8 but for 2 stray bytes, read as U+FFFD."]
+
+
+def test_line_ends_and_an_empty_file_stay_as_they_are() -> None:
+    assert load(put("a.txt", "a\r\nb\rc\n")) == "a\r\nb\rc\n"
+    assert load(put("empty.txt", "")) == ""
+
+
+def test_without_charset_normalizer_the_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "charset_normalizer", None)
+    put("a.txt", PROSE["cp1252"].encode("cp1252"))
+    with pytest.raises(ConfigurationError, match=r"^a\.txt: not UTF-8.*pip install 'rlm_jupyter\[files\]'"):
+        load("a.txt")
+    assert load(put("b.txt", "Größe")) == "Größe"
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)])
+def test_compressed_files_are_what_is_inside(suffix: str, compress: Any) -> None:
+    assert load(put(f"a.txt.{suffix}", compress("Größe".encode()))) == "Größe"
+    frame = load(put(f"t.csv.{suffix}", compress(b"a,b\n1,2\n")))
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.to_dict("list") == {"a": [1], "b": [2]}
+    put(f"bad.txt.{suffix}", compress(b"x" * 1000)[:-12])
+    with pytest.raises(ConfigurationError, match=rf"^bad\.txt\.{suffix}: damaged"):
+        load(f"bad.txt.{suffix}")
+
+
+# --- tables and data ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "id,name\n1,Zoë\n2,Bo\n"),
+        ("a.csv", "\ufeffid;name\r\n1;Zoë\r\n2;Bo\r\n"),
+        ("a.CSV", "id|name\n1|Zoë\n2|Bo\n"),
+        ("a.tsv", "id\tname\n1\tZoë\n2\tBo\n"),
+        ("a.json", '[{"id": 1, "name": "Zoë"}, {"id": 2, "name": "Bo"}]'),
+        ("a.jsonl", '{"id": 1, "name": "Zoë"}\n\n{"id": 2, "name": "Bo"}\n'),
+    ],
+)
+def test_tables(name: str, content: str, notes: Notes) -> None:
+    frame = load(put(name, content), note=notes)
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.to_dict("list") == {"id": [1, 2], "name": ["Zoë", "Bo"]}
+    assert notes == []
+
+
+def test_a_csv_in_an_older_encoding() -> None:
+    text = "wort;zahl\n" + "".join(f"{word};1\n" for word in PROSE["cp1252"].split() * 20)
+    frame = load(put("a.csv", text.encode("cp1252")), note=Notes())
+    assert isinstance(frame, pd.DataFrame)
+    assert list(frame["wort"])[:4] == ["Die", "Größe", "des", "Gefäßes"]
+
+
+def test_parquet() -> None:
+    buffer = io.BytesIO()
+    pd.DataFrame({"a": [1, 2]}).to_parquet(buffer)
+    frame = load(put("a.parquet", buffer.getvalue()))
+    assert isinstance(frame, pd.DataFrame)
+    assert list(frame["a"]) == [1, 2]
+    with pytest.raises(ConfigurationError, match=r"^b\.parquet: no parquet file that can be read"):
+        load(put("b.parquet", b"nothing of the kind"))
+
+
+def test_rows_with_gaps_keep_their_whole_numbers() -> None:
+    big = 2**53 + 1
+    frame = load(put("a.json", json.dumps([{"id": big, "x": None}, {"id": None, "x": 1}])))
+    assert isinstance(frame, pd.DataFrame)
+    assert list(frame["id"]) == [big, None]
+
+
+@pytest.mark.parametrize(
+    "data", [{"a": {"b": [1]}}, [1, 2], [], [{}], "text", None, [{"a": 1}, {"b": 2}], [{"a": [1]}, {"a": [2]}]]
+)
+def test_json_that_is_no_table_is_plain_data(data: object) -> None:
+    assert load(put("a.json", json.dumps(data))) == data
+
+
+def test_json_lines_may_hold_other_line_separators() -> None:
+    put("a.jsonl", '["a\u2028b"]\n[2]\n')
+    assert load("a.jsonl") == [["a\u2028b"], [2]]
+
+
+def test_what_is_no_table_is_taken_as_text_with_a_note(notes: Notes) -> None:
+    ragged = "a,b\n1,2\n1,2,3,4\n"
+    assert load(put("a.csv", ragged), note=notes) == ragged
+    assert load(put("a.jsonl", '{"a": 1}\n{oops\n'), note=notes) == '{"a": 1}\n{oops\n'
+    assert load(put("a.json", "[" * 100_000), note=notes) == "[" * 100_000
+    assert [note.partition(" (")[0] for note in notes] == [
+        "a.csv: taken as text: no regular table",
+        "a.jsonl: taken as text: no JSON",
+        "a.json: taken as text: no JSON",
+    ]
+    assert "line 2" in notes[1]
+
+
+def test_without_pandas(monkeypatch: pytest.MonkeyPatch, notes: Notes) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert load(put("a.csv", "a,b\n1,2\n"), note=notes) == "a,b\n1,2\n"
+    assert notes == ["a.csv: taken as text: a table needs pandas (pip install 'rlm_jupyter[files]')."]
+    assert load(put("a.json", '[{"a": 1}]')) == [{"a": 1}]
+    with pytest.raises(ConfigurationError, match=r"^a\.parquet: .*pip install 'rlm_jupyter\[files\]'"):
+        load(put("a.parquet", b"PAR1"))
+
+
+def test_pdf_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    put("a.pdf", pdf("The first page.", "The second."))
+    assert load("a.pdf") == ["The first page.", "The second."]
+    with pytest.raises(ConfigurationError, match=r"^blank\.pdf: a PDF without text"):
+        load(put("blank.pdf", pdf("")))
+    with pytest.raises(ConfigurationError, match=r"^broken\.pdf: no PDF that can be read"):
+        load(put("broken.pdf", b"%PDF-1.4 and nothing"))
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    with pytest.raises(ConfigurationError, match=r"^a\.pdf: a PDF needs pypdf: pip install 'rlm_jupyter\[files\]'"):
+        load("a.pdf")
+
+
+def test_a_pdf_under_a_password_is_refused_in_one_line() -> None:
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(pdf("secret"))))
+    writer.encrypt("hush", algorithm="RC4-128")
+    with Path("a.pdf").open("wb") as file:
+        writer.write(file)
+    with pytest.raises(ConfigurationError, match=r"^a\.pdf: a PDF under a password; save a copy without\.$"):
+        load("a.pdf")
+
+
+# --- which files ----------------------------------------------------------------------------------------------
+
+
+def test_several_files_are_a_dict_in_their_order() -> None:
+    put("b.txt", "B")
+    put("sub/a.txt", "A")
+    assert load(["b.txt", "./sub/a.txt", "sub/../b.txt"]) == {"b.txt": "B", "sub/a.txt": "A"}
+    assert list(load(["sub/a.txt", "b.txt"])) == ["sub/a.txt", "b.txt"]  # type: ignore[call-overload]
+    assert load([Path("b.txt")]) == "B"
+
+
+def test_a_folder_without_what_nobody_means(notes: Notes) -> None:
+    for path in ("d/b.txt", "d/a.md", "d/sub/c.txt"):
+        put(path, path)
+    for path in ("d/.env", "d/.git/config", "d/node_modules/x.js", "d/rlm_runs/r.ipynb", "d/run.rlm/journal.jsonl"):
+        put(path, "never")
+    for number in range(5):
+        put(f"d/{number}.png", b"\x89PNG\0\0")
+    os.mkfifo("d/pipe")
+    put("d/large.txt", b"x" * (files.MOST_BYTES + 1))
+    assert load("d", note=notes) == {"d/a.md": "d/a.md", "d/b.txt": "d/b.txt", "d/sub/c.txt": "d/sub/c.txt"}
+    assert notes == [
+        "d: left out d/0.png, d/1.png, d/2.png and 2 more: binary, not text.",
+        "d: left out d/large.txt: larger than 20 MB (name it to read it).",
+    ]
+    assert load("d/large.txt") == "x" * (files.MOST_BYTES + 1)
+
+
+def test_a_folder_with_one_file_is_still_a_dict() -> None:
+    put("d/a.txt", "A")
+    assert load("d") == {"d/a.txt": "A"}
+    assert load("d/*.txt") == {"d/a.txt": "A"}
+    assert load(["d/a.txt", "d"]) == {"d/a.txt": "A"}
+
+
+def test_what_git_ignores_is_left_out(here: Path, monkeypatch: pytest.MonkeyPatch, notes: Notes) -> None:
+    Path(".git").mkdir()
+    put(".gitignore", "*.log\n/build/\n")
+    put("src/.gitignore", "!keep.log\ngenerated\n")
+    for path in ("a.txt", "a.log", "build/x.txt", "src/build/y.txt", "src/b.log", "src/keep.log", "src/generated/z"):
+        put(path, "text")
+    assert list(load(".", note=notes)) == ["a.txt", "src/keep.log", "src/build/y.txt"]  # type: ignore[call-overload]
+    # the rules above a folder hold inside of it too
+    assert list(load("src", note=notes)) == ["src/keep.log", "src/build/y.txt"]  # type: ignore[call-overload]
+    assert notes == []
+    monkeypatch.setitem(sys.modules, "pathspec", None)
+    assert "a.log" in load(".", note=notes)  # type: ignore[operator]
+    assert notes == [f"{here / '.gitignore'} is not honoured without pathspec: pip install 'rlm_jupyter[files]'."]
+
+
+def test_patterns_reach_any_depth_and_come_sorted() -> None:
+    for path in ("b.md", "x/y/a.md", "x/c.txt", ".hidden/d.md"):
+        put(path, path)
+    assert list(load("**/*.md")) == ["b.md", "x/y/a.md"]  # type: ignore[call-overload]
+    assert load(put("odd[1].md", "odd")) == "odd"
+
+
+def test_paths_outside_are_called_as_given(tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = tmp_path_factory.mktemp("other")
+    put(str(other / "a.txt"), "A")
+    assert load([str(other), put("b.txt", "B")]) == {f"{other}/a.txt": "A", "b.txt": "B"}
+
+
+def test_a_link_that_goes_round_ends() -> None:
+    put("d/a.txt", "A")
+    Path("d/self").symlink_to("../d")
+    Path("d/again.txt").symlink_to("a.txt")
+    assert load("d") == {"d/a.txt": "A"}
+
+
+@pytest.mark.parametrize("data", ["Größe".encode(), "Größe".encode("utf-16")])
+def test_standard_input(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert load("-") == "Größe"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert load([put("a.txt", "A"), "-"]) == {"a.txt": "A", "-": "Größe"}
+
+
+def test_a_pipe_is_read_like_a_file() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"through a pipe")
+    os.close(writing)
+    try:
+        assert load(f"/dev/fd/{reading}") == "through a pipe"
+    finally:
+        os.close(reading)
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("gone.txt", "gone.txt: there is no such file."),
+        ("*.gone", "No file matches '*.gone'."),
+        ("empty", "empty: no file in this folder can be read."),
+        (
+            "a.png",
+            "a.png: binary, not text: a PNG image; open it with PIL.Image.open(…) and pass that, or pass its text, as OCR "
+            "gives it.",
+        ),
+        ("a.bin", "a.bin: binary, not text, and of no format that is known here; convert it to text."),
+    ],
+)
+def test_what_can_t_be_read_is_one_line_that_names_it(path: str, line: str) -> None:
+    Path("empty").mkdir()
+    put("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    put("a.bin", bytes(range(256)) * 64)
+    with pytest.raises(ConfigurationError) as caught:
+        load(path)
+    assert str(caught.value) == line
+    with pytest.raises(ConfigurationError, match="No file is named"):
+        load([])
+
+
+def zipped(**names: str) -> bytes:
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        for name, content in names.items():
+            archive.writestr(name.replace("__", "/"), content)
+    return written.getvalue()
+
+
+def database() -> bytes:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("create table t (a)")
+        return connection.serialize()
+
+
+def tarred() -> bytes:
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("a.txt"))
+    return written.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "what", "advice"),
+    [
+        ("a.zip", zipped(a="text"), "a zip archive", "unzip it and name the folder"),
+        ("a.docx", zipped(word__document="x"), "a Word document", "python-docx"),
+        ("a.xlsx", zipped(xl__workbook="x"), "an Excel workbook", "pandas.read_excel"),
+        ("a.pptx", zipped(ppt__slides="x"), "a PowerPoint presentation", "python-pptx"),
+        ("cut.zip", zipped(a="text")[:30], "a zip archive", "unzip"),
+        ("a.db", database(), "a SQLite database", "pandas.read_sql"),
+        ("a.tar", tarred(), "a tar archive", "tar -xf"),
+        ("a.tar.gz", gzip.compress(tarred()), "a tar archive", "tar -xf"),
+        ("a", gzip.compress(b"text" * 99), "compressed by gzip", "suffix .gz"),
+        ("a.jpg", b"\xff\xd8\xff\xe0\0\x10JFIF\0", "a JPEG image", "PIL.Image.open"),
+        ("a.webp", b"RIFF\x10\0\0\0WEBPVP8 \xff", "a WebP image", "PIL.Image.open"),
+        ("a.mp3", b"ID3\x04\0\0\0\xff", "an MP3 recording", "transcription"),
+        ("scan", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "a PDF", "suffix .pdf"),
+        ("data", b"PAR1\x15\0\x15\xff", "a Parquet file", "suffix .parquet"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",  # an archive holds the time, and differs in each worker
+)
+def test_a_binary_file_is_named_with_what_to_do(name: str, data: bytes, what: str, advice: str, notes: Notes) -> None:
+    with pytest.raises(ConfigurationError, match=rf"^{name}: binary, not text: {what}; [^\n]*{advice}[^\n]*\.$"):
+        load(put(name, data))
+    put("d/a.txt", "text")
+    put(f"d/{name}", data)
+    assert load("d", note=notes.append) == {"d/a.txt": "text"}
+    assert notes == [f"d: left out d/{name}: binary, not text: {what}."]
+
+
+def test_a_text_may_begin_as_a_binary_format_does() -> None:
+    for text in ("BZh is no compression here", "ID3 tags, \u00e9t\u00e9", "MZ", "PAR1", "%PDF- is how they begin"):
+        assert load(put("a.txt", text)) == text
+    old = "MZ: " + PROSE["cp1252"] * 20
+    assert load(put("b.txt", old.encode("cp1252"))) == old
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that even root can't read is Linux's")
+def test_a_file_that_refuses_to_be_read_is_named() -> None:
+    Path("a.txt").symlink_to("/proc/self/mem")
+    with pytest.raises(ConfigurationError, match=r"^a\.txt: Input/output error\.$"):
+        load("a.txt")
+
+
+def test_notes_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    load(put("a.json", "{oops"))
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("a.json: taken as text: no JSON (")
+    assert captured.err.count("\n") == 1

@@ -1,0 +1,52 @@
+"""Prompts that share a kernel: each waits for its turn, and is heard meanwhile."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.rlm import RLM
+from rlm_jupyter.run.runner import BackgroundWorkspace, Running
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.events import Event, RunEnded, RunStarted
+
+SLEEP = "```repl\nimport time\nx = 1\ntime.sleep(60)\n```"
+
+
+def test_a_prompt_that_waits_for_its_turn_hears_that_it_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = ScriptedModel(["```repl\nFINAL('one')\n```", SLEEP, "```repl\nFINAL(x)\n```"])
+    kept = RLM(model).completion("One?", keep_kernel=True)
+    workspace = kept._kept
+    assert isinstance(workspace, BackgroundWorkspace)
+    first = Running(workspace, "Two?", None)
+    deadline = time.monotonic() + 40
+    while not workspace.records[1:] or not workspace.records[1].iterations:  # its reply is there: it runs
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    events: list[Event] = []
+    queued = Running(workspace, "Three?", events.append)
+    time.sleep(0.2)
+    assert not queued.done
+    queued.stop()
+    result = queued.result(60)
+    assert (result.stop_reason, result.answer, result.cost) == ("cancelled", None, 0.0)
+    assert "its turn had not come" in result.message
+    assert [type(event) for event in events] == [RunStarted, RunEnded]
+    assert not first.done
+    assert len(list((tmp_path / "rlm_runs").glob("*.ipynb"))) == 2  # nothing is kept of what did not begin
+    first.stop()
+    assert first.result(60).stop_reason == "cancelled"
+    assert kept.ask("Four?").answer == "1"
+
+    # closing stops what is under way, too
+    under_way = Running(workspace, "Five?", None)
+    kept.close()
+    assert under_way.result(60).stop_reason == "cancelled"
+    with pytest.raises(ConfigurationError, match="closed"):
+        kept.ask("Six?")
