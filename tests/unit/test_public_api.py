@@ -47,4 +47,4 @@ def test_the_guest_imports_nothing_else_of_ours() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     ours = {m for m in loaded if not m.startswith("rlm_jupyter.kernel.guest")}
     # what a message shows of a value is the same on both sides
-    assert ours == {"rlm_jupyter", "rlm_jupyter.kernel", "rlm_jupyter.types.quoted"}
+    assert ours == {"rlm_jupyter", "rlm_jupyter.kernel", "rlm_jupyter.types", "rlm_jupyter.types.quoted"}
