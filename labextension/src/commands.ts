@@ -1,6 +1,7 @@
 /** What can be done to runs, by palette, menu, toolbar and keys. */
 
 import type { CommandRegistry } from '@lumino/commands';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { LabIcon } from '@jupyterlab/ui-components';
 
@@ -8,7 +9,8 @@ import type { Form } from './protocol/messages';
 import { notebookOf } from './actions/openFile';
 import { stopRunIcon } from './icons';
 import type { RunModel } from './model/run';
-import type { LiveNotebook } from './notebook/view';
+import { canBranch } from './notebook/view';
+import type { LiveCellOfRun, LiveNotebook } from './notebook/view';
 
 /** What a run can be exported as. */
 export const FORMS: Form[] = ['ipynb', 'html', 'jsonl'];
@@ -25,11 +27,16 @@ interface Command {
   run: (notebook: LiveNotebook, run: RunModel) => unknown;
 }
 
-/** Register the commands; returns their ids, for the palette. */
+/**
+ * Register the commands; returns their ids, for the palette.
+ *
+ * @param clicked the node of the live cell whose context menu is open.
+ */
 export function addCommands(
   commands: CommandRegistry,
   trans: TranslationBundle,
-  current: () => LiveNotebook | undefined
+  current: () => LiveNotebook | undefined,
+  clicked: () => HTMLElement | undefined
 ): string[] {
   const underWay = (run: RunModel): boolean => !run.isOver;
   const all: Command[] = [
@@ -89,7 +96,7 @@ export function addCommands(
   ];
   for (const command of all) {
     commands.addCommand(command.id, {
-      label: command.label,
+      label: named(command.label),
       caption: command.caption,
       icon: command.icon,
       isEnabled: () => {
@@ -106,7 +113,7 @@ export function addCommands(
   type OnCells = (notebook: LiveNotebook, parent: string) => void;
   const onCells = (id: string, label: string, caption: string, act: OnCells): void => {
     commands.addCommand(id, {
-      label,
+      label: named(label),
       caption,
       isEnabled: () => current()?.meantParent !== undefined,
       execute: () => {
@@ -130,8 +137,37 @@ export function addCommands(
     trans.__('One step, which can be undone; cells that you edited stay'),
     (notebook, parent) => notebook.remove(parent)
   );
+  // of the context menu: of the cell that was clicked; of the palette: of the active one
+  const onCell = ({ isPalette }: ReadonlyPartialJSONObject): LiveCellOfRun | null =>
+    current()?.liveCell(isPalette ? undefined : clicked()) ?? null;
+  type OnCell = (notebook: LiveNotebook, cell: LiveCellOfRun) => unknown;
+  const act = (args: ReadonlyPartialJSONObject, does: OnCell): unknown => {
+    const [notebook, cell] = [current(), onCell(args)];
+    return notebook && cell ? does(notebook, cell) : undefined;
+  };
+  commands.addCommand('rlm:run-cell', {
+    label: named(trans.__("Run in the Run's Kernel")),
+    caption: trans.__('Where the variables of the run are, as long as that kernel is open'),
+    isEnabled: args => onCell(args)?.model.type === 'code',
+    execute: args => act(args, (notebook, cell) => notebook.runCell(cell))
+  });
+  commands.addCommand('rlm:copy-cell', {
+    label: named(trans.__('Copy to My Cells')),
+    caption: trans.__('Put a copy below the cells of the run, as a cell of your own'),
+    isEnabled: args => onCell(args) !== null,
+    execute: args => act(args, (notebook, cell) => notebook.copyCell(cell))
+  });
+  commands.addCommand('rlm:branch', {
+    label: named(trans.__('Branch from Here…')),
+    caption: trans.__('Put a cell below that begins a new run with the iterations up to this one; nothing is run yet'),
+    isEnabled: args => {
+      const cell = onCell(args);
+      return cell !== null && canBranch(cell.mark);
+    },
+    execute: args => act(args, (notebook, cell) => notebook.branch(cell))
+  });
   commands.addCommand('rlm:export', {
-    label: args => exportLabels(trans)[formOf(args.form)],
+    label: args => named(exportLabels(trans)[formOf(args.form)])(args),
     caption: trans.__('Keys, home folders and user names are taken out'),
     isVisible: () => current()?.meant !== undefined,
     execute: args => {
@@ -142,7 +178,12 @@ export function addCommands(
       }
     }
   });
-  return [...all.map(command => command.id), 'rlm:fold', 'rlm:remove'];
+  return [...all.map(command => command.id), 'rlm:fold', 'rlm:remove', 'rlm:run-cell', 'rlm:copy-cell', 'rlm:branch'];
+}
+
+/** A command's label: in the palette, where it stands among all others, it begins with whose it is. */
+export function named(label: string): (args: ReadonlyPartialJSONObject) => string {
+  return args => (args.isPalette ? `RLM: ${label}` : label);
 }
 
 function formOf(named: unknown): Form {

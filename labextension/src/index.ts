@@ -10,7 +10,7 @@ import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { treeViewIcon } from '@jupyterlab/ui-components';
 
-import { addCommands, ENABLED_BY_RUNS, FORMS } from './commands';
+import { addCommands, ENABLED_BY_RUNS, FORMS, named } from './commands';
 import { shower } from './actions/openFile';
 import { LiveNotebook } from './notebook/view';
 import { RunsPanel } from './panels/sidebar';
@@ -109,19 +109,22 @@ const plugin: JupyterFrontEndPlugin<void> = {
     tracker.currentChanged.connect(turn);
     tracker.widgetAdded.connect(turn);
 
+    const isLive = (node: HTMLElement): boolean => node.classList.contains('rlm-live');
+    const clicked = (): HTMLElement | undefined => app.contextMenuHitTest(isLive);
+
     const category = trans.__('RLM: Recursive Language Model');
     commands.addCommand('rlm:runs', {
-      label: trans.__('Show the Runs of the Notebook'),
+      label: named(trans.__('Show the Runs of the Notebook')),
       caption: trans.__('Iterations, sub-calls, tokens and cost, in the side panel'),
       icon: treeViewIcon,
       execute: showRuns
     });
-    palette?.addItem({ command: 'rlm:runs', category });
-    for (const command of addCommands(commands, trans, current)) {
-      palette?.addItem({ command, category });
+    palette?.addItem({ command: 'rlm:runs', category, args: { isPalette: true } });
+    for (const command of addCommands(commands, trans, current, clicked)) {
+      palette?.addItem({ command, category, args: { isPalette: true } });
     }
     for (const form of FORMS) {
-      palette?.addItem({ command: 'rlm:export', args: { form }, category });
+      palette?.addItem({ command: 'rlm:export', args: { form, isPalette: true }, category });
     }
     look();
     sayWhatIsMissing(trans);

@@ -13,6 +13,7 @@ const READ = /^[A-Z][a-z]+(?:[ ….:,]|$)|[a-z] [a-z]/;
 const NOT_READ = [
   /^(?:Recursive Language Model|Kernel|Enter|Tab)$/, // the side panel's type in Lab
   /^rlm_jupyter: /,
+  /^from rlm_jupyter import RLM$/, // code of a cell
   /: (?:its settings could not be read|live cells need a newer version)$/, // for the console
   /^Shows the cells of a recursive language model/, // the plugin's description, for developers
   /^[.#[][\w-]/,

@@ -380,9 +380,10 @@ def test_settings_are_found_and_hold_for_what_a_cell_does_not_say(opened: Open, 
 
         # both are found by the name that people know
         page.command("settingeditor:open")
-        page.page.locator(".jp-PluginList input").first.fill("rlm")
         entry = page.page.locator(".jp-PluginList-entry", has_text="RLM: Recursive Language Model")
-        page.until(entry.count, "the settings")
+        for words in ("limits", "max_cost", "sandbox", "default model", "rlm"):
+            page.page.locator(".jp-PluginList input").first.fill(words)
+            page.until(lambda: entry.count() == 1, f"the settings, by {words!r}")
         entry.first.click()
         page.until(lambda: page.page.get_by_text("Default model").count(), "the form")
         page.picture("settings", 500)
@@ -392,6 +393,8 @@ def test_settings_are_found_and_hold_for_what_a_cell_does_not_say(opened: Open, 
         page.until(
             lambda: page.page.locator(".lm-CommandPalette-item[data-command='rlm:runs']").count(), "the commands"
         )
+        items = page.page.locator(".lm-CommandPalette-itemLabel")
+        page.until(lambda: items.nth(5).inner_text().startswith("RLM: "), "that they come first")
         page.picture("palette", 300)
         page.page.keyboard.press("Escape")
         assert not page.errors

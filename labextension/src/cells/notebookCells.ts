@@ -71,11 +71,11 @@ export class NotebookCells {
   }
 
   /** Put a cell of the person's own below those of the run that `model` belongs to, and make it the active one. */
-  copy(model: ICellModel, source: string): void {
+  copy(model: ICellModel, source: string, type = model.type): void {
     const run = markOf(model)?.run;
     const all = this.marked().filter(({ mark }) => mark.run === run);
     const place = this._index(all[all.length - 1]?.model.id ?? model.id) + 1;
-    const cell = { cell_type: model.type, source, metadata: {}, ...(model.type === 'code' ? { outputs: [] } : {}) };
+    const cell = { cell_type: type, source, metadata: {}, ...(type === 'code' ? { outputs: [] } : {}) };
     this._shared?.transact(() => this._shared?.insertCell(place, cell as never), true);
     this._panel.content.activeCellIndex = place;
     void this._panel.content.scrollToItem(place, 'smart');

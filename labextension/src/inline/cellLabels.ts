@@ -9,6 +9,7 @@ import type { CellWriter } from '../cells/writer';
 import type { Rows } from './children';
 import type { LiveCell } from '../protocol/messages';
 import type { Edits } from '../cells/edits';
+import type { LongCode } from './longCode';
 import { leftMarkOf, markOf } from '../model/marks';
 import type { Mark } from '../model/marks';
 
@@ -18,6 +19,7 @@ export class Dress {
     private readonly _writer: CellWriter,
     private readonly _rows: Rows,
     private readonly _edits: Edits,
+    private readonly _longCode: LongCode,
     private readonly _trans: TranslationBundle
   ) {}
 
@@ -32,6 +34,7 @@ export class Dress {
     this._writer.decorate(widget, mark => this._label(mark));
     this._rows.dress(widget);
     this._edits.dress(widget);
+    this._longCode.dress(widget);
     if (!this._dressed.has(widget)) {
       this._dressed.add(widget);
       // Lab names a cell anew when it comes into view for the first time

@@ -2,6 +2,7 @@
 
 import { CodeCell, MarkdownCell } from '@jupyterlab/cells';
 import type { ICellModel } from '@jupyterlab/cells';
+import { NotebookActions } from '@jupyterlab/notebook';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
@@ -20,6 +21,7 @@ import { Folds } from '../cells/folding';
 import { markOf } from '../model/marks';
 import type { Mark } from '../model/marks';
 import type { Change, RunModel } from '../model/run';
+import { LongCode } from '../inline/longCode';
 import { Proposal } from '../inline/approvalPrompt';
 import { NotebookRuns } from './runs';
 import type { View } from './runs';
@@ -29,6 +31,11 @@ import { addBelow } from '../inline/strip';
 
 /** By the notebooks that are open; the views of one have one context. */
 const opened = new WeakMap<NotebookPanel['context'], NotebookRuns<LiveNotebook>>();
+
+export interface LiveCellOfRun {
+  model: ICellModel;
+  mark: Mark;
+}
 
 export class LiveNotebook implements View {
   constructor(
@@ -53,7 +60,7 @@ export class LiveNotebook implements View {
       (run, child, open) => this.steering.ask(run, { type: 'child', child, open })
     );
     this._edits = new Edits(panel, this._writer, mark => this._recordOf(mark), _trans);
-    this._dress = new Dress(panel, this._writer, rows, this._edits, _trans);
+    this._dress = new Dress(panel, this._writer, rows, this._edits, new LongCode(_trans), _trans);
     this._writer.left.connect((_, model) => this._runs.views.forEach(view => view._dressed(model)));
     this._executed = new Executed(panel, this._writer, this._edits, id => this._approval(id), _trans);
     this._runs.add(this);
@@ -107,6 +114,41 @@ export class LiveNotebook implements View {
     const mark = active ? markOf(active) : null;
     const parents = this._writer.marked().map(item => item.mark.parent);
     return mark?.parent ?? parents.find(parent => parent === active?.id) ?? this.meant?.parent ?? parents[0];
+  }
+
+  /** The live cell with this node, or the active one; `null`: it is no live cell. */
+  liveCell(node?: HTMLElement): LiveCellOfRun | null {
+    const { widgets, activeCell } = this.panel.content;
+    const model = (node ? widgets.find(widget => widget.node === node) : activeCell)?.model;
+    const mark = model ? markOf(model) : null;
+    return model && mark ? { model, mark } : null;
+  }
+
+  /** Make a live cell the active one, and execute it. */
+  async runCell({ model }: LiveCellOfRun): Promise<void> {
+    const { content, sessionContext } = this.panel;
+    content.activeCellIndex = content.widgets.findIndex(widget => widget.model === model);
+    await NotebookActions.run(content, sessionContext);
+  }
+
+  /** Put a copy of a live cell below the cells of its run. */
+  copyCell({ model }: LiveCellOfRun): void {
+    this._writer.copy(model, model.sharedModel.getSource());
+  }
+
+  /** Put a cell below those of the run that begins a new run with the iterations up to that of a live cell. */
+  branch({ model, mark }: LiveCellOfRun): void {
+    if (canBranch(mark)) {
+      const { run_id, iteration } = mark;
+      const source = [
+        'from rlm_jupyter import RLM',
+        '',
+        `# ${this._trans.__('a new run with iterations 1 to %1 of that one', iteration)}`,
+        `branch = RLM.fork(${JSON.stringify(run_id)}, at=${iteration})`,
+        'branch'
+      ].join('\n');
+      this._writer.copy(model, source, 'code');
+    }
   }
 
   /** Remove the live cells of a cell, as one step that can be undone. */
@@ -325,4 +367,9 @@ export class LiveNotebook implements View {
   private readonly _folds: Folds;
   private readonly _saved: SavedRuns;
   private readonly _changed = new Signal<this, RunModel>(this);
+}
+
+/** Whether a new run can begin after the iteration of this cell: its run is kept, and it is no child's. */
+export function canBranch(mark: Mark): boolean {
+  return typeof mark.run_id === 'string' && mark.run_id !== '' && !mark.depth && mark.iteration > 0;
 }

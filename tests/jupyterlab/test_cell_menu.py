@@ -1,0 +1,88 @@
+"""What a live cell offers: its context menu, and long code that shows its first lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.jupyterlab.conftest import Open, Waiting
+from tests.jupyterlab.lab import NotebookPage, texts
+
+ASK = "%%rlm -m openai/any -c text --rerun\nHow long is it?"
+LOOK = "I look.\n```repl\nseen = len(context)\nprint(seen)\n```"
+LONG = "\n".join(f"line_{number} = {number}" for number in range(45))
+
+
+def choose(page: NotebookPage, cell: str, label: str) -> None:
+    """Choose an entry of a cell's context menu."""
+    page.cell(cell).locator(".cm-content, .jp-MarkdownOutput").first.click(button="right")
+    entry = page.page.locator(".lm-Menu-item", has_text=label)
+    entry.wait_for()
+    if label == "Copy to My Cells":
+        page.picture("cell-menu")
+    entry.click()
+
+
+def test_the_context_menu_acts_on_the_cell_that_was_clicked(opened: Open, model: Waiting) -> None:
+    model.play([LOOK, "```repl\nprint('second')\n```", "```repl\nFINAL(seen)\n```"], opened=3)
+    page = opened("text = 'x' * 1234", ASK)
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.live("answer"), "the answer")
+    first, second = page.live("code")[:2]
+
+    choose(page, first["id"], "Run in the Run's Kernel")
+    page.until(lambda: page.live("code")[0]["metadata"]["rlm"].get("by_hand"), "that it ran there")
+    assert "1234" in texts(page.live("code")[0])
+
+    choose(page, second["id"], "Copy to My Cells")
+    page.until(lambda: page.cells()[-1]["source"] == "print('second')", "the copy")
+    assert "rlm" not in page.cells()[-1]["metadata"]
+
+    choose(page, second["id"], "Branch from Here")
+    page.until(lambda: "RLM.fork(" in "".join(cell["source"] for cell in page.cells()), "the cell that branches")
+    branch = next(cell for cell in page.cells() if "RLM.fork(" in cell["source"])
+    assert branch["source"].splitlines()[-2].endswith(", at=2)")
+    assert branch["execution_count"] is None  # nothing is spent before the person runs it
+    model.play(["```repl\nFINAL(seen + 1)\n```"], opened=1)
+    page.run(branch["id"])
+    page.until(lambda: "1235" in texts(next(c for c in page.cells() if c["id"] == branch["id"])), "the branch's answer")
+
+    choose(page, first["id"], "Open the Run's Own Notebook")
+    page.until(
+        lambda: (
+            Path(page.page.evaluate("window.jupyterapp.shell.currentWidget.context?.path ?? ''")).parent.name
+            == "rlm_runs"
+        ),
+        "the run's own notebook",
+    )
+    assert not page.errors
+
+
+def test_long_code_shows_its_first_lines(opened: Open, model: Waiting) -> None:
+    model.play([f"```repl\n{LONG}\nprint(line_44)\n```", "```repl\nFINAL('done')\n```"], opened=2)
+    page = opened("text = 'x'", ASK)
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.live("answer"), "the answer")
+    code = page.live("code")[0]
+    cell = page.cell(code["id"])
+    button = cell.locator(".rlm-fold-code-button")
+    page.until(lambda: button.inner_text() == "Show 26 more lines", "that it is folded")
+    editor = cell.locator(".jp-InputArea-editor")
+
+    def height() -> float:
+        return (editor.bounding_box() or {"height": 0.0})["height"]
+
+    folded = height()
+    page.picture("long-code")
+    assert code["source"].startswith(LONG)  # what is saved is whole
+    assert page.cell(page.live("code")[1]["id"]).locator(".rlm-fold-code-button").count() == 0
+    button.click()
+    page.until(lambda: height() > 2 * folded, "all of it")
+    assert button.inner_text() == "Show less"
+    button.click()
+    page.until(lambda: height() == folded, "the first lines again")
+    # who edits it sees all of it
+    cell.locator(".cm-line").first.click()
+    page.until(lambda: height() > 2 * folded, "all of it")
+    assert not page.errors
