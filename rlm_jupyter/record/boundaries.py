@@ -5,6 +5,9 @@ from __future__ import annotations
 from rlm_jupyter.types.endings import WORDS
 from rlm_jupyter.types.events import RunEnded, RunStarted
 
+FAILED_LINE = "*End of the run: it failed.*"
+"""The Markdown that stands below the last of the model's cells where the host failed."""
+
 
 def opening_line(started: RunStarted) -> str:
     """Return the Markdown that stands above the first of the model's cells."""

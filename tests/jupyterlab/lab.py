@@ -265,10 +265,14 @@ class NotebookPage:
         return [{**cell, "source": "".join(cell["source"])} for cell in found]
 
     def live(self, role: str | None = None) -> list[dict[str, Any]]:
-        """The cells of runs among them."""
+        """The cells of runs among them; the lines above and below a run's only where they are asked for."""
         cells = [cell for cell in self.cells() if cell["id"].startswith("rlm-") and "rlm" in cell["metadata"]]
         cells = [cell for cell in cells if not cell["metadata"]["rlm"].get("left")]
-        return [cell for cell in cells if role is None or cell["metadata"]["rlm"]["role"] == role]
+        return [
+            cell
+            for cell in cells
+            if (found := cell["metadata"]["rlm"]["role"]) == role or (not role and found != "boundary")
+        ]
 
     def until(self, holds: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
         """Wait until something holds, and give it back."""

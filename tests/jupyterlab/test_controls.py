@@ -92,7 +92,9 @@ def test_limits_export_filter_and_fold(opened: Open, model: Waiting) -> None:
     assert stop.get_attribute("aria-disabled") == "true" or stop.is_disabled()
     page.run("user-1")
     page.run("user-2")
-    page.until(lambda: len(page.live("code")) == 2 and page.live("code")[1]["execution_count"], "two iterations")
+    page.until(
+        lambda: len(page.live("code")) == 2 and page.live("code")[1]["metadata"]["rlm"].get("count"), "two iterations"
+    )
     page.until(lambda: stop.is_enabled() and stop.get_attribute("aria-disabled") != "true", "Stop in the toolbar")
     status = page.page.locator(".rlm-status")
     page.until(lambda: "RLM: iteration 2 / 30 · 240 tokens" in status.inner_text(), "the status bar")
@@ -196,7 +198,9 @@ def test_what_a_lossy_line_swallows_is_said_again(opened: Open, model: Waiting) 
     page = opened("text = 'x' * 10", ASK)
     page.run("user-1")
     page.run("user-2")
-    page.until(lambda: page.live("code") and page.live("code")[0]["execution_count"], "the first iteration")
+    page.until(
+        lambda: page.live("code") and page.live("code")[0]["metadata"]["rlm"].get("count"), "the first iteration"
+    )
     page.page.evaluate(HEARD)
     page.page.evaluate(DROP, 2)
     bar = bar_of(page)
@@ -234,7 +238,9 @@ def test_whatever_comes_over_the_line_the_run_goes_on(opened: Open, model: Waiti
     comm = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel._comms.get('rlm-user-2')"
     page.run("user-1")
     page.run("user-2")
-    page.until(lambda: page.live("code") and page.live("code")[0]["execution_count"], "the first iteration")
+    page.until(
+        lambda: page.live("code") and page.live("code")[0]["metadata"]["rlm"].get("count"), "the first iteration"
+    )
     # malformed: said once, and the cells are whole in the end
     run = page.live()[0]["metadata"]["rlm"]["run"]
     for data in (

@@ -7,6 +7,7 @@ import re
 from typing import Any, cast
 
 import nbformat
+from nbconvert import HTMLExporter
 
 from tests.jupyterlab.conftest import Open, Waiting
 from tests.jupyterlab.lab import NotebookPage, texts
@@ -33,7 +34,9 @@ def test_cells_are_there_while_the_run_goes_on(opened: Open, model: Waiting) -> 
     page.run("user-1")
     page.run("user-2")
     # the model's second reply is held back: the run can't have ended
-    code = page.until(lambda: [c for c in page.live("code") if c["execution_count"]], "an executed cell")[0]
+    code = page.until(lambda: [c for c in page.live("code") if c["metadata"]["rlm"].get("count")], "an executed cell")[
+        0
+    ]
     assert "1234" in texts(code)
     assert page.cells()[2]["execution_count"] is None
     assert roles(page) == ["prose", "code", "subcalls"]
@@ -145,7 +148,7 @@ def test_stop_ends_the_run_with_what_it_has(opened: Open, model: Waiting) -> Non
     page.run("user-2")
     ticks = page.until(lambda: [c for c in page.live("code") if "tick 3" in texts(c)], "a growing output")[0]
     page.until(lambda: "tick 9" in texts(page.live("code")[1]), "more of the output")
-    assert ticks["execution_count"] is None
+    assert "count" not in ticks["metadata"]["rlm"]
     assert page.cell(ticks["id"]).locator(".jp-InputPrompt").inner_text() == "[*]:"
     page.picture("ticking")
     page.page.locator(".rlm-bar").get_by_role("button", name="Stop").click()
@@ -201,15 +204,16 @@ def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: 
     saved = nbformat.read(page.path, as_version=4)
     nbformat.validate(saved)
     ours = [cell for cell in saved.cells if "rlm" in cell.metadata]
-    assert [cell.metadata.rlm.role for cell in ours] == ["code", "code", "prose", "code", "answer"]
+    roles = ["boundary", "code", "code", "prose", "code", "answer", "boundary"]
+    assert [cell.metadata.rlm.role for cell in ours] == roles
     assert all({"rlm", "skip-execution"} <= set(cell.metadata.tags) for cell in ours)
     assert all("trusted" not in cell.metadata for cell in saved.cells)
-    before = [(cell["id"], cell["outputs"], cell["execution_count"]) for cell in page.live("code")]
+    before = [(cell["id"], cell["outputs"], cell["metadata"]["rlm"].get("count")) for cell in page.live("code")]
     page.close()
 
     again = opened(path=page.path)
     assert all(cell["trusted"] for cell in again.live("code"))
-    assert again.page.locator(".rlm-live").count() == 5
+    assert again.page.locator(".rlm-live").count() == 7
     assert again.page.locator(".rlm-live table").inner_text() == "cell"
     # the run is recorded, so it is shown anew and nothing is asked
     asked = len(model.requests)
@@ -220,7 +224,7 @@ def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: 
     again.page.wait_for_timeout(1000)
     again.picture("run-all")
     assert len(model.requests) == asked
-    after = [(cell["outputs"], cell["execution_count"]) for cell in again.live("code")]
+    after = [(cell["outputs"], cell["metadata"]["rlm"].get("count")) for cell in again.live("code")]
     assert after == [(outputs, count) for _, outputs, count in before]
     assert again.cells()[2]["execution_count"] == 3  # nothing else was executed
     # a live cell that is executed by itself stays as it is, too
@@ -245,7 +249,9 @@ def test_people_decide_about_cells(opened: Open, model: Waiting) -> None:
     page.page.keyboard.press("Control+A")
     page.page.keyboard.type("print('edited by me')")
     bar.get_by_role("button", name="Approve").click()
-    ran = page.until(lambda: [c for c in page.live("code") if c["execution_count"]], "it runs as edited")[0]
+    ran = page.until(lambda: [c for c in page.live("code") if c["metadata"]["rlm"].get("count")], "it runs as edited")[
+        0
+    ]
     assert ran["source"] == "print('edited by me')"
     page.until(lambda: "edited by me" in texts(page.live("code")[0]), "its output")
 
@@ -300,7 +306,7 @@ def test_the_cell_that_waits_runs_by_the_keys_that_run_cells_and_what_is_written
         shown = f"{said} by me\n"
         ran = page.until(lambda: [c for c in page.live("code") if shown == texts(c)], said)[0]  # noqa: B023  at once
         assert (ran["id"], ran["source"]) == (cell["id"], f"print('{said} by me')")
-        assert ran["execution_count"] is not None
+        assert ran["metadata"]["rlm"]["count"] is not None
 
     # with others, nobody has meant it
     cell = waiting(page)
@@ -388,3 +394,31 @@ def test_here_all_is_shown_once_below_the_cells_of_the_model(opened: Open, model
     )
     assert [output["output_type"] for output in mine] == ["stream", "error"]
     assert not page.errors
+
+
+def test_other_readers_can_tell_a_runs_cells_from_the_persons(opened: Open, model: Waiting) -> None:
+    model.play(["I look.\n```repl\nlen(context)\n```", FINAL], opened=2)
+    page = opened("text = 'x' * 10", "%%rlm -m openai/any -c text\nHow long?", "41 + 1")
+    for cell_id in ("user-1", "user-2", "user-3"):
+        page.run(cell_id)
+    page.until(lambda: page.cells()[-1]["execution_count"], "the last cell")
+    page.picture("boundaries")
+    # in the page a cell has its number in the kernel of the run
+    code = page.live("code")[0]
+    assert page.cell(code["id"]).locator(".jp-InputPrompt").inner_text() == "[1]:"
+    page.command("docmanager:save")
+    saved = nbformat.read(page.path, as_version=4)
+    nbformat.validate(saved)
+    sources = [cell.source for cell in saved.cells]
+    above, below = (sources.index(cell["source"]) for cell in page.live("boundary"))
+    assert sources[above] == "*The model's cells, run in a kernel of their own:*"
+    assert sources[below] == "*End of the run: answered.*"
+    # all of the run's cells stand between the two, and none of the person's does
+    assert all(("rlm" in cell.metadata) == (above <= at <= below) for at, cell in enumerate(saved.cells))
+    counts = [cell.execution_count for cell in saved.cells if cell.cell_type == "code" and cell.execution_count]
+    made = [out.execution_count for cell in saved.cells for out in cell.get("outputs", ()) if "execution_count" in out]
+    assert sorted(counts) == [1, 2, 3, 4]
+    assert made == [None, 4]
+    html, _ = HTMLExporter(template_name="lab").from_notebook_node(saved)
+    assert html.index("The model's cells, run in a kernel") < html.index("I look.") < html.index("End of the run")
+    assert [html.count(f"[{number}]:") for number in range(1, 5)] == [1, 1, 1, 2]

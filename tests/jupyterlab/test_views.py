@@ -54,10 +54,10 @@ def test_all_views_of_a_notebook_show_a_run(opened: Open, model: Waiting) -> Non
     page.until(lambda: len(views(page)) == 2, "two views")
     page.page.locator(".jp-NotebookPanel").last.locator(".jp-Cell .cm-content").nth(2).click()
     page.page.keyboard.press("Control+Enter")
-    page.until(lambda: [c for c in page.live("code") if c["execution_count"]], "an executed cell")
+    page.until(lambda: [c for c in page.live("code") if c["metadata"]["rlm"].get("count")], "an executed cell")
     first, second = page.until(lambda: both if (both := views(page))[0]["live"] == both[1]["live"] else None, "both")
     assert first == second
-    assert len(first["live"]) == 2
+    assert len(first["live"]) == 3
     assert first["bars"] == ["writing"]
     assert first["unrendered"] == 0
     # a view that is opened later, and the one that was the first is closed
@@ -69,7 +69,10 @@ def test_all_views_of_a_notebook_show_a_run(opened: Open, model: Waiting) -> Non
     )
     page.until(lambda: len(views(page)) == 2, "two are left")
     model.let()
-    page.until(lambda: roles(page) == ["prose", "code"] * 2 and page.live("code")[1]["execution_count"], "more of it")
+    page.until(
+        lambda: roles(page) == ["prose", "code"] * 2 and page.live("code")[1]["metadata"]["rlm"].get("count"),
+        "more of it",
+    )
     page.until(lambda: views(page)[0] == views(page)[1], "both show the same")
     model.let()
     page.until(lambda: page.live("answer") and ended(page, "user-2"), "the end")
@@ -77,7 +80,7 @@ def test_all_views_of_a_notebook_show_a_run(opened: Open, model: Waiting) -> Non
     last = page.until_still(lambda: views(page))
     assert last[0] == last[1]
     assert last[0]["bars"] == ["ended"]
-    assert len(last[0]["live"]) == len(set(last[0]["live"])) == 7
+    assert len(last[0]["live"]) == len(set(last[0]["live"])) == 9
     page.page.evaluate(
         "path => Array.from(window.jupyterapp.shell.widgets('main')).find(w => w.context?.path === path).close()",
         page.path.name,
@@ -104,7 +107,7 @@ def test_two_cells_that_ask_have_cells_of_their_own(opened: Open, model: Waiting
     page.until(lambda: roles(page, "user-3") == ["prose", "code"], "the second run")
     assert roles(page, "user-2") == ["prose", "code", "prose", "code", "answer"]
     order = [cell["id"] for cell in page.cells()]
-    assert order.index("user-3") == 8
+    assert order.index("user-3") == 10
     assert order[-1] == "user-4"
     model.let()
     page.until(lambda: ended(page, "user-3") and roles(page, "user-3")[-1:] == ["answer"], "the end of the second")
@@ -151,12 +154,14 @@ def test_cells_out_of_view_are_whole(opened: Open, model: Waiting) -> None:
     page = opened("text = 'x' * 12", ASK, *(f"own = {place}" for place in range(100)))
     page.run("user-1")
     page.run("user-2")
-    page.until(lambda: page.live("code") and page.live("code")[0]["execution_count"], "an executed cell")
+    page.until(lambda: page.live("code") and page.live("code")[0]["metadata"]["rlm"].get("count"), "an executed cell")
     page.page.evaluate("window.jupyterapp.shell.currentWidget.content.scrollToItem(95, 'end')")
     expect(page.cell("user-97")).to_be_in_viewport()
     bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
     model.let(2)
-    page.until(lambda: len([c for c in page.live("code") if c["execution_count"]]) == 3, "cells that nobody sees")
+    page.until(
+        lambda: len([c for c in page.live("code") if c["metadata"]["rlm"].get("count")]) == 3, "cells that nobody sees"
+    )
     page.page.evaluate("window.jupyterapp.shell.currentWidget.content.scrollToItem(2, 'start')")
     page.until(lambda: bar.count() == 1 and bar.is_visible(), "the bar is there again")
     below = "bar => bar.previousElementSibling !== null && bar.getBoundingClientRect().top > 0"
@@ -206,7 +211,9 @@ def test_a_reader_is_left_alone_while_cells_land(opened: Open, model: Waiting) -
 
     def land(count: int) -> None:
         model.let()
-        page.until(lambda: len([c for c in page.live("code") if c["execution_count"]]) == count, f"{count} cells")
+        page.until(
+            lambda: len([c for c in page.live("code") if c["metadata"]["rlm"].get("count")]) == count, f"{count} cells"
+        )
 
     # above: somebody writes below them
     mine = page.cell("user-25")
@@ -250,7 +257,7 @@ def test_a_notebook_that_is_closed_and_opened_again_finds_its_run(opened: Open, 
     page = opened("text = 'x' * 12\nimport os\nos.getpid()", ASK)
     page.run("user-1")
     page.run("user-2")
-    page.until(lambda: page.live("code") and page.live("code")[0]["execution_count"], "an executed cell")
+    page.until(lambda: page.live("code") and page.live("code")[0]["metadata"]["rlm"].get("count"), "an executed cell")
     kernel = int(texts(page.cells()[1]))
     page.command("docmanager:save")
     page.page.evaluate("window.jupyterapp.shell.currentWidget.dispose()")

@@ -42,7 +42,7 @@ export function made(run: RunModel, cell: LiveCell): Record<string, unknown> {
       ...(isCode ? { trusted: true } : {})
     },
     // what is there from the beginning, Lab draws once
-    ...(isCode && isDone(cell.status) ? { outputs: cell.outputs, execution_count: cell.execution_count } : {})
+    ...(isCode && isDone(cell.status) ? { outputs: cell.outputs } : {})
   };
 }
 

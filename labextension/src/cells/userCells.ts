@@ -8,6 +8,7 @@ import type { Notebook, NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 
+import { prompt } from '../inline/cellLabels';
 import type { CellWriter } from './writer';
 import type { Edits } from './edits';
 import { isAstray, isEdited, leftMarkOf, markOf } from '../model/marks';
@@ -127,6 +128,7 @@ export class Executed implements IDisposable {
     } else {
       this._adopt(model);
     }
+    prompt(args.cell);
   }
 
   /** It ran in the notebook's own kernel, which a run had used, and it was edited: it is the person's own. */
@@ -140,10 +142,11 @@ export class Executed implements IDisposable {
   /** It ran in the kernel of its run: it has its number there, and runs there again, also when it was edited. */
   private _bind(model: ICodeCellModel, ran: ByHand): void {
     const mark = markOf(model);
+    model.outputs.fromJSON(model.outputs.toJSON().map(withoutCount));
     this._panel.content.model?.sharedModel.transact(() => {
-      model.executionCount = ran.count ?? null;
+      model.executionCount = null;
       if (mark) {
-        model.setMetadata('rlm', { ...mark, by_hand: true } as never);
+        model.setMetadata('rlm', { ...mark, by_hand: true, count: ran.count ?? null } as never);
       }
     }, false);
     this._edits.settle(model);
@@ -181,6 +184,11 @@ export class Executed implements IDisposable {
   private _scheduled = 0;
   private _told = { text: '', at: 0 };
   private _isDisposed = false;
+}
+
+/** In the notebook's file its number would be that of one of the person's own cells. */
+function withoutCount(output: nbformat.IOutput): nbformat.IOutput {
+  return 'execution_count' in output ? { ...output, execution_count: null } : output;
 }
 
 function byHand(output: nbformat.IOutput): ByHand | null {

@@ -270,11 +270,8 @@ export class CellWriter extends NotebookCells {
       const shared = code.sharedModel as { executionState?: string };
       // Lab shows `[*]` by this
       const state = cell.status === 'running' ? 'running' : 'idle';
-      if (code.executionCount !== cell.execution_count || shared.executionState !== state) {
-        this._shared?.transact(() => {
-          code.executionCount = cell.execution_count;
-          shared.executionState = state;
-        }, false);
+      if (shared.executionState !== state) {
+        this._shared?.transact(() => (shared.executionState = state), false);
       }
     }
     const widget = this.widget(cell.id);

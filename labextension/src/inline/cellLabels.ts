@@ -7,10 +7,9 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { CellWriter } from '../cells/writer';
 import type { Rows } from './children';
-import type { LiveCell } from '../protocol/messages';
 import type { Edits } from '../cells/edits';
 import type { LongCode } from './longCode';
-import { leftMarkOf, markOf } from '../model/marks';
+import { isAstray, leftMarkOf, markOf } from '../model/marks';
 import type { Mark } from '../model/marks';
 
 export class Dress {
@@ -35,6 +34,7 @@ export class Dress {
     this._rows.dress(widget);
     this._edits.dress(widget);
     this._longCode.dress(widget);
+    prompt(widget);
     if (!this._dressed.has(widget)) {
       this._dressed.add(widget);
       // Lab names a cell anew when it comes into view for the first time
@@ -73,6 +73,9 @@ export class Dress {
       notice: trans.__('Notice'),
       answer: trans.__('Answer')
     };
+    if (mark.role === 'boundary') {
+      return trans.__('Cells of a run');
+    }
     const what = trans.__('%1, iteration %2', names[mark.role] ?? mark.role, mark.iteration);
     return typeof mark.depth === 'number' ? trans.__('%1, of a child at depth %2', what, mark.depth) : what;
   }
@@ -81,9 +84,15 @@ export class Dress {
   private readonly _undressed = new Set<string>();
 }
 
-/** Before 4.3, Lab does not see by the model that a cell runs. */
-export function prompt(widget: Cell, cell: LiveCell): void {
-  if (widget instanceof CodeCell && !('executionState' in widget.model)) {
-    void widget.ready.then(() => widget.setPrompt(cell.status === 'running' ? '*' : `${cell.execution_count ?? ''}`));
+/**
+ * Show the number of a code cell in the kernel of its run, or that it runs. In the notebook's file it has none: it
+ * would be the number of one of the person's own cells. Before 4.3, Lab does not see by the model that a cell runs.
+ */
+export function prompt(widget: Cell): void {
+  const mark = widget instanceof CodeCell ? markOf(widget.model) : null;
+  if (mark && widget instanceof CodeCell) {
+    const number = isAstray(widget.model, mark) ? '' : `${mark.count ?? ''}`;
+    const text = mark.status === 'running' ? '*' : number;
+    void widget.ready.then(() => widget.isDisposed || widget.setPrompt(text));
   }
 }

@@ -18,6 +18,8 @@ export interface Mark {
   role: string;
   iteration: number;
   status: string;
+  /** The number of a code cell in the kernel of its run: the cell's own is that of the notebook's kernel. */
+  count?: number;
   /** Digest of the source as it was written. */
   written: string;
   /** The source whose outputs a code cell shows, once a person has edited it; without it, the run's own. */
@@ -77,6 +79,7 @@ export function markFor(run: RunModel, cell: LiveCell): Mark {
     role: cell.facts.role,
     iteration: cell.facts.iteration,
     status: cell.status,
+    ...(cell.execution_count === null ? {} : { count: cell.execution_count }),
     written: digest(cell.source)
   };
 }

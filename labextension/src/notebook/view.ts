@@ -11,7 +11,7 @@ import type { ISignal } from '@lumino/signaling';
 import { RunBar } from '../inline/bar';
 import { CellWriter } from '../cells/writer';
 import { Rows } from '../inline/children';
-import { Dress, prompt } from '../inline/cellLabels';
+import { Dress } from '../inline/cellLabels';
 import { keepStyles } from '../performance/editors';
 import { Edits } from '../cells/edits';
 import { Executed } from '../cells/userCells';
@@ -215,7 +215,6 @@ export class LiveNotebook implements View {
       const widget = this._writer.widget(change.cell.id);
       if (widget) {
         this._dress.put(widget);
-        prompt(widget, change.cell);
       }
       if (widget && change.kind === 'placed') {
         widget.setHidden(this.isFolded(run.parent));

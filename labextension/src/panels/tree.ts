@@ -68,7 +68,7 @@ export class RunTree {
     for (const cell of run.own) {
       if (cell.facts.role === 'answer') {
         matches += this._paintAnswer(cell, all || filter.cell(cell));
-      } else {
+      } else if (cell.facts.role !== 'boundary') {
         const cells = there.get(cell.facts.iteration) ?? [];
         there.set(cell.facts.iteration, [...cells, cell]);
       }

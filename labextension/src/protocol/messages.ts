@@ -74,7 +74,7 @@ export interface Child {
 }
 
 export interface CellFacts {
-  role: 'prose' | 'code' | 'subcalls' | 'notice' | 'answer';
+  role: 'prose' | 'code' | 'subcalls' | 'notice' | 'answer' | 'boundary';
   iteration: number;
   block: number;
   model?: string;
@@ -101,6 +101,7 @@ export interface LiveCell {
   after: string | null;
   source: string;
   outputs: Output[];
+  /** Its number in the kernel of the run. */
   execution_count: number | null;
   status: Status;
   facts: CellFacts;

@@ -176,7 +176,7 @@ def _clean(output: Output, running: bool) -> Output | None:
         return None
     shown: Output = {"output_type": kind, "data": data, "metadata": _sizes(output.get("metadata", {}), data)}
     if kind == "execute_result":
-        shown["execution_count"] = output.get("execution_count")
+        shown["execution_count"] = None  # that of the run's kernel: in the user's notebook it would be another cell's
     return shown
 
 

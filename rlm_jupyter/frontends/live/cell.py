@@ -10,7 +10,7 @@ from rlm_jupyter.frontends.display import sanitize as safe
 from rlm_jupyter.types.values import CellStatus, Output
 
 Item = dict[str, Any]
-Role = Literal["prose", "code", "subcalls", "notice", "answer"]
+Role = Literal["prose", "code", "subcalls", "notice", "answer", "boundary"]
 MESSAGE_CHARS = 1_000_000
 """About as much goes into one message, if it is not a single item that is longer."""
 Status = CellStatus | Literal["writing", "proposed", "running"]

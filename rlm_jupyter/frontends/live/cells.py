@@ -21,6 +21,7 @@ from rlm_jupyter.frontends.live.child import Child, within
 from rlm_jupyter.frontends.live.children import Children, read
 from rlm_jupyter.frontends.live.facts import RunFacts
 from rlm_jupyter.frontends.live.streaming import Part, arrived, arriving
+from rlm_jupyter.record.boundaries import FAILED_LINE, closing_line, opening_line
 from rlm_jupyter.record.notebook_layout import UNREAD
 from rlm_jupyter.types.events import (
     CellDecided,
@@ -34,6 +35,7 @@ from rlm_jupyter.types.events import (
     ReplyReceived,
     ReplyStreamed,
     RunEnded,
+    RunStarted,
     SubcallSettled,
     SubcallStarted,
 )
@@ -90,6 +92,8 @@ class Cells:
         self._gone: list[str] = []
         self._told_facts: dict[str, Any] = {}
         self._made = 0
+        self._bounds = 0
+        """The lines above and below that there are."""
 
     def apply(self, event: Event) -> None:
         """Take in an event."""
@@ -105,6 +109,7 @@ class Cells:
         with self._lock:
             self.facts.fail(message)
             self._close()
+            self._bound(1, FAILED_LINE)
             if self._child is None:
                 self.children.fail()
 
@@ -245,12 +250,21 @@ class Cells:
             case NoticeGiven(iteration=index, text=text):
                 quoted = "  \n".join(f"> {line}" for line in text.splitlines())
                 self._add(LiveCell(self._id(), "notice", index, source=quoted, status="ok"))
+            case RunStarted():
+                self._bound(0, opening_line(event))
             case RunEnded(answer=answer, iteration=index):
                 self._close()
                 if answer is not None:
                     self._add(LiveCell(self._id(), "answer", index, source=f"**Answer**\n\n{answer}", status="ok"))
+                self._bound(1, closing_line(event))
             case _:  # what only the numbers show
                 pass
+
+    def _bound(self, nth: int, line: str) -> None:
+        """Add a line above (0) or below (1) the cells of a root: wherever they are read, it tells them from others."""
+        if self._child is None and self._bounds == nth:
+            self._bounds += 1
+            self._add(LiveCell(self._id(), "boundary", 0, source=line, status="ok"))
 
     def _receive(self, event: ReplyReceived) -> None:
         reply = self._arriving(event.iteration)

@@ -129,8 +129,9 @@ class Page:
             time.sleep(0.02)
 
     def shown(self) -> list[tuple[str, int]]:
-        """Role and depth of all cells, in order."""
-        return [(self.cells[i]["facts"]["role"], self.cells[i]["facts"].get("depth", 0)) for i in self.order]
+        """Role and depth of all cells, in order, without the lines above and below them."""
+        facts = [self.cells[cell_id]["facts"] for cell_id in self.order]
+        return [(one["role"], one.get("depth", 0)) for one in facts if one["role"] != "boundary"]
 
     def text(self) -> str:
         return json.dumps([self.cells[i] for i in self.order])
@@ -186,17 +187,17 @@ def test_a_childs_cells_are_told_while_it_runs_and_when_it_is_over(models: Calla
     page.until(lambda: len(server.requests) == 3)
     page.look()
     assert page.shown() == [("code", 0), ("subcalls", 0)]
-    assert page.child["of"] == page.order[1]
+    assert page.child["of"] == page.order[2]
     assert (page.child["number"], page.child["depth"], page.child["open"]) == ("1", 1, False)
-    assert "1 in flight" in page.cells[page.order[1]]["source"]
-    [flying] = page.cells[page.order[1]]["facts"]["flight"]
+    assert "1 in flight" in page.cells[page.order[2]]["source"]
+    [flying] = page.cells[page.order[2]]["facts"]["flight"]
     assert flying == {"kind": "rlm", "ordinal": 0, "model": "", "prompt": "the part"}
 
     live.show_child(page.child["id"], is_open=True)
     page.look()
     assert page.child["open"]
     assert page.shown() == [("code", 0), ("subcalls", 0), ("prose", 1), ("code", 1)]
-    seen = page.cells[page.order[3]]
+    seen = page.cells[page.order[4]]
     assert seen["outputs"][0]["text"] == "seen the part\n"
     assert seen["facts"]["child"] == page.child["id"]
     assert live.source(seen["id"]) == seen["source"]
@@ -217,7 +218,7 @@ def test_a_childs_cells_are_told_while_it_runs_and_when_it_is_over(models: Calla
     assert page.shown() == [*depths, ("code", 0), ("answer", 0)]
     assert result.answer == "it says the part"
     assert page.child["outcome"] == "answered"
-    assert "flight" not in page.cells[page.order[1]]["facts"]
+    assert "flight" not in page.cells[page.order[2]]["facts"]
 
     # closed, and opened again from the record
     whole = [{k: v for k, v in page.cells[i].items() if k not in {"id", "after"}} for i in page.order]

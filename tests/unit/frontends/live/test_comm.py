@@ -153,8 +153,8 @@ def test_a_run_is_told_in_order_and_whole(page: Page) -> None:
     assert [message["seq"] for message in messages] == list(range(len(messages)))
     assert len({message["run"] for message in messages}) == 1
     done = [item["cell"] for message in messages[1:] for item in message["items"] if item["item"] == "done"]
-    assert [cell["facts"]["role"] for cell in done] == ["prose", "code", "code", "answer"]
-    assert done[1]["source"] == "print(len(context))"
+    assert [cell["facts"]["role"] for cell in done] == ["boundary", "prose", "code", "code", "answer", "boundary"]
+    assert done[2]["source"] == "print(len(context))"
     assert messages[-1]["items"][-1] == {"item": "end", "ids": [cell["id"] for cell in done]}
     # the display that every front end has says it, too
     displays = of_kind(heard, "update_display_data")
