@@ -343,12 +343,16 @@ def test_a_page_that_is_reloaded_in_mid_run_shows_it_before_anything_new_happens
     page.run("user-2")
     page.until(lambda: [c for c in page.live("code") if c["metadata"]["rlm"]["status"] == "running"], "a silent cell")
     page.command("docmanager:save")
+    bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
+    clock = bar.locator(".rlm-bar-clock")
+    page.until(lambda: int(clock.inner_text().removesuffix(" s")) >= 4, "some seconds")
     page.window.load()
     page.open(busy=True)
-    bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
     # nothing is said by the run now: the page has asked, and the kernel, which is busy, has heard it
     page.until(lambda: "A cell runs · iteration 2 / 5" in bar.inner_text(), "what the run is at")
     assert not page.page.locator(".rlm-under-way:visible").count()
+    assert int(clock.inner_text().removesuffix(" s")) >= 4  # the run's time, not the page's
+    assert page.cell(page.live("code")[1]["id"]).locator(".jp-InputPrompt").inner_text() == "[*]:"
     page.picture("reloaded", 500)
     bar.get_by_role("button", name="Message").click()
     page.page.get_by_role("dialog").locator("input").fill("look there")

@@ -140,7 +140,8 @@ def record() -> dict[str, Any]:
     times = (f"2026-01-01T00:00:{second:02}.000Z" for second in itertools.count())
     opening = {"v": 1, "run": RUN, "seq": 0, "parent": "the-cell", "execution": "a-request"}
     messages: list[dict[str, Any]] = [opening]
-    with mock.patch.object(cells, "_now", side_effect=times):
+    clock = mock.Mock(monotonic=mock.Mock(side_effect=itertools.count(100.0, 0.5)))
+    with mock.patch.object(cells, "_now", side_effect=times), mock.patch.object(facts, "time", clock):
         for events in steps():
             for event in events:
                 live.apply(event)

@@ -49,8 +49,8 @@ export class RunModel {
   ) {}
 
   facts: RunFacts = NOTHING;
-  /** When the page first heard of it, in milliseconds. */
-  readonly began = Date.now();
+  /** When it began, in milliseconds by the page's clock: as the kernel says, else when the page first heard of it. */
+  began = Date.now();
   /** Something did not arrive, and was not made good yet. */
   missed = false;
 
@@ -110,6 +110,9 @@ export class RunModel {
     }
     this._next = batch.seq + 1;
     if (batch.snapshot) {
+      if (typeof batch.snapshot.elapsed === 'number') {
+        this.began = Date.now() - batch.snapshot.elapsed * 1000;
+      }
       this._children = new Map((batch.snapshot.children ?? []).map(child => [child.id, child]));
       const children = [...this._children.values()].map(child => ({ kind: 'child' as const, child }));
       return [...this._replace(batch.snapshot, batch.seq), ...children];

@@ -175,7 +175,15 @@ export interface Batch {
   parent?: string;
   execution?: string;
   items?: Item[];
-  snapshot?: { ids?: string[]; since?: number; cells: LiveCell[]; facts: RunFacts; children?: Child[] };
+  snapshot?: {
+    ids?: string[];
+    since?: number;
+    cells: LiveCell[];
+    facts: RunFacts;
+    children?: Child[];
+    /** Seconds since the run began: the page may have come later. */
+    elapsed?: number | null;
+  };
 }
 
 export type Form = 'ipynb' | 'html' | 'jsonl';

@@ -204,7 +204,13 @@ class Cells:
                 if not (cell.id in known and cell.is_done and cell.role != "subcalls")
             ]
             ids = [cell.id for cell in order]
-            return {"ids": ids, "cells": cells, "facts": self.facts.told(), "children": self.children.told(order)}
+            return {
+                "ids": ids,
+                "cells": cells,
+                "facts": self.facts.told(),
+                "children": self.children.told(order),
+                "elapsed": self.facts.elapsed,
+            }
 
     def _arrive(self) -> None:
         """Make cells of what has arrived of a reply."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,11 +57,18 @@ class RunFacts:
         """Tokens by the model's name; a child's are counted as the sub-model's."""
         self._subcalls = 0
         self._in_flight = 0
+        self._began: float | None = None
+        """When the run began that goes on, by `time.monotonic`."""
         self._seconds: float | None = None
         self._message = ""
         self._remark = self._delay = ""
         self._passes = False
         self._speed = Speed()
+
+    @property
+    def elapsed(self) -> float | None:
+        """Return the seconds since a run began that goes on, for a page that comes later; else `None`."""
+        return None if self._began is None or self.outcome is not None else round(time.monotonic() - self._began, 1)
 
     def apply(self, event: Event) -> None:
         """Take in an event."""
@@ -75,7 +83,7 @@ class RunFacts:
     def _count(self, event: Event) -> None:
         match event:
             case RunStarted():
-                self._started, self._phase = event, "writing"
+                self._started, self._phase, self._began = event, "writing", time.monotonic()
                 self._remark = "" if self._passes else self._remark
             case ReplyStreamed(iteration=index):
                 self._iteration, self._phase = index, "writing"
