@@ -37,6 +37,10 @@ _OF_LAB = (
     "Inconsistent dataset index",
     # Notebook loads its toolbar before the settings of all plugins are there
     "reading 'schema'",
+    # Notebook 7.2 shows when a notebook was saved before it knows
+    "reading 'last_modified'",
+    # JupyterLab 4.2 asks for the debugger's state, and closes the notebook meanwhile
+    "Canceled future for debug_request",
 )
 """In errors of JupyterLab's and Notebook's own, which come without our extension, too."""
 

@@ -27,7 +27,7 @@ export interface Ears {
 
 /** One comm of the kernel's. */
 export class Line {
-  /** @param _control sends to the run by the control channel, where its cell began before the page was loaded. */
+  /** @param _control sends by the control channel: the cell began before this page, or there are no subshells. */
   constructor(
     private readonly _comm: Kernel.IComm,
     private readonly _kernel: Kernel.IKernelConnection,
@@ -135,7 +135,10 @@ export class Listener {
     const asked = message.parent_header as { session?: string };
     // another page may have asked: that one shows it
     if (asked.session === this._kernel.clientId) {
-      const line = this._line(comm);
+      // Lab before 4.4 has no subshells, nor have some kernels: all that are busy read their control channel
+      const { supportsSubshells } = this._kernel as { supportsSubshells?: boolean };
+      const control = (message: Message): void => this._control(comm.commId, message);
+      const line = this._line(comm, supportsSubshells === true ? null : control);
       line.take(data);
     }
   };
