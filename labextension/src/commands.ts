@@ -57,14 +57,14 @@ export function addCommands(
     },
     {
       id: 'rlm:approve',
-      label: trans.__('Approve the Cell'),
+      label: trans.__('Run the Cell That Waits'),
       caption: trans.__('Run the cell that waits, as it stands there now'),
       when: run => run.proposed !== undefined,
       run: (notebook, run) => notebook.steering.approve(run)
     },
     {
       id: 'rlm:refuse',
-      label: trans.__('Refuse the Cell…'),
+      label: trans.__('Refuse the Cell That Waits…'),
       caption: trans.__('Do not run the cell that waits, and say why'),
       when: run => run.proposed !== undefined,
       run: (notebook, run) => notebook.steering.refuse(run)

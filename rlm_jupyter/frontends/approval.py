@@ -12,7 +12,9 @@ from collections.abc import Callable
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.types.events import CellProposed, Event
 
-_ASKED = "Run this cell? [y]es, [n]o, [a]ll from now on, [s]top the run; any other text is a note to the model: "
+_ASKED = (
+    "Run this cell? [y]es, [n]o, [a]ll from now on, [s]top the run; any other text refuses it and goes to the model: "
+)
 
 
 class Approvals:

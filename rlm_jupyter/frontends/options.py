@@ -32,7 +32,7 @@ def split(parser: ArgumentParser, line: str) -> tuple[Namespace, str]:
     try:
         options = parser.parse_args([_unquoted(word[0]) for word in words])
     except UsageError as error:
-        hint = _close_option(str(error), parser)
+        hint = close_option(str(error), parser.format_usage())
         raise UsageError(f"{error}{hint}. %{parser.prog}? shows the options.") from None
     rest = line[words[-len(options.prompt)].start() :].strip() if options.prompt else ""
     return options, rest.removeprefix("-- ")
@@ -48,9 +48,9 @@ def _unquoted(word: str) -> str:
     return word[1:-1] if len(word) > 1 and word[0] in "\"'" and word[-1] == word[0] else word
 
 
-def _close_option(error: str, parser: ArgumentParser) -> str:
-    """` (did you mean --max-cost?)` for an option that does not exist."""
+def close_option(error: str, usage: str) -> str:
+    """Return ` (did you mean --max-cost?)` for an option that `usage` does not name, else nothing."""
     wrong = re.search(r"--[\w-]+", error.partition("unrecognized arguments:")[2])
-    known = re.findall(r"--[\w-]+", parser.format_usage())
+    known = re.findall(r"--[\w-]+", usage)
     close = difflib.get_close_matches(wrong[0], known, n=1) if wrong else []
     return f" (did you mean {close[0]}?)" if close else ""

@@ -104,7 +104,7 @@ def find_endpoint(preset: Preset, model: str, *, base_url: str | None, api_key: 
         text, elsewhere = with_advice(
             f"{name}: no key for {preset.title}. ",
             preset,
-            "; without a key there are servers of your own (llamacpp/…, ollama/…) and the embedded `extractive`.",
+            "; without a key: a local server (llamacpp/…, ollama/…) or the embedded `extractive`.",
         )
         raise ConfigurationError(text, **elsewhere)
     if key and not (key.isascii() and key.isprintable() and " " not in key):

@@ -63,7 +63,7 @@ else:
     ),
 )
 _LOST = "A cell of the extractive model did not run to its end; its output says why."
-_NAME_ANOTHER = "The extractive model only matches words: other words may do, or a language model."
+_NAME_ANOTHER = "The extractive model only matches words: try other words, or a language model."
 
 
 class ExtractiveModel:

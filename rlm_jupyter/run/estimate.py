@@ -25,6 +25,10 @@ _SHORTER = 20
 """How many times shorter than what it reads a sub-call's reply is."""
 
 
+MAX_COST = "max_cost"
+"""What bounds a run whose cost is limited, in `Estimate.capped_by`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """What a run may cost; `str()` says it in a few lines."""
@@ -56,13 +60,17 @@ class Estimate:
             first += ", whose price is not known."
         else:
             first += (
-                f", {_dollars(self.input_cost)}; with a reply of {self.output_tokens:,} tokens, the most it may have, "
+                f", {_dollars(self.input_cost)}; with a reply of {self.output_tokens:,} tokens (the maximum), "
                 f"{_dollars(self.request_cost)}."
             )
         if self.run_cost is None:
             run = f"The whole run: not known ({self.capped_by})."
         else:
             run = f"The whole run: at most {_dollars(self.run_cost)} ({self.capped_by})."
+            if self.capped_by != MAX_COST:
+                run = (
+                    f"No max_cost is set: with all other limits used up, {_dollars(self.run_cost)} ({self.capped_by})."
+                )
         if self.typical_cost is not None:
             run = f"The whole run: about {_dollars(self.typical_cost)} ({self.typical_basis}).\n{run}"
         return "\n".join([first, run, *(f"- {assumption}" for assumption in self.assumptions)])
@@ -140,7 +148,7 @@ def _most(settings: Settings, first: int) -> tuple[float | None, str]:
     """What the whole tree can cost at most, and what bounds it."""
     limits, routing = settings.limits, settings.routing
     if limits.max_cost is not None:
-        return limits.max_cost, "max_cost"
+        return limits.max_cost, MAX_COST
     if routing.unpriced:
         return None, f"the price of {routing.unpriced} is not known: set prices"
     most = _run(routing.model_for(0), limits, first)
@@ -154,7 +162,7 @@ def _most(settings: Settings, first: int) -> tuple[float | None, str]:
         dearest = max(_dearest(model, limits.max_tokens) for model in routing.models)
         if whole is None or dearest < whole:
             return dearest, "max_tokens, all of the dearest kind"
-    return whole, "max_iterations and max_subcalls; max_cost sets a lower one" if whole is not None else "set max_cost"
+    return whole, "max_iterations and max_subcalls" if whole is not None else "set max_cost"
 
 
 def _run(model: Model, limits: Limits, first: int) -> float:

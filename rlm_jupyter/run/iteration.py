@@ -122,12 +122,12 @@ async def _cell(run: Run, source: str) -> _Ran:
     decision = await run.approval(source)
     if not decision.runs:
         run.finished(source, None, CellRun("skipped"))
-        said = f" They say: {decision.note}" if decision.note else ""
-        run.notice(f"The person who asked did not let this cell run.{said}")
+        said = f" Their message: {decision.note}" if decision.note else ""
+        run.notice(f"The user refused this cell; it was not run.{said}")
         return _Ran(ok=False)
     if decision.source is not None and decision.source != source:
         executed = ran = decision.source
-        run.notice(f"The person who asked changed this cell before it ran. What ran:\n{ran}")
+        run.notice(f"The user edited this cell before it ran. This ran:\n{ran}")
     cell, inspection = await run.execute(source, executed)
     ok, exited = cell.status == "ok", inspection.exited
     # most cells run as they are, and are not read again; one that did what it was to do needs no word about it

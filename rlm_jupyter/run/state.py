@@ -238,7 +238,7 @@ class Run:
         self.take_limits()
         if self.iteration:
             for note in control.take_notes():
-                self.notice(f"A note from the person who asked: {note}")
+                self.notice(f"A message from the user: {note}")
 
     def take_limits(self) -> None:
         """Take the limits that people raised, at once: a cell, or a request, may be waiting for them."""

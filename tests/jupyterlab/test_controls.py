@@ -249,7 +249,7 @@ def test_whatever_comes_over_the_line_the_run_goes_on(opened: Open, model: Waiti
         None,
     ):
         page.page.evaluate(f"data => {{ {comm}.onMsg({{ content: {{ data }} }}); }}", data)
-    page.until(lambda: "was not understood" in notices(page), "that it was not understood")
+    page.until(lambda: "cannot be shown here" in notices(page), "that it was not understood")
     assert page.page.locator(".Toastify__toast").count() == 1
     dismiss(page)
     # the kernel hangs up: said in the bar, and the run is saved all the same
@@ -275,12 +275,12 @@ def test_everything_is_reached_by_keys(opened: Open, model: Waiting) -> None:
     page.run("user-1")
     page.run("user-2")
     bar = bar_of(page)
-    page.until(lambda: bar.get_by_role("button", name="Approve").count(), "a cell that waits")
+    page.until(lambda: bar.get_by_role("button", name="Run:").count(), "a cell that waits")
     assert page.page.get_by_role("group", name="Run of the model").count() == 1
     page.page.locator(".rlm-approve:visible").focus()
     page.page.keyboard.press("Tab")
     page.page.keyboard.press("Shift+Tab")
-    for name in ("Approve", "Refuse…", "Stop", "Pause", "Message…", "Limits…", "Fold"):
+    for name in ("Run", "Refuse…", "Stop", "Pause", "Message…", "Limits…", "Fold"):
         assert re.match(f"{name}: ", focused(page)), (name, focused(page))
         outline = page.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline == "solid", name
@@ -322,7 +322,7 @@ def test_everything_is_reached_by_keys(opened: Open, model: Waiting) -> None:
     page.page.keyboard.press("Enter")  # opens or closes it
     # the focus stays while the tree grows
     model.let(1)
-    page.until(lambda: bar.get_by_role("button", name="Approve").count(), "the next cell waits")
+    page.until(lambda: bar.get_by_role("button", name="Run:").count(), "the next cell waits")
     page.page.wait_for_timeout(600)
     assert focused(page).startswith("Iteration 1")
     page.command("rlm:approve")

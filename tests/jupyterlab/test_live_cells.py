@@ -241,14 +241,14 @@ def test_people_decide_about_cells(opened: Open, model: Waiting) -> None:
     page.run("user-1")
     page.run("user-2")
     bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
-    page.until(lambda: bar.get_by_role("button", name="Approve").count(), "a cell that waits")
+    page.until(lambda: bar.get_by_role("button", name="Run:").count(), "a cell that waits")
     [proposed] = page.live("code")
     assert proposed["execution_count"] is None
     page.picture("proposed")
     page.cell(proposed["id"]).locator(".cm-content").click()
     page.page.keyboard.press("Control+A")
     page.page.keyboard.type("print('edited by me')")
-    bar.get_by_role("button", name="Approve").click()
+    bar.get_by_role("button", name="Run:").click()
     ran = page.until(lambda: [c for c in page.live("code") if c["metadata"]["rlm"].get("count")], "it runs as edited")[
         0
     ]
@@ -268,7 +268,7 @@ def test_people_decide_about_cells(opened: Open, model: Waiting) -> None:
     page.until(lambda: len(model.requests) > asked, "the next request")
     assert "no more prints, please" in json.dumps(model.requests[-1].body)
     assert [cell["metadata"]["rlm"]["status"] for cell in page.live("code")][:2] == ["ok", "skipped"]
-    page.until(lambda: bar.get_by_role("button", name="Approve").count(), "the third")
+    page.until(lambda: bar.get_by_role("button", name="Run:").count(), "the third")
     page.select("user-2")
     page.command("rlm:approve")
     page.until(lambda: page.live("answer"), "the answer")

@@ -212,7 +212,7 @@ def test_the_best_answer_of_a_failed_run_is_printed_and_is_a_failure() -> None:
 def test_the_model_is_named_by_option_then_environment_and_never_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("a.txt").write_text("The sky is blue. Grass is green.")
     done = cli("run", "What colour is the sky?", "-c", "a.txt", "--no-save")
-    assert done.err.startswith("No model is named, so the embedded `extractive` answers: it is no language model")
+    assert done.err.startswith("No model is named, so the embedded `extractive` answers. It is not a language model")
     assert "RLM_MODEL" in done.err
     assert "The sky is blue." in done.out
     monkeypatch.setenv("RLM_MODEL", script("```repl\nFINAL('by environment')\n```"))
@@ -241,6 +241,8 @@ def test_a_served_model_and_a_sub_model_at_one_address() -> None:
             "--context …",
         ),
         (["run", "?", "-c", "gone.txt", "-m", "extractive"], "jupyter rlm: gone.txt: there is no such file."),
+        (["run", "?", "-c", "gone.txt"], "jupyter rlm: gone.txt: there is no such file."),
+        (["run", "?", "--max-iteration", "3"], r"jupyter rlm: .* \(did you mean --max-iterations\?\) .*"),
         (["run", "?", "-m", "openai/x"], "jupyter rlm: .*OPENAI_API_KEY.*"),
         (["run", "?", "-m", "nobody/x"], "jupyter rlm: .*nobody.*"),
         (["run", "?", "--base-url", "http://127.0.0.1:1"], "jupyter rlm: --base-url needs a model: .*"),

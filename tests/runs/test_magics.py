@@ -116,12 +116,12 @@ def test_only_data_of_the_users_is_a_context_and_is_suggested(shell: Interactive
     shell.push({"opener": "a text", "opens": len, "ope": str})
     shell.push({"opened": "hidden"}, interactive=False)
     for name, says in {
-        "opene": "There is no variable 'opene' to be the context. Did you mean opener?",
-        "zzz": "There is no variable 'zzz' to be the context.",
-        "open": "open is a function, no data to be the context",
-        "opens": "opens is a function, no data",
-        "ope": "ope is a class, no data",
-        "exit": "exit is a command, no data",
+        "opene": "There is no variable 'opene' for the context. Did you mean opener?",
+        "zzz": "There is no variable 'zzz' for the context.",
+        "open": "open is a function, not data, so it can't be the context",
+        "opens": "opens is a function, not data",
+        "ope": "ope is a class, not data",
+        "exit": "exit is a command, not data",
     }.items():
         shown, error = run(shell, f"%rlm -c {name} -m scripted/two.json What?")
         told = f"{shown}{error}"
@@ -154,7 +154,7 @@ def test_options_that_take_a_number_show_which_kind(shell: InteractiveShell) -> 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("%rlm -c bok -m scripted/two.json What?", "no variable 'bok' to be the context. Did you mean book?"),
+        ("%rlm -c bok -m scripted/two.json What?", "no variable 'bok' for the context. Did you mean book?"),
         ("%rlm -c book.title -m scripted/two.json What?", "names of variables, not 'book.title'"),
         ("%rlm -c nothing -m scripted/two.json What?", "'nothing' is None"),
         ("%rlm --max-cots 3 What?", "did you mean --max-cost?"),
@@ -243,7 +243,7 @@ def test_the_same_again_is_shown_from_the_record_and_asks_nothing(shell: Interac
     text, _ = run(shell, cell)
     again = shell.user_ns["rlm_result"]
     assert "recorded run of 20" in text
-    assert "--rerun asks anew" in text
+    assert "--rerun runs it again" in text
     assert (again.answer, again.path) == (first.answer, first.path) == ("**9** nobody", first.path)
     assert children() == kernels - 1  # that of the result it replaces is closed, and none is started
     assert len(list(Path("rlm_runs").glob("*.ipynb"))) == 1

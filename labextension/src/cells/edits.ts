@@ -104,7 +104,7 @@ export class Edits implements IDisposable {
     const trans = this._trans;
     const named = trans.__('Source of this cell');
     if (!mark) {
-      const words = trans.__('Left over from a run: your edit of its code. Run All passes it over.');
+      const words = trans.__('Your edit of a cell from an earlier run. Run All skips it.');
       return new Strip(named, words, [this._taking(model)], 'rlm-strip-left');
     }
     if (!refusal) {

@@ -81,7 +81,7 @@ export class Executed implements IDisposable {
   }
 
   private _askToTakeOver(): void {
-    const words = this._trans.__('Not run: this cell is left over from a run. Make it your cell to run it.');
+    const words = this._trans.__('Not run: this cell is from an earlier run. Make it your cell to run it.');
     Notification.info(words, { autoClose: TOLD_MILLISECONDS });
   }
 

@@ -14,7 +14,7 @@ export class Proposal extends Strip {
   ) {
     const buttons = [
       {
-        label: trans.__('Run It'),
+        label: trans.__('Run'),
         caption: trans.__('Run this cell, as it stands here now'),
         name: 'rlm-decide-run',
         act: approve

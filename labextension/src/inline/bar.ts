@@ -219,7 +219,7 @@ function labelsOf(name: Name, isFolded: boolean, trans: TranslationBundle): [str
     case 'remove':
       return [trans.__('Remove'), trans.__("Remove this run's cells; this can be undone")];
     case 'approve':
-      return [trans.__('Approve'), trans.__('Run the cell that waits, as it stands there now')];
+      return [trans.__('Run'), trans.__('Run the cell that waits, as it stands there now')];
     case 'refuse':
       return [trans.__('Refuse…'), trans.__('Do not run the cell that waits, and say why')];
   }

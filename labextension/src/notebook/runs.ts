@@ -208,7 +208,7 @@ export class NotebookRuns<V extends View> {
       this._wondered = true;
       Notification.warning(
         this._trans.__(
-          'A message of the run was not understood: it may not be shown in full. It goes on, and is saved. ' +
+          'Part of the run cannot be shown here. The run continues, and is saved in full. ' +
             'Are the extension of this page and rlm_jupyter in the kernel of one version?'
         ),
         { autoClose: false }

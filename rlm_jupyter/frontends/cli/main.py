@@ -161,7 +161,13 @@ class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(MISUSED, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        from rlm_jupyter.frontends.options import close_option
+
+        # an unknown option comes back to the parser of all commands, which has no options of theirs
+        commands = next((a.choices for a in self._actions if isinstance(a, argparse._SubParsersAction)), {})
+        command = next((commands[word] for word in sys.argv[1:] if word in commands), self)
+        hint = close_option(message, command.format_usage())
+        self.exit(MISUSED, f"{self.prog}: {message}{hint} (see {command.prog} --help)\n")
 
 
 class _Version(argparse.Action):

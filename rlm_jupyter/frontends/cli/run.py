@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 
 DEMO_PROMPT = "When are default parameter values evaluated?"
 _NO_MODEL = (
-    "No model is named, so the embedded `extractive` answers: it is no language model, it only picks sentences that "
+    "No model is named, so the embedded `extractive` answers. It is not a language model: it picks sentences that "
     "share words with the question.\nName a model by -m or RLM_MODEL, such as -m {examples}."
 )
+EMBEDDED = "extractive"
+"""The model that answers where none is named."""
 _EXAMPLES = ("anthropic", "openai", "ollama")
 _RESUMABLE = {"failed", "cancelled", "kernel_died"}
 """What may end otherwise when the run is resumed as it is."""
@@ -55,10 +57,13 @@ def run(args: Namespace) -> int:
     from rlm_jupyter.models.endpoint import keyless
 
     with keyless() if args.estimate else nullcontext():
-        rlm = _rlm(args, _model(args), limits)
+        model = _model(args)
+        rlm = _rlm(args, model or EMBEDDED, limits)
     from rlm_jupyter.run.context import Context
 
     context = Context(_context_of(args))
+    if model is None:
+        _say_no_model()
     if args.estimate:
         estimate = rlm.estimate(prompt, context)
         terminal.write(json.dumps(asdict(estimate)) if args.json else str(estimate))
@@ -103,7 +108,7 @@ def demo(args: Namespace) -> int:
 
     text = "\n\n".join(topics.values())
     terminal.write(f"Question: {DEMO_PROMPT}\nContext: {len(text):,} characters of Python's own documentation\n")
-    rlm = RLM("extractive", save=place(args))
+    rlm = RLM(EMBEDDED, save=place(args))
     start = partial(rlm.start, DEMO_PROMPT, text)
     return answered(args, lambda tell: start(on_event=tell), rlm.settings.save, notebook_on=terminal.write)
 
@@ -144,22 +149,26 @@ def _is_piped() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
-def _model(args: Namespace) -> str:
-    from rlm_jupyter.models import PROVIDERS, load_model
-    from rlm_jupyter.models import discovery as nearby
+def _model(args: Namespace) -> str | None:
+    """Return the model that is named; `None`: none is, so the embedded one answers."""
+    from rlm_jupyter.models import load_model
 
     name = args.model or os.environ.get("RLM_MODEL")
     if not name:
         if args.base_url or args.window:
             option = "--base-url" if args.base_url else "--window"
             raise ConfigurationError(f"{option} needs a model: name it by -m, such as -m openai/NAME.")
-        examples = ", ".join(PROVIDERS[provider].example for provider in _EXAMPLES)
-        terminal.say(_NO_MODEL.format(examples=examples))
-        if offer := nearby.offer():
-            terminal.say(offer)
-        return "extractive"
+        return None
     load_model(name, base_url=args.base_url, window=args.window)  # what is wrong is said before files are read
     return str(name)
+
+
+def _say_no_model() -> None:
+    from rlm_jupyter.models import PROVIDERS, discovery
+
+    terminal.say(_NO_MODEL.format(examples=", ".join(PROVIDERS[provider].example for provider in _EXAMPLES)))
+    if offer := discovery.offer():
+        terminal.say(offer)
 
 
 def answered(

@@ -237,7 +237,7 @@ class _Here:
         self._shown.end(
             path,
             title=f"The recorded run of {when} UTC: nothing was asked or spent; {again} without a model. "
-            "--rerun asks anew.",
+            "--rerun runs it again.",
         )
         return HereResult.of(result_of(trajectory, path))
 

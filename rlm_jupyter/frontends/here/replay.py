@@ -53,7 +53,7 @@ async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Cal
                     if cell.status == "ok" and not succeeded:
                         raise RecordError(
                             f"Cell {done} of the recorded run succeeded then and fails now ({guest.cells.error}), so "
-                            "the variables are not what it made of them. --rerun asks anew."
+                            "the variables are not what it made of them. --rerun runs it again."
                         )
     finally:
         guest.leave()

@@ -149,7 +149,10 @@ def show_recorded(
         if on_event is not None:
             on_event(record)
     when = found.started.started.replace("T", " ").removesuffix("+00:00")
-    shown.end(result.path, title=f"The recorded run of {when} UTC: nothing was asked or spent. --rerun asks anew.")
+    shown.end(
+        result.path,
+        title=f"The recorded run of {when} UTC: no model was asked, nothing was spent. --rerun runs it again.",
+    )
     return result
 
 

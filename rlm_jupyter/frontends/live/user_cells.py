@@ -33,11 +33,12 @@ _UNKNOWN = (
     "no kernel of this session belongs to it. Ask anew, open the run's own notebook, or copy it into a cell of yours"
 )
 _RECORDED = (
-    "its run is a recorded one, without a kernel. --rerun asks anew; %rlm_restore, or its own notebook, brings it back"
+    "its run is a recorded one, without a kernel. --rerun runs it again; %rlm_restore, or its own notebook, "
+    "re-executes it"
 )
 _CHILD = "it is a child's, whose kernel is gone as soon as it has answered. Copy it into a cell of yours"
 _HERE = "its run was one in this notebook's own kernel. Copy it into a cell of yours"
-_GONE = "--rerun asks anew; its notebook, or %rlm_restore, needs none"
+_GONE = "--rerun runs it again; %rlm_restore or its notebook re-executes it"
 
 Executed = tuple[CellRun, Value | None]
 

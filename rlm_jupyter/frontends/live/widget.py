@@ -92,8 +92,8 @@ class _Panel:
         self._stop = w.Button(description="Stop", icon="stop", tooltip="End the run with the best answer so far")
         self._pause = w.Button(description="Pause", icon="pause", tooltip="Wait before the model's next reply")
         self._approve = w.Button(description="Run the cell", icon="check", tooltip="Run the cell that waits")
-        self._refuse = w.Button(description="Refuse it", icon="times", tooltip="Don't run it; the note says why")
-        self._note = w.Text(placeholder="A note to the model", continuous_update=False)
+        self._refuse = w.Button(description="Refuse", icon="times", tooltip="Don't run it; the message says why")
+        self._note = w.Text(placeholder="A message to the model", continuous_update=False)
         self._bars = {
             name: w.FloatProgress(description=label, min=0.0, max=1.0, layout={"width": "320px"})
             for name, label, _ in _BARS

@@ -123,12 +123,12 @@ class Configured(Magics):
             if name not in namespace:
                 close = difflib.get_close_matches(name, self._data())
                 hint = f" Did you mean {' or '.join(close)}?" if close else ""
-                raise ConfigurationError(f"There is no variable {quoted(name)} to be the context.{hint}")
+                raise ConfigurationError(f"There is no variable {quoted(name)} for the context.{hint}")
             if namespace[name] is None:
                 raise ConfigurationError(f"The variable {quoted(name)} is None: there is nothing in it to read.")
             if (kind := _code(namespace[name])) is not None:
                 raise ConfigurationError(
-                    f"{name} is a {kind}, no data to be the context: name a variable that holds it."
+                    f"{name} is a {kind}, not data, so it can't be the context: name a variable that holds data."
                 )
         values = {name: read_paths(namespace[name], note=print) for name in names}
         return values[names[0]] if len(names) == 1 else values or None

@@ -79,7 +79,7 @@ def test_a_cell_runs_as_a_person_edited_it_and_the_record_keeps_both() -> None:
     assert result.answer == "edited"
     cell = result.trajectory.iterations[0].cells[0]
     assert (cell.source, cell.executed) == ("x = 'mine'", "x = 'edited'")
-    assert "changed this cell before it ran. What ran:\nx = 'edited'" in told(result)
+    assert "edited this cell before it ran. This ran:\nx = 'edited'" in told(result)
 
 
 def test_a_refused_cell_does_not_run_nor_what_stands_after_it_and_the_model_hears_why() -> None:
@@ -91,7 +91,7 @@ def test_a_refused_cell_does_not_run_nor_what_stands_after_it_and_the_model_hear
     result = Person(act).watch(replies, approve=True)
     assert result.answer == "False"
     assert [cell.status for cell in result.trajectory.iterations[0].cells] == ["skipped", "skipped"]
-    assert "did not let this cell run. They say: not that file" in told(result)
+    assert "refused this cell; it was not run. Their message: not that file" in told(result)
 
 
 def test_what_nobody_approves_runs_not_when_the_run_is_stopped() -> None:
@@ -124,7 +124,7 @@ def test_a_note_reaches_the_model_with_the_next_outputs() -> None:
 
     noting = person.saying(lambda control: control.note("look in the appendix"), block("print(1)"))
     result = person.watch([noting, second])
-    assert "A note from the person who asked: look in the appendix" in told(result)
+    assert "A message from the user: look in the appendix" in told(result)
     assert result.answer == "True"
 
 

@@ -93,7 +93,7 @@ def test_the_first_request_and_the_cap_are_told_and_nothing_is_asked() -> None:
     assert estimate.request_cost == pytest.approx((estimate.input_tokens + 10 * 8192) / 1e6)
     assert (estimate.run_cost, estimate.capped_by) == (0.5, "max_cost")
     said = str(estimate)
-    assert "with a reply of 8,192 tokens, the most it may have" in said
+    assert "with a reply of 8,192 tokens (the maximum), " in said
     assert "The whole run: at most $0.5000 (max_cost)." in said
     assert "A token has 4 bytes" in said
 

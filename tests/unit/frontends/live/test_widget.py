@@ -73,7 +73,7 @@ def test_a_run_is_paused_and_resumed_by_the_same_button() -> None:
 def test_a_cell_that_waits_is_run_or_refused_with_a_note() -> None:
     running, steering = start(["```repl\nx = 1\n```", "```repl\nFINAL(globals().get('x', 'none'))\n```"], approve=True)
     box = steering.widget(running.control)
-    refuse, approve = button(box, "Refuse it"), button(box, "Run the cell")
+    refuse, approve = button(box, "Refuse"), button(box, "Run the cell")
     until(lambda: refuse.layout.display is None)
     note = next(child for child in box.children[0].children if isinstance(child, ipywidgets.Text))
     note.value = "not yet"
@@ -83,7 +83,7 @@ def test_a_cell_that_waits_is_run_or_refused_with_a_note() -> None:
     until(lambda: approve.click() or running.done)
     result = running.result(60)
     assert result.answer == "none"
-    assert "They say: not yet" in result.trajectory.iterations[0].notices[0]
+    assert "Their message: not yet" in result.trajectory.iterations[0].notices[0]
 
 
 def test_a_background_run_shows_itself_as_a_widget_in_a_kernel(tmp_path: Path) -> None:
