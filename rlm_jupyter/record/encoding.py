@@ -23,7 +23,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.types import events
 from rlm_jupyter.types.errors import RecordError
-from rlm_jupyter.types.events import CellFinished, Record
+from rlm_jupyter.types.events import CellFinished, Record, SubcallSettled
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.values import Output
 
@@ -69,6 +69,10 @@ def encode(record: Record, objects: Objects | None = None) -> dict[str, Any]:
             data["outputs"], stored = set_apart(record.outputs, objects)
             if stored:
                 data["stored"] = stored
+        elif isinstance(record, SubcallSettled) and record.prompt is not None:
+            # not to be read again with the record: whoever shows it looks it up
+            objects.put(record.prompt.encode("utf-8", "surrogatepass"), record.prompt_sha256)
+            data["prompt"] = None
         else:
             for name, value in data.items():
                 if type(value) not in _NUMBERS and _chars(value) > LARGE:

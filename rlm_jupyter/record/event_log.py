@@ -6,11 +6,12 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.types.events import Event, Record
+from rlm_jupyter.types.events import Event, Record, SubcallSettled
 
 T = TypeVar("T")
 
@@ -79,8 +80,11 @@ class Entries:
 
     def enter(self, record: Record, journaled: dict[str, Any] | None = None) -> None:
         """Enter a fact behind all that is journaled; `journaled` is what `Recorder.journal` made of it, if it did."""
-        self._trajectory.apply(record)
         self._on_disk(lambda recorder: recorder.add(record, journaled))
+        if isinstance(record, SubcallSettled) and self.recorder is not None:
+            # it is an object on the disk; all of them in memory could be many times the context
+            record = replace(record, prompt=None)
+        self._trajectory.apply(record)
         self._emit(record)
 
     def _journal_soon(self, known: int, pauses: int) -> None:

@@ -25,8 +25,8 @@ from rlm_jupyter.types.events import SubcallSettled, SubcallStarted
 from rlm_jupyter.types.tokens import estimate_tokens
 from rlm_jupyter.types.values import AnswerSubcall, Message, Subcall, SubcallFailure, SubcallKind, Usage
 
-_HEAD_CHARS = 300
-"""Of a prompt, in the record."""
+_HEAD_CHARS = 1_000
+"""Of a prompt, in the record and in what is shown; a longer one is kept whole beside it."""
 MOST_REFUSED = 100
 """Refusals of a cell that are written down; when it is executed again, those after them are like the last."""
 
@@ -261,6 +261,7 @@ def _fact(
         cost=bill.cost,
         seconds=seconds,
         child=settled.child,
+        prompt=prompt if len(prompt) > _HEAD_CHARS else None,
     )
 
 

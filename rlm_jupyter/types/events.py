@@ -89,7 +89,7 @@ class SubcallSettled:
     prompt_sha256: str
     prompt_chars: int
     prompt_head: str
-    """The first few hundred characters."""
+    """The first thousand characters."""
     asked_model: str | None
     """What the cell named, if it did."""
     model: str
@@ -102,7 +102,8 @@ class SubcallSettled:
     child: str | None = None
     """The child run's id, for `rlm_query`."""
     prompt: str | None = None
-    """The whole prompt, when the run keeps prompts."""
+    """The whole prompt, where it is longer than `prompt_head`. A run that is saved keeps it as an object, named by
+    `prompt_sha256`, and `None` here: prompts are most of what a run sends."""
     refused: bool = False
     """Nobody was asked: a limit was reached, or there is no such model. It counts against no limit."""
 

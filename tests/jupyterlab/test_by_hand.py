@@ -92,6 +92,7 @@ def test_an_edit_of_a_recorded_run_never_stands_over_an_output_that_is_not_its_o
     page.page.keyboard.type(" + 1")
     page.page.keyboard.press("Control+Enter")
     page.until(lambda: "Not run: its run is a recorded one" in strip.inner_text(), "why it was not run")
+    assert strip.locator("pre").inner_text().strip() == f"{look['source']} + 1"
     page.picture("refused")
     back = page.live("code")[0]
     assert [back[key] for key in ("source", "outputs", "execution_count")] == [

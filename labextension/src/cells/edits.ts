@@ -123,6 +123,9 @@ export class Edits implements IDisposable {
     }
     const strip = new Strip(named, refusal.text, buttons, 'rlm-strip-refused');
     strip.node.setAttribute('role', 'alert');
+    if (refusal.edit !== undefined) {
+      strip.quote(trans.__('What you wrote, which was not run:'), refusal.edit);
+    }
     return strip;
   }
 

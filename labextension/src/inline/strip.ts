@@ -22,6 +22,18 @@ export class Strip extends Widget {
     said.textContent = words;
     this.node.append(...buttons.map(buttonOf), said);
   }
+
+  /** Show code below the words: it stands in no cell any more. */
+  quote(words: string, code: string): void {
+    const figure = document.createElement('figure');
+    figure.className = 'rlm-strip-code';
+    const caption = document.createElement('figcaption');
+    caption.textContent = words;
+    const quoted = document.createElement('pre');
+    quoted.textContent = code;
+    figure.append(caption, quoted);
+    this.node.append(figure);
+  }
 }
 
 /** Put something below all that a cell shows. */

@@ -7,19 +7,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
 
 from rlm_jupyter.record import store
-from rlm_jupyter.record.blobs import CHILDREN
+from rlm_jupyter.record.blobs import CHILDREN, Objects
 from rlm_jupyter.record.export import embedded
 from rlm_jupyter.record.redaction import Redactor
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import RecordError
-from rlm_jupyter.types.events import RunStarted
+from rlm_jupyter.types.events import Record, RunStarted, SubcallSettled
 from rlm_jupyter.types.values import PackedContext
 
 _RECORD_END = {".rlm", ".ipynb"}
+_MOST_PROMPT_CHARS = 20_000_000
+"""Of all sub-calls' prompts that an export carries whole: a page of more opens in no browser."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class WholeRun:
     """The runs that it started, in the order in which they began; also those that still go on."""
 
     @classmethod
-    def gather(cls, run: str | Path | RunFiles, *, context: bool = True) -> Self:
+    def gather(cls, run: str | Path | RunFiles, *, context: bool = True) -> WholeRun:
         """Read a run that is kept.
 
         Parameters
@@ -51,13 +52,19 @@ class WholeRun:
         files = run if isinstance(run, RunFiles) else store.find(run)
         trajectory = Trajectory.load(files.notebook)
         found = [*_kept_beside(files, context=context), *_kept_within(files)]
-        return cls(trajectory, _context_of(files) if context else None, _descendants(trajectory.run_id, found))
+        whole = cls(trajectory, _context_of(files) if context else None, _descendants(trajectory.run_id, found))
+        return whole._with(_Prompts(files.objects))
 
     def __iter__(self) -> Iterator[WholeRun]:
         """The run itself, and all below it."""
         yield self
         for child in self.children:
             yield from child
+
+    def _with(self, prompts: _Prompts) -> WholeRun:
+        """The same with the whole prompts of its sub-calls, and of the runs below."""
+        trajectory = Trajectory([prompts.fill(record) for record in self.trajectory.records])
+        return replace(self, trajectory=trajectory, children=tuple(child._with(prompts) for child in self.children))
 
     def redacted(self, redactor: Redactor) -> WholeRun:
         """The same without keys, home folders and user names; this one stays as it is."""
@@ -75,6 +82,26 @@ class WholeRun:
             started = replace(started, context=context.info)
         children = tuple(child._redacted(redactor) for child in self.children)
         return WholeRun(Trajectory([started, *rest]), context, children)
+
+
+class _Prompts:
+    """Reads the sub-calls' prompts that a run keeps as objects, as many as an export carries."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._left = _MOST_PROMPT_CHARS
+
+    def fill(self, record: Record) -> Record:
+        """The record with its whole prompt; as it is where that is not there, or is too much."""
+        if not isinstance(record, SubcallSettled) or record.prompt is not None:
+            return record
+        if len(record.prompt_head) == record.prompt_chars or record.prompt_chars > self._left:
+            return record
+        with contextlib.suppress(RecordError):  # it was saved without
+            prompt = str(self._objects.get(record.prompt_sha256), "utf-8", "surrogatepass")
+            self._left -= len(prompt)
+            return replace(record, prompt=prompt)
+        return record
 
 
 def _text(run: WholeRun) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
 import os
 import re
@@ -19,8 +21,9 @@ from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.frontends.cli import runs as kept
 from rlm_jupyter.frontends.cli.main import _parser
 from rlm_jupyter.models.scripted import ScriptedModel
-from rlm_jupyter.record.export import WholeRun, to_html, to_jsonl, to_notebook
+from rlm_jupyter.record.export import WholeRun, bundle, to_html, to_jsonl, to_notebook
 from rlm_jupyter.record.export.costs import costs, total
+from rlm_jupyter.record.export.write import send
 from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.notebook import is_run, read, read_context
 from rlm_jupyter.record.store import RunFiles, find, list_runs
@@ -235,6 +238,41 @@ def test_costs_are_told_by_model_and_depth_and_nothing_is_counted_twice() -> Non
     everything = total(run, lines)
     assert (everything.requests, everything.usage.input_tokens, everything.cost) == (6, 320, None)
     assert costs(replace(run, trajectory=Trajectory(records[:-1]))) == lines[:-1]
+
+
+async def test_whole_prompts_of_sub_calls_are_kept_once_and_can_be_read_in_each_form() -> None:
+    long = "head " + "x" * 30_000 + f" the key {KEY} END OF THE PROMPT"
+    asks = f"p = 'head ' + 'x' * 30_000 + ' the key {KEY} END OF ' + 'THE PROMPT'\nprint(llm_query_batched([p, p + '!', p]))"
+    result = await recorded([block(asks), block("FINAL('seen')")])
+    assert result.path is not None
+    files = RunFiles(Path(result.path))
+    # neither the record in memory nor the files that are written anew carry them
+    assert {call.prompt for call in result.trajectory.subcalls} == {None}
+    assert files.journal.stat().st_size < 40_000
+    assert files.notebook.stat().st_size < 60_000
+    assert "END OF THE PROMPT" not in files.notebook.read_text()
+    assert len([1 for path in files.objects.folder.iterdir() if b"END OF" in path.read_bytes()]) == 2
+
+    whole = WholeRun.gather(result.path)
+    assert {call.prompt for call in whole.trajectory.subcalls} == {long, long + "!"}
+    assert to_html(whole).count("END OF THE PROMPT") >= 3
+    assert to_jsonl(whole).count("END OF THE PROMPT") >= 3
+    await asyncio.to_thread(send, files, "ipynb", "sent.ipynb")
+    sent = Path("sent.ipynb").read_text()
+    assert sent.count("END OF THE PROMPT") >= 3
+    assert KEY not in sent
+    read = Trajectory.load("sent.ipynb").subcalls
+    assert [call.prompt_sha256 for call in read] == [
+        hashlib.sha256((c.prompt or "").encode()).hexdigest() for c in read
+    ]
+
+
+async def test_an_export_of_very_many_prompts_carries_their_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle, "_MOST_PROMPT_CHARS", 12_000)
+    result = await recorded([block("llm_query_batched([f'{n}' + 'y' * 5_000 for n in range(4)])"), block("FINAL(1)")])
+    assert result.path is not None
+    calls = WholeRun.gather(result.path).trajectory.subcalls
+    assert sorted(len(call.prompt or call.prompt_head) for call in calls) == [1_000, 1_000, 5_001, 5_001]
 
 
 async def test_a_page_needs_nothing_and_shows_everything() -> None:
