@@ -221,7 +221,7 @@ def test_what_a_lossy_line_swallows_is_said_again(opened: Open, model: Waiting) 
     fill_dialog(page, "into the void")
     model.let(1)
     page.until(lambda: page.live("answer"), "the answer")
-    page.until(lambda: "told your note: into the void" in notices(page), "what was lost")
+    page.until(lambda: "read your message: into the void" in notices(page), "what was lost")
     page.page.evaluate("() => { WebSocket.prototype.send = window.rlmSend; }")
     dismiss(page)
     assert not page.errors

@@ -199,7 +199,7 @@ export class Steering {
         Notification.warning(trans.__('Not done: %1', said.text), { autoClose: false });
         return;
       case 'unread':
-        Notification.warning(trans.__('The run was over before the model read your note: %1', shortened(said.text)), {
+        Notification.warning(trans.__('The run was over before the model read your message: %1', shortened(said.text)), {
           autoClose: false
         });
         return;
@@ -251,7 +251,7 @@ export class Steering {
     for (const ask of unheard) {
       if (ask.type === 'note' || (ask.type === 'refuse' && ask.note.trim())) {
         const text = shortened(ask.type === 'note' ? ask.text : ask.note);
-        const words = this._trans.__('The run was over before the model was told your note: %1', text);
+        const words = this._trans.__('The run was over before the model read your message: %1', text);
         Notification.warning(words, { autoClose: false });
       } else if (ask.type === 'export') {
         Notification.warning(this._trans.__('The run was not exported: its kernel is gone.'), { autoClose: false });
