@@ -1,0 +1,70 @@
+"""The documents lead somewhere: every link and every module that they name is there, and options are real."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from rlm_jupyter.frontends.cli.main import _parser
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def links(text: str) -> list[str]:
+    """The targets of a document's links and pictures."""
+    tokens = [child for token in MarkdownIt("commonmark").enable("table").parse(text) for child in token.children or ()]
+    return [
+        str(token.attrs.get("href") or token.attrs.get("src"))
+        for token in tokens
+        if {"href", "src"} & token.attrs.keys()
+    ]
+
+
+def anchors(path: Path) -> set[str]:
+    """What GitHub makes of a document's headings."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", path.read_text(), flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_no_link_is_dead(path: Path) -> None:
+    found = links(path.read_text())
+    assert found or path.name not in {"README.md", "architecture.md"}
+    for link in found:
+        if link.startswith(("http://", "https://")):
+            continue
+        target, _, anchor = link.partition("#")
+        where = (path.parent / target).resolve() if target else path
+        assert where.exists(), link
+        assert not anchor or anchor in anchors(where), link
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_the_modules_that_are_named_are_there(path: Path) -> None:
+    named = re.findall(
+        r"`((?:frontends|run|record|replay|kernel|models|policies|prompts|parsing|types)/[\w/]+\.py)`", path.read_text()
+    )
+    assert [name for name in named if not (ROOT / "rlm_jupyter" / name).is_file()] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_the_commands_of_the_command_line_are_understood(path: Path) -> None:
+    blocks = re.findall(r"^```bash\n(.*?)^```", path.read_text(), re.M | re.S)
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith("jupyter rlm ")]
+    import shlex
+
+    for line in lines:
+        _parser().parse_args(shlex.split(line, comments=True)[2:])
+
+
+def test_every_document_is_linked_from_the_readme() -> None:
+    named = {link.partition("#")[0] for link in links((ROOT / "README.md").read_text())}
+    assert {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} <= named
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
