@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.values import Output
 
 _ANSI = re.compile(
@@ -35,6 +36,14 @@ _MOST_FRAMES = 40
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
 _ALIGN_CHARS = 400
 """How much of the head, and of the tail, is given up to end at the end of a line."""
+
+
+def shown_chars(limits: Limits, window: int) -> int:
+    """Return how many characters of an iteration's outputs a model with this window is shown.
+
+    They are a quarter of a small window, or a half: a token is two to four of them.
+    """
+    return min(limits.output_chars, window)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class Entries:
     ) -> None:
         self.recorder = recorder
         self._trajectory = trajectory
-        self._emit = emit
+        self.emit = emit
         self._iteration = iteration
         self._paid: list[Callable[[], Record]] = []
         """Facts that are to be journaled before any other."""
@@ -85,7 +85,7 @@ class Entries:
             # it is an object on the disk; all of them in memory could be many times the context
             record = replace(record, prompt=None)
         self._trajectory.apply(record)
-        self._emit(record)
+        self.emit(record)
 
     def _journal_soon(self, known: int, pauses: int) -> None:
         loop = asyncio.get_running_loop()

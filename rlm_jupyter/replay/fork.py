@@ -161,13 +161,14 @@ def _kept(records: Sequence[Record], at: int) -> list[Record]:
 
 def _take_children(source: RunFiles, target: RunFiles, records: Sequence[Record]) -> None:
     """The children that answered for the iterations that are taken over, with what their records refer to."""
-    wanted = {record.child for record in records if isinstance(record, SubcallSettled) and record.child}
-    if not wanted:
+    calls = [record for record in records if isinstance(record, SubcallSettled)]
+    wanted = {call.child for call in calls if call.child}
+    if not wanted and all(len(call.prompt_head) == call.prompt_chars for call in calls):
         return
     place = target.folder / CHILDREN
-    place.mkdir(parents=True, exist_ok=True)
-    for child in SavedRun.load(source.notebook).children():
+    for child in SavedRun.load(source.notebook).children() if wanted else ():
         if child.trajectory.run_id in wanted:
+            place.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(OSError):
                 shutil.copytree(child.files.folder, place / child.files.folder.name)
                 shutil.copy2(child.files.notebook, place / child.files.notebook.name)

@@ -1,28 +1,27 @@
-"""`TapedRun`: a run that is gone over again from its record, and then goes on.
+"""`Player`: plays a recorded run back to the loop, which drives it as if it were new, until the record ends.
 
-While there is a record, replies come from it, cells are executed to bring the kernel's variables back, their
-sub-calls get the recorded answers, and their outputs are compared with the recorded ones, which stay the conversation.
-Where the record ends, the run is a run like any other; what differed was told to the model.
+Replies come from the record; its cells are re-executed to bring the kernel's variables back; their sub-calls get the
+recorded answers; their outputs are compared with the recorded ones, which stay the conversation. Where the record
+ends, the run goes on like any other; the model is told of every difference.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 
 from rlm_jupyter import parsing
 from rlm_jupyter.kernel.snapshots import Moment
 from rlm_jupyter.prompts import texts as prompts
-from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay.diff import difference
 from rlm_jupyter.replay.recording import Difference, RecordEnds, Tape, copied, recorded_cell
+from rlm_jupyter.run.cells import DIED_BETWEEN, look, renew
 from rlm_jupyter.run.control import Decision
-from rlm_jupyter.run.state import DIED_BETWEEN, Run
+from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.errors import KernelDiedError
 from rlm_jupyter.types.events import (
     CellFinished,
@@ -41,125 +40,156 @@ _COUNTED = "pass"
 """Executed in place of a cell that is passed over, so that the kernel's numbers stay those of the record."""
 
 
-@dataclass
-class TapedRun(Run):
-    """A run with a record to begin with."""
+class Player:
+    """Plays a tape back to a run (`run.state.Playback`).
 
-    tape: Tape = field(kw_only=True)
-    _held: tuple[list[Record], CellFinished] | None = None
-    """The recorded cell that comes next, when somebody has asked for it."""
-    _is_first: bool = True
-    """No cell was gone over yet."""
+    Parameters
+    ----------
+    tape
+        The record, and how it is played.
 
-    def __post_init__(self, recorder: Recorder | None) -> None:
-        super().__post_init__(recorder)
-        self.is_replaying = True
-        if self.tape.playing.spent is not None or self.tape.playing.only:
-            # the clock begins when the run goes on
-            self.ledger.limit(replace(self.limits, max_seconds=None))
+    Attributes
+    ----------
+    is_playing
+        Whether there is still something of the record that the loop has to go over.
+    """
 
-    def begin(self) -> None:
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.is_playing = True
+        self._run: Run | None = None
+        self._held: tuple[list[Record], CellFinished] | None = None
+        """The recorded cell that comes next, when somebody has asked for it."""
+        self._is_first = True
+        """No cell was re-executed yet."""
+
+    @property
+    def run(self) -> Run:
+        """The run that it plays to.
+
+        Raises
+        ------
+        RuntimeError
+            It has not begun.
+        """
+        if self._run is None:
+            raise RuntimeError("the player has not begun")
+        return self._run
+
+    def begin(self, run: Run) -> None:
         """Enter how the run began."""
+        self._run = run
         playing = self.tape.playing
+        if playing.spent is not None or playing.only:
+            # the clock begins when the run goes on
+            run.ledger.limit(replace(run.limits, max_seconds=None))
         if not (playing.copies or playing.only):
             taken_up = RunTakenUp(
                 iteration=self.tape.last_iteration,
-                model=self.model.name,
-                sub_model=next(iter(playing.sub_models), self.model.name),
+                model=self.run.model.name,
+                sub_model=next(iter(playing.sub_models), self.run.model.name),
                 sub_models=[*playing.sub_models] if len(playing.sub_models) > 1 else [],
-                limits=dataclasses.asdict(self.limits),
+                limits=dataclasses.asdict(self.run.limits),
                 taken_up=datetime.now(UTC).isoformat(timespec="seconds"),
                 reexecuted=playing.reexecutes,
                 sampling=dict(playing.sampling),
             )
-            if self.entries.recorder is not None:
-                self.entries.recorder.add(taken_up)
+            if self.run.entries.recorder is not None:
+                self.run.entries.recorder.add(taken_up)
             self.tape.append(taken_up)
         self._apply([self.tape.started])
         self._take_up_if_over()
 
     def record(self, record: Record) -> None:
-        """Enter a fact; while the record is played, the recorded one instead."""
-        if isinstance(record, RunEnded) or not self.is_replaying:
-            if self.is_replaying:
-                self._apply(self.tape.rest())
-            super().record(record)
+        """Enter the recorded counterpart of a record; the last one of a run is its own."""
+        if isinstance(record, RunEnded):
+            self._apply(self.tape.rest())
+            self.run.entries.add(record)
             return
         matched = self.tape.match(record)
         if not matched and isinstance(record, NoticeGiven) and self.tape.playing.only:
-            self.tape.note(self.iteration, None, f"The run says what it had not said: {record.text}")
+            self.tape.note(self.run.iteration, None, f"The run says what it had not said: {record.text}")
         self._apply(matched)
         self._take_up_if_over()
 
-    async def checkpoint(self) -> None:
-        """Between two iterations: what is left of the record of the last one is entered."""
-        if not self.is_replaying:
-            await super().checkpoint()
-            return
+    def next_iteration(self) -> bool:
+        """Enter what is left of the last iteration; return whether the run goes on from here by itself.
+
+        Raises
+        ------
+        RecordEnds
+            The record ends, and is only replayed.
+        """
         self._apply(self.tape.rest_of_iteration())
         self._take_up_if_over()
-        if self.tape.is_over:
-            if self.tape.playing.only:
-                raise RecordEnds
-            await super().checkpoint()
+        if self.tape.is_over and self.tape.playing.only:
+            raise RecordEnds
+        return self.tape.is_over
 
-    def recorded_reply(self) -> ReplyReceived | None:
-        """The next reply of the record."""
-        if not self.is_replaying:
+    def reply(self) -> ReplyReceived | None:
+        """Return the next reply of the record."""
+        if not self.is_playing:
             return None
         taken, reply = self.tape.reply()
         if reply is None:
             return None
+        run = self.run
         tokens = reply.usage.input_tokens + reply.usage.output_tokens
-        known = tokens and self.tape.model == self.model.name
-        self.last_read = (2 * len(self.trajectory.iterations) + 2, tokens) if known else None
+        known = tokens and self.tape.model == run.model.name
+        run.requests.last_read = (2 * len(run.trajectory.iterations) + 2, tokens) if known else None
         self._apply(taken)
-        self.iteration = reply.iteration
+        run.iteration = reply.iteration
         self._take_up_if_over()
         return reply
 
     def went_on(self) -> bool:
         """Whether the record says that the run did not end with this iteration."""
-        return self.tape.went_on(self.iteration)
+        return self.tape.went_on(self.run.iteration)
 
-    async def approval(self, source: str) -> Decision:
-        """What a person had decided on the next cell."""
+    def decision(self, source: str) -> Decision | None:
+        """Return what a person had decided on the next cell; `None` where it is not in the record."""
         taken, cell = self._recorded_cell()
         if cell is None:
-            return await super().approval(source)
+            return None
         self._held = taken, cell
-        changed = None if cell.executed == parsing.mend_cell(source, has_context=self.has_context) else cell.executed
-        return Decision(cell.status != "skipped", changed)
+        mended = parsing.mend_cell(source, has_context=self.run.has_context)
+        return Decision(cell.status != "skipped", None if cell.executed == mended else cell.executed)
 
-    async def execute(self, source: str, executed: str | None = None) -> tuple[CellRun, Inspection]:
-        """Execute a block; one of the record gets its recorded outputs."""
+    async def execute(self) -> tuple[CellRun, Inspection] | None:
+        """Re-execute the next recorded cell, which gets its recorded outputs; `None` where the record has ended.
+
+        Raises
+        ------
+        RecordEnds
+            The record ends, and is only replayed.
+        """
         taken, cell = self._held or self._recorded_cell()
         self._held = None
         if cell is not None:
             return await self._again(taken, cell)
-        place = self.iteration, self.block
-        if self.is_replaying:
+        place = self.run.iteration, self.run.cells.block
+        if self.is_playing:
             if self.tape.playing.only and not self.went_on():
                 raise RecordEnds
             self.tape.note(*place, "This cell is not in the record, so it was not executed.")
             return CellRun("skipped"), Inspection()
         self.tape.owed.begin(place)
-        return await super().execute(source, executed)
+        return None
 
-    def finished(self, source: str, executed: str | None, cell: CellRun) -> None:
-        """Enter a cell into the record; of one that people did not let run, the recorded one."""
-        if self._held is not None:
-            taken, recorded = self._held
-            self._held = None
-            self._apply([*taken, recorded])
-            self.block += 1
-            self._take_up_if_over()
-            return
-        super().finished(source, executed, cell)
+    def finished(self) -> bool:
+        """Enter the recorded cell that a person did not let run; return whether there was one."""
+        if self._held is None:
+            return False
+        taken, recorded = self._held
+        self._held = None
+        self._apply([*taken, recorded])
+        self.run.cells.block += 1
+        self._take_up_if_over()
+        return True
 
-    def recorded_answers(self, call: Subcall, kind: SubcallKind, first: int) -> dict[int, str | SubcallFailure]:
-        """What the record answers of a call: all of it while the record is played, then what was paid for already."""
-        if self.is_replaying:
+    def answers(self, call: Subcall, kind: SubcallKind, first: int) -> dict[int, str | SubcallFailure]:
+        """Return what the record answers: all of a call while the record is played, then what was paid for already."""
+        if self.is_playing:
             return {i: self._answer_again(kind, text, call.model) for i, text in enumerate(call.prompts)}
         answers: dict[int, str | SubcallFailure] = {}
         for i, text in enumerate(call.prompts):
@@ -167,23 +197,23 @@ class TapedRun(Run):
             if settled is not None:
                 answers[i] = settled.text
                 if self.tape.playing.copies:
-                    own = replace(settled, iteration=self.iteration, block=self.block, ordinal=first + i)
-                    self.record(copied(own))
+                    own = replace(settled, iteration=self.run.iteration, block=self.run.cells.block, ordinal=first + i)
+                    self.run.record(copied(own))
         return answers
 
-    def unclaimed_child(self, sha256: str) -> tuple[SavedRun, Callable[..., Run]] | None:
-        """A child that was given this text and had not answered when the run was broken off."""
+    def unclaimed_child(self, sha256: str) -> tuple[SavedRun, Player] | None:
+        """Return a child that was given this text and had not answered when the run was broken off."""
         waiting = self.tape.playing.unclaimed.get(sha256)
         if not waiting:
             return None
         child = SavedRun.load(waiting.pop(0))
         waiting_below = child.unclaimed(child.children())
         playing = replace(self.tape.playing, spent=None, settled=0, unclaimed=waiting_below, owed=())
-        return child, partial(TapedRun, tape=Tape(child.records, playing))
+        return child, Player(Tape(child.records, playing))
 
     @property
     def earlier_answer(self) -> Value | None:
-        """What the run had ended with before it was taken up again."""
+        """What the run had ended with before it was resumed."""
         ended = self.tape.ended
         if ended is None or ended.answer is None or self.tape.playing.copies or self.tape.playing.only:
             return None
@@ -197,7 +227,7 @@ class TapedRun(Run):
         return SubcallFailure(f"this cell is executed again from its record, in which {head!r} was not asked")
 
     def _recorded_cell(self) -> tuple[list[Record], CellFinished | None]:
-        return self.tape.cell(self.iteration, self.block) if self.is_replaying else ([], None)
+        return self.tape.cell(self.run.iteration, self.run.cells.block) if self.is_playing else ([], None)
 
     async def _again(self, taken: list[Record], cell: CellFinished) -> tuple[CellRun, Inspection]:
         """Go over a recorded cell."""
@@ -208,20 +238,20 @@ class TapedRun(Run):
         for died in (notice for notice in notices if notice.text.startswith(DIED_BETWEEN)):
             await self._start_again(died)
         self._apply(taken)
-        self.subcall_ordinal = 0
-        self.emit(CellStarted(cell.iteration, cell.block, cell.source))
+        self.run.subcalls.begin()
+        self.run.emit(CellStarted(cell.iteration, cell.block, cell.source))
         recorded = recorded_cell(cell)
         differs = await self._replay(cell, recorded)
         inspection = Inspection()
-        if self.tape.playing.reexecutes and self.kernel.is_alive:
-            inspection = await self._look()
+        if self.tape.playing.reexecutes and self.run.kernel.is_alive:
+            inspection = await look(self.run)
             if recorded.status == "ok":
                 await self._keep_variables((cell.iteration, cell.block))
         inspection = await self._as_recorded(cell, inspection)
-        self.block += 1
+        self.run.cells.block += 1
         executes = self.tape.playing.reexecutes and cell.status in {"ok", "error"}
         self._apply([cell])
-        self.emit(CellReplayed(cell.iteration, cell.block, executes, differs))
+        self.run.emit(CellReplayed(cell.iteration, cell.block, executes, differs))
         self._take_up_if_over()
         return recorded, inspection
 
@@ -229,22 +259,22 @@ class TapedRun(Run):
         """Bring its effect on the kernel back; how its outputs differ."""
         if not self.tape.playing.reexecutes:
             return ""
-        await self.kernel.snapshot_begun()
+        await self.run.kernel.snapshot_begun()
         if cell.status == "died":
             await self._start_again(self.tape.revival())
             return ""
         if cell.status == "interrupted":
-            await self.kernel.execute(_COUNTED)
+            await self.run.kernel.execute(_COUNTED)
             self.tape.passed_over.append(cell.iteration)
             return ""
         place = cell.iteration, cell.block
         self.tape.calls.begin(place)
-        again = await self.kernel.execute(cell.executed or cell.source, cell_seconds=self.limits.cell_seconds)
-        self.cut_subcalls = 0
+        again = await self.run.kernel.execute(cell.executed or cell.source, cell_seconds=self.run.limits.cell_seconds)
+        self.run.subcalls.cut = 0
         differs = difference(recorded, again, f"iteration {cell.iteration}, cell {cell.block + 1}")
         if differs:
             self.tape.note(*place, differs)
-        if again.status == "died" or not self.kernel.is_alive:
+        if again.status == "died" or not self.run.kernel.is_alive:
             await self._start_again(None)
         return differs
 
@@ -255,74 +285,68 @@ class TapedRun(Run):
             return inspection
         if inspection.answer == "recorded":
             self.tape.note(cell.iteration, cell.block, "The cell declares an answer, which it had not.")
-            await self.kernel.reopen()
+            await self.run.kernel.reopen()
         return replace(inspection, answer="none", problem="", draft_ready=False)
 
     async def _keep_variables(self, place: Moment) -> None:
         """Take the snapshot that a recorded death needs, and no other before that; then as a run does."""
         needed = self.tape.moment
         if needed is None or needed == place:
-            self.kernel.take_snapshot(place)
+            self.run.kernel.take_snapshot(place)
         if needed == place:
-            await self.kernel.snapshot_settled()
+            await self.run.kernel.snapshot_settled()
 
     async def _start_again(self, notice: NoticeGiven | None) -> None:
         """Start the kernel again, with what had come back then, as the notice has it."""
-        self.restarts += 1
-        self.variables = ()
+        self.run.cells.restarts += 1
+        self.run.cells.variables = ()
         if not self.tape.playing.reexecutes:
             return
-        await self._renew()
+        await renew(self.run)
         wanted: list[str] = notice.restored.get("names", []) if notice is not None else []
         if not wanted:
             return
         try:
-            restored = await self.kernel.restore(wanted)
+            restored = await self.run.kernel.restore(wanted)
         except KernelDiedError:  # over the snapshot, which is dropped
-            await self._renew()
+            await renew(self.run)
             restored = None
         modules = () if restored is None else restored.modules
-        self.variables = (await self.kernel.inspect()).variables
-        back = {variable.name for variable in self.variables} | {*modules}
+        self.run.cells.variables = (await self.run.kernel.inspect()).variables
+        back = {variable.name for variable in self.run.cells.variables} | {*modules}
         if missing := [name for name in wanted if name not in back]:
-            self.tape.note(self.iteration, None, prompts.NOT_RESTORED.format(names=", ".join(missing)))
-
-    async def _renew(self) -> None:
-        await self.kernel.restart()
-        await self.kernel.begin()
-        if self.history:
-            await self.kernel.put("history", self.history)
+            self.tape.note(self.run.iteration, None, prompts.NOT_RESTORED.format(names=", ".join(missing)))
 
     def _apply(self, records: Iterable[Record]) -> None:
         """Enter what is recorded already, and tell it."""
         for record in records:
             if self.tape.playing.copies:
-                self.entries.enter(copied(record))
+                self.run.entries.enter(copied(record))
             else:
-                self.trajectory.apply(record)
-                self.emit(record)
+                self.run.trajectory.apply(record)
+                self.run.emit(record)
 
     def _take_up_if_over(self) -> None:
         """Where the record ends, the run goes on: with its bill, its clock, and a word to the model."""
-        if not self.is_replaying or not self.tape.is_over or self.tape.playing.only:
+        if not self.is_playing or not self.tape.is_over or self.tape.playing.only:
             return
         self._apply(self.tape.rest_of_iteration())
-        self.is_replaying = False
-        self.restarts = min(self.restarts, 1)
+        self.is_playing = False
+        self.run.cells.restarts = min(self.run.cells.restarts, 1)
         spent = self.tape.playing.spent
         if spent is not None:
-            self.ledger.limit(self.limits)
-            self.ledger.carry_on(spent.usage, spent.cost, spent.subcalls, spent.seconds)
-            self.began = time.monotonic() - spent.seconds
+            self.run.ledger.limit(self.run.limits)
+            self.run.ledger.carry_on(spent.usage, spent.cost, spent.subcalls, spent.seconds)
+            self.run.began = time.monotonic() - spent.seconds
         ended = self.tape.ended
         if ended is not None and ended.stop_reason == "errors":
-            self.errors = 0
+            self.run.errors = 0
         if text := self._news():
-            self.notice(text)
+            self.run.notice(text)
 
     def _news(self) -> str:
         """What the model has to know of the new kernel and of what may be used now."""
-        tape, iterations = self.tape, self.trajectory.iterations
+        tape, iterations = self.tape, self.run.trajectory.iterations
         if not iterations:
             return ""
         parts = []
@@ -334,9 +358,9 @@ class TapedRun(Run):
             named = ", ".join(map(str, dict.fromkeys(tape.passed_over)))
             parts.append(prompts.PASSED_OVER.format(iterations=named))
         is_whole = bool(iterations[-1].shown)
-        other_limits = tape.started.limits.get("max_iterations") != self.limits.max_iterations
+        other_limits = tape.started.limits.get("max_iterations") != self.run.limits.max_iterations
         if is_whole and (tape.ended is not None or (other_limits and not tape.playing.copies)):
-            status = prompts.status(self.iteration, self.limits.max_iterations, self.ledger.left())
+            status = prompts.status(self.run.iteration, self.run.limits.max_iterations, self.run.ledger.left())
             parts.append(prompts.GOES_ON.format(status=status))
         return "\n\n".join(parts)
 

@@ -1,6 +1,6 @@
 """`Tape`: the record of a run, played back while the run is gone over again.
 
-The run's own code goes over it (`player.TapedRun`): what it asks for (a reply, a cell's outputs) comes from the tape,
+The run's own code goes over it (`player.Player`): what it asks for (a reply, a cell's outputs) comes from the tape,
 and what it records is matched with what stands there. Where the two differ, the tape is right: it is what the model
 was told.
 """

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from rlm_jupyter.record.edits import edited_cells
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.saved_run import SavedRun, taken_up_at
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.replay.player import TapedRun
+from rlm_jupyter.replay.player import Player
 from rlm_jupyter.replay.recording import Difference, Playing, RecordEnds, Tape
 from rlm_jupyter.run import interrupts
 from rlm_jupyter.run.budget.ledger import Ledger
@@ -247,7 +246,7 @@ async def play(
             emit=on_event,
             control=control,
             run_id=tape.started.run_id,
-            make_run=partial(TapedRun, tape=tape),
+            playback=Player(tape),
         )
 
 
@@ -258,7 +257,7 @@ async def go_over(workspace: Workspace, run: SavedRun, is_told: bool, reexecutes
     tape = Tape(run.records, Playing(only=True, reexecutes=reexecutes))
     history = workspace.history.copy()
     with contextlib.suppress(RecordEnds):
-        await workspace.answer(started.prompt, run_id=started.run_id, make_run=partial(TapedRun, tape=tape))
+        await workspace.answer(started.prompt, run_id=started.run_id, playback=Player(tape))
     workspace.history[:] = history + [{"prompt": started.prompt, "answer": run.trajectory.answer}] * is_told
     workspace.after[-1]["told"] = is_told
     return told + [replace(one, text=f"(The prompt before.) {one.text}") for one in tape.differences]

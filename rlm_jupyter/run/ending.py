@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+from rlm_jupyter.run import cells
 from rlm_jupyter.run.loop import Ending, solve
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.events import RunEnded
@@ -30,8 +31,8 @@ async def until_stopped(run: Run) -> Ending:
         solving.cancel()
         await asyncio.wait([solving])
         if stopping.done():
-            return Ending("cancelled", await run.latest_best(), message=run.control.why_stopped)
-        return Ending("seconds", await run.latest_best(_LAST_LOOK))
+            return Ending("cancelled", await cells.latest_best(run), message=run.control.why_stopped)
+        return Ending("seconds", await cells.latest_best(run, _LAST_LOOK))
     finally:
         for task in (solving, stopping, expiring):
             task.cancel()
@@ -49,13 +50,13 @@ async def _expired(run: Run) -> None:
 def ended(run: Run, ending: Ending) -> RunEnded:
     """The last record of a run that has come to this ending."""
     answer = ending.answer
-    if answer is None and (earlier := run.earlier_answer) is not None:
+    if answer is None and run.playback is not None and (earlier := run.playback.earlier_answer) is not None:
         answer = earlier  # of a run that was taken up again: no worse off than before
     usage, cost = run.ledger.usage, run.ledger.cost
     if run.trajectory.started.depth:
         own = run.trajectory.cost
-        usage = run.trajectory.usage + run.lost.usage
-        cost = None if own is None or run.lost.cost is None else own + run.lost.cost
+        usage = run.trajectory.usage + run.requests.lost.usage
+        cost = None if own is None or run.requests.lost.cost is None else own + run.requests.lost.cost
     recorder = run.entries.recorder
     renamed = recorder.files.renamed if recorder is not None else ""
     remarks = [*run.ledger.overbilled.values(), *run.ledger.remarks.values(), *filter(None, [renamed])]

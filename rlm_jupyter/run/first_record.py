@@ -9,10 +9,10 @@ from importlib.metadata import version
 
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.prompts.outputs import shown_chars
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.settings import Settings, recorded_options, request_digest
-from rlm_jupyter.run.state import shown_chars
 from rlm_jupyter.types.events import RunStarted
 from rlm_jupyter.types.tokens import fitting_chars
 from rlm_jupyter.types.values import ContextInfo, PackedContext
@@ -79,7 +79,7 @@ def first_messages(
     limits = settings.limits
     sub_model = settings.routing.model_for(depth + 1)
     system = prompts.system(
-        output_chars=shown_chars(limits, settings.routing.model_for(depth)),
+        output_chars=shown_chars(limits, settings.routing.model_for(depth).window),
         sub_chars=fitting_chars(sub_model.window, min(limits.max_output_tokens, sub_model.window // 4)),
         recursive=depth + 1 < limits.max_depth,
         extra=settings.system_prompt_extra,

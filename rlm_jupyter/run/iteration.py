@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.run import cells
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.values import CellRun, Inspection, Value
 
@@ -43,25 +44,25 @@ async def carry_out(run: Run, reply: parsing.ParsedReply) -> Outcome:
 async def _blocks(run: Run, reply: parsing.ParsedReply) -> Outcome:
     if _is_blind(run, all(parsing.only_constant_final(block) for block in reply.blocks)):
         for block in reply.blocks:
-            run.finished(block, None, CellRun("skipped"))
-            run.unconfirmed = run.unconfirmed or parsing.constant_final(block)
+            cells.finish(run, block, None, CellRun("skipped"))
+            run.replies.unconfirmed = run.replies.unconfirmed or parsing.constant_final(block)
         return Outcome(failed=True)
     blocks, has_run = list(reply.blocks), False
     while blocks:
         block = blocks.pop(0)
         if has_run and parsing.only_constant_final(block) and not _is_confirmed(run, parsing.constant_final(block)):
-            run.finished(block, None, CellRun("skipped"))
+            cells.finish(run, block, None, CellRun("skipped"))
             continue
         ran = await _cell(run, block)
         has_run = True
         if ran.ends_reply:
             for skipped in blocks:
-                run.finished(skipped, None, CellRun("skipped"))
+                cells.finish(run, skipped, None, CellRun("skipped"))
             return ran.outcome
     declared = reply.declared
     if declared is None:
         return Outcome(failed=False)
-    names = {variable.name for variable in run.variables}
+    names = {variable.name for variable in run.cells.variables}
     content = parsing.unquoted(declared.content)
     is_typed = declared.kind == "FINAL" and declared.content not in names and content.strip()
     if not is_typed or _is_confirmed(run, content):
@@ -71,29 +72,29 @@ async def _blocks(run: Run, reply: parsing.ParsedReply) -> Outcome:
 
 def _is_confirmed(run: Run, answer: str | None) -> bool:
     """Whether a typed answer counts that came together with code; else the model is asked to look at the outputs."""
-    if answer is None or answer == run.unconfirmed or run.iteration >= run.limits.max_iterations:
+    if answer is None or answer == run.replies.unconfirmed or run.iteration >= run.limits.max_iterations:
         return True
-    run.unconfirmed = answer
+    run.replies.unconfirmed = answer
     run.notice(prompts.UNSEEN)
     return False
 
 
 async def _declaration(run: Run, declared: parsing.Declaration) -> Outcome:
     """A reply that is prose only, with a FINAL in it: made into a cell."""
-    names = {variable.name for variable in run.variables}
+    names = {variable.name for variable in run.cells.variables}
     content = parsing.unquoted(declared.content)
     is_typed = declared.kind == "FINAL" and declared.content not in names and content.strip()
     if is_typed and _is_blind(run, answers_only=True):
-        run.unconfirmed = content
+        run.replies.unconfirmed = content
         return Outcome(failed=True)
     return (await _cell(run, parsing.literal_cell(declared, names))).outcome
 
 
 def _is_blind(run: Run, answers_only: bool) -> bool:
     """Whether an answer was typed before anything was looked at; the model is asked about it once."""
-    if not answers_only or run.blind_refused or run.has_seen:
+    if not answers_only or run.replies.blind_refused or run.has_seen:
         return False
-    run.blind_refused = True
+    run.replies.blind_refused = True
     run.notice(prompts.blind(run.trajectory.started.context.type_name, has_run=run.has_looked))
     return True
 
@@ -121,32 +122,32 @@ async def _cell(run: Run, source: str) -> _Ran:
     executed, ran = parsing.mend_cell(source, has_context=run.has_context), source
     decision = await run.approval(source)
     if not decision.runs:
-        run.finished(source, None, CellRun("skipped"))
+        cells.finish(run, source, None, CellRun("skipped"))
         said = f" Their message: {decision.note}" if decision.note else ""
         run.notice(f"The user refused this cell; it was not run.{said}")
         return _Ran(ok=False)
     if decision.source is not None and decision.source != source:
         executed = ran = decision.source
         run.notice(f"The user edited this cell before it ran. This ran:\n{ran}")
-    cell, inspection = await run.execute(source, executed)
+    cell, inspection = await cells.execute(run, source, executed)
     ok, exited = cell.status == "ok", inspection.exited
     # most cells run as they are, and are not read again; one that did what it was to do needs no word about it
     names = parsing.stand_ins(source, has_context=run.has_context) if executed is not None and ran == source else ()
     if names and not (ok and cell.outputs):
         run.notice(prompts.STAND_INS.format(names=" and ".join(f"`{name}`" for name in names)))
-    run.ready_declared = inspection.draft_ready and (run.ready_declared or parsing.declares_ready(ran))
+    run.replies.ready_declared = inspection.draft_ready and (run.replies.ready_declared or parsing.declares_ready(ran))
     _tell(run, ran, cell, inspection)
     if inspection.answer == "recorded":
-        return _Ran(ok, await run.value())
-    if inspection.draft_ready and not run.ready_declared and not run.ready_asked:
-        run.ready_asked = True
+        return _Ran(ok, await run.kernel.get())
+    if inspection.draft_ready and not run.replies.ready_declared and not run.replies.ready_asked:
+        run.replies.ready_asked = True
         run.notice(prompts.NOT_READY)
-    if run.ready_declared:
+    if run.replies.ready_declared:
         if not inspection.draft:
             run.notice('answer["ready"] is True, but answer["content"] is empty: put the answer there.')
             return _Ran(ok, exited=exited)
-        if run.draft is not None:
-            return _Ran(ok, run.draft)
+        if run.cells.draft is not None:
+            return _Ran(ok, run.cells.draft)
         run.notice('answer["content"] can\'t be turned into text: put the answer itself there.')
     return _Ran(ok, exited=exited)
 
@@ -158,22 +159,19 @@ def _tell(run: Run, source: str, cell: CellRun, inspection: Inspection) -> None:
         run.notice(f"These names are not yours to change and were put back: {names}.")
     for notice in inspection.notices:
         run.notice(notice)
-    if run.batch_refusal:
-        run.notice(f"A batch of sub-calls was refused: {run.batch_refusal}")
-        run.batch_refusal = ""
-    if run.cut_subcalls:
-        most = run.limits.max_output_tokens
+    refusal, cut, repeated = run.subcalls.take()
+    if refusal:
+        run.notice(f"A batch of sub-calls was refused: {refusal}")
+    if cut:
         run.notice(
-            f"Replies to sub-calls that broke off at {most:,} tokens, and are incomplete: {run.cut_subcalls:,}. "
-            "Ask for shorter ones, or about less at once."
+            f"Replies to sub-calls that broke off at {run.limits.max_output_tokens:,} tokens, and are incomplete: "
+            f"{cut:,}. Ask for shorter ones, or about less at once."
         )
-        run.cut_subcalls = 0
-    if run.repeated_subcalls:
+    if repeated:
         run.notice(
-            f"Sub-calls that had been asked before, word for word: {run.repeated_subcalls:,}. They got the same "
-            "replies, and were not sent again."
+            f"Sub-calls that had been asked before, word for word: {repeated:,}. They got the same replies, and were "
+            "not sent again."
         )
-        run.repeated_subcalls = 0
     if inspection.exited and inspection.answer != "recorded":
         run.notice(prompts.EXITED)
     if inspection.problem and cell.status == "ok":

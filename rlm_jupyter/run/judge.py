@@ -22,6 +22,7 @@ from rlm_jupyter.policies import (
 )
 from rlm_jupyter.prompts import texts as prompts
 from rlm_jupyter.record.trajectory import Iteration
+from rlm_jupyter.run import cells
 from rlm_jupyter.run.iteration import Outcome
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.errors import KernelError, LimitReached, PolicyError
@@ -60,13 +61,13 @@ class KernelVariables(Mapping[str, Any]):
     def __init__(self, run: Run) -> None:
         self._run = run
         self._loop = asyncio.get_running_loop()
-        self._names = {variable.name: None for variable in run.variables}
+        self._names = {variable.name: None for variable in run.cells.variables}
 
     def __getitem__(self, name: str) -> Any:
         # a kept kernel answers another prompt when the run is over
         if name not in self._names or self._run.trajectory.ended is not None:
             raise KeyError(name)
-        coroutine = self._run.value(name)
+        coroutine = self._run.kernel.get(name)
         try:
             future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError as error:  # the loop is closed
@@ -96,17 +97,18 @@ async def begin(run: Run, prompt: str) -> None:
     """
     context = PolicyContext(task=prompt, max_steps=run.limits.max_iterations)
     try:
-        await _call(run, run.policy, _patience(run), run.policy.reset)
-        await _call(run, run.reward, _patience(run), run.reward.on_episode_start, context)
+        await _call(run, run.policies.termination, _patience(run), run.policies.termination.reset)
+        await _call(run, run.policies.reward, _patience(run), run.policies.reward.on_episode_start, context)
     except Exception as error:
         raise PolicyError(f"A policy could not be reset: {type(error).__name__}: {error}") from error
 
 
 async def end(run: Run) -> None:
-    """A run ended: its reward policy is told. What fails now costs nobody the answer."""
-    context = PolicyContext(task=run.trajectory.started.prompt, history=run.steps, metrics=_metrics(run))
+    """Tell the reward policy that the run has ended. What fails now costs nobody the answer."""
+    state = run.policies
+    context = PolicyContext(task=run.trajectory.started.prompt, history=state.steps, metrics=_metrics(run))
     try:
-        await _call(run, run.reward, _patience(run), run.reward.on_episode_end, context, run.total_reward)
+        await _call(run, state.reward, _patience(run), state.reward.on_episode_end, context, state.total_reward)
     except Exception:
         log.exception("on_episode_end failed")
 
@@ -135,18 +137,18 @@ async def judge(run: Run, outcome: Outcome) -> Verdict:
         task=run.trajectory.started.prompt,
         step=run.iteration - 1,
         max_steps=run.limits.max_iterations,
-        history=run.steps,
+        history=run.policies.steps,
         variables=KernelVariables(run),
         metrics=_metrics(run),
     )
-    signal = await _call(run, run.reward, run.ledger.seconds_left, _rate, run, iteration, result, context)
+    signal = await _call(run, run.policies.reward, run.ledger.seconds_left, _rate, run, iteration, result, context)
     context.metrics["last_reward"] = signal.value
-    run.total_reward += signal.value
-    context.metrics["total_reward"] = run.total_reward
+    run.policies.total_reward += signal.value
+    context.metrics["total_reward"] = run.policies.total_reward
     confidence = result.metadata.get("confidence")
     run.record(IterationRated(run.iteration, signal.value, signal.components, signal.explanation, confidence))
-    run.steps.append(_step(run, iteration, result, signal))
-    if type(run.policy) is DeclaredTerminationPolicy:  # a class made of it may say otherwise
+    run.policies.steps.append(_step(run, iteration, result, signal))
+    if type(run.policies.termination) is DeclaredTerminationPolicy:  # a class made of it may say otherwise
         return Verdict(outcome.answer is not None, outcome.answer)
     # a policy may take its time, and look variables up: not in the thread that serves them
     ends, text = await _aside(run, run.ledger.seconds_left, _ask, run, result, context)
@@ -156,17 +158,17 @@ async def judge(run: Run, outcome: Outcome) -> Verdict:
 async def _verdict(run: Run, outcome: Outcome, ends: bool, text: str | None) -> Verdict:
     declared = outcome.answer
     if declared is not None:
-        if not ends and run.policy.judges_final:
-            await run.send_back(declared)
-            run.notice(prompts.SENT_BACK.format(policy=run.policy.name))
+        if not ends and run.policies.termination.judges_final:
+            await cells.send_back(run, declared)
+            run.notice(prompts.SENT_BACK.format(policy=run.policies.termination.name))
             return Verdict(ends=False)
-        own = ends and run.policy.judges_final and text is not None and not isinstance(text, Reason)
+        own = ends and run.policies.termination.judges_final and text is not None and not isinstance(text, Reason)
         return Verdict(True, declared if not own or text == declared.text else Value(str(text), text, is_json=True))
     if not ends:
         return Verdict(ends=False)
     if text is None or isinstance(text, Reason):
         why = textwrap.shorten(text or "", _REASON_CHARS, placeholder="…")
-        return Verdict(True, message=f"The policy {run.policy.name} ended it{f': {why}' if why else '.'}")
+        return Verdict(True, message=f"The policy {run.policies.termination.name} ended it{f': {why}' if why else '.'}")
     return Verdict(True, Value(text, text, is_json=True))
 
 
@@ -176,14 +178,14 @@ def _result(run: Run, iteration: Iteration, outcome: Outcome) -> ActionResult:
     metadata: dict[str, Any] = {"iteration": run.iteration, "cells": len(executed)}
     if failed and len(failed) < len(executed):
         metadata["partial"] = True
-    if run.confidence is not None:
-        metadata["confidence"] = run.confidence
-    if run.token_confidence is not None:
-        metadata["token_confidence"] = run.token_confidence
+    if run.cells.confidence is not None:
+        metadata["confidence"] = run.cells.confidence
+    if run.requests.token_confidence is not None:
+        metadata["token_confidence"] = run.requests.token_confidence
     return ActionResult(
         action_type="code" if outcome.answer is None else "final",
         success=not outcome.failed,
-        output=run.rendered if outcome.answer is None else outcome.answer.text,
+        output=run.cells.rendered if outcome.answer is None else outcome.answer.text,
         error=_error(failed[-1].status, failed[-1].outputs) if failed else None,
         duration_ms=1000 * sum(cell.seconds for cell in executed),
         tokens_used=iteration.reply.usage.total_tokens,
@@ -202,7 +204,7 @@ def _metrics(run: Run) -> dict[str, float]:
     usage = run.trajectory.usage
     return {
         "last_reward": 0.0,
-        "total_reward": run.total_reward,
+        "total_reward": run.policies.total_reward,
         "errors": float(run.errors),
         "tokens": float(usage.total_tokens),
         "cost": run.trajectory.cost or 0.0,
@@ -259,7 +261,7 @@ async def _aside(run: Run, seconds: float | None, function: Callable[..., _T], *
             loop.call_soon_threadsafe(settle, *outcome)
 
     thread = threading.Thread(target=work, name="rlm_policy", daemon=True)
-    run.asked[:] = [*(other for other in run.asked if other.is_alive()), thread]
+    run.policies.threads[:] = [*(other for other in run.policies.threads if other.is_alive()), thread]
     thread.start()
     deadline = asyncio.timeout(seconds)
     try:
@@ -276,21 +278,22 @@ def _is_ours(policy: object) -> bool:
 
 
 def _rate(run: Run, iteration: Iteration, result: ActionResult, context: PolicyContext) -> RewardSignal:
+    reward = run.policies.reward
     try:
-        signal = run.reward.calculate({"action": result.action_type, "code": _code(iteration)}, result, context)
+        signal = reward.calculate({"action": result.action_type, "code": _code(iteration)}, result, context)
     except PolicyError:
         raise
     except Exception as error:
-        raise PolicyError(f"The reward policy {run.reward.name} failed: {type(error).__name__}: {error}") from error
+        raise PolicyError(f"The reward policy {reward.name} failed: {type(error).__name__}: {error}") from error
     if not isinstance(signal, RewardSignal):
-        raise PolicyError(f"The reward policy {run.reward.name} gave {type(signal).__name__}, not a RewardSignal.")
+        raise PolicyError(f"The reward policy {reward.name} gave {type(signal).__name__}, not a RewardSignal.")
     return signal
 
 
 def _ask(run: Run, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
-    name = run.policy.name
+    name = run.policies.termination.name
     try:
-        verdict = run.policy.should_terminate(result, context)
+        verdict = run.policies.termination.should_terminate(result, context)
     except PolicyError:
         raise
     except Exception as error:

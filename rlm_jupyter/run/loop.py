@@ -7,6 +7,7 @@ from textwrap import shorten
 
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.run import cells
 from rlm_jupyter.run import root_model as root
 from rlm_jupyter.run.budget.request import Answered
 from rlm_jupyter.run.guards.grounding import echoed, made_up
@@ -33,7 +34,7 @@ async def solve(run: Run) -> Ending:
         await run.checkpoint()
         if not run.is_replaying and (stop := _limit_reached(run)) is not None:
             return await _salvage(run, stop)
-        run.iteration, run.block = run.iteration + 1, 0
+        run.iteration, run.cells.block = run.iteration + 1, 0
         try:
             reply = await root.draw(run)
             root.hold_last_word(run, has_cells=True)
@@ -43,15 +44,15 @@ async def solve(run: Run) -> Ending:
             return await _salvage(run, limit.stop_reason, str(limit))
         except KernelDiedError as death:
             return await _salvage(run, "kernel_died", str(death))
-        await run.show()
+        await cells.show(run)
         try:
             verdict = await judge(run, outcome)
         except (PolicyError, LimitReached) as fault:
             stop = fault.stop_reason if isinstance(fault, LimitReached) else "failed"
             return Ending(stop, outcome.answer or run.best, str(fault))
-        if run.went_on():
+        if run.playback is not None and run.playback.went_on():
             if outcome.answer is not None and run.kernel.recorded is not None:
-                await run.send_back(outcome.answer)
+                await cells.send_back(run, outcome.answer)
         elif verdict.answer is not None:
             return Ending("answered" if outcome.answer else "terminated", verdict.answer)
         elif verdict.ends:
@@ -63,7 +64,7 @@ def _limit_reached(run: Run) -> StopReason | None:
     if (stop := run.ledger.reached) is not None:
         return stop
     left = run.ledger.seconds_left
-    if left is not None and left <= INTERRUPT_MARGIN + run.last_word.seconds:
+    if left is not None and left <= INTERRUPT_MARGIN + run.requests.last_word.seconds:
         return "seconds"
     if run.limits.max_errors is not None and run.errors >= run.limits.max_errors:
         return "errors"
@@ -83,7 +84,6 @@ async def _salvage(run: Run, stop: StopReason, message: str = "") -> Ending:
 async def _forced(run: Run) -> tuple[Value | None, str]:
     """Ask once more, for the answer alone; and why what was said is none."""
     run.notice(prompts.FORCED)
-    run.room = min(run.room, root.LAST_REPLY)
     answered = None
     while answered is None:
         try:
@@ -118,7 +118,7 @@ def _no_answer(run: Run, said: str) -> str:
 async def _read_forced(run: Run, answered: Answered) -> Value | str | None:
     """The answer in a forced reply: a FINAL in it, a variable it names, else its prose; never its code."""
     reply = parsing.parse(answered.reply.text)
-    names = {variable.name for variable in run.variables}
+    names = {variable.name for variable in run.cells.variables}
     declared = parsing.declared_in_prose(reply.prose)
     if declared is None and not reply.blocks:
         # a block that was cut off has not answered
@@ -131,6 +131,6 @@ async def _read_forced(run: Run, answered: Answered) -> Value | str | None:
     if name not in names:
         return None
     try:
-        return await run.value(name)
+        return await run.kernel.get(name)
     except KernelError:
         return None

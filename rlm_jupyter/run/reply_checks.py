@@ -42,14 +42,14 @@ def rejection(run: Run, reply: parsing.ParsedReply, text: str) -> Rejection | No
         return Rejection(EMPTY)
     if reason := _nothing_new(run, reply):
         cells = run.trajectory.iterations[-1].cells
-        return Rejection(reason, prompts.nudge([cell.status for cell in cells], run.rendered))
+        return Rejection(reason, prompts.nudge([cell.status for cell in cells], run.cells.rendered))
     doubt = _doubt(run, reply)
     return Rejection(NO_ANSWER, doubt) if doubt else None
 
 
 def take(run: Run, reply: parsing.ParsedReply) -> parsing.ParsedReply:
     """The reply, which counts: the iteration that begins has its cells."""
-    run.iteration_of[_said(reply)] = run.iteration
+    run.replies.iteration_of[_said(reply)] = run.iteration
     return reply
 
 
@@ -77,7 +77,7 @@ def _plays(run: Run, reply: parsing.ParsedReply) -> bool:
     if not reply.blocks:
         return reply.unclosed and _TOLD.search(reply.prose) is not None
     block = reply.blocks[0].strip()
-    shown = run.rendered.strip()
+    shown = run.cells.rendered.strip()
     return parsing.is_no_code(block) and bool(_TOLD.search(block) or (shown and block.startswith(shown)))
 
 
@@ -87,15 +87,15 @@ def _doubt(run: Run, reply: parsing.ParsedReply) -> str:
     # it is told beside the last outputs
     has_seen = run.has_context and run.has_seen and run.trajectory.iterations
     answer = _typed(run, reply)
-    if answer is None or run.doubted or not has_seen or run.iteration >= run.limits.max_iterations:
+    if answer is None or run.replies.doubted or not has_seen or run.iteration >= run.limits.max_iterations:
         return ""
     if prompts.says_nothing_found(answer):
         doubt = prompts.not_found(started.prompt, started.context)
     elif (kind := missing(started.prompt, answer)) is not None:
-        doubt = prompts.misses(kind, answer, run.rendered, started.prompt, started.context)
+        doubt = prompts.misses(kind, answer, run.cells.rendered, started.prompt, started.context)
     else:
         return ""
-    run.doubted = True
+    run.replies.doubted = True
     return doubt
 
 
@@ -103,7 +103,7 @@ def _typed(run: Run, reply: parsing.ParsedReply) -> str | None:
     """The answer of a reply that is nothing but FINAL of a literal."""
     if not reply.blocks:
         declared = reply.declared
-        names = {variable.name for variable in run.variables}
+        names = {variable.name for variable in run.cells.variables}
         if declared is None or declared.kind != "FINAL" or declared.content in names:
             return None
         return parsing.unquoted(declared.content)
@@ -121,7 +121,7 @@ def _said(reply: parsing.ParsedReply) -> tuple[str, ...]:
 
 def _is_known(run: Run, reply: parsing.ParsedReply) -> bool:
     """Whether these cells were executed before, and must come to what the model is still shown of that."""
-    index = run.iteration_of.get(_said(reply), 0)
+    index = run.replies.iteration_of.get(_said(reply), 0)
     if not reply.blocks or index <= run.trajectory.elided_through or not all(map(parsing.is_settled, reply.blocks)):
         return False
     cells = next((one.cells for one in reversed(run.trajectory.iterations) if one.index == index), ())

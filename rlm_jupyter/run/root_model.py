@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 from rlm_jupyter import parsing
+from rlm_jupyter.prompts.outputs import shown_chars
 from rlm_jupyter.run import reply_checks as rejections
 from rlm_jupyter.run.budget import request as calls
 from rlm_jupyter.run.budget.ledger import Bill
 from rlm_jupyter.run.budget.request import Answered
-from rlm_jupyter.run.state import Run, shown_chars
+from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.errors import ContextWindowError, LimitReached, UnusableReplyError
 from rlm_jupyter.types.events import NoticeGiven, OutputsElided, ReplyReceived, ReplyStreamed
 from rlm_jupyter.types.tokens import BYTES_PER_TOKEN, most_tokens
@@ -40,8 +41,8 @@ async def draw(run: Run) -> parsing.ParsedReply:
     LimitReached
         As `ask`; `no_progress` when it said nothing new `MOST_REPEATS` times in a row.
     """
-    if (recorded := run.recorded_reply()) is not None:
-        run.room = _next_room(run, recorded.finish)
+    if run.playback is not None and (recorded := run.playback.reply()) is not None:
+        run.requests.room = _next_room(run, recorded.finish)
         return rejections.take(run, parsing.parse(recorded.text))
     reasons: list[str] = []
     while len(reasons) < MOST_REPEATS:
@@ -77,29 +78,31 @@ async def ask(run: Run, temperature: float | None = None, *, last: bool = False)
     LimitReached
         A limit of the tree, or the window (`context_window`), leaves no room.
     """
+    if last:
+        run.requests.room = min(run.requests.room, LAST_REPLY)
     while True:
         conversation = _fit_window(run)
         try:
             answered = await _ask(run, conversation, temperature, last)
         except ContextWindowError as overflow:
             # the provider counts more tokens than we thought: from now on we count as it does
-            run.density = max(run.density, _density(run, overflow.tokens or 0))
+            run.requests.density = max(run.requests.density, _density(run, overflow.tokens or 0))
             if not (_free(run, _tokens(run) // 2) or _elide(run, last=True)):
                 raise LimitReached(str(overflow), stop_reason="context_window") from overflow
             continue
         except UnusableReplyError as nothing:
             raise LimitReached(str(nothing), stop_reason="no_progress") from nothing
         usage = answered.reply.usage
-        run.token_confidence = answered.reply.token_confidence
+        run.requests.token_confidence = answered.reply.token_confidence
         if not answered.reply.estimated:
-            run.density = max(run.density, _density(run, usage.input_tokens))
-            run.last_read = (len(conversation), usage.input_tokens + usage.output_tokens)
-        run.room = _next_room(run, answered.reply.finish)
+            run.requests.density = max(run.requests.density, _density(run, usage.input_tokens))
+            run.requests.last_read = (len(conversation), usage.input_tokens + usage.output_tokens)
+        run.requests.room = _next_room(run, answered.reply.finish)
         return answered
 
 
 def _next_room(run: Run, finish: FinishReason) -> int:
-    return run.room * _ROOM_GROWTH if finish == "length" else run.limits.max_output_tokens
+    return run.requests.room * _ROOM_GROWTH if finish == "length" else run.limits.max_output_tokens
 
 
 async def _ask(run: Run, conversation: list[Message], temperature: float | None, last: bool) -> Answered:
@@ -109,20 +112,20 @@ async def _ask(run: Run, conversation: list[Message], temperature: float | None,
             run.model,
             conversation,
             run.ledger,
-            max_output_tokens=run.room,
+            max_output_tokens=run.requests.room,
             input_tokens=_tokens(run),
             most_input_tokens=_most_input(run, conversation),
-            logprobs=run.policy.wants_logprobs,
+            logprobs=run.policies.termination.wants_logprobs,
             on_text=lambda text: run.emit(ReplyStreamed(run.iteration, text)),
             until=lambda: parsing.Reading().is_over,
             temperature=temperature,
             may_be_empty=True,
             bill=bill,
             # as long as a last reply could come from nothing, nothing is left for one
-            own=run.last_word if last or not run.can_conclude else None,
+            own=run.requests.last_word if last or not run.can_conclude else None,
         )
     except BaseException:
-        run.lost.settle(bill.usage, bill.cost)
+        run.requests.lost.settle(bill.usage, bill.cost)
         raise
 
 
@@ -135,16 +138,16 @@ def hold_last_word(run: Run, *, has_cells: bool = False) -> None:
         Cells are about to be executed. Their outputs are not known: a token for four characters of what is shown at
         most. What they take beyond that, older outputs make room for (`drop_oldest`).
     """
-    conversation = run.conversation.messages(run.trajectory)
+    conversation = run.requests.conversation.messages(run.trajectory)
     known = _most_input(run, conversation)
     tokens = most_tokens(conversation) if known is None else known
-    tokens += shown_chars(run.limits, run.model) // 4 if has_cells else 0
+    tokens += shown_chars(run.limits, run.model.window) // 4 if has_cells else 0
     cost = calls.most_cost(run.model, Usage(input_tokens=tokens, output_tokens=LAST_REPLY))
     last = run.trajectory.iterations[-1:]
     seconds = _REPLY_MARGIN * last[0].reply.seconds if last else 0.0
     if (most := run.limits.max_seconds) is not None:
         seconds = min(seconds, most * _MOST_OF_TIME)
-    run.last_word.hold(tokens + LAST_REPLY, cost or 0.0, seconds)
+    run.requests.last_word.hold(tokens + LAST_REPLY, cost or 0.0, seconds)
 
 
 def drop_oldest(run: Run) -> bool:
@@ -176,7 +179,7 @@ def _fit_window(run: Run) -> list[Message]:
 
     Then half of the room is freed at once: every elision costs the provider's cache.
     """
-    room = run.model.window - min(run.room, run.model.window // 4)
+    room = run.model.window - min(run.requests.room, run.model.window // 4)
     if _tokens(run) > room:
         _free(run, room // 2)
         while _tokens(run) > room:
@@ -185,7 +188,7 @@ def _fit_window(run: Run) -> list[Message]:
                     f"the conversation no longer fits the {run.model.window:,} tokens that {run.model.name} reads",
                     stop_reason="context_window",
                 )
-    return run.conversation.messages(run.trajectory)
+    return run.requests.conversation.messages(run.trajectory)
 
 
 def _free(run: Run, most: int) -> bool:
@@ -198,12 +201,12 @@ def _free(run: Run, most: int) -> bool:
 
 def _tokens(run: Run) -> int:
     """About how many tokens the conversation has, as the provider counts."""
-    return math.ceil(run.conversation.tokens(run.trajectory) * run.density)
+    return math.ceil(run.requests.conversation.tokens(run.trajectory) * run.requests.density)
 
 
 def _density(run: Run, counted: int) -> float:
     """How many tokens the provider counted for each that was estimated, within what a tokenizer can make of a text."""
-    return min(counted / max(run.conversation.tokens(run.trajectory), 1), BYTES_PER_TOKEN)
+    return min(counted / max(run.requests.conversation.tokens(run.trajectory), 1), BYTES_PER_TOKEN)
 
 
 def _elide(run: Run, *, last: bool = False) -> bool:
@@ -213,13 +216,13 @@ def _elide(run: Run, *, last: bool = False) -> bool:
     if not iterations or through > iterations[-1].index or (through == iterations[-1].index and not last):
         return False
     run.record(OutputsElided(through))
-    run.last_read = None
+    run.requests.last_read = None
     return True
 
 
 def _most_input(run: Run, conversation: list[Message]) -> int | None:
     """A bound of the input from what the last request counted, plus a token a byte for what is new."""
-    if run.last_read is None:
+    if run.requests.last_read is None:
         return None
-    known, tokens = run.last_read
+    known, tokens = run.requests.last_read
     return tokens + most_tokens(conversation[known:])

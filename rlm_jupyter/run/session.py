@@ -15,10 +15,12 @@ from rlm_jupyter.kernel.execution import OnMessage
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.record.event_log import Entries
 from rlm_jupyter.record.recorder import Recorder, recording
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.last_reply import LastWord
 from rlm_jupyter.run.budget.ledger import Bill, Ledger
+from rlm_jupyter.run.cells import restoration
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.ending import ended, until_stopped
@@ -27,8 +29,9 @@ from rlm_jupyter.run.judge import begin, end
 from rlm_jupyter.run.loop import Ending
 from rlm_jupyter.run.never_begun import never_begun
 from rlm_jupyter.run.observers import guarded, reporting
+from rlm_jupyter.run.parts import CellState, PolicyState, RequestState
 from rlm_jupyter.run.settings import Settings, prepare
-from rlm_jupyter.run.state import INTERRUPT_MARGIN, Run, restoration
+from rlm_jupyter.run.state import INTERRUPT_MARGIN, Playback, Run
 from rlm_jupyter.run.subcalls import Answering, ChildAnswer, StartChild
 from rlm_jupyter.types.errors import KernelDiedError, KernelError, RLMError
 from rlm_jupyter.types.events import Event, RequestDelayed, RunStarted, SubcallStarted
@@ -71,7 +74,7 @@ class Workspace:
         control: Control | None = None,
         parent: str | None = None,
         run_id: str | None = None,
-        make_run: Callable[..., Run] = Run,
+        playback: Playback | None = None,
         above: LastWord | None = None,
     ) -> Trajectory:
         """Answer one prompt.
@@ -90,8 +93,8 @@ class Workspace:
             The run that asked, by its id.
         run_id
             Of a run that is not saved. Default: `unsaved`.
-        make_run
-            Makes the run. Default: a new one; a recorded run that is taken up again passes its own.
+        playback
+            Plays a recorded run back, which then goes on. Default: a new run.
         above
             The last word of the run that asked.
 
@@ -108,21 +111,18 @@ class Workspace:
             settings.reward.lend(asked) as reward,
             LastWord(ledger, above) as last_word,
         ):
-            run = make_run(
-                trajectory=Trajectory(),
+            trajectory = Trajectory()
+            run = Run(
+                trajectory=trajectory,
                 model=settings.routing.model_for(self.depth),
                 limits=settings.limits,
                 ledger=ledger,
-                last_word=last_word,
-                kernel=self.kernel,
-                policy=policy,
-                reward=reward,
-                emit=guarded(emit),
-                recorder=recorder,
-                history=self.history,
                 control=control or Control(),
-                asked=asked,
-                variables=self.variables,
+                entries=Entries(trajectory, recorder, guarded(emit), lambda: run.iteration),
+                cells=CellState(self.kernel, self.history, self.variables),
+                requests=RequestState(last_word, settings.limits.max_output_tokens),
+                policies=PolicyState(policy, reward, asked),
+                playback=playback,
             )
             if parent is None:
                 run.ledger.on_delay = lambda text: run.emit(RequestDelayed(text))
@@ -182,7 +182,7 @@ class Workspace:
                 self.variables = (await self.kernel.inspect()).variables
                 if ok:
                     paused = self.answering.run
-                    self.kernel.take_snapshot((0, 0) if paused is None else (paused.iteration, paused.block))
+                    self.kernel.take_snapshot((0, 0) if paused is None else (paused.iteration, paused.cells.block))
 
     def stopped(self, prompt: str, emit: Callable[[Event], None] | None, why: str = "") -> Trajectory:
         """What came of a prompt that was stopped before its turn: a record of no cost, which is kept nowhere."""
@@ -199,8 +199,8 @@ class Workspace:
             restarted, restored = await self.restart()
         if self.history:
             await self.kernel.put("history", self.history)
-        if run.is_replaying:
-            run.begin()
+        if run.playback is not None:
+            run.playback.begin(run)
         else:
             started = self._started(prompt, run.ledger, run_id, parent, restarted)
             self.remark = ""
@@ -218,7 +218,7 @@ class Workspace:
             error.trajectory = run.trajectory
             raise
         finally:
-            self.answering.run, self.variables = None, run.variables
+            self.answering.run, self.variables = None, run.cells.variables
             # nothing may settle, and be billed, after the last record
             await self.kernel.drop_calls()
             run.record(ended(run, ending))
@@ -336,7 +336,8 @@ def child_of(settings: Settings, depth: int) -> StartChild:
     async def start_child(parent: Run, text: str, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
         context = Context(text)
         kept = parent.entries.recorder
-        saved, make_run = parent.unclaimed_child(context.info.sha256) or (None, Run)
+        unclaimed = parent.playback.unclaimed_child(context.info.sha256) if parent.playback is not None else None
+        saved, playback = unclaimed or (None, None)
         if saved is not None and saved.has_answer:
             bill.settle(saved.trajectory.usage, saved.trajectory.cost)
             return _answered(saved.trajectory)
@@ -354,8 +355,8 @@ def child_of(settings: Settings, depth: int) -> StartChild:
                     emit=reporting(parent, asked, run_id, depth + 1, recorder.files.notebook if recorder else None),
                     parent=parent.trajectory.run_id,
                     run_id=run_id,
-                    make_run=make_run,
-                    above=parent.last_word,
+                    playback=playback,
+                    above=parent.requests.last_word,
                 )
             finally:
                 if workspace.records and (last := workspace.records[-1].ended) is not None:

@@ -88,9 +88,9 @@ class Answering:
         if run is None:
             return [SubcallFailure("no run is under way")] * len(call.prompts)
         kind: SubcallKind = "rlm" if call.kind == "rlm" and self._start_child is not None else "llm"
-        answers = run.recorded_answers(call, kind, run.subcall_ordinal)
+        answers = {} if run.playback is None else run.playback.answers(call, kind, run.subcalls.ordinal)
         asking = [i for i in range(len(call.prompts)) if i not in answers]
-        first, run.subcall_ordinal = run.subcall_ordinal, run.subcall_ordinal + len(call.prompts)
+        first, run.subcalls.ordinal = run.subcalls.ordinal, run.subcalls.ordinal + len(call.prompts)
         try:
             model = self._routing.model_for(self._depth + 1, call.model)
             _check_passages(run, call)
@@ -101,7 +101,7 @@ class Answering:
             run.ledger.count_subcalls(len(asking))
         except RLMError as error:
             refusal = f"{error}."
-            run.batch_refusal = refusal if len(call.prompts) > 1 else run.batch_refusal
+            run.subcalls.batch_refusal = refusal if len(call.prompts) > 1 else run.subcalls.batch_refusal
             for i in (i for i in range(len(call.prompts)) if i not in answers):
                 _refuse(run, call, kind, first + i, call.prompts[i], refusal)
             return [answers.get(i, SubcallFailure(refusal)) for i in range(len(call.prompts))]
@@ -112,10 +112,10 @@ class Answering:
             answers[i] = SubcallFailure(item.text) if item.failed else item.text
         for i, key in again.items():
             # of the same batch, or of an earlier call
-            known = run.known_answers.get(key)
+            known = run.subcalls.known_answers.get(key)
             answers[i] = SubcallFailure("the same prompt failed in this call") if known is None else known
-            run.repeated_subcalls += 1
-            run.record_soon(_repeated(run, call, model, first + i, call.prompts[i], answers[i]))
+            run.subcalls.repeated += 1
+            run.entries.add_soon(_repeated(run, call, model, first + i, call.prompts[i], answers[i]))
         return [answers[i] for i in range(len(call.prompts))]
 
     def _check_budget(self, run: Run, prompts: Sequence[str], model: Model) -> None:
@@ -149,7 +149,7 @@ class Answering:
     async def _one(
         self, run: Run, call: Subcall, kind: SubcallKind, ordinal: int, prompt: str, model: Model
     ) -> _Settled:
-        iteration, block = run.iteration, run.block
+        iteration, block = run.iteration, run.cells.block
         started = time.monotonic()
         name = "" if kind == "rlm" else model.name
         asked = SubcallStarted(iteration, block, kind, ordinal, len(prompt), prompt[:_HEAD_CHARS], name)
@@ -168,7 +168,9 @@ class Answering:
         finally:
             # also what was stopped is billed, and written down
             seconds, done = time.monotonic() - started, settled
-            run.record_soon(lambda: _fact(asked, call, prompt, done, bill, seconds), of_batch=len(call.prompts) > 1)
+            run.entries.add_soon(
+                lambda: _fact(asked, call, prompt, done, bill, seconds), of_batch=len(call.prompts) > 1
+            )
         return settled
 
     async def _plain(self, run: Run, prompt: str, model: Model, bill: Bill) -> _Settled:
@@ -177,9 +179,9 @@ class Answering:
         )
         self._replies, self._reply_tokens = self._replies + 1, self._reply_tokens + answered.usage.output_tokens
         if answered.reply.finish == "length":
-            run.cut_subcalls += 1
+            run.subcalls.cut += 1
         if _is_deterministic(model):
-            run.known_answers[_digest(prompt), model.name] = answered.reply.text
+            run.subcalls.known_answers[_digest(prompt), model.name] = answered.reply.text
         return _Settled(answered.reply.text, model=answered.reply.model)
 
     async def _recurse(self, run: Run, prompt: str, asked: SubcallStarted, bill: Bill) -> _Settled:
@@ -213,7 +215,7 @@ def _asked_again(run: Run, call: Subcall, asking: Sequence[int], model: Model) -
     again = {}
     for i in asking:
         key = _digest(call.prompts[i]), model.name
-        if key in run.known_answers or key in seen:
+        if key in run.subcalls.known_answers or key in seen:
             again[i] = key
         seen.add(key)
     return again
@@ -223,7 +225,9 @@ def _repeated(
     run: Run, call: Subcall, model: Model, ordinal: int, prompt: str, answer: str | SubcallFailure
 ) -> Callable[[], SubcallSettled]:
     """The record of a sub-call that was not sent: it cost nothing."""
-    asked = SubcallStarted(run.iteration, run.block, "llm", ordinal, len(prompt), prompt[:_HEAD_CHARS], model.name)
+    asked = SubcallStarted(
+        run.iteration, run.cells.block, "llm", ordinal, len(prompt), prompt[:_HEAD_CHARS], model.name
+    )
     failed = isinstance(answer, SubcallFailure)
     done = _Settled(answer.reason if isinstance(answer, SubcallFailure) else answer, failed, model.name)
     return lambda: _fact(asked, call, prompt, done, Bill(), 0.0)
@@ -234,10 +238,10 @@ def _refuse(run: Run, call: Subcall, kind: SubcallKind, ordinal: int, prompt: st
 
     Not for ever: a loop that takes no for an answer would fill the disk.
     """
-    run.refused += 1
-    if run.refused <= MOST_REFUSED:
-        asked = SubcallStarted(run.iteration, run.block, kind, ordinal, len(prompt), prompt[:_HEAD_CHARS])
-        run.record_soon(
+    run.subcalls.refused += 1
+    if run.subcalls.refused <= MOST_REFUSED:
+        asked = SubcallStarted(run.iteration, run.cells.block, kind, ordinal, len(prompt), prompt[:_HEAD_CHARS])
+        run.entries.add_soon(
             lambda: replace(_fact(asked, call, prompt, _Settled(text, failed=True), Bill(), 0.0), refused=True)
         )
 

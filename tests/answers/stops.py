@@ -121,7 +121,7 @@ STOPS = (
         _cell(after=DIE),
         {},
         forced=True,
-        patches={"rlm_jupyter.run.state.MOST_RESTARTS": 0},
+        patches={"rlm_jupyter.run.cells.MOST_RESTARTS": 0},
         keeps_cell=False,
     ),
 )

@@ -17,6 +17,7 @@ import pytest
 from nbclient import NotebookClient
 
 from rlm_jupyter import RLM, Limits, Result
+from rlm_jupyter.record.export import WholeRun
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.diff import difference
@@ -242,6 +243,16 @@ async def test_a_fork_goes_another_way_from_an_iteration_and_pays_only_for_that(
         await RLM.afork(first.path, 3)
     again = await RLM.afork(first.path, 0, model=Counting(cells), sub_model=Counting(CHILD))
     assert (again.answer, len(again.trajectory.iterations)) == ("2", 3)
+
+
+async def test_a_fork_has_the_whole_prompts_of_what_it_takes_over() -> None:
+    model = Counting([block("print(llm_query('p' * 5_000)[:9])"), block("print(1)"), block("FINAL('first')")])
+    result = await RLM(model).acompletion("How long?", "text " * 3_000)
+    assert result.path is not None
+    fork = await RLM.afork(result.path, 1, model=Counting([block("1/0"), block("FINAL('second')")]))
+    assert (fork.answer, model.asked) == ("second", ["p" * 5_000])
+    assert fork.path is not None
+    assert [call.prompt for call in WholeRun.gather(fork.path).trajectory.subcalls] == ["p" * 5_000]
 
 
 async def test_a_cell_that_a_person_edited_is_taken_as_it_is_now(in_folder: Path) -> None:

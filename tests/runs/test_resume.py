@@ -415,6 +415,20 @@ async def test_a_limit_is_raised_and_the_bill_goes_on() -> None:
     assert model.roots <= 1
 
 
+async def test_the_time_that_re_execution_takes_is_not_that_of_the_run(in_folder: Path) -> None:
+    nap = in_folder / "nap"
+    nap.write_text("0")
+    slow = block(f"import pathlib, time; time.sleep(float(pathlib.Path({str(nap)!r}).read_text())); print('slow')")
+    model = Counting([slow, block("FINAL('no')")])
+    rlm = RLM(model, save="slow.ipynb", termination=Thrice(), limits=Limits(max_iterations=1), sandbox="none")
+    await rlm.acompletion("How slow?", CONTEXT)
+    nap.write_text("3")
+    again = Counting([block("never asked"), block("FINAL('later')")])
+    # a policy of the user's is given no more time than the run has
+    result = await RLM.aresume("slow.ipynb", model=again, max_iterations=3, max_seconds=2, termination=Thrice())
+    assert (result.stop_reason, result.answer) == ("answered", "later")
+
+
 async def test_policies_see_again_what_they_had_seen() -> None:
     cells = [block(f"print(abs({i}), hash({i}))") for i in (1, 2, 2, 2)]
     policy = {"name": "tests.runs.test_resume:Thrice"}

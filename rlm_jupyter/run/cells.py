@@ -1,0 +1,237 @@
+"""A run's cells: executed, entered into the record, and shown to the model; a kernel that dies is restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from rlm_jupyter.kernel.guest.codec import DRAFT
+from rlm_jupyter.kernel.snapshots import Restored
+from rlm_jupyter.prompts import outputs
+from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.run.state import INTERRUPT_MARGIN, Run
+from rlm_jupyter.types.errors import KernelDiedError, KernelError, KernelStartError
+from rlm_jupyter.types.events import CellFinished, CellStarted, NoticeGiven, OutputChanged, OutputsShown
+from rlm_jupyter.types.values import CellRun, Inspection, Output, Value, Variable
+
+MOST_RESTARTS = 3
+"""How often a kernel that died is restarted in one run."""
+_STOP_SECONDS = 5.0
+"""How long a run that is being stopped looks for a draft."""
+_REST_SECONDS = 0.25
+"""Before the second restart, and so much longer before each one after that."""
+DIED_BETWEEN = "The kernel died between two cells"
+"""How the notice begins that says so."""
+
+
+async def execute(run: Run, source: str, executed: str | None = None) -> tuple[CellRun, Inspection]:
+    """Execute a block as the next cell, and inspect the kernel afterwards.
+
+    Parameters
+    ----------
+    source
+        As the model wrote it, for the record.
+    executed
+        What is executed, where that differs.
+
+    Raises
+    ------
+    KernelDiedError
+        The kernel has died too often.
+    """
+    if run.playback is not None and (replayed := await run.playback.execute()) is not None:
+        return replayed
+    cells, kernel = run.cells, run.kernel
+    latest: tuple[Output, ...] = ()
+
+    def changed(now: tuple[Output, ...]) -> None:
+        nonlocal latest
+        latest = now
+        run.emit(OutputChanged(run.iteration, cells.block, now))
+
+    await kernel.snapshot_begun()
+    if not kernel.is_alive:
+        await _revive(run, DIED_BETWEEN)
+    run.subcalls.begin()
+    run.emit(CellStarted(run.iteration, cells.block, source))
+    cell = CellRun("interrupted")
+    try:
+        left = run.ledger.seconds_left
+        margin = run.requests.last_word.seconds + INTERRUPT_MARGIN
+        cell = await kernel.execute(
+            executed or source,
+            cell_seconds=run.limits.cell_seconds,
+            total_seconds=None if left is None else max(left - margin, 0.01),
+            on_outputs=changed,
+        )
+    finally:
+        # also when the run is being stopped: what the cell had shown is kept
+        shown = cell if cell.outputs else CellRun(cell.status, latest, cell.execution_count, cell.seconds)
+        finish(run, source, executed, shown)
+    try:
+        inspection = await look(run)
+    except KernelDiedError:
+        if kernel.recorded is not None:
+            # the answer was fetched while FINAL was called: nobody needs this kernel any more
+            cells.confidence = kernel.recorded_confidence
+            return cell, Inspection(answer="recorded", confidence=cells.confidence)
+        await _revive(run, "The kernel died while it executed this cell")
+        return cell, Inspection(variables=cells.variables)
+    if cell.status == "ok":
+        kernel.take_snapshot((run.iteration, cells.block - 1))
+    return cell, inspection
+
+
+async def look(run: Run) -> Inspection:
+    """Inspect the kernel after a cell: its variables, a draft of the answer, the stated confidence."""
+    cells = run.cells
+    inspection = await run.kernel.inspect()
+    if inspection.draft:
+        cells.draft = await _read_draft(run)
+    elif not cells.restarts:
+        cells.draft = None  # taken back
+    cells.variables, cells.confidence = inspection.variables, inspection.confidence
+    return inspection
+
+
+def finish(run: Run, source: str, executed: str | None, cell: CellRun) -> None:
+    """Enter a cell into the record; of one that people did not let run, the recorded one."""
+    if run.playback is not None and run.playback.finished():
+        return
+    run.record(
+        CellFinished(
+            run.iteration,
+            run.cells.block,
+            source,
+            executed if executed != source else None,
+            cell.status,
+            cell.outputs,
+            cell.execution_count,
+            cell.seconds,
+        )
+    )
+    run.cells.block += 1
+
+
+async def send_back(run: Run, answer: Value) -> None:
+    """Keep a declared answer that does not end the run; the next FINAL counts again."""
+    run.cells.kept = answer
+    run.replies.withdraw()
+    with contextlib.suppress(KernelDiedError):  # the next cell revives it
+        await run.kernel.reopen()
+
+
+async def show(run: Run) -> None:
+    """Enter what the model is shown of this iteration: its outputs, cut to the limit, and what is left."""
+    iteration = run.trajectory.iterations[-1]
+    executed = [cell for cell in iteration.cells if cell.status != "skipped"]
+    taken = {variable.name for variable in run.cells.variables}
+    pieces, whole = [], []
+    budget = outputs.shown_chars(run.limits, run.model.window)
+    for place, cell in enumerate(executed):
+        text = outputs.render(cell.outputs)
+        whole.append(text)
+        name = f"output_{cell.execution_count}" if cell.execution_count else None
+        if name in taken:
+            name = f"_{name}"
+        shown = outputs.cut(text, max(budget // (len(executed) - place), 200), variable=name)
+        if shown.cut and name is not None and run.kernel.is_alive:
+            with contextlib.suppress(KernelDiedError):  # the next cell revives it
+                await run.kernel.put(name, text)
+        budget -= len(shown.text)
+        label = f"Outputs of block {place + 1}:\n" if len(executed) > 1 else "Outputs:\n"
+        pieces.append(label + (shown.text or "(none)"))
+    skipped = len(iteration.cells) - len(executed)
+    if skipped:
+        pieces.append(f"{skipped} more block{'s were' if skipped > 1 else ' was'} not executed.")
+    run.cells.rendered = "\n".join(whole)
+    statuses = [] if run.kernel.recorded is not None else [cell.status for cell in executed]
+    started = run.trajectory.started
+    cue = prompts.cue(statuses, run.cells.rendered, started.prompt, started.context)
+    pieces.append(prompts.status(run.iteration, run.limits.max_iterations, run.ledger.left(), cue))
+    run.record(OutputsShown(run.iteration, "\n\n".join(pieces)))
+
+
+async def latest_best(run: Run, seconds: float = _STOP_SECONDS) -> Value | None:
+    """Return the best answer as it is now, also in a cell that was stopped: an answer just recorded goes first.
+
+    Parameters
+    ----------
+    seconds
+        How long the kernel is asked for it.
+    """
+    if run.kernel.recorded is not None:
+        return run.kernel.recorded
+    with contextlib.suppress(KernelError, TimeoutError):
+        async with asyncio.timeout(seconds):
+            inspection = await run.kernel.inspect()
+            if inspection.answer == "recorded":
+                return await run.kernel.get()
+            if inspection.draft:
+                run.cells.draft = await _read_draft(run) or run.cells.draft
+    return run.best
+
+
+async def _read_draft(run: Run) -> Value | None:
+    try:
+        return await run.kernel.get(DRAFT)
+    except KernelDiedError:
+        raise
+    except KernelError:
+        return None  # it can't become text
+
+
+async def _revive(run: Run, what: str) -> None:
+    """Restart the kernel, and tell the model exactly what is gone, and what is back from a snapshot."""
+    cells = run.cells
+    before = cells.variables
+    # a thread may have called FINAL between two cells
+    cells.kept = run.kernel.recorded or cells.kept
+    restored = await _restart(run)
+    text = prompts.revived(what, before, cells.variables, restored)
+    run.record(NoticeGiven(run.iteration, text, restoration(cells.variables, restored)))
+
+
+async def _restart(run: Run) -> Restored | None:
+    """Restart the kernel, with what a snapshot has; where it dies over that, after a rest once more.
+
+    Raises
+    ------
+    KernelDiedError
+        It has died too often.
+    """
+    cells, kernel = run.cells, run.kernel
+    while True:
+        cells.restarts += 1
+        if cells.restarts > MOST_RESTARTS:
+            raise KernelDiedError(f"the kernel died {cells.restarts} times")
+        await asyncio.sleep(_REST_SECONDS * (cells.restarts - 1))
+        try:
+            await renew(run)
+            restored = await kernel.restore()
+            cells.variables = () if restored is None else (await kernel.inspect()).variables
+            return restored
+        except KernelStartError as error:
+            raise KernelDiedError(f"the kernel died, and another did not come up: {error}") from error
+        except KernelDiedError:
+            if not kernel.can_restart:
+                raise
+
+
+async def renew(run: Run) -> None:
+    """Start a new kernel in place of the one that died, with the earlier prompts in `history`."""
+    await run.kernel.restart()
+    await run.kernel.begin()
+    if run.cells.history:
+        await run.kernel.put("history", run.cells.history)
+
+
+def restoration(variables: Sequence[Variable], restored: Restored | None) -> dict[str, Any]:
+    """Return what a snapshot has brought back, for the record; empty where it was nothing."""
+    names = [] if restored is None else [variable.name for variable in variables] + [*restored.modules]
+    if restored is None or not names:
+        return {}
+    iteration, block = restored.moment or (0, 0)
+    return {"names": names, "iteration": iteration, "block": block}

@@ -1,0 +1,119 @@
+"""The parts of a run's state. Each is assigned in one place only, which its docstring names; others read it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
+from rlm_jupyter.run.budget.last_reply import LastWord
+from rlm_jupyter.run.budget.ledger import Bill
+from rlm_jupyter.run.conversation import Conversation
+from rlm_jupyter.types.values import Value, Variable
+
+
+@dataclass
+class CellState:
+    """The kernel, and what its cells came to. Assigned in `run/cells.py`; by a player while it re-executes cells."""
+
+    kernel: Kernel
+    history: list[dict[str, str | None]] = field(default_factory=list)
+    """Earlier prompts and answers in this kernel."""
+    variables: tuple[Variable, ...] = ()
+    """In the kernel after the last cell."""
+    block: int = 0
+    """The next cell's place in its iteration, from 0."""
+    restarts: int = 0
+    """How often the kernel was restarted."""
+    draft: Value | None = None
+    """What stood in `answer["content"]` after the last cell: kept here, where no dying kernel takes it along."""
+    kept: Value | None = None
+    """An answer that a policy sent back: the best there is, until another is declared."""
+    confidence: float | None = None
+    """What the model stated last, from 0 to 1."""
+    rendered: str = ""
+    """The outputs of the last iteration, whole, as text."""
+
+
+@dataclass
+class ReplyState:
+    """What replies have been questioned for. Assigned in `run/iteration.py` and `run/reply_checks.py`."""
+
+    ready_declared: bool = False
+    """A cell has set `answer["ready"]` by a literal."""
+    ready_asked: bool = False
+    """The model was told that `ready` counts only where a cell says it."""
+    unconfirmed: str | None = None
+    """The content of a FINAL in prose that did not count yet."""
+    blind_refused: bool = False
+    """An answer that was typed before any output was seen has been questioned."""
+    doubted: bool = False
+    """A typed answer of the wrong kind was resampled."""
+    iteration_of: dict[tuple[str, ...], int] = field(default_factory=dict)
+    """The last iteration with such cells and such an answer."""
+
+    def withdraw(self) -> None:
+        """Take note that an answer was sent back: it has to be declared again."""
+        self.ready_declared = False
+
+
+@dataclass
+class SubcallTally:
+    """The sub-calls of the running cell. Assigned in `run/subcalls.py`; `take` hands on what the model is to know."""
+
+    ordinal: int = 0
+    """The place of the next prompt in its cell."""
+    refused: int = 0
+    """Prompts that were refused."""
+    batch_refusal: str = ""
+    """Why a batch was refused: its items say so only where they are printed."""
+    cut: int = 0
+    """Replies that ended at their cap."""
+    repeated: int = 0
+    """Prompts that were answered without being sent again."""
+    known_answers: dict[tuple[str, str], str] = field(default_factory=dict)
+    """By the prompt's SHA-256 and the model, where the model always gives the same; for the whole run."""
+
+    def begin(self) -> None:
+        """Begin a cell."""
+        self.ordinal = self.refused = 0
+
+    def take(self) -> tuple[str, int, int]:
+        """Return why a batch was refused, how many replies were cut and how many repeated; and forget that."""
+        taken = self.batch_refusal, self.cut, self.repeated
+        self.batch_refusal, self.cut, self.repeated = "", 0, 0
+        return taken
+
+
+@dataclass
+class RequestState:
+    """How large the next request to the root model may be. Assigned in `run/root_model.py`."""
+
+    last_word: LastWord
+    """Room of the limits that is held back for the run's last reply."""
+    room: int
+    """The cap of the next reply, in tokens."""
+    conversation: Conversation = field(default_factory=Conversation)
+    last_read: tuple[int, int] | None = None
+    """Messages and tokens of the last request, its reply included, as the provider counted."""
+    density: float = 1.0
+    """Tokens that the provider counts for each that we estimate, at the most so far; no less than one."""
+    lost: Bill = field(default_factory=Bill)
+    """What was billed for replies of the root model that never came whole: no record of its own has it."""
+    token_confidence: float | None = None
+    """What the last reply's tokens say, where log-probabilities are asked for and given."""
+
+
+@dataclass
+class PolicyState:
+    """The policies, and what they are given. Assigned in `run/judge.py`."""
+
+    termination: TerminationPolicy
+    reward: RewardPolicy
+    threads: list[threading.Thread] = field(default_factory=list)
+    """In which policies are at work."""
+    total_reward: float = 0.0
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    """A line for each iteration that was rated: what policies are given as `history`."""
