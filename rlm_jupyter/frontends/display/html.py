@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
+from rlm_jupyter.record import safe_html
 
 Tone = Literal["running", "good", "warn", "bad"]
 """Of a headline: under way, ended with an answer, ended by a limit, failed."""
@@ -102,7 +100,7 @@ def folded(title: str, body: str) -> str:
 
 def prose(text: str) -> str:
     """A model's prose, its Markdown drawn."""
-    return f'<div class="rlm-prose">{answer(text)}</div>' if text.strip() else ""
+    return f'<div class="rlm-prose">{safe_html.markdown(text)}</div>' if text.strip() else ""
 
 
 def stream(text: str) -> str:
@@ -121,25 +119,10 @@ def output(text: str, *, failed: bool = False) -> str:
     return f'<pre class="{css}">{html.escape(text)}</pre>' if text else ""
 
 
-@lru_cache(maxsize=256)
 def code(source: str) -> str:
-    """Python, lightly highlighted."""
-    from pygments import highlight
-    from pygments.formatters import HtmlFormatter
-    from pygments.lexers import PythonLexer
-
+    """Highlight Python, in a box."""
     # a bare `pre`: Lab trims and styles nothing inside it
-    marked: str = highlight(source, PythonLexer(ensurenl=False, stripnl=False), _formatter(HtmlFormatter))
-    return f'<pre class="rlm-code">{marked}</pre>'
-
-
-def answer(text: str) -> str:
-    """An answer: its Markdown drawn, raw HTML in it shown as text.
-
-    A picture becomes its caption: its address could carry away what stands in the context, without a click.
-    """
-    drawn: str = _markdown().render(text)
-    return drawn
+    return f'<pre class="rlm-code">{safe_html.python(source)}</pre>'
 
 
 def link(path: Path) -> str:
@@ -150,15 +133,3 @@ def link(path: Path) -> str:
         return f'<span class="rlm-faded">{html.escape(str(path))}</span>'
     address, name = html.escape(quote(shown.as_posix())), html.escape(shown.stem)
     return f'<a href="{address}" title="{html.escape(str(shown))}" target="_blank">{name}</a>'
-
-
-@cache
-def _markdown() -> MarkdownIt:
-    from markdown_it import MarkdownIt
-
-    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
-
-
-@cache
-def _formatter(kind: type[Any]) -> Any:
-    return kind(nowrap=True, classprefix="hl-")

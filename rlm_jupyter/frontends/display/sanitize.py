@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.display.sanitize_svg import clean_svg
 from rlm_jupyter.prompts import outputs
+from rlm_jupyter.record import safe_html
 from rlm_jupyter.types.values import Output
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def _bundle(data: dict[str, Any]) -> dict[str, Any]:
             safe[mime] = clean_html(plain(str(value)))
         elif mime == "text/markdown":
             # a page lets HTML in trusted Markdown through: it is drawn here, where it is not
-            safe.setdefault("text/html", clean_html(fragments.answer(plain(str(value)))))
+            safe.setdefault("text/html", clean_html(safe_html.markdown(plain(str(value)))))
         elif mime == "image/svg+xml" and (drawing := clean_svg(plain(str(value)))):
             safe[mime] = drawing
     return safe

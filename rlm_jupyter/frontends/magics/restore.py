@@ -10,12 +10,11 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.kernel.guest.final import Finals, NamedFinals
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.namespace import Names
 from rlm_jupyter.kernel.guest.subcalls import SubcallError, SubcallFailure, functions
-from rlm_jupyter.record import store
+from rlm_jupyter.record import safe_html, store
 from rlm_jupyter.record.trajectory import Cell, Trajectory
 from rlm_jupyter.replay.recorded_calls import KernelCalls, Place, saved_outputs
 from rlm_jupyter.run import context as contexts
@@ -144,7 +143,7 @@ class _Restored:
         self._depth = max(self._depth - 1, 0)  # the cell that restores the run had begun before
         if self._depth == 0 and (answer := self._finals.answer) is not None:
             self._shell.display_pub.publish(
-                {"text/html": fragments.answer(answer.text), "text/plain": answer.text},
+                {"text/html": safe_html.markdown(answer.text), "text/plain": answer.text},
                 metadata={"rlm": {"role": "answer"}},
             )
             self._finals.reset()

@@ -10,6 +10,7 @@ from typing import Any
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.display.view import View
 from rlm_jupyter.frontends.live.progress import PageProgress
+from rlm_jupyter.record import safe_html
 from rlm_jupyter.types.events import Event, OutputsShown
 
 _RELAYED = frozenset({"stream", "display_data", "update_display_data", "execute_result", "error", "clear_output"})
@@ -72,7 +73,7 @@ class Page:
 
         Plain Markdown goes as such; where a front end would load or embed something, it goes drawn, and safe.
         """
-        drawn = {"text/html": fragments.answer(answer)} if _LOADS.search(answer) else {"text/markdown": answer}
+        drawn = {"text/html": safe_html.markdown(answer)} if _LOADS.search(answer) else {"text/markdown": answer}
         data = {**drawn, "text/plain": answer}
         self._send("execute_result", {"data": data, "metadata": {}, "execution_count": self.count})
 

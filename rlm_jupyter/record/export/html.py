@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rlm_jupyter.record import safe_html
 from rlm_jupyter.record.export import markup
 from rlm_jupyter.record.export.bundle import WholeRun
 from rlm_jupyter.record.export.call_tree import dollars, seconds, tokens, tree
@@ -18,8 +19,8 @@ from rlm_jupyter.types.endings import WORDS
 from rlm_jupyter.types.errors import ConfigurationError
 
 _FILTERS: dict[str, Callable[[Any], str]] = {
-    "prose": markup.markdown,
-    "python": markup.python,
+    "prose": safe_html.markdown,
+    "python": safe_html.python,
     "outputs": markup.shown,
 }
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -36,35 +37,25 @@ def to_html(run: WholeRun | Trajectory | str | Path) -> str:
     Raises
     ------
     ConfigurationError
-        nbconvert is not installed, or the notebook is not a run's.
+        The notebook is not a run's.
     RecordError
         There is no such run, or nothing is recorded yet.
     """
-    try:
-        import nbformat
-        from markupsafe import Markup
-        from nbconvert import TemplateExporter
-    except ImportError:
-        raise ConfigurationError("A page in HTML needs nbconvert: pip install nbconvert.") from None
+    from jinja2 import Environment, FileSystemLoader
+    from markupsafe import Markup
+
     if isinstance(run, str | Path):
         if Path(run).is_file() and not is_run(run):
             raise ConfigurationError(f"{run} is not the notebook of a run.")
         run = WholeRun.gather(run, context=False)
     elif isinstance(run, Trajectory):
         run = WholeRun(run)
-    content = nbformat.from_dict(_cells(run))  # type: ignore[no-untyped-call]
-    exporter = TemplateExporter(  # type: ignore[no-untyped-call]
-        template_name="rlm",
-        template_file="index.html.j2",
-        extra_template_basedirs=[str(_TEMPLATES)],
-        # what a notebook says of itself decides nothing here
-        default_preprocessors=[],
-    )
+    content = _cells(run)
+    pages = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True)
     for name, draw in _FILTERS.items():
         # in the template only what these made is no text that is to be escaped
-        exporter.register_filter(name, lambda value, draw=draw: Markup(draw(value)))  # type: ignore[no-untyped-call]
-    page, _ = exporter.from_notebook_node(content, {"rlm": _parts(run, content)})
-    return str(page)
+        pages.filters[name] = lambda value, draw=draw: Markup(draw(value))
+    return pages.get_template("run.html.j2").render(run=_parts(run, content), cells=content["cells"])
 
 
 def _cells(run: WholeRun) -> dict[str, Any]:
@@ -79,20 +70,20 @@ def _cells(run: WholeRun) -> dict[str, Any]:
     return content
 
 
-def _parts(run: WholeRun, content: Any) -> dict[str, Any]:
+def _parts(run: WholeRun, content: dict[str, Any]) -> dict[str, Any]:
     trajectory = run.trajectory
     started, ended = trajectory.started, trajectory.ended
     anchors: dict[tuple[int, int], str] = {}
-    for cell in content.cells:
-        ours = cell.metadata.rlm
-        if cell.cell_type == "code" and "block" in ours:
-            anchors[ours.iteration, ours.block] = cell.id
+    for cell in content["cells"]:
+        ours = cell["metadata"]["rlm"]
+        if cell["cell_type"] == "code" and "block" in ours:
+            anchors[ours["iteration"], ours["block"]] = cell["id"]
     lines = costs(run)
     everything = total(run, lines)
     count = len(trajectory.iterations)
     return {
         "title": " ".join(started.prompt.split())[:80] or "A run",
-        "style": (_TEMPLATES / "rlm" / "style.css").read_text(encoding="utf-8"),
+        "style": (_TEMPLATES / "style.css").read_text(encoding="utf-8"),
         "prompt": markup.cut(started.prompt),
         "answer": None if trajectory.answer is None else markup.cut(trajectory.answer),
         "state": WORDS[ended.stop_reason] if ended is not None else "not ended",

@@ -6,47 +6,26 @@ import base64
 import binascii
 import html
 import json
-import re
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlm_jupyter.prompts import outputs
+from rlm_jupyter.record import safe_html
 from rlm_jupyter.types.values import Output
 
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-
 _PICTURES = {"image/png": b"\x89PNG", "image/jpeg": b"\xff\xd8\xff", "image/gif": b"GIF8", "image/webp": b"RIFF"}
-_TAGS = frozenset(
+_TAGS = (
     {"a", "abbr", "b", "blockquote", "br", "caption", "code", "col", "colgroup", "dd", "del", "details", "div", "dl"}
     | {"dt", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "ins", "kbd", "li", "mark", "ol", "p", "pre", "q"}
     | {"s", "samp", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot", "th", "thead"}
     | {"tr", "u", "ul", "var"}
 )
-_ATTRIBUTES = {"td": ["colspan", "rowspan"], "th": ["colspan", "rowspan", "scope"], "col": ["span"], "ol": ["start"]}
-_SILENT = re.compile(r"<(style|script|head|title)\b[^>]*>.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
+_ATTRIBUTES = {"td": {"colspan", "rowspan"}, "th": {"colspan", "rowspan", "scope"}, "col": {"span"}, "ol": {"start"}}
+_SILENT = {"style", "script", "title"}
 """Elements whose text is nothing to read."""
 _HTML_CHARS = 300_000
-"""Longer HTML is shown as text: cleaning takes a second for each million characters."""
+"""Longer HTML is shown as text: it is for the eyes only, and a page of such parts is slow."""
 _SHOWN_CHARS = 100_000
 """Of a text, on the page."""
-
-
-def markdown(text: str) -> str:
-    """Markdown drawn; raw HTML in it is shown as text, a picture as its caption: an address could tell something."""
-    drawn: str = _markdown().render(text)
-    return drawn
-
-
-def python(source: str) -> str:
-    """Python, lightly highlighted."""
-    from pygments import highlight
-    from pygments.formatters import HtmlFormatter
-    from pygments.lexers import PythonLexer
-
-    formatter = HtmlFormatter(nowrap=True, classprefix="hl-")
-    marked: str = highlight(source, PythonLexer(ensurenl=False, stripnl=False), formatter)
-    return marked
 
 
 def shown(shown_outputs: list[Output]) -> str:
@@ -82,7 +61,7 @@ def _rich(data: dict[str, Any]) -> str:
         encoded = base64.b64encode(drawing.encode("utf-8", "replace")).decode()
         return f'<img class="output" alt="" src="data:image/svg+xml;base64,{encoded}">'
     if text := _joined(data.get("text/markdown")):
-        return f'<div class="output rich">{markdown(cut(text))}</div>'
+        return f'<div class="output rich">{safe_html.markdown(cut(text))}</div>'
     if "text/plain" not in data and "application/json" in data:
         text = cut(json.dumps(data["application/json"], indent=1))
         return f'<pre class="output">{html.escape(text)}</pre>'
@@ -99,23 +78,15 @@ def _picture(text: str, magic: bytes) -> str:
 
 
 def _cleaned(page: str) -> str:
-    import bleach  # type: ignore[import-untyped]
+    """Sanitize HTML: what draws a table or a list is left, without styles, addresses and classes."""
+    import nh3
 
-    try:
-        clean: str = bleach.clean(_SILENT.sub("", page), tags=_TAGS, attributes=_ATTRIBUTES, strip=True)
-    except RecursionError:  # nested thousands deep
-        return html.escape(page)
-    return clean
+    return nh3.clean(
+        page, tags=_TAGS, attributes=_ATTRIBUTES, clean_content_tags=_SILENT, link_rel=None, strip_comments=True
+    )
 
 
 def _joined(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         return "".join(value)
     return value if isinstance(value, str) else ""
-
-
-@cache
-def _markdown() -> MarkdownIt:
-    from markdown_it import MarkdownIt
-
-    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")

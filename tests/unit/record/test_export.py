@@ -1,11 +1,10 @@
 import dataclasses
 import json
 import re
-import sys
 
 import pytest
 
-from rlm_jupyter.record.export import to_html, to_jsonl
+from rlm_jupyter.record.export import markup, to_html, to_jsonl
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import ConfigurationError
 from tests.support.sample_run import FIRST, SECOND, cell, ended, long_run, reply, sample, started
@@ -88,10 +87,16 @@ def test_a_page_shows_the_run_and_runs_nothing_of_it(tmp_path) -> None:
     assert "<td>7331</td>" in page
 
 
-def test_what_is_missing_is_said_in_a_line(tmp_path, monkeypatch) -> None:
+def test_what_is_no_run_is_refused_in_a_line(tmp_path) -> None:
     (tmp_path / "mine.ipynb").write_text("{}")
     with pytest.raises(ConfigurationError, match="not the notebook of a run"):
         to_html(tmp_path / "mine.ipynb")
-    monkeypatch.setitem(sys.modules, "nbconvert", None)
-    with pytest.raises(ConfigurationError, match="pip install nbconvert"):
-        to_html(tmp_path / "mine.ipynb")
+
+
+def test_what_a_cell_shows_as_html_keeps_its_table_and_nothing_that_acts_or_looks_like_ours() -> None:
+    deep = "<div>" * 50_000 + "deep"
+    evil = "<style>.answer{display:none}</style><title>t</title><table class='notice' style='x'><tr><td colspan=2>7331"
+    for page in (deep, f"{evil}</td></tr></table><a href='https://host/?q'>l</a><img src='//host'><svg><script>1"):
+        shown = markup.shown([{"output_type": "display_data", "data": {"text/html": page}, "metadata": {}}])
+        assert "deep" in shown or '<td colspan="2">7331</td>' in shown
+        assert not re.search(r"style|class='notice|class=\"notice|host|script|<title|display:none", shown)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.display.view import SHOWN_AFTER, SHOWN_LIVE, View
 from rlm_jupyter.frontends.live.facts import RunFacts
+from rlm_jupyter.record import safe_html
 from rlm_jupyter.types.events import (
     CellDecided,
     CellFinished,
@@ -198,8 +198,8 @@ def test_nothing_that_was_said_becomes_html() -> None:
     view.apply(ended())
     drawn += (
         view.iterations()
-        + fragments.answer(EVIL)
-        + fragments.answer(f"[x](javascript:alert(1)) ![{EVIL}](http://host/?secret)")
+        + safe_html.markdown(EVIL)
+        + safe_html.markdown(f"[x](javascript:alert(1)) ![{EVIL}](http://host/?secret)")
     )
     assert "<img" not in drawn
     assert 'href="javascript' not in drawn
@@ -250,7 +250,7 @@ def test_long_things_are_shortened() -> None:
 
 
 def test_an_answer_is_drawn_as_markdown() -> None:
-    drawn = fragments.answer("**Two**:\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```\nx < 1\n```")
+    drawn = safe_html.markdown("**Two**:\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```\nx < 1\n```")
     assert "<strong>Two</strong>" in drawn
     assert "<td>1</td>" in drawn
     assert "x &lt; 1" in drawn
