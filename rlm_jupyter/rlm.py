@@ -159,7 +159,7 @@ class RLM(FromRecord):
         return f"RLM({routing.root.name!r}{f', sub_model={sub!r}' if sub != routing.root.name else ''})"
 
     def estimate(self, prompt: str, context: object = None, *, root_prompt: str | None = None) -> Estimate:
-        """What answering `prompt` may cost: the first request, and the whole run at most. Nothing is asked.
+        """Return what answering `prompt` may cost: the first request, and the whole run at most. Nothing is asked.
 
         Parameters
         ----------
@@ -247,7 +247,7 @@ class RLM(FromRecord):
     async def stream(
         self, prompt: str, context: object = None, *, root_prompt: str | None = None
     ) -> AsyncIterator[Event]:
-        """The events of a run as they happen; the last is `RunEnded`. Closing the iterator stops the run.
+        """Yield the events of a run as they happen; the last is `RunEnded`. Closing the iterator stops the run.
 
         What happens in a child (`rlm_query`), at any depth, comes in between as `ChildReported`: whose child it is,
         which sub-call it answers, and in `event` the child's own event.
@@ -332,7 +332,7 @@ def _served(
 
 
 def _named(policy: object) -> Any:
-    """A policy for the record: as it was named; of an object only what it is."""
+    """Return a policy for the record: as it was named; of an object only what it is."""
     if policy is None or isinstance(policy, str):
         return policy
     try:
@@ -371,7 +371,7 @@ def _check_types(limits: object, save: object, cwd: object, snapshot: object) ->
 
 
 def _check_prices(routing: Routing, limits: Limits) -> None:
-    """A limit in dollars needs prices, before the run."""
+    """Refuse a limit in dollars without prices, before the run."""
     if limits.max_cost is not None and routing.unpriced:
         raise ConfigurationError(
             f"max_cost is set, but the price of {routing.unpriced} is not known: give it, as in prices="

@@ -39,7 +39,7 @@ def split(parser: ArgumentParser, line: str) -> tuple[Namespace, str]:
 
 
 def or_close(name: str, names: Sequence[str]) -> str:
-    """The one of `names` that was probably meant, else all of them."""
+    """Return the one of `names` that was probably meant, else all of them."""
     close = difflib.get_close_matches(name, names, n=1)
     return close[0] if close else ", ".join(names)
 

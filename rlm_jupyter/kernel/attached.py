@@ -45,7 +45,7 @@ class Address:
 
     @classmethod
     def of(cls, kernel: Any, token: str) -> Self:
-        """That of the kernel that this code runs in, and of the guest in it.
+        """Return that of the kernel that this code runs in, and of the guest in it.
 
         Raises
         ------
@@ -147,7 +147,7 @@ class LentConnection(Connection):
         self._control.send(self._codec.encode("rlm_execute", {"source": source}, msg_id=msg_id))
 
     def died(self, code: int | None) -> None:
-        """The kernel is gone, or a cell in it can't be interrupted (`code` is `None`)."""
+        """End everything: the kernel is gone, or a cell in it can't be interrupted (`code` is `None`)."""
         if self._ended is None:
             reason = _DEAF if code is None else "this notebook's kernel is gone"
             self._fail(reason)

@@ -124,7 +124,7 @@ class Connection:
         return self._ended
 
     def next_id(self) -> str:
-        """An id for an execute request."""
+        """Return an id for an execute request."""
         return self._codec.next_id()
 
     def execute(self, msg_id: str, source: str) -> None:
@@ -204,7 +204,7 @@ class Connection:
             raise KernelDiedError(self._ended)
 
     def died(self, code: int | None) -> None:
-        """The process ended by itself, or was killed over a cell."""
+        """End everything: the process ended by itself, or was killed over a cell."""
         how = "" if code is None else f" (exit code {code})" if code >= 0 else f" (signal {-code})"
         if self._ended is None:
             reason = f"the kernel's process ended{how}"

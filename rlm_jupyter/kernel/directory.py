@@ -138,7 +138,7 @@ def _folder_in(base: str) -> Path:
 
 
 def _folder(base: str) -> Path:
-    """The folder of all directories, made when needed and checked: whoever can write there could have us remove things.
+    """Make and check the folder of all directories: whoever can write there could have us remove things.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def _unfit(folder: Path) -> str:
 
 
 def _made(folder: Path) -> tuple[Path, IO[bytes]]:
-    """A new directory, with its marker, which is locked before anything stands in it."""
+    """Return a new directory, with its marker, which is locked before anything stands in it."""
     while True:
         path = folder / secrets.token_hex(_NAME_BYTES)
         marker = _marker_of(path)
@@ -238,7 +238,7 @@ def _sweep(marker: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(marker: Path) -> Iterator[IO[bytes] | None]:
-    """A marker, locked by us; `None` where it is in use, is no plain file of ours, or has just been removed."""
+    """Yield a marker, locked by us; `None` where it is in use, is no plain file of ours, or has just been removed."""
     if sys.platform == "win32":
         yield None
         return
@@ -254,7 +254,7 @@ def _locked(marker: Path) -> Iterator[IO[bytes] | None]:
 
 
 def _host(lines: list[bytes]) -> _Host | None:
-    """The host that a marker names; `None` where it is not whole, or not of this format."""
+    """Return the host that a marker names; `None` where it is not whole, or not of this format."""
     if len(lines) < 3 or lines[0] != _FORMAT.encode():
         return None
     try:

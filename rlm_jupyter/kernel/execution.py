@@ -110,12 +110,12 @@ class RunningCell:
             stopping.result()
 
     def let_go(self) -> None:
-        """It is over: nothing of it is stopped any more."""
+        """End it: nothing of it is stopped any more."""
         if self._stopping is not None:
             self._stopping.cancel()
 
     def run(self, status: CellStatus | None = None) -> CellRun:
-        """What came of it.
+        """Return what came of it.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class RunningCell:
         return CellRun(status, self.outputs.snapshot(), self.outputs.execution_count, seconds)
 
     def take(self, message: WireMessage) -> None:
-        """A message of its own on IOPub."""
+        """Take a message of its own on IOPub."""
         if self._on_message is not None:
             self._on_message(message.type, message.content)
         if message.type != "status":
@@ -143,7 +143,7 @@ class RunningCell:
             self._on_message(message.type, message.content)
 
     def take_output(self, message: WireMessage) -> None:
-        """An output; people are shown it soon, and a flood is ended."""
+        """Take an output; people are shown it soon, and a flood is ended."""
         if self.outputs.is_flood and self._stopping is None:
             self._drains = True
             self._stopping = asyncio.create_task(self._climb("the cell put out too much", _DRAIN_SECONDS))
@@ -157,7 +157,7 @@ class RunningCell:
             self._on_outputs(self.outputs.snapshot())
 
     def end(self) -> None:
-        """It is over; no reply of its own will come."""
+        """End it; no reply of its own will come."""
         if not self.idle.done():
             self._replied.set()
             self.idle.set_result(None)
@@ -169,7 +169,7 @@ class RunningCell:
             self.idle.exception()  # whoever waited may be gone: that is no error of its own
 
     async def _climb(self, reason: str, seconds: float = INTERRUPT_SECONDS) -> None:
-        """The ladder: fail its calls, interrupt twice, kill."""
+        """Escalate: fail its calls, interrupt twice, kill."""
         self._is_interrupted = True
         self._connection.tell("rlm_stop", {"cell": self.id, "reason": reason})
         for patience in (seconds / 3, seconds * 2 / 3):

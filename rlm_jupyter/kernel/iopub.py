@@ -82,7 +82,7 @@ class CellOutputs:
         return self._seen > FLOOD_CHARS or self._shown > FLOOD_OUTPUTS or self._errors > FLOOD_ERRORS
 
     def snapshot(self) -> tuple[Output, ...]:
-        """The outputs so far."""
+        """Return the outputs so far."""
         for output, pieces in zip(self._outputs, self._pieces, strict=True):
             if pieces is not None and len(pieces) > 1:
                 pieces[:] = ["".join(pieces)]
@@ -174,7 +174,7 @@ def _chars(data: dict[str, Any]) -> int:
 
 
 def _bundle(data: dict[str, Any]) -> dict[str, Any]:
-    """What nbformat allows: anything as JSON, text for every other kind."""
+    """Return what nbformat allows: anything as JSON, text for every other kind."""
     return {kind: value if _is_json(kind) else _as_text(value) for kind, value in data.items()}
 
 

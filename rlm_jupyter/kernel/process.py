@@ -167,7 +167,7 @@ class KernelProcess:
         self._watcher = asyncio.create_task(watch())
 
     def seal(self) -> None:
-        """The kernel is up and we are connected: take away what only its start needed, before any cell runs."""
+        """Take away what only the kernel's start needed, before any cell runs."""
         self._provisioner.hold()
         self._place.seal()
 
@@ -220,7 +220,7 @@ def _directory(cwd: str | Path | None) -> Path:
 
 
 def _command(kernel_name: str | None, place: Path, sandbox: Sandbox) -> tuple[list[str], dict[str, str]]:
-    """The command line that starts the guest, and its environment."""
+    """Return the command line that starts the guest, and its environment."""
     env = {name: value for name, value in os.environ.items() if name.upper() in PASSED_ON or name.startswith("LC_")}
     env |= _own_places(place, sandbox) | {"PYTHONHASHSEED": "0", VARIABLE: _confined(sandbox)}
     argv = [sys.executable, "-m", _GUEST, "-f", "{connection_file}"]
@@ -265,7 +265,7 @@ def _own_places(place: Path, sandbox: Sandbox) -> dict[str, str]:
 
 
 def _confined(sandbox: Sandbox) -> str:
-    """What the guest is to give up by itself (`guest/confined.py`)."""
+    """Return what the guest is to give up by itself (`guest/confined.py`)."""
     boxed = sandbox.kind == "bwrap"
     asked = {
         "parent": 0 if boxed else os.getpid(),

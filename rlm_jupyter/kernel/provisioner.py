@@ -42,7 +42,7 @@ class GuestProvisioner(LocalProvisioner):
     _said: int | None = None
 
     def shut_off(self, sandbox: Sandbox, place: Place) -> None:
-        """What it is started in."""
+        """Set what it is started in."""
         self._sandbox, self._place = sandbox, place
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
@@ -65,7 +65,7 @@ class GuestProvisioner(LocalProvisioner):
             self._place.hold(self._inside, self._sandbox.processes)
 
     def last_words(self) -> str:
-        """What it said on standard error when it did not come up; empty where that went to ours."""
+        """Return what it said on standard error when it did not come up; empty where that went to ours."""
         if self._said is None:
             return ""
         with contextlib.suppress(BlockingIOError):
@@ -152,7 +152,7 @@ def _pipe(stack: ExitStack) -> tuple[io.FileIO, io.FileIO]:
 
 
 def _filled(stack: ExitStack, data: bytes) -> int:
-    """The end of a file in memory from which this is read."""
+    """Return the end of a file in memory from which this is read."""
     file = stack.enter_context(io.FileIO(os.memfd_create("rlm"), "w+"))
     file.write(data)
     file.seek(0)

@@ -122,7 +122,7 @@ class Kernel:
         return self._recorded_confidence
 
     async def begin(self) -> None:
-        """A new prompt begins: forget a recorded answer, set up an empty `answer`."""
+        """Begin a new prompt: forget a recorded answer, set up an empty `answer`."""
         self._forget()
         await self._connection.request("rlm_begin", {}, seconds=LOOK_SECONDS)
 
@@ -161,7 +161,7 @@ class Kernel:
         return value
 
     async def inspect(self) -> Inspection:
-        """What the kernel says of itself, and forgets the notices it hands over."""
+        """Return what the kernel says of itself, and forget the notices it hands over."""
         content = (await self._connection.request("rlm_inspect", {}, seconds=LOOK_SECONDS)).content
         return inspection(content)
 
@@ -301,7 +301,7 @@ class Kernel:
             await self._snapshots.settled()
 
     def age_snapshot(self) -> None:
-        """A new prompt begins: what is kept is from before it."""
+        """Age the snapshot: a new prompt begins, and what is kept is from before it."""
         if self._snapshots is not None:
             self._snapshots.age()
 

@@ -100,19 +100,19 @@ class Snapshots:
             await asyncio.wait([self._taking])
 
     def receive(self, message: WireMessage) -> None:
-        """The kernel has written one."""
+        """Take a snapshot that the kernel has written."""
         written = self._written
         if written is not None and not written.done() and message.content.get("number") == self._number:
             written.set_result(message)
 
     def broken_off(self) -> None:
-        """The kernel is gone: what it has not written by now will not come."""
+        """Give up what the kernel has not written by now: it is gone."""
         self._due = None
         if self._written is not None and not self._written.done():
             self._written.set_result(None)
 
     def age(self) -> None:
-        """A new prompt begins: the cells of the one before it are no cells of its own."""
+        """Age the snapshot: a new prompt begins, and the cells of the one before are none of its own."""
         if self._kept is not None:
             self._kept = _Kept(self._kept.file, self._kept.nbytes, None)
 

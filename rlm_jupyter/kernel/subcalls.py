@@ -71,7 +71,7 @@ class Subcalls:
         return self._idle
 
     def receive(self, message: WireMessage) -> None:
-        """A message of the guest's own accord: a call, or the news that nobody waits for it any more."""
+        """Take a message of the guest's own accord: a call, or the news that nobody waits for it any more."""
         call_id = message.content.get("id")
         if not isinstance(call_id, str):
             return
@@ -127,7 +127,7 @@ class Subcalls:
         self._reply(call.id, answers)
 
     async def _keep_final(self, call_id: str) -> None:
-        """FINAL waits for this: what the cell does after it can lose the answer no more."""
+        """Keep the answer that FINAL waits with: what the cell does after it can lose it no more."""
         try:
             await self._fetch_final()
         except KernelError as error:

@@ -14,7 +14,7 @@ from rlm_jupyter.types.values import ContextInfo, Inspection, PackedContext, Val
 
 
 def inspection(content: dict[str, Any]) -> Inspection:
-    """The reply to `rlm_inspect`.
+    """Return the reply to `rlm_inspect`.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def inspection(content: dict[str, Any]) -> Inspection:
 
 
 def fetched(done: WireMessage) -> Value:
-    """The reply to `rlm_get`; to be taken apart where it is `readable`."""
+    """Return the reply to `rlm_get`; to be taken apart where it is `readable`."""
     text = to_text(done.buffers[0])
     if done.content["type_name"] == "str":
         return Value(text, text, is_json=True)

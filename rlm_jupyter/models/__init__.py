@@ -75,7 +75,7 @@ class Model(Protocol):
         ...
 
     def cost(self, usage: Usage) -> float | None:
-        """What `usage` costs, in US dollars; `None` when that is not known."""
+        """Return what `usage` costs, in US dollars; `None` when that is not known."""
         ...
 
 

@@ -102,7 +102,7 @@ class _Bounded:
 
 @cache
 def _bounded(library: str) -> type[_Bounded]:
-    """The class whose instances are streams for that HTTP library: SDKs use `httpx`, newer ones `httpx2`."""
+    """Return the class whose instances are streams for that HTTP library: SDKs use `httpx`, newer ones `httpx2`."""
     return type("Bounded", (_Bounded, import_module(library).AsyncByteStream), {})
 
 

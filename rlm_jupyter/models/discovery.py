@@ -86,7 +86,7 @@ def offer(option: str = "-m") -> str:
 
 
 def choices(word: str) -> list[str]:
-    """What may be meant by the beginning of a model's name: providers, then models of a server that runs now."""
+    """Return what may be meant by the beginning of a model's name: providers, then models of a server that runs now."""
     provider, slash, _ = word.partition("/")
     if not slash:
         names = [f"{name}/" if preset.wire != "extractive" else name for name, preset in PROVIDERS.items()]

@@ -144,7 +144,7 @@ def _why_nothing(outputs: str) -> str:
 
 
 def pick_sentences(prompt: str) -> str:
-    """The sentences that match a question best.
+    """Return the sentences that match a question best.
 
     Parameters
     ----------

@@ -158,7 +158,7 @@ class HostedModel(ABC):
         return self._slots or self.endpoint.preset.slots
 
     def cost(self, usage: Usage) -> float | None:
-        """What `usage` costs at list price, in US dollars; `None` when unknown."""
+        """Return what `usage` costs at list price, in US dollars; `None` when unknown."""
         return prices.cost(self.name, usage)
 
     async def prepare(self, tell: Callable[[str], None], stop: asyncio.Event, seconds: float | None = None) -> None:
@@ -190,7 +190,7 @@ class HostedModel(ABC):
             self._take(server, check=True)
 
     async def _ready(self, tell: Callable[[str], None], stop: asyncio.Event, until: float | None) -> Server | None:
-        """What the server says once it has loaded the model."""
+        """Return what the server says once it has loaded the model."""
         at, told = self.endpoint, False
         loading: asyncio.Task[None] | None = None
         try:
@@ -241,7 +241,7 @@ class HostedModel(ABC):
             self._window = model.window
 
     def _miss(self, models: Sequence[Served], *, check: bool) -> None:
-        """The server has no model of that name; llama.cpp answers to every name."""
+        """Raise where the server has no model of that name; llama.cpp answers to every name."""
         at = self.endpoint
         if not models:
             return
@@ -425,5 +425,5 @@ async def _stopped(stop: asyncio.Event, loading: asyncio.Task[None] | None) -> b
 
 
 def _sendable(text: str) -> str:
-    """The same text, with lone surrogates escaped: they have no UTF-8, and the SDKs fail on them."""
+    """Return the same text, with lone surrogates escaped: they have no UTF-8, and the SDKs fail on them."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")

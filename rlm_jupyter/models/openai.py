@@ -134,7 +134,7 @@ def _wire(message: Message) -> Any:
 
 
 def _logprobs(told: Any) -> list[float]:
-    """The tokens' logarithms, less what is none."""
+    """Return the tokens' logarithms, less what is none."""
     numbers = [token.logprob for token in (told and told.content) or ()]
     return [
         min(max(number, _LEAST_LOGPROB), 0.0)

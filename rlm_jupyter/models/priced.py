@@ -110,5 +110,5 @@ class PricedModel:
         return self.model.lease()
 
     def cost(self, usage: Usage) -> float | None:
-        """What `usage` costs, in US dollars."""
+        """Return what `usage` costs, in US dollars."""
         return self.price.cost(usage)

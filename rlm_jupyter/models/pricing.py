@@ -34,7 +34,7 @@ class Price:
     """For input that the provider has in its cache; `None`: the same."""
 
     def cost(self, usage: Usage) -> float:
-        """What `usage` costs, in US dollars."""
+        """Return what `usage` costs, in US dollars."""
         cached = min(usage.cached_tokens, usage.input_tokens)
         at_cached = self.input if self.cached is None else self.cached
         read = (usage.input_tokens - cached) * self.input + cached * at_cached
@@ -99,7 +99,7 @@ def _price(name: str, numbers: object) -> Price:
 
 
 def cost(name: str, usage: Usage) -> float | None:
-    """What `usage` of the model `provider/model` costs at list price, in US dollars.
+    """Return what `usage` of the model `provider/model` costs at list price, in US dollars.
 
     Returns
     -------

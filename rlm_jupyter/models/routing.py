@@ -80,7 +80,7 @@ class Routing:
         return next((model.name for model in self.models if model.cost(Usage(1, 1)) is None), "")
 
     def model_for(self, depth: int, name: str | None = None) -> Model:
-        """The model that answers at `depth`, or the one called `name`, if that is allowed.
+        """Return the model that answers at `depth`, or the one called `name`, if that is allowed.
 
         Raises
         ------

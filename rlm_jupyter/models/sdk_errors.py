@@ -106,13 +106,13 @@ def kind_of(value: object) -> str:
 
 
 def transport_errors() -> tuple[type[Exception], ...]:
-    """What the HTTP library under the SDKs raises when a connection fails: whichever of the two is loaded."""
+    """Return what the HTTP library under the SDKs raises when a connection fails: whichever of the two is loaded."""
     libraries = (sys.modules.get(name) for name in ("httpx", "httpx2"))
     return tuple(library.RequestError for library in libraries if library is not None)
 
 
 def model_error(error: Exception, endpoint: Endpoint) -> ModelError:
-    """The error of ours that stands for `error`, which an SDK raised while `endpoint` was asked."""
+    """Return the error of ours that stands for `error`, which an SDK raised while `endpoint` was asked."""
     body = _body(error)
     status = getattr(error, "status_code", None)
     if status is None or status < _REDIRECTS.start:
@@ -145,7 +145,7 @@ def model_error(error: Exception, endpoint: Endpoint) -> ModelError:
 
 
 def broken_off(endpoint: Endpoint, *, after_text: bool) -> ModelUnavailableError:
-    """The reply's stream ended before its end."""
+    """Make the error for a reply whose stream ended before its end."""
     if after_text:
         return ModelUnavailableError(
             f"{endpoint.name}: {endpoint.url} broke off in the middle of its reply.",
@@ -202,7 +202,7 @@ def not_there(endpoint: Endpoint, said: str = "") -> ModelUnavailableError:
 
 
 def still_loading(endpoint: Endpoint) -> ModelUnavailableError:
-    """It was not ready when the time was up."""
+    """Make the error for a server that was not ready when the time was up."""
     return ModelUnavailableError(
         f"{endpoint.name}: {endpoint.url} had not loaded its model when the time was up. Give it longer (max_seconds), "
         "or load the model before."
@@ -210,7 +210,7 @@ def still_loading(endpoint: Endpoint) -> ModelUnavailableError:
 
 
 def how_to_start(preset: Preset) -> str:
-    """What to do where a server of one's own does not answer."""
+    """Return what to do where a server of one's own does not answer."""
     return f"Start it ({preset.start}), or say where it is: base_url (--base-url), or {preset.url_variables[0]}."
 
 

@@ -50,7 +50,7 @@ class Server:
     """How many requests it serves at once; `None`: not told."""
 
     def find(self, name: str) -> Served | None:
-        """The model of that name, or alias."""
+        """Return the model of that name, or alias."""
         # Ollama's models have a tag, and `latest` may be left out
         names = {name, f"{name}:latest"}
         return next((model for model in self.models if names & {model.name, *model.aliases}), None)
@@ -135,12 +135,12 @@ def _listing(endpoint: Endpoint) -> str:
 
 
 def _root(endpoint: Endpoint) -> str:
-    """The address without the part that speaks as OpenAI does."""
+    """Return the address without the part that speaks as OpenAI does."""
     return endpoint.url.removesuffix("/v1")
 
 
 def _listed(entry: dict[str, Any]) -> Served:
-    """A model as `/v1/models` has it: of llama.cpp, vLLM, OpenRouter, Vercel and others."""
+    """Return a model as `/v1/models` has it: of llama.cpp, vLLM, OpenRouter, Vercel and others."""
     meta = _part(entry, "meta")
     sizes = (meta.get("n_ctx"), *(entry.get(name) for name in ("max_model_len", "context_length", "context_window")))
     modalities = _part(entry, "architecture").get("output_modalities")
@@ -155,7 +155,7 @@ def _listed(entry: dict[str, Any]) -> Served:
 
 
 def _with_slots(asked: _Asked, server: Server) -> Server:
-    """What llama.cpp has on a page of its own. Its window is that of one slot already."""
+    """Return what llama.cpp has on a page of its own. Its window is that of one slot already."""
     try:
         props = asked.get(f"{_root(asked.endpoint)}/props?model={quote(asked.endpoint.model, safe='')}&autoload=false")
     except FetchError as error:

@@ -54,7 +54,7 @@ class Fence:
 
 
 def find_fences(text: str) -> list[Fence]:
-    """The fenced blocks of `text`, in order, not nested.
+    """Return the fenced blocks of `text`, in order, not nested.
 
     A block of Python ends at the first closing line with which it parses, so that a fence inside a string
     doesn't end it; if it parses with none, at the first. A block that is never closed reaches to the end.
@@ -101,7 +101,7 @@ def _closes(line: _Line, opening: _Line) -> bool:
 
 
 def _end_of_python(text: str, lines: list[_Line], opening: int, first: int) -> int:
-    """The closing line of a block of Python, as an index of `lines`; `first` is the first that could be it.
+    """Return the closing line of a block of Python, as an index of `lines`; `first` is the first that could be it.
 
     Only inside a triple-quoted string can a line be a fence and the source still be Python, so it is enough
     to find the first fence outside of strings, and to see that it parses.

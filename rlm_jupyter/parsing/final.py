@@ -110,7 +110,7 @@ def declared_in_prose(prose: str) -> Declaration | None:
 
 
 def find_final_answer(text: str, environment: Environment | Callable[[str], Any] | None = None) -> str | None:
-    r"""The answer that a reply declares with `FINAL(...)` or `FINAL_VAR(name)`, as text.
+    r"""Return the answer that a reply declares with `FINAL(...)` or `FINAL_VAR(name)`, as text.
 
     Follows the protocol of the paper (arXiv 2512.24601, the system prompt in its appendix): the word stands
     at the start of a line, white space before it allowed; the brackets balance, and brackets within quotes
@@ -156,7 +156,7 @@ def find_final_answer(text: str, environment: Environment | Callable[[str], Any]
 
 
 def literal_cell(declaration: Declaration, variables: Collection[str] = ()) -> str:
-    """The source of the cell that a declaration in prose is made into.
+    """Return the source of the cell that a declaration in prose is made into.
 
     Parameters
     ----------

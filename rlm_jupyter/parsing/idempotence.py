@@ -53,7 +53,7 @@ def _has_state(node: ast.AST) -> bool:
 
 
 def _read(statement: ast.stmt) -> Iterator[str]:
-    """The names that a statement reads and does not bring along itself."""
+    """Yield the names that a statement reads and does not bring along itself."""
     inside = set(_set(statement)) if isinstance(statement, _BLOCKS) else set(_bound_inside(statement))
     for node in ast.walk(statement):
         match node:
@@ -64,7 +64,7 @@ def _read(statement: ast.stmt) -> Iterator[str]:
 
 
 def _set(statement: ast.stmt) -> Iterator[str]:
-    """The names that a statement sets, in it or for those after it."""
+    """Yield the names that a statement sets, in it or for those after it."""
     for node in ast.walk(statement):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name) | ast.arg(arg=name):
@@ -76,7 +76,7 @@ def _set(statement: ast.stmt) -> Iterator[str]:
 
 
 def _bound_inside(statement: ast.stmt) -> Iterator[str]:
-    """The names of a line's own comprehensions and lambdas."""
+    """Yield the names of a line's own comprehensions and lambdas."""
     for node in ast.walk(statement):
         if isinstance(node, ast.comprehension):
             yield from (name.id for name in ast.walk(node.target) if isinstance(name, ast.Name))
@@ -116,7 +116,7 @@ def _is_new(value: ast.expr) -> bool:
 
 
 def _roots(target: ast.expr) -> set[str]:
-    """The names of what an assignment changes: `words` in `words[word]`."""
+    """Return the names of what an assignment changes: `words` in `words[word]`."""
     match target:
         case ast.Name(id=name):
             return {name}

@@ -23,7 +23,7 @@ _MAY_BE = re.compile(rf"\b(?:{'|'.join(_FUNCTIONS)}|{_CONTEXT})\s*(?:[=:(])")
 
 
 def mend_cell(source: str, *, has_context: bool = True) -> str | None:
-    """What is executed for a cell that would not do what it says: a prose FINAL is made to run, stand-ins are left out.
+    """Mend a cell that would not do what it says: a prose FINAL is made to run, stand-ins are left out.
 
     Parameters
     ----------
@@ -44,12 +44,12 @@ def mend_cell(source: str, *, has_context: bool = True) -> str | None:
 
 
 def stand_ins(source: str, *, has_context: bool = True) -> tuple[str, ...]:
-    """The names that a cell puts a stand-in for, in their order; see `without_stand_ins`."""
+    """Return the names that a cell puts a stand-in for, in their order; see `without_stand_ins`."""
     return tuple(dict.fromkeys(name for name, _ in _found(source, has_context)))
 
 
 def without_stand_ins(source: str, *, has_context: bool = True) -> str:
-    """The cell less its stand-ins, a comment in place of each; the other lines keep their numbers.
+    """Return the cell less its stand-ins, a comment in place of each; the other lines keep their numbers.
 
     Left out are statements of the cell itself, in lines of their own, that define one of our functions or give it a
     value, or that give `context` a constant, where there is one. One whose name the cell reads before, or in that

@@ -23,7 +23,7 @@ _INNER_SPACE = re.compile(r"(?<=\S)[ \t]+")
 
 
 def tree(source: str) -> ast.Module | None:
-    """The syntax tree of a cell's source; `None` when it is no Python, IPython's additions allowed.
+    """Return the syntax tree of a cell's source; `None` when it is no Python, IPython's additions allowed.
 
     A line that only IPython understands is read as `pass`, and a cell magic with a body that isn't Python
     (`%%bash`) as an empty cell.
@@ -37,7 +37,7 @@ def tree(source: str) -> ast.Module | None:
 
 
 def normal(source: str) -> str:
-    """A cell's source less what changes nothing in it: white space and comments; equal for two that do the same."""
+    """Normalize a cell's source: without white space and comments, so equal for two that do the same."""
     module = python(source)
     if module is not None:
         return ast.dump(module)
@@ -47,7 +47,7 @@ def normal(source: str) -> str:
 
 
 def expression(source: str) -> ast.expr | None:
-    """The syntax tree of one expression; `None` when it is none."""
+    """Return the syntax tree of one expression; `None` when it is none."""
     # a line of its own for the bracket: the source may end with a comment
     module = python(f"({source}\n)")
     if module and len(module.body) == 1 and isinstance(module.body[0], ast.Expr):
@@ -107,7 +107,7 @@ def is_no_code(source: str) -> bool:
 
 
 def constant_final(source: str) -> str | None:
-    """The text of a cell's first FINAL or SUBMIT, where that is a literal and no branch or function holds it."""
+    """Return the text of a cell's first FINAL or SUBMIT, where that is a literal and no branch or function holds it."""
     module = tree(source)
     for statement in module.body if module is not None else ():
         match statement:
@@ -118,12 +118,12 @@ def constant_final(source: str) -> str | None:
 
 
 def _answers(call: ast.Call) -> list[ast.expr]:
-    """What a FINAL is given as the answer: how sure the model is of it is no part of that."""
+    """Return what a FINAL is given as the answer: how sure the model is of it is no part of that."""
     return [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg != "confidence")]
 
 
 def _literal_text(node: ast.expr) -> str | None:
-    """What the kernel would make of a literal; `None` is no answer, nor is `...`."""
+    """Return what the kernel would make of a literal; `None` is no answer, nor is `...`."""
     if not _is_literal(node):
         return None
     if isinstance(node, ast.JoinedStr):
@@ -133,7 +133,7 @@ def _literal_text(node: ast.expr) -> str | None:
 
 
 def named_final(source: str) -> str | None:
-    """The variable that a cell answers with which is nothing but FINAL or FINAL_VAR of a name."""
+    """Return the variable that a cell answers with which is nothing but FINAL or FINAL_VAR of a name."""
     module = tree(source)
     match module:
         case ast.Module(
@@ -150,7 +150,7 @@ def named_final(source: str) -> str | None:
 
 
 def python(source: str) -> ast.Module | None:
-    """The syntax tree of plain Python; `None` when it is none."""
+    """Return the syntax tree of plain Python; `None` when it is none."""
     if not source.isascii():
         # Python refuses lone surrogates; inside a string, which is where they occur, any character will do
         source = source.encode("utf-8", "replace").decode()

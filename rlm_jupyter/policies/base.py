@@ -108,7 +108,7 @@ class Policy:
         return {}
 
     def validate_config(self) -> list[str]:
-        """What is wrong with `self.config`, one line each; the registry refuses a policy that lists anything."""
+        """Return what is wrong with `self.config`, one line each; the registry refuses a policy that lists anything."""
         return []
 
 
@@ -158,7 +158,7 @@ class RewardPolicy(Policy, ABC):
 
     @abstractmethod
     def calculate(self, action: dict[str, Any], result: ActionResult, context: PolicyContext) -> RewardSignal:
-        """The reward of one iteration.
+        """Return the reward of one iteration.
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class RewardPolicy(Policy, ABC):
         """
 
     def on_episode_start(self, context: PolicyContext) -> None:
-        """A run begins."""
+        """Begin a run."""
 
     def on_episode_end(self, context: PolicyContext, total_reward: float) -> None:
-        """A run ended, with this sum of rewards."""
+        """End a run, with this sum of rewards."""

@@ -48,7 +48,7 @@ class CompositeTerminationPolicy(TerminationPolicy):
         return {"policies": ["final_pattern", "reward_threshold"], "require_all": False}
 
     def validate_config(self) -> list[str]:
-        """The switch is a switch; members are checked as they are made."""
+        """Check that the switch is a switch; members are checked as they are made."""
         return checks.switches(self.config, "require_all")
 
     def reset(self) -> None:

@@ -59,7 +59,7 @@ class ConfidenceTerminationPolicy(TerminationPolicy):
 
     @classmethod
     def get_default_config(cls) -> dict[str, Any]:
-        """A confidence of 0.85, not before the third iteration."""
+        """Return a confidence of 0.85, not before the third iteration."""
         return {
             "confidence_threshold": 0.85,
             "min_steps_before_termination": 2,

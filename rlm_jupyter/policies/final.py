@@ -31,7 +31,7 @@ class DeclaredTerminationPolicy(TerminationPolicy):
     description = "Ends on a declared answer only (FINAL, FINAL_VAR, a ready answer), never by what is printed."
 
     def validate_config(self) -> list[str]:
-        """It has no settings."""
+        """Accept any settings: it has none."""
         return [f"unknown setting {quoted(name)}; it has none." for name in self.config][:1]
 
     def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
@@ -86,7 +86,7 @@ class FinalPatternTerminationPolicy(TerminationPolicy):
 
     @classmethod
     def get_default_config(cls) -> dict[str, Any]:
-        """The three ways of writing it, in any case, with the answer taken out of the brackets."""
+        """Return the three ways of writing it, in any case, with the answer taken out of the brackets."""
         return {"final_patterns": list(_READ), "case_sensitive": False, "extract_answer": True}
 
     def validate_config(self) -> list[str]:
@@ -112,7 +112,7 @@ class FinalPatternTerminationPolicy(TerminationPolicy):
         return False, None
 
     def _written(self, output: str) -> dict[str, str]:
-        """The first of each of the three ways, with its content."""
+        """Return the first of each of the three ways, with its content."""
         from rlm_jupyter.parsing import declarations, unquoted
 
         exact = bool(self.config["case_sensitive"])
@@ -135,7 +135,7 @@ class FinalPatternTerminationPolicy(TerminationPolicy):
 
 
 def accepted(result: ActionResult) -> tuple[bool, str | None]:
-    """The verdict that takes a final action as it is: its output is the answer."""
+    """Return the verdict that takes a final action as it is: its output is the answer."""
     return True, result.output or None
 
 

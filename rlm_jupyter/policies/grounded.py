@@ -48,11 +48,11 @@ class GroundedTerminationPolicy(TerminationPolicy):
         return {"max_chars": 60}
 
     def validate_config(self) -> list[str]:
-        """The length is a number."""
+        """Check that the length is a number."""
         return checks.numbers(self.config, "max_chars")
 
     def reset(self) -> None:
-        """It has not asked yet."""
+        """Forget that it has asked."""
         self._has_asked = False
 
     def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
@@ -93,5 +93,5 @@ def _texts(context: PolicyContext) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """A text as it is compared: in one case, with single spaces, numbers without separators."""
+    """Return a text as it is compared: in one case, with single spaces, numbers without separators."""
     return re.sub(r"(?<=\d),(?=\d{3}\b)", "", " ".join(text.casefold().split())).rstrip(".")

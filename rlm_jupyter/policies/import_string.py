@@ -8,7 +8,7 @@ from rlm_jupyter.types.errors import ConfigurationError
 
 
 def imported(path: str) -> object:
-    """What `package.module:name` names; the module is imported.
+    """Return what `package.module:name` names; the module is imported.
 
     Raises
     ------

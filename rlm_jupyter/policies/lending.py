@@ -55,7 +55,7 @@ class Shared(Generic[_P]):
 
     @contextmanager
     def lend(self, asked: Sequence[threading.Thread] = ()) -> Iterator[_P]:
-        """The policy itself where it is free, else a copy; whoever gets it begins by resetting it.
+        """Yield the policy itself where it is free, else a copy; whoever gets it begins by resetting it.
 
         Parameters
         ----------

@@ -28,7 +28,7 @@ class PolicyRegistry:
 
     @classmethod
     def register_termination(cls, name: str | None = None) -> Callable[[type[_P]], type[_P]]:
-        """A decorator: register a `TerminationPolicy` under `name`, else under its own `name`.
+        """Return a decorator that registers a `TerminationPolicy` under `name`, else under its own `name`.
 
         Raises
         ------
@@ -39,12 +39,12 @@ class PolicyRegistry:
 
     @classmethod
     def register_reward(cls, name: str | None = None) -> Callable[[type[_P]], type[_P]]:
-        """A decorator: register a `RewardPolicy`, as `register_termination` does."""
+        """Return a decorator that registers a `RewardPolicy`, as `register_termination` does."""
         return cls._register("reward", name)
 
     @classmethod
     def get_termination(cls, name: str | None = None, config: Mapping[str, Any] | None = None) -> TerminationPolicy:
-        """A new termination policy.
+        """Return a new termination policy.
 
         Parameters
         ----------
@@ -63,14 +63,14 @@ class PolicyRegistry:
 
     @classmethod
     def get_reward(cls, name: str | None = None, config: Mapping[str, Any] | None = None) -> RewardPolicy:
-        """A new reward policy, as `get_termination` gives one; the default is `default`."""
+        """Return a new reward policy, as `get_termination` gives one; the default is `default`."""
         return cast("RewardPolicy", cls._create("reward", name, config))
 
     @classmethod
     def termination_from(
         cls, termination: str | TerminationPolicy | Mapping[str, Any] | None, default: str
     ) -> TerminationPolicy:
-        """The termination policy that a user means.
+        """Return the termination policy that a user means.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class PolicyRegistry:
 
     @classmethod
     def reward_from(cls, reward: str | RewardPolicy | RewardFunction | Mapping[str, Any] | None) -> RewardPolicy:
-        """The reward policy that a user means, as `termination_from` finds one; `None`: the registry's default.
+        """Return the reward policy that a user means, as `termination_from` finds one; `None`: the registry's default.
 
         A function `(action, result, context) -> float | RewardSignal` serves as well, itself or by
         `package.module:function`.
@@ -98,13 +98,13 @@ class PolicyRegistry:
 
     @classmethod
     def set_default_termination(cls, name: str) -> None:
-        """What `get_termination()` gives from now on. A run's own default stays `declared`."""
+        """Set what `get_termination()` gives from now on. A run's own default stays `declared`."""
         cls._find("termination", name)
         cls._defaults["termination"] = name
 
     @classmethod
     def set_default_reward(cls, name: str) -> None:
-        """What `get_reward()` gives from now on."""
+        """Set what `get_reward()` gives from now on."""
         cls._find("reward", name)
         cls._defaults["reward"] = name
 

@@ -25,10 +25,10 @@ class _Sum(RewardPolicy):
 
     @abstractmethod
     def components(self, result: ActionResult, *, final: bool) -> dict[str, float]:
-        """The parts of the reward by name."""
+        """Return the parts of the reward by name."""
 
     def calculate(self, action: dict[str, Any], result: ActionResult, context: PolicyContext) -> RewardSignal:
-        """The sum of what this policy gives and takes."""
+        """Return the sum of what this policy gives and takes."""
         parts = self.components(result, final="final" in (action.get("action"), result.action_type))
         value = round(math.fsum(parts.values()), 9)
         explanation = ", ".join(f"{name} {part:+g}" for name, part in parts.items())
@@ -67,7 +67,7 @@ class DefaultRewardPolicy(_Sum):
         }
 
     def components(self, result: ActionResult, *, final: bool) -> dict[str, float]:
-        """A base, success or failure, an error, a final answer that succeeded."""
+        """Return a base, success or failure, an error, a final answer that succeeded."""
         parts = {"base": self.config["base"]}
         if not result.success and result.metadata.get("partial"):
             parts["partial"] = self.config["partial_success_base"]
@@ -127,7 +127,7 @@ class LenientRewardPolicy(_Sum):
         }
 
     def components(self, result: ActionResult, *, final: bool) -> dict[str, float]:
-        """The attempt, success or failure, a long output, any final answer."""
+        """Return the attempt, success or failure, a long output, any final answer."""
         parts = {"attempt": self.config["attempt_bonus"]}
         parts |= _outcome(self.config, result)
         if len(result.output or "") > _LONG_OUTPUT:
@@ -168,7 +168,7 @@ class FunctionRewardPolicy(RewardPolicy):
             pass  # written in C, and says nothing of what it takes
 
     def calculate(self, action: dict[str, Any], result: ActionResult, context: PolicyContext) -> RewardSignal:
-        """What the function returns, as a signal.
+        """Return what the function returns, as a signal.
 
         Raises
         ------

@@ -46,7 +46,7 @@ class RewardThresholdTerminationPolicy(TerminationPolicy):
 
     @classmethod
     def get_default_config(cls) -> dict[str, Any]:
-        """An answer and a sum of 0.8, or three negative rewards in a row."""
+        """Return an answer and a sum of 0.8, or three negative rewards in a row."""
         return {"min_reward_threshold": 0.8, "max_negative_streak": 3, "require_final_action": True}
 
     def validate_config(self) -> list[str]:

@@ -102,7 +102,7 @@ def _of_dict(mapping: Mapping[Any, Any]) -> Description:
 
 
 def _parts(mapping: Mapping[Any, Any], unit: str, name_of: Any = None) -> tuple[str, ...]:
-    """A line for each value, as far as there is room."""
+    """Return a line for each value, as far as there is room."""
     details: list[str] = []
     for key, value in mapping.items():
         if len(details) == _MOST_KEYS:

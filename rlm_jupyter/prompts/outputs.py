@@ -58,7 +58,7 @@ class Shown:
 
 
 def render(outputs: Sequence[Output]) -> str:
-    """What a model reads of one cell's outputs, in their order; nothing is cut.
+    """Return what a model reads of one cell's outputs, in their order; nothing is cut.
 
     Streams read as a terminal shows them: colours gone, a progress bar only in its last state. A result
     reads as its `text/plain`; pictures are named; HTML without a plain form loses its tags. Of a traceback
@@ -85,7 +85,7 @@ def render(outputs: Sequence[Output]) -> str:
 
 
 def cut(text: str, limit: int, *, variable: str | None, kept: str = "") -> Shown:
-    """The head and the tail of a text, with a line between them that says what is missing.
+    """Return the head and the tail of a text, with a line between them that says what is missing.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def _stream_name(output: Output) -> str | None:
 
 
 def _text(value: Any) -> str:
-    """A multi-line string of nbformat: a string, or a list of them."""
+    """Return a multi-line string of nbformat: a string, or a list of them."""
     return "".join(value) if isinstance(value, list) else value if isinstance(value, str) else ""
 
 
@@ -200,7 +200,7 @@ def _error(output: Output) -> str:
 
 
 def _own_frames(traceback: str) -> list[str]:
-    """The traceback without the code of libraries; frames that repeat, as in a recursion, stand once."""
+    """Return the traceback without the code of libraries; frames that repeat, as in a recursion, stand once."""
     frames = list(_FRAME.finditer(traceback))
     heading = traceback[: frames[0].start()] if frames else traceback
     pieces = [line for line in heading.strip("\n").split("\n") if line.strip("-")]
@@ -219,7 +219,7 @@ def _frames(traceback: str, starts: list[int]) -> Iterator[str]:
 
 
 def _frame(text: str) -> tuple[str, str]:
-    """A frame as it is shown, and what follows it: the error itself, or how the next one came of it."""
+    """Return a frame as it is shown, and what follows it: the error itself, or how the next one came of it."""
     frame, _, rest = _BLANK.sub("\n\n", text).partition("\n\n")
     if text.lstrip().startswith("Cell In"):
         # the lines around are the model's own, and tempt a small one to write tracebacks itself

@@ -53,7 +53,7 @@ LONG_PROMPT = 500
 
 
 def search(name: str, context: ContextInfo) -> str | None:
-    """A block that prints the lines, the sentences or the places with a name in them; `None` where it is no text."""
+    """Write a block that prints the lines, sentences or places with a name in them; `None` where it is no text."""
     if context.type_name != "str":
         return None
     if max(map(len, context.beginning.splitlines()), default=0) < _LONG_LINE:
@@ -64,7 +64,7 @@ def search(name: str, context: ContextInfo) -> str | None:
 
 
 def search_words(prompt: str, context: ContextInfo) -> str | None:
-    """A block that prints how each word of a question is used; `None` where it is no question, or no text."""
+    """Return a block that prints how each word of a question is used; `None` where it is no question, or no text."""
     found = map(str.lower, _WORD.findall(prompt)) if len(prompt) <= LONG_PROMPT else []
     words = dict.fromkeys(_PLURAL.sub("", word) for word in found)
     if context.type_name != "str" or not words:
@@ -75,7 +75,7 @@ def search_words(prompt: str, context: ContextInfo) -> str | None:
 
 
 def named(prompt: str) -> str | None:
-    """What a question names that could be looked for: what has a digit rather than what has a capital, the last one.
+    """Find what a question names that could be looked for: rather what has a digit than a capital, the last one.
 
     `None` where it names nothing, or is no short question.
     """
@@ -84,7 +84,7 @@ def named(prompt: str) -> str | None:
 
 
 def leads_to(text: str, prompt: str) -> str | None:
-    """The number, or name with a digit, that stands last in a text and not in the prompt; `None` where none does."""
+    """Find the number, or name with a digit, that stands last in a text and not in the prompt."""
     return _numbered([name for name in _names(f" {text}") if name not in prompt])
 
 

@@ -147,7 +147,7 @@ FORCED = (
 
 
 def system(*, output_chars: int, sub_chars: int, recursive: bool, extra: str = "") -> str:
-    """The system message of a run.
+    """Return the system message of a run.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def system(*, output_chars: int, sub_chars: int, recursive: bool, extra: str = "
 
 
 def blind(type_name: str, *, has_run: bool) -> str:
-    """What a model is told that answers before it has seen anything of a context of this type.
+    """Return what a model is told that answers before it has seen anything of a context of this type.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def blind(type_name: str, *, has_run: bool) -> str:
 
 
 def look_first(type_name: str) -> str:
-    """What a model is told that only talks before it has looked at a context of this type, and how to look."""
+    """Return what a model is told that only talks before it has looked at a context of this type, and how to look."""
     return LOOK_FIRST.format(probe=_probe(type_name))
 
 
@@ -189,7 +189,7 @@ def _probe(type_name: str) -> str:
 
 
 def misses(kind: str, answer: str, outputs: str, prompt: str, context: ContextInfo) -> str:
-    """What a model is told that typed an answer without what the question asks for.
+    """Return what a model is told that typed an answer without what the question asks for.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def opening(
     history: int = 0,
     restarted: str = "",
 ) -> str:
-    """The first user message: the prompt between tags, what `context` is, and what may be used.
+    """Return the first user message: the prompt between tags, what `context` is, and what may be used.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ def opening(
 
 
 def revived(what: str, before: Sequence[Variable], now: Sequence[Variable], restored: Restored | None) -> str:
-    """What the model is told when its kernel has died and was started again.
+    """Return what the model is told when its kernel has died and was started again.
 
     Parameters
     ----------
@@ -283,7 +283,7 @@ def revived(what: str, before: Sequence[Variable], now: Sequence[Variable], rest
 
 
 def since_died(before: Sequence[Variable], now: Sequence[Variable], restored: Restored | None) -> str:
-    """What became of the variables of a kernel that died between two prompts, after a sentence that says so.
+    """Return what became of the variables of a kernel that died between two prompts, after a sentence that says so.
 
     Parameters are those of `revived`.
     """
@@ -294,7 +294,7 @@ def since_died(before: Sequence[Variable], now: Sequence[Variable], restored: Re
 
 
 def back_names(now: Sequence[Variable], restored: Restored) -> str:
-    """The variables that a snapshot has brought back, and as of when; empty where there are none."""
+    """Return the variables that a snapshot has brought back, and as of when; empty where there are none."""
     if restored.moment is None:
         when = "as they were before this prompt"
     else:
@@ -307,7 +307,7 @@ def back_names(now: Sequence[Variable], restored: Restored) -> str:
 
 
 def gone_names(before: Sequence[Variable], now: Sequence[Variable], restored: Restored | None) -> str:
-    """The variables that are gone, with the reason where it is known; empty where there are none."""
+    """Return the variables that are gone, with the reason where it is known; empty where there are none."""
     back = {variable.name for variable in now}
     reasons = {} if restored is None else restored.reasons
     gone = [variable.name for variable in before if variable.name not in back]
@@ -316,7 +316,7 @@ def gone_names(before: Sequence[Variable], now: Sequence[Variable], restored: Re
 
 
 def status(iteration: int, max_iterations: int, left: Sequence[str], cue: str = "") -> str:
-    """The line that ends an iteration's outputs: which comes next, what is left, and what to reply.
+    """Return the line that ends an iteration's outputs: which comes next, what is left, and what to reply.
 
     Parameters
     ----------
@@ -344,7 +344,7 @@ _NOTHING = re.compile(
 
 
 def cue(statuses: Sequence[CellStatus], text: str, prompt: str, context: ContextInfo) -> str:
-    """What to reply, after cells that ended so and showed this; empty where none was executed.
+    """Return what to reply, after cells that ended so and showed this; empty where none was executed.
 
     A small model takes its last instruction from the end of the message: told to end with FINAL if that is an answer,
     it ends with an error.
@@ -369,7 +369,7 @@ def cue(statuses: Sequence[CellStatus], text: str, prompt: str, context: Context
 
 
 def not_found(prompt: str, context: ContextInfo) -> str:
-    """What a model is told that concludes from a search in vain."""
+    """Return what a model is told that concludes from a search in vain."""
     return NOT_FOUND.format(how=_search_words(prompt, context))
 
 
@@ -386,6 +386,6 @@ def says_nothing_found(text: str) -> bool:
 
 
 def nudge(statuses: Sequence[CellStatus], text: str) -> str:
-    """What a model is told that was about to repeat cells which had ended so and shown this."""
+    """Return what a model is told that was about to repeat cells which had ended so and shown this."""
     is_answer = statuses and statuses[-1] == "ok" and text.strip() and not says_nothing_found(text)
     return NUDGE if is_answer else NUDGE_IN_VAIN

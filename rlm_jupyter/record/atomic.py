@@ -78,7 +78,7 @@ def replace(
 
 
 def identity(path: Path) -> Identity | None:
-    """What tells a file from what anybody writes in its place; `None` where there is none."""
+    """Return what tells a file from what anybody writes in its place; `None` where there is none."""
     try:
         return _identity_of(path.stat())
     except FileNotFoundError:
@@ -153,7 +153,7 @@ def holds(path: Path, content: bytes) -> bool:
 
 
 def _temporary(path: Path, staging: Path | None) -> tuple[Path, IO[bytes]]:
-    """A new file from which a rename leads to `path`; locked while it is open."""
+    """Return a new file from which a rename leads to `path`; locked while it is open."""
     while True:
         folder = _staged(path, staging) if staging is not None else None
         name = secrets.token_hex(8)
@@ -174,7 +174,7 @@ def _temporary(path: Path, staging: Path | None) -> tuple[Path, IO[bytes]]:
 
 
 def _staged(path: Path, staging: Path) -> Path | None:
-    """The folder for temporary files, made and marked when needed; `None` where no rename leads from it to `path`."""
+    """Make and mark the folder for temporary files; `None` where no rename leads from it to `path`."""
     beside = Path(os.path.realpath(staging.parent.parent))
     if not staging.parent.is_dir() or not path.is_relative_to(beside):
         return None

@@ -18,7 +18,7 @@ Buffer = bytes | memoryview
 
 
 def digest(buffers: Iterable[Buffer]) -> str:
-    """The SHA-256, in hexadecimal, of the buffers one after the other."""
+    """Return the SHA-256, in hexadecimal, of the buffers one after the other."""
     sha = hashlib.sha256()
     for buffer in buffers:
         sha.update(buffer)
@@ -48,7 +48,7 @@ class Objects:
 
     @classmethod
     def of_run(cls, run_folder: Path) -> Objects:
-        """The objects of the run whose folder is `NAME.rlm`; a child's are those of the root run."""
+        """Return the objects of the run whose folder is `NAME.rlm`; a child's are those of the root run."""
         siblings = run_folder.parent
         if siblings.name == CHILDREN and siblings.parent.suffix == ".rlm":
             run_folder = siblings.parent
@@ -100,7 +100,7 @@ class Objects:
         return sha256
 
     def get(self, sha256: str) -> bytes:
-        """The content that `put` named so.
+        """Return the content that `put` named so.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class Objects:
                 raise RecordError(f"{self.folder} can't be written: {error.strerror}.") from error
 
     def get_context(self, info: ContextInfo) -> PackedContext:
-        """The context that a run's record describes. Nothing is unpickled here.
+        """Return the context that a run's record describes. Nothing is unpickled here.
 
         Raises
         ------

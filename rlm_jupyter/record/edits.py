@@ -17,7 +17,7 @@ Place = tuple[int, int]
 
 
 def edited_cells(saved: SavedRun) -> dict[Place, str]:
-    """The cells of the saved notebook whose code is not what the run had, with what it is now.
+    """Return the cells of the saved notebook whose code is not what the run had, with what it is now.
 
     Without a journal nobody can tell: there are none then.
     """
@@ -39,7 +39,7 @@ def edited_cells(saved: SavedRun) -> dict[Place, str]:
 
 
 def with_edits(reply: ReplyReceived, edited: dict[Place, str]) -> ReplyReceived:
-    """The reply as if the model had written the blocks that a person edited.
+    """Return the reply as if the model had written the blocks that a person edited.
 
     Raises
     ------

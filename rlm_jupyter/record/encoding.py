@@ -44,7 +44,7 @@ _ESCAPE = re.compile(r"\\u(005c|d[89a-f][0-9a-f]{2})")
 
 
 def encode(record: Record, objects: Objects | None = None) -> dict[str, Any]:
-    """A record as plain data, for `dump`.
+    """Return a record as plain data, for `dump`.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def encode(record: Record, objects: Objects | None = None) -> dict[str, Any]:
 
 
 def decode(data: Mapping[str, Any], objects: Objects | None = None, *, version: str = "") -> Record:
-    """The record that `encode` made plain.
+    """Return the record that `encode` made plain.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def dump(data: Mapping[str, Any]) -> bytes:
 
 
 def load(line: bytes | str) -> dict[str, Any]:
-    """What `dump` wrote.
+    """Return what `dump` wrote.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def load(line: bytes | str) -> dict[str, Any]:
 
 
 def unescaped(data: dict[str, Any]) -> dict[str, Any]:
-    """An object that was read as JSON, with its escapes undone where it is marked to have some."""
+    """Return an object that was read as JSON, with its escapes undone where it is marked to have some."""
     if not data.get("$escaped"):
         return data
     restored: dict[str, Any] = unescape({key: value for key, value in data.items() if key != "$escaped"})
@@ -148,7 +148,7 @@ def unescaped(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def escape(value: Any) -> Any:
-    """A value with all that JSON in UTF-8 can't hold escaped."""
+    """Return a value with all that JSON in UTF-8 can't hold escaped."""
     if isinstance(value, str):
         return _SURROGATE.sub(lambda m: f"\\u{ord(m[0]):04x}" if len(m[0]) == 1 else "\\u005cu", value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -159,7 +159,7 @@ def escape(value: Any) -> Any:
 
 
 def unescape(value: Any) -> Any:
-    """The inverse of `escape`."""
+    """Return the inverse of `escape`."""
     if isinstance(value, str):
         return _ESCAPE.sub(lambda m: chr(int(m[1], 16)), value)
     if isinstance(value, dict):
@@ -170,7 +170,7 @@ def unescape(value: Any) -> Any:
 
 
 def set_apart(outputs: Sequence[Output], objects: Objects) -> tuple[list[Output], dict[str, dict[str, Any]]]:
-    """The outputs with the large ones shortened, and by their place where the whole ones are."""
+    """Return the outputs with the large ones shortened, and by their place where the whole ones are."""
     shown, stored = list(outputs), dict[str, dict[str, Any]]()
     for place, output in enumerate(outputs):
         if _chars(output) > LARGE:
@@ -185,7 +185,7 @@ def set_apart(outputs: Sequence[Output], objects: Objects) -> tuple[list[Output]
 def put_back(
     outputs: Sequence[Output], stored: Mapping[str, Mapping[str, Any]], objects: Objects | None
 ) -> list[Output]:
-    """The inverse of `set_apart`; what is not there any more stays short, and names its file."""
+    """Return the inverse of `set_apart`; what is not there any more stays short, and names its file."""
     whole = list(outputs)
     for place, reference in ((int(place), reference) for place, reference in stored.items()):
         sha256 = reference["sha256"]

@@ -158,7 +158,7 @@ def read(path: Path, objects: Objects | None = None) -> list[Record]:
 
 
 def read_first(path: Path, contains: bytes = b"") -> RunStarted | None:
-    """The first record, without reading on; `None` where there is none yet, or none that can be read.
+    """Return the first record, without reading on; `None` where there is none yet, or none that can be read.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def read_first(path: Path, contains: bytes = b"") -> RunStarted | None:
 
 
 def read_ends(path: Path, contains: bytes = b"") -> tuple[RunStarted, Record | None] | None:
-    """The first record and the last (`None` when it was torn off, or is the first), without what is between.
+    """Return the first record and the last (`None` when it was torn off, or is the first), without what is between.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def _whole_size(file: BufferedReader | FileIO) -> int:
 
 
 def _last_line(file: BufferedReader | FileIO, least: int) -> bytes:
-    """The last line, its line feed included, of those after the first `least` bytes."""
+    """Return the last line, its line feed included, of those after the first `least` bytes."""
     end = file.seek(0, os.SEEK_END)
     size = _CHUNK
     while True:

@@ -158,7 +158,7 @@ class NotebookWriter:
             raise
 
     def _draw(self) -> tuple[int, list[bytes]]:
-        """The notebook as it is now, in pieces that nothing changes any more."""
+        """Return the notebook as it is now, in pieces that nothing changes any more."""
         self._dirty = False
         self._drawn += 1
         return self._drawn, self._layout.pieces()
@@ -189,7 +189,7 @@ class NotebookWriter:
 
 
 def read(path: str | Path, objects: Objects | None = None) -> list[Record]:
-    """The records that a run's notebook was made of, in order.
+    """Return the records that a run's notebook was made of, in order.
 
     Cells that are not ours are passed over, and so are copies of cells; a cell that was edited counts as
     it is now.
@@ -228,7 +228,7 @@ def read(path: str | Path, objects: Objects | None = None) -> list[Record]:
 
 
 def read_started(path: str | Path) -> RunStarted:
-    """The first record of a run, from its notebook.
+    """Return the first record of a run, from its notebook.
 
     Raises
     ------
@@ -242,7 +242,7 @@ def read_started(path: str | Path) -> RunStarted:
 
 
 def read_context(path: str | Path) -> PackedContext | None:
-    """The context that stands in the notebook itself; `None` when it was not small enough for that.
+    """Return the context that stands in the notebook itself; `None` when it was not small enough for that.
 
     Raises
     ------
@@ -309,7 +309,7 @@ def _records(ours: dict[str, Any], cells: list[dict[str, Any]]) -> Iterator[tupl
 
 
 def _filled(data: dict[str, Any], cell: dict[str, Any], replies: dict[int, str]) -> dict[str, Any]:
-    """A record's data with what its cell shows put back."""
+    """Return a record's data with what its cell shows put back."""
     if data["record"] == "ReplyReceived" and "text" not in data:
         return data | {"text": replies[data.pop("reply")] + data.pop("rest", "")}
     if data["record"] == "CellFinished":
@@ -319,7 +319,7 @@ def _filled(data: dict[str, Any], cell: dict[str, Any], replies: dict[int, str])
 
 
 def _replies(cells: list[dict[str, Any]]) -> dict[int, str]:
-    """The texts of the replies, each from its cells."""
+    """Return the texts of the replies, each from its cells."""
     parts: defaultdict[int, dict[int, str]] = defaultdict(dict)
     for cell in cells:
         if "segment" in (ours := unescaped(cell["metadata"]["rlm"])):

@@ -51,7 +51,7 @@ class Cell:
         self._encoded = None
 
     def encode(self) -> bytes:
-        """The cell as JSON; joined anew only when something was added."""
+        """Return the cell as JSON; joined anew only when something was added."""
         if self._encoded is None:
             meta = dict(self.meta)
             if self._escaped:
@@ -79,7 +79,7 @@ class Cell:
         return self._encoded
 
     def _lines(self, name: str, items: list[Any]) -> bytes:
-        """A list as JSON with each item on a line of its own, as a diff wants it."""
+        """Return a list as JSON with each item on a line of its own, as a diff wants it."""
         try:
             return _to_json(items)
         except ValueError:  # a lone surrogate, or NaN in an output
@@ -88,13 +88,13 @@ class Cell:
 
 
 def source_of(cell: dict[str, Any]) -> str:
-    """The source of a cell that was read from a notebook, exactly as it was given to `Cell`."""
+    """Return the source of a cell that was read from a notebook, exactly as it was given to `Cell`."""
     text = _join(cell["source"])
     return str(unescape(text)) if "source" in cell["metadata"]["rlm"].get("escaped", ()) else text
 
 
 def outputs_of(cell: dict[str, Any]) -> list[Output]:
-    """The outputs of a code cell that was read from a notebook, exactly as they were given to `Cell`."""
+    """Return the outputs of a code cell that was read from a notebook, exactly as they were given to `Cell`."""
     outputs = [joined(output) for output in cell["outputs"]]
     return list(unescape(outputs)) if "outputs" in cell["metadata"]["rlm"].get("escaped", ()) else outputs
 

@@ -112,7 +112,7 @@ class Layout:
         self._at += 1
 
     def pieces(self) -> list[bytes]:
-        """The notebook as it is now; joined they are its file, and nothing changes them any more."""
+        """Return the notebook as it is now; joined they are its file, and nothing changes them any more."""
         cells: list[bytes] = []
         for own in self._cells:
             cells.append(own.encode())
@@ -232,7 +232,7 @@ class _Asked:
     _drawn: tuple[int, bytes] = (0, b"")
 
     def encode(self, asking: Cell) -> bytes:
-        """The cell as JSON; drawn anew only when there are more sub-calls."""
+        """Return the cell as JSON; drawn anew only when there are more sub-calls."""
         if self._drawn[0] != len(self.settled):
             ordered = sorted(self.settled, key=lambda call: call.ordinal)
             source = subcall_list.markdown(ordered, whole="in metadata.rlm of the cell above")
@@ -242,7 +242,7 @@ class _Asked:
 
 
 def _segments(record: ReplyReceived) -> tuple[tuple[Segment, ...], str]:
-    """A reply's segments, and the rest that is not read. No block of a forced reply is executed."""
+    """Return a reply's segments, and the rest that is not read. No block of a forced reply is executed."""
     if record.forced:
         return (Segment("prose", record.text),), ""
     parsed = parse(record.text)

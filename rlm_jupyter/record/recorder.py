@@ -166,7 +166,7 @@ async def recording(
     again: SavedRun | None = None,
     faults: Faults | None = None,
 ) -> AsyncIterator[Recorder | None]:
-    """A recorder for a new run, closed on leaving; `None` where nothing is to be saved.
+    """Yield a recorder for a new run, closed on leaving; `None` where nothing is to be saved.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def _by_default(prompt: str, context: PacksContext, faults: Faults) -> Recorder 
 
 
 def _of_child(parent: Recorder, context: PacksContext) -> Recorder | None:
-    """A child's recorder; where the disk refuses, as it may by now, none: its answer is worth more than its record."""
+    """Make a child's recorder; none where the disk refuses by now: its answer is worth more than its record."""
     try:
         return Recorder(parent.files.child(), context, faults=parent.faults)
     except (ConfigurationError, RecordError) as error:

@@ -101,7 +101,7 @@ class SavedRun:
         return sum(cell.status in {"ok", "error"} for cell in cells)
 
     def earlier(self) -> list[tuple[SavedRun, bool]]:
-        """The runs that were asked in its kernel before it, and whether `history` has them.
+        """Return the runs that were asked in its kernel before it, and whether `history` has them.
 
         Raises
         ------
@@ -147,7 +147,7 @@ class SavedRun:
         return Limits(**{**{name: value for name, value in recorded.items() if name in known}, **changes})
 
     def children(self) -> list[SavedRun]:
-        """The runs that it started, and those that they started: whatever of them can be read."""
+        """Return the runs that it started, and those that they started: whatever of them can be read."""
         beside = self.files.notebook.parent
         folder = beside if beside.name == CHILDREN else self.files.folder / CHILDREN
         found = []
@@ -171,7 +171,7 @@ class SavedRun:
         return found
 
     def spent(self) -> Spent:
-        """What the whole tree had used: what the ledger said at the last end, and what was recorded since."""
+        """Return what the whole tree had used: what the ledger said at the last end, and what was recorded since."""
         children = self.children()
         usage, cost, seconds = _since_end(self.records)
         by_path = {child.files.notebook: child for child in children}

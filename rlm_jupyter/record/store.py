@@ -121,7 +121,7 @@ class RunFiles:
         return f"{self.wanted.name} is the notebook of another run, so this run is saved in {self.notebook.name}"
 
     def new_id(self) -> str:
-        """A run id that says where the run is and is never used again, even when this name is."""
+        """Return a run id that says where the run is and is never used again, even when this name is."""
         return f"{self.name}-{secrets.token_hex(3)}"
 
     def put(self, content: bytes | Iterable[bytes | memoryview]) -> str:
@@ -129,7 +129,7 @@ class RunFiles:
         return self.objects.put(content)
 
     def get(self, sha256: str) -> bytes:
-        """What `put` kept, checked (see `Objects.get`)."""
+        """Return what `put` kept, checked (see `Objects.get`)."""
         return self.objects.get(sha256)
 
     async def store_context(self, packed: PackedContext) -> None:
@@ -143,7 +143,7 @@ class RunFiles:
         await asyncio.to_thread(self.objects.put_context, packed)
 
     def load_context(self) -> PackedContext:
-        """The run's context: from the objects, or a small one from the notebook. Nothing is unpickled.
+        """Return the run's context: from the objects, or a small one from the notebook. Nothing is unpickled.
 
         Raises
         ------
@@ -211,7 +211,7 @@ def name_from_here(notebook: Path) -> str:
 
 
 def find(run: str | Path, where: str | Path | None = None) -> RunFiles:
-    """The files of a run that exists.
+    """Return the files of a run that exists.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def find(run: str | Path, where: str | Path | None = None) -> RunFiles:
 
 
 def list_runs(folder: str | Path | None = None) -> list[RunSummary]:
-    """The runs in a folder, newest first; of each only the first and the last record are read.
+    """Return the runs in a folder, newest first; of each only the first and the last record are read.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def list_runs(folder: str | Path | None = None) -> list[RunSummary]:
 
 
 def find_request(digest: str, folder: str | Path | None = None) -> RunSummary | None:
-    """The newest run that was asked exactly this and ended in an answer.
+    """Return the newest run that was asked exactly this and ended in an answer.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ def _summaries(folder: Path, contains: bytes = b"") -> Iterator[RunSummary]:
 
 
 def _runs_in(folder: Path, *, children: bool = False) -> Iterator[RunFiles]:
-    """The runs whose folders are in `folder`, with those that they started if asked for."""
+    """Yield the runs whose folders are in `folder`, with those that they started if asked for."""
     try:
         with os.scandir(folder) as entries:
             names = sorted(entry.name for entry in entries if entry.name.endswith(".rlm"))
@@ -312,7 +312,7 @@ def _as_notebook(path: Path) -> Path:
 
 
 def _slug(prompt: str) -> str:
-    """The first words of a prompt as a part of a file's name, in any script."""
+    """Return the first words of a prompt as a part of a file's name, in any script."""
     words = re.findall(r"\w+", unicodedata.normalize("NFC", prompt[: 10 * _SLUG_CHARS]).lower())
     slug = ""
     for word in words:

@@ -38,7 +38,7 @@ def markdown(settled: Sequence[SubcallSettled], waiting: int = 0, *, whole: str)
 
 
 def head(text: str, limit: int = _TITLE_CHARS) -> str:
-    """The beginning of a text, in one line."""
+    """Return the beginning of a text, in one line."""
     line = _plain(" ".join(text.split()))
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 

@@ -214,7 +214,7 @@ class Trajectory:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """A run from its notebook, or from its `.rlm` folder.
+        """Return a run from its notebook, or from its `.rlm` folder.
 
         Of notebook and journal, what holds more is taken; the journal, when they are even: it is written
         first, and no editor touches it.

@@ -62,7 +62,7 @@ def difference(before: CellRun, after: CellRun, label: str = "cell") -> str:
 
 
 def text_difference(before: str, after: str, label: str) -> str:
-    """The same for two texts, in which everything counts."""
+    """Return the same for two texts, in which everything counts."""
     old, new = before.splitlines(), after.splitlines()
     if old == new:
         return ""
@@ -77,7 +77,7 @@ def _lines(cell: CellRun) -> list[str]:
 
 
 def _joined(outputs: Sequence[Output]) -> Iterator[Output]:
-    """The outputs with each stream in one piece: standard output and error come in any order."""
+    """Yield the outputs with each stream in one piece: standard output and error come in any order."""
     streams: dict[str, Output] = {}
     for output in outputs:
         if output["output_type"] != "stream":
@@ -115,7 +115,7 @@ def _plain(text: str) -> list[str]:
 
 
 def _around_first(old: list[str], new: list[str]) -> tuple[list[str], list[str]]:
-    """Some lines from where they first differ: a whole diff of long outputs takes for ever, and nobody reads it."""
+    """Return some lines from where they first differ: a whole diff of long outputs takes for ever."""
     same = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     start = max(same - _CONTEXT, 0)
     return tuple(  # type: ignore[return-value]

@@ -49,7 +49,7 @@ class Forked:
 
 
 def forked(saved: SavedRun, at: int | None = None, *, edit: bool = False) -> Forked:
-    """The part of a run that a fork takes over.
+    """Return the part of a run that a fork takes over.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def _edited(saved: SavedRun, edited: dict[Place, str]) -> Forked:
 
 
 def _kept(records: Sequence[Record], at: int) -> list[Record]:
-    """The records of the first `at` iterations, without what was said and done when the run had ended."""
+    """Return the records of the first `at` iterations, without what was said and done when the run had ended."""
     kept: list[Record] = []
     for record in records[1:]:
         is_forced = isinstance(record, ReplyReceived) and record.forced
@@ -160,7 +160,7 @@ def _kept(records: Sequence[Record], at: int) -> list[Record]:
 
 
 def _take_children(source: RunFiles, target: RunFiles, records: Sequence[Record]) -> None:
-    """The children that answered for the iterations that are taken over, with what their records refer to."""
+    """Copy the children that answered for these iterations, and the objects that the records refer to."""
     calls = [record for record in records if isinstance(record, SubcallSettled)]
     wanted = {call.child for call in calls if call.child}
     if not wanted and all(len(call.prompt_head) == call.prompt_chars for call in calls):

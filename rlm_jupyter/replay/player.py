@@ -279,7 +279,7 @@ class Player:
         return differs
 
     async def _as_recorded(self, cell: CellFinished, inspection: Inspection) -> Inspection:
-        """What the kernel says of itself, less an answer that the record does not have."""
+        """Return what the kernel says of itself, less an answer that the record does not have."""
         inspection = replace(inspection, exited=self.tape.exited(cell))
         if not self.went_on() or self.tape.was_sent_back(cell.iteration):
             return inspection
@@ -345,7 +345,7 @@ class Player:
             self.run.notice(text)
 
     def _news(self) -> str:
-        """What the model has to know of the new kernel and of what may be used now."""
+        """Return what the model has to know of the new kernel and of what may be used now."""
         tape, iterations = self.tape, self.run.trajectory.iterations
         if not iterations:
             return ""

@@ -41,7 +41,7 @@ class Recalled:
                     self._in_cell[asked].append(call)
 
     async def __call__(self, call: Subcall) -> list[str | SubcallFailure]:
-        """The recorded answers, in order; what was never asked is refused."""
+        """Return the recorded answers, in order; what was never asked is refused."""
         return [self._one(prompt, call.model) for prompt in call.prompts]
 
     def _one(self, prompt: str, model: str | None) -> str | SubcallFailure:

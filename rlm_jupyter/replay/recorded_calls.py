@@ -58,13 +58,13 @@ class RecordedCalls:
                 self._refusals[call.iteration, call.block] = call
 
     def begin(self, place: Place | None) -> None:
-        """A cell begins: that of the run at `place`, or one of the reader's own."""
+        """Begin a cell: that of the run at `place`, or one of the reader's own."""
         self._place, self._ordinal = place, 0
         for key in [key for key in self._uses if isinstance(key[0], tuple)]:
             del self._uses[key]
 
     def find(self, kind: str, prompt: str, model: str | None) -> SubcallSettled | None:
-        """The call that was recorded for this one; `None` when nothing like it was asked."""
+        """Return the call that was recorded for this one; `None` when nothing like it was asked."""
         key = self._key(kind, prompt, model)
         found, ordinal = None, self._ordinal
         self._ordinal += 1
@@ -78,7 +78,7 @@ class RecordedCalls:
         return found or (self._refusals.get(self._place) if self._place is not None else None)
 
     def find_in_cell(self, kind: str, prompt: str, model: str | None) -> SubcallSettled | None:
-        """The next use of exactly this call in the cell that began; `None` beyond the last."""
+        """Return the next use of exactly this call in the cell that began; `None` beyond the last."""
         return self._nth(self._in_cell, (self._place, self._key(kind, prompt, model)))
 
     def _key(self, kind: str, prompt: str, model: str | None) -> tuple[str, str, str | None]:
@@ -108,7 +108,7 @@ class KernelCalls(RecordedCalls):
         super().__init__(trajectory.subcalls)
 
     def call(self, kind: str, prompts: Sequence[str], model: str | None) -> Answers:
-        """The recorded answers, in order.
+        """Return the recorded answers, in order.
 
         Raises
         ------

@@ -140,7 +140,7 @@ class Tape:
         return restored["iteration"], restored["block"]
 
     def revival(self) -> NoticeGiven | None:
-        """What was said of the kernel's new beginning, after the cell that it died in."""
+        """Return what was said of the kernel's new beginning, after the cell that it died in."""
         for record in self._left:
             if isinstance(record, NoticeGiven):
                 return record
@@ -161,14 +161,14 @@ class Tape:
         return cell.iteration in self._exited and self._last_executed.get(cell.iteration) == cell.block
 
     def reply(self) -> tuple[list[Record], ReplyReceived | None]:
-        """The next reply that counted, with what comes before it; `None` when there is none."""
+        """Return the next reply that counted, with what comes before it; `None` when there is none."""
         for record in self._left:
             if isinstance(record, ReplyReceived) and _counts(record):
                 return self._through(record), record
         return [], None
 
     def cell(self, iteration: int, block: int) -> tuple[list[Record], CellFinished | None]:
-        """What was recorded of a cell, and what comes before that in the record; `None` when there is nothing."""
+        """Return what was recorded of a cell, and what comes before that; `None` when there is nothing."""
         for record in self._left:
             if _counts(record) or isinstance(record, OutputsShown):
                 break
@@ -180,7 +180,7 @@ class Tape:
         return [], None
 
     def match(self, record: Record) -> list[Record]:
-        """The recorded counterpart of what the run's code says now, with what comes before it; else nothing."""
+        """Return the recorded counterpart of what the run's code says now, with what comes before it; else nothing."""
         for one in self._left:
             if _corresponds(one, record):
                 return self._through(one)
@@ -234,14 +234,14 @@ class Tape:
 
 
 def copied(record: Record) -> Record:
-    """A record for a run that takes it over: what it cost was paid by another."""
+    """Return a record for a run that takes it over: what it cost was paid by another."""
     if isinstance(record, ReplyReceived | SubcallSettled):
         return replace(record, usage=Usage(), cost=0.0)
     return record
 
 
 def recorded_cell(cell: CellFinished) -> CellRun:
-    """What came of executing it, as recorded."""
+    """Return what came of executing it, as recorded."""
     return CellRun(cell.status, cell.outputs, cell.execution_count, cell.seconds)
 
 
@@ -261,7 +261,7 @@ def _corresponds(recorded: Record, now: Record) -> bool:
 
 
 def _settled(records: Sequence[Record]) -> int:
-    """The last iteration after which the run is known to have gone on: a reply came, or it ended without an answer."""
+    """Return the last iteration after which the run went on: a reply came, or it ended without an answer."""
     settled = shown = 0
     for record in records:
         if isinstance(record, OutputsShown):
@@ -274,7 +274,7 @@ def _settled(records: Sequence[Record]) -> int:
 
 
 def _superseded(records: Sequence[Record]) -> set[int]:
-    """The cells that were executed anew later, and the one in which the run was stopped: it is to be."""
+    """Return the cells that were executed anew later, and the one in which the run was stopped: it is to be."""
     latest: dict[tuple[int, int], CellFinished] = {}
     superseded: set[int] = set()
     open_cell: CellFinished | None = None

@@ -37,7 +37,7 @@ _started: tuple[int, asyncio.AbstractEventLoop] | None = None
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    """The background loop; started on first use, and anew in a forked process."""
+    """Return the background loop; started on first use, and anew in a forked process."""
     global _started
     with _lock:
         if _started is None or _started[0] != os.getpid():

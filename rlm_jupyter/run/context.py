@@ -68,7 +68,7 @@ def pack(context: object) -> PackedContext:
 
 
 def unpack(packed: PackedContext) -> Any:
-    """The object that was packed.
+    """Return the object that was packed.
 
     A pickled context runs code as it is loaded: unpack what you, or somebody whose notebooks you would
     execute, have packed.
@@ -105,7 +105,7 @@ class Context:
         self.kind = self._packed.kind
 
     def packed(self) -> PackedContext:
-        """The context as bytes; encoded again when they were released."""
+        """Return the context as bytes; encoded again when they were released."""
         if self._packed is None and isinstance(self._value, str):
             return PackedContext("str", (_utf8(self._value),), self.info)
         return self._packed or pack(self._value)
@@ -120,7 +120,7 @@ class Context:
 
 
 def _utf8(text: str) -> bytes | memoryview:
-    """The text as UTF-8. A large ASCII text is not copied: CPython holds it in just these bytes."""
+    """Return the text as UTF-8. A large ASCII text is not copied: CPython holds it in just these bytes."""
     if len(text) < _LARGE or not str.isascii(text) or sys.implementation.name != "cpython":
         return str.encode(text, "utf-8", "surrogatepass")
     find = ctypes.pythonapi.PyUnicode_AsUTF8AndSize

@@ -141,7 +141,7 @@ class Control:
     def attach(
         self, on_limits: Callable[[], None] = lambda: None, *, notebook: Path | None = None, unpriced: str = ""
     ) -> None:
-        """The run begins, on the running loop; it is told when limits were raised."""
+        """Begin the run, on the running loop; it is told when limits were raised."""
         self.notebook, self.unpriced = notebook, unpriced
         with self._lock:
             self._on_limits = on_limits
@@ -154,7 +154,7 @@ class Control:
         await self._until(lambda: not self._paused)
 
     async def decision(self, cell: tuple[int, int], propose: Callable[[], None]) -> Decision:
-        """What becomes of the cell (iteration and block) that `propose` tells people of."""
+        """Return what becomes of the cell (iteration and block) that `propose` tells people of."""
         self._proposed = cell
         decided: list[Decision] = []
         # before anybody hears of it: they may be quick
@@ -167,7 +167,7 @@ class Control:
         return decided[0]
 
     def take_notes(self) -> list[str]:
-        """The notes since the last time."""
+        """Return the notes since the last time."""
         with self._lock:
             notes = list(self._notes)
             self._notes.clear()

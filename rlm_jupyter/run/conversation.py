@@ -23,7 +23,7 @@ class Conversation:
         self._elided = 0
 
     def messages(self, trajectory: Trajectory) -> list[Message]:
-        """The conversation that the root model reads next."""
+        """Return the conversation that the root model reads next."""
         if trajectory.elided_through != self._elided:
             self._messages, self._tokens, self._elided = [], 0, trajectory.elided_through
         if not self._messages:
@@ -57,18 +57,18 @@ class Conversation:
 
 
 def messages(trajectory: Trajectory) -> list[Message]:
-    """The conversation that the root model reads next, from a record alone."""
+    """Return the conversation that the root model reads next, from a record alone."""
     return Conversation().messages(trajectory)
 
 
 def read_part(iteration: Iteration) -> str:
-    """What of a reply counts; never empty, which some servers refuse."""
+    """Return what of a reply counts; never empty, which some servers refuse."""
     reply = iteration.reply
     return reply.text[: reply.read].rstrip() or "(no reply)"
 
 
 def follow_up(iteration: Iteration, *, elided: bool) -> str:
-    """What the model is told after an iteration."""
+    """Return what the model is told after an iteration."""
     shown = "[The outputs of this iteration are left out now, to make room; your variables are still there.]"
     parts = [shown if elided else iteration.shown, *iteration.notices]
     return "\n\n".join(part for part in parts if part) or "(no output)"

@@ -48,7 +48,7 @@ async def _expired(run: Run) -> None:
 
 
 def ended(run: Run, ending: Ending) -> RunEnded:
-    """The last record of a run that has come to this ending."""
+    """Return the last record of a run that has come to this ending."""
     answer = ending.answer
     if answer is None and run.playback is not None and (earlier := run.playback.earlier_answer) is not None:
         answer = earlier  # of a run that was taken up again: no worse off than before

@@ -77,7 +77,7 @@ class Estimate:
 
 
 def estimate(settings: Settings, prompt: str, context: Context) -> Estimate:
-    """What answering `prompt` may cost. Nothing is started or asked."""
+    """Return what answering `prompt` may cost. Nothing is started or asked."""
     limits, routing = settings.limits, settings.routing
     model, sub_model = routing.model_for(0), routing.model_for(1)
     messages = first_messages(settings, context.info, prompt, Ledger(limits))
@@ -145,7 +145,7 @@ def _typical(settings: Settings, context: ContextInfo, first: int) -> tuple[floa
 
 
 def _most(settings: Settings, first: int) -> tuple[float | None, str]:
-    """What the whole tree can cost at most, and what bounds it."""
+    """Return what the whole tree can cost at most, and what bounds it."""
     limits, routing = settings.limits, settings.routing
     if limits.max_cost is not None:
         return limits.max_cost, MAX_COST

@@ -34,7 +34,7 @@ def run_started(
     restarted: str = "",
     remark: str = "",
 ) -> RunStarted:
-    """The first record of a run; parameters as for `Workspace` and `first_messages`.
+    """Return the first record of a run; parameters as for `Workspace` and `first_messages`.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def first_messages(
     history: int = 0,
     restarted: str = "",
 ) -> tuple[str, str]:
-    """The system message and the first user message of a run; further parameters as for `texts.opening`."""
+    """Return the system message and the first user message of a run; further parameters as for `texts.opening`."""
     limits = settings.limits
     sub_model = settings.routing.model_for(depth + 1)
     system = prompts.system(

@@ -80,7 +80,7 @@ def _is_confirmed(run: Run, answer: str | None) -> bool:
 
 
 async def _declaration(run: Run, declared: parsing.Declaration) -> Outcome:
-    """A reply that is prose only, with a FINAL in it: made into a cell."""
+    """Return a reply that is prose only, with a FINAL in it: made into a cell."""
     names = {variable.name for variable in run.cells.variables}
     content = parsing.unquoted(declared.content)
     is_typed = declared.kind == "FINAL" and declared.content not in names and content.strip()

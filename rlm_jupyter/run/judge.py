@@ -88,7 +88,7 @@ class KernelVariables(Mapping[str, Any]):
 
 
 async def begin(run: Run, prompt: str) -> None:
-    """A run begins: its policies forget what they saw.
+    """Reset the policies: a run begins.
 
     Raises
     ------

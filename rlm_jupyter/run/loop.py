@@ -72,7 +72,7 @@ def _limit_reached(run: Run) -> StopReason | None:
 
 
 async def _salvage(run: Run, stop: StopReason, message: str = "") -> Ending:
-    """The best answer there is: sent back by a policy, a draft, an unconfirmed FINAL, one forced call, or none."""
+    """Return the best answer there is: sent back, a draft, an unconfirmed FINAL, one forced call, or none."""
     answer = run.best
     # where nothing was seen and nothing is kept, an answer would be made up
     if answer is None and stop != "cancelled" and run.can_conclude and run.ledger.has_time(INTERRUPT_MARGIN):
@@ -116,7 +116,7 @@ def _no_answer(run: Run, said: str) -> str:
 
 
 async def _read_forced(run: Run, answered: Answered) -> Value | str | None:
-    """The answer in a forced reply: a FINAL in it, a variable it names, else its prose; never its code."""
+    """Return the answer in a forced reply: a FINAL in it, a variable it names, else its prose; never its code."""
     reply = parsing.parse(answered.reply.text)
     names = {variable.name for variable in run.cells.variables}
     declared = parsing.declared_in_prose(reply.prose)

@@ -19,7 +19,7 @@ def never_begun(
     recorder: Recorder | None = None,
     seconds: float = 0.0,
 ) -> Trajectory:
-    """What came of it: no answer, and no cost.
+    """Return what came of it: no answer, and no cost.
 
     Parameters
     ----------

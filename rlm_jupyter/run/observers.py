@@ -50,7 +50,7 @@ def guarded(emit: Callable[[Event], None] | None) -> Callable[[Event], None]:
 def reporting(
     parent: Run, asked: SubcallStarted, child: str, depth: int, path: Path | None
 ) -> Callable[[Event], None] | None:
-    """What tells a child's events to whoever watches the root; `None` where nobody does."""
+    """Return what tells a child's events to whoever watches the root; `None` where nobody does."""
     if parent.emit is nobody:
         return None
     run_id = parent.trajectory.run_id

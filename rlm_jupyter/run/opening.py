@@ -80,7 +80,7 @@ def unopened(
     emit: Callable[[Event], None] | None,
     before: dict[str, Any] | None = None,
 ) -> Trajectory:
-    """The record of a run whose kernel was not there in time.
+    """Return the record of a run whose kernel was not there in time.
 
     Parameters
     ----------

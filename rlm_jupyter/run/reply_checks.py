@@ -48,7 +48,7 @@ def rejection(run: Run, reply: parsing.ParsedReply, text: str) -> Rejection | No
 
 
 def take(run: Run, reply: parsing.ParsedReply) -> parsing.ParsedReply:
-    """The reply, which counts: the iteration that begins has its cells."""
+    """Return the reply, which counts: the iteration that begins has its cells."""
     run.replies.iteration_of[_said(reply)] = run.iteration
     return reply
 
@@ -82,7 +82,7 @@ def _plays(run: Run, reply: parsing.ParsedReply) -> bool:
 
 
 def _doubt(run: Run, reply: parsing.ParsedReply) -> str:
-    """What a model is told, once, whose typed answer is plainly none: nothing of what is asked, or nothing found."""
+    """Question, once, a typed answer that is plainly none: nothing of what is asked, or nothing found."""
     started = run.trajectory.started
     # it is told beside the last outputs
     has_seen = run.has_context and run.has_seen and run.trajectory.iterations
@@ -100,7 +100,7 @@ def _doubt(run: Run, reply: parsing.ParsedReply) -> str:
 
 
 def _typed(run: Run, reply: parsing.ParsedReply) -> str | None:
-    """The answer of a reply that is nothing but FINAL of a literal."""
+    """Return the answer of a reply that is nothing but FINAL of a literal."""
     if not reply.blocks:
         declared = reply.declared
         names = {variable.name for variable in run.cells.variables}
@@ -153,6 +153,6 @@ def _alike(one: parsing.ParsedReply, other: parsing.ParsedReply) -> bool:
 
 
 def _shown(cell: Cell) -> object:
-    """What came of a cell, less the numbers that are others each time."""
+    """Return what came of a cell, less the numbers that are others each time."""
     asked = sorted(call.prompt_sha256 for call in cell.subcalls)
     return asked, [{k: v for k, v in output.items() if k != "execution_count"} for output in cell.outputs]

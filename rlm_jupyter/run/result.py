@@ -157,7 +157,7 @@ class Result:
 def result_of(
     trajectory: Trajectory, path: Path | None = None, kept: Kept | None = None, unsaved: object = ""
 ) -> Result:
-    """The result that a finished record stands for.
+    """Return the result that a finished record stands for.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ _ROOM_GROWTH = 2
 
 
 async def draw(run: Run) -> parsing.ParsedReply:
-    """The next reply that is not empty, not one before it over again, and no FINAL without an answer.
+    """Return the next reply that is not empty, not one before it over again, and no FINAL without an answer.
 
     Such a one is drawn anew, warmer if it said nothing new. It stays out of the conversation, where it would make the
     next repetition likelier; that there was one, the model is told once.
@@ -175,7 +175,7 @@ def received(run: Run, answered: Answered, *, read: int | None, rejected: str = 
 
 
 def _fit_window(run: Run) -> list[Message]:
-    """The conversation, with the oldest outputs left out where the window needs it.
+    """Return the conversation, with the oldest outputs left out where the window needs it.
 
     Then half of the room is freed at once: every elision costs the provider's cache.
     """
@@ -221,7 +221,7 @@ def _elide(run: Run, *, last: bool = False) -> bool:
 
 
 def _most_input(run: Run, conversation: list[Message]) -> int | None:
-    """A bound of the input from what the last request counted, plus a token a byte for what is new."""
+    """Return a bound of the input from what the last request counted, plus a token a byte for what is new."""
     if run.requests.last_read is None:
         return None
     known, tokens = run.requests.last_read

@@ -144,7 +144,7 @@ class BackgroundWorkspace:
         return () if self._workspace is None else tuple(self._workspace.records)
 
     def expect(self, control: Control) -> None:
-        """A prompt is on its way, from any thread: nobody takes the kernel for idle any more."""
+        """Expect a prompt, from any thread: the kernel is not idle any more."""
         self._controls.add(control)
 
     async def answer(self, prompt: str, on_event: OnEvent | None, control: Control) -> Result:
@@ -206,7 +206,7 @@ class BackgroundWorkspace:
         return self._workspace is not None
 
     def _before(self) -> dict[str, Any]:
-        """The options that name the runs before the first prompt; none, for a new kernel."""
+        """Return the options that name the runs before the first prompt; none, for a new kernel."""
         return {}
 
     async def _open(self, ledger: Ledger, control: Control, on_event: OnEvent | None) -> Workspace | None:

@@ -185,7 +185,7 @@ class Workspace:
                     self.kernel.take_snapshot((0, 0) if paused is None else (paused.iteration, paused.cells.block))
 
     def stopped(self, prompt: str, emit: Callable[[Event], None] | None, why: str = "") -> Trajectory:
-        """What came of a prompt that was stopped before its turn: a record of no cost, which is kept nowhere."""
+        """Return what came of a prompt that was stopped before its turn: a record of no cost, which is kept nowhere."""
         started = self._started(prompt, Ledger(self.settings.limits), "unsaved", None, "")
         return never_begun(started, "cancelled", why or "its turn had not come", tell=guarded(emit))
 
@@ -225,7 +225,7 @@ class Workspace:
             await end(run)
 
     def _before(self) -> dict[str, Any]:
-        """What else it takes to go on with a run that was asked in a kernel with others before it."""
+        """Return what else it takes to go on with a run that was asked in a kernel with others before it."""
         before = {"prompts_before": len(self.history), "after": [dict(one) for one in self.after]}
         return {name: value for name, value in before.items() if value}
 
@@ -331,7 +331,7 @@ async def open_workspace(
 
 
 def child_of(settings: Settings, depth: int) -> StartChild:
-    """What starts the children of a run at `depth`."""
+    """Return what starts the children of a run at `depth`."""
 
     async def start_child(parent: Run, text: str, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
         context = Context(text)

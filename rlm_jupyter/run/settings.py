@@ -92,7 +92,7 @@ async def prepare(settings: Settings, emit: Callable[[Event], None] | None, cont
 
 
 def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dict[str, Any]:
-    """What else it takes to go on with the run, as far as it is not the default."""
+    """Return what else it takes to go on with the run, as far as it is not the default."""
     cwd = settings.cwd or Path.cwd()
     options = {"kernel_name": settings.kernel_name, "cwd": str(cwd.absolute()), "lent": lent, **settings.policies}
     options["snapshot"] = settings.snapshot

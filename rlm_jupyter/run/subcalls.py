@@ -210,7 +210,7 @@ def _check_passages(run: Run, call: Subcall) -> None:
 
 
 def _asked_again(run: Run, call: Subcall, asking: Sequence[int], model: Model) -> dict[int, tuple[str, str]]:
-    """The prompts that need not be asked, by their place: they were already, in this run or in this call."""
+    """Return the prompts that need not be asked, by their place: they were already, in this run or in this call."""
     seen: set[tuple[str, str]] = set()
     again = {}
     for i in asking:
@@ -224,7 +224,7 @@ def _asked_again(run: Run, call: Subcall, asking: Sequence[int], model: Model) -
 def _repeated(
     run: Run, call: Subcall, model: Model, ordinal: int, prompt: str, answer: str | SubcallFailure
 ) -> Callable[[], SubcallSettled]:
-    """The record of a sub-call that was not sent: it cost nothing."""
+    """Return the record of a sub-call that was not sent: it cost nothing."""
     asked = SubcallStarted(
         run.iteration, run.cells.block, "llm", ordinal, len(prompt), prompt[:_HEAD_CHARS], model.name
     )

@@ -32,5 +32,5 @@ def fitting_chars(window: int, output_tokens: int) -> int:
 
 
 def nbytes(text: str) -> int:
-    """The length of `text` in UTF-8."""
+    """Return the length of `text` in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

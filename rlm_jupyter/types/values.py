@@ -208,5 +208,5 @@ class PacksContext(Protocol):
     """Gives a context's bytes whenever they are asked for, so that nobody has to keep them."""
 
     def packed(self) -> PackedContext:
-        """The context as bytes."""
+        """Return the context as bytes."""
         ...

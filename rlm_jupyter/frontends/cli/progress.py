@@ -267,7 +267,7 @@ class Progress:
         return " · ".join(facts + ([] if self._reward is None else [f"last reward {self._reward:+.2f}"]))
 
     def _now(self) -> RenderableType:
-        """What goes on, for the live display."""
+        """Return what goes on, for the live display."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
@@ -280,7 +280,7 @@ class Progress:
         return Group(top, Text(f"  {subcalls}{self._facts()}", "dim", no_wrap=True, overflow="ellipsis"))
 
     def _at_work(self) -> str:
-        """What is done now; a slow model is seen to be at work."""
+        """Return what is done now; a slow model is seen to be at work."""
         if self._delay:
             return self._delay
         if (waiting := self._speed.waiting) is not None and self._doing == _WAITING:
@@ -309,7 +309,7 @@ def _shut(started: RunStarted) -> str:
 
 
 def _gist(source: str, width: int) -> str:
-    """The line of a cell that says most of what it does: its first comment, else its first line of work."""
+    """Return the line of a cell that says most of what it does: its first comment, else its first line of work."""
     lines = [line.strip() for line in source.splitlines()]
     comments = [line.lstrip("# ") for line in lines if line.startswith("#") and not _DULL.match(line)]
     work = [line for line in lines if not line.startswith("#") and not _DULL.match(line)]

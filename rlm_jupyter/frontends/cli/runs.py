@@ -78,7 +78,7 @@ def export(args: Namespace) -> int:
 
 
 def _named(run: str | None) -> RunFiles:
-    """The run that was named, else the newest."""
+    """Return the run that was named, else the newest."""
     if run is not None:
         return store.find(run)
     newest = next(iter(store.list_runs()), None)

@@ -54,7 +54,7 @@ def write(text: str) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console that leaves the colouring to us."""
+    """Return a rich console that leaves the colouring to us."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
@@ -68,14 +68,14 @@ def is_live() -> bool:
 
 
 def printable(text: str) -> str:
-    """The text without what would steer a terminal: a model, or a document, may have written it."""
+    """Return the text without what would steer a terminal: a model, or a document, may have written it."""
     if text.isprintable():
         return text
     return "".join(c if c in _KEPT or ord(c) > 159 or " " <= c <= "~" else _shown(c) for c in text)
 
 
 def one_line(text: str, width: int = 100) -> str:
-    """The beginning of a text, on one line of at most `width` characters."""
+    """Return the beginning of a text, on one line of at most `width` characters."""
     line = printable(" ".join(text[: 4 * width].split()))
     return line if len(line) <= width and len(text) <= 4 * width else f"{line[: width - 1]}…"
 

@@ -24,7 +24,7 @@ class Underway:
                 pass
 
     def clear(self) -> None:
-        """The cell that asked is over, and so are they."""
+        """Forget them: the cell that asked is over."""
         self._at.clear()
 
     @property

@@ -60,7 +60,7 @@ _STYLE = f"""
 
 
 def block(*pieces: str, label: str = "", styled: bool = True) -> str:
-    """The whole of one display, with its style sheet; with a `label`, of a run that is under way.
+    """Return the whole of one display, with its style sheet; with a `label`, of a run that is under way.
 
     JupyterLab's extension knows the latter by its class, and hides it where its own bar says the same. There it
     is not `styled`: for each style sheet that comes or goes, a browser looks at every element of the page again.
@@ -81,12 +81,12 @@ def headline(tone: Tone, title: str, facts: Sequence[str], *, path: Path | None 
 
 
 def facts(text: str, place: str = "") -> str:
-    """A small line of numbers, with a link of this module's making."""
+    """Return a small line of numbers, with a link of this module's making."""
     return f'<div class="rlm-head rlm-faded"><span>{html.escape(text)}</span>{place}</div>'
 
 
 def iteration(title: str, facts: Sequence[str], body: str, *, is_open: bool, now: bool = False) -> str:
-    """A foldable iteration; `body` is HTML of this module's making."""
+    """Return a foldable iteration; `body` is HTML of this module's making."""
     said = "".join(f" · {html.escape(fact)}" for fact in facts)
     summary = f"<summary><b>{html.escape(title)}</b>{said}</summary>"
     css = "rlm-iteration rlm-now" if now else "rlm-iteration"
@@ -99,12 +99,12 @@ def folded(title: str, body: str) -> str:
 
 
 def prose(text: str) -> str:
-    """A model's prose, its Markdown drawn."""
+    """Return a model's prose, its Markdown drawn."""
     return f'<div class="rlm-prose">{safe_html.markdown(text)}</div>' if text.strip() else ""
 
 
 def stream(text: str) -> str:
-    """A reply that is still arriving, as it stands."""
+    """Return a reply that is still arriving, as it stands."""
     return f'<div class="rlm-prose rlm-stream">{html.escape(text)}</div>' if text.strip() else ""
 
 
@@ -114,7 +114,7 @@ def note(text: str) -> str:
 
 
 def output(text: str, *, failed: bool = False) -> str:
-    """What a cell put out."""
+    """Return what a cell put out."""
     css = "rlm-output rlm-failed" if failed else "rlm-output"
     return f'<pre class="{css}">{html.escape(text)}</pre>' if text else ""
 
@@ -126,7 +126,7 @@ def code(source: str) -> str:
 
 
 def link(path: Path) -> str:
-    """A link to a notebook: relative, where it is in the working directory, so that a notebook's page finds it."""
+    """Link to a notebook: relative, where it is in the working directory, so that a notebook's page finds it."""
     try:
         shown = path.relative_to(Path.cwd())
     except ValueError:

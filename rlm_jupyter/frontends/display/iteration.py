@@ -77,20 +77,20 @@ class SeenIteration:
         self.stream = (self.stream + text)[-_STREAM_CHARS:]
 
     def cell(self, place: int, source: str = "") -> SeenCell:
-        """The n-th cell; events may begin with any of its kinds."""
+        """Return the n-th cell; events may begin with any of its kinds."""
         while len(self.cells) <= place:
             self.cells.append(SeenCell(source))
         return self.cells[place]
 
     def facts(self) -> list[str]:
-        """What of it can be counted, for people."""
+        """Return what of it can be counted, for people."""
         facts = [count(len(self.cells), "cell")] if self.cells else []
         facts += [count(self.subcalls, "sub-call")] if self.subcalls else []
         facts += [f"{self.seconds:.1f} s"] if self.seconds is not None else []
         return facts + ([f"reward {self.reward:+.2f}"] if self.reward is not None else [])
 
     def html(self, *, done: bool) -> str:
-        """The body; kept once the iteration is done."""
+        """Return the body; kept once the iteration is done."""
         if not done:
             return self._draw()
         if self._drawn is None:

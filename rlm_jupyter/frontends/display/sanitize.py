@@ -59,7 +59,7 @@ class Cleaner:
         """What came, whether the cell was running then, and what was made of it."""
 
     def __call__(self, made: Sequence[Output], *, running: bool = False) -> list[Output]:
-        """Outputs that a page may trust, and may have to draw.
+        """Return outputs that a page may trust, and may have to draw.
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class Cleaner:
 
 
 def clean(made: Sequence[Output], *, running: bool = False) -> list[Output]:
-    """Outputs that a page may trust; `Cleaner` says more."""
+    """Return outputs that a page may trust; `Cleaner` says more."""
     return Cleaner()(made, running=running)
 
 
@@ -105,7 +105,7 @@ def chars(output: Output) -> int:
 
 
 def prose(text: str) -> str:
-    """A model's Markdown for a cell: tags and pictures stand there as text, headings are bold.
+    """Return a model's Markdown for a cell: tags and pictures stand there as text, headings are bold.
 
     A heading would take the reader's own cells below it into its section.
     """
@@ -144,7 +144,10 @@ def _is_same(before: Output, now: Output) -> bool:
 
 
 def _add(shown: list[Output], output: Output) -> None:
-    """A page makes one of two streams that follow each other: so do we, or its outputs would be others than ours."""
+    """Add an output. Two streams that follow each other become one, as a page makes of them.
+
+    Else its outputs would be others than ours.
+    """
     last = shown[-1] if shown else None
     if last is not None and last["output_type"] == output["output_type"] == "stream" and last["name"] == output["name"]:
         shown[-1] = {**last, "text": last["text"] + output["text"]}
@@ -225,7 +228,7 @@ def _finite(value: Any) -> Any:
 
 
 def _address(tag: str, name: str, value: str) -> str | None:
-    """A picture is shown when it stands in the page itself; a link may lead anywhere, for it waits for a click."""
+    """Keep an attribute's value, or drop it. A picture must stand in the page itself; a link waits for a click."""
     if tag == "img" and name == "src":
         return value if value.startswith("data:image/") else None
     if name == "style" and re.search(r"url|image|expression|[\\@/]", value, re.IGNORECASE):

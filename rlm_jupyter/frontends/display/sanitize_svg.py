@@ -19,7 +19,7 @@ _FETCHES = re.compile(r"@|\\|url\s*\(\s*(?!['\"]?#)|expression|javascript:", re.
 
 @lru_cache(maxsize=32)
 def clean_svg(text: str) -> str:
-    """The drawing; empty when it is none that can be read."""
+    """Return the drawing; empty when it is none that can be read."""
     if "<!ENTITY" in text:
         return ""
     try:

@@ -134,7 +134,7 @@ class View:
             return f"iteration {last.index}{self._of()}: {', '.join(last.facts())} ({so_far})"
 
     def status(self, path: Path | None = None, *, brief: bool = False) -> str:
-        """The headline, and (unless it is to be `brief`) the iteration under way."""
+        """Return the headline, and (unless it is to be `brief`) the iteration under way."""
         with self._lock:
             pieces = [self._headline(path)]
             pieces += [fragments.note(text) for text in (self._remark, self._delay) if text]
@@ -158,7 +158,7 @@ class View:
             return fragments.folded("Steps", self._rest(self._count - len(drawn)) + "".join(drawn))
 
     def text(self) -> str:
-        """The headline as plain text."""
+        """Return the headline as plain text."""
         with self._lock:
             title, facts = self._words()
             return " · ".join([*filter(None, [self._delay]), title, *facts, *self._unsafe()])

@@ -81,7 +81,7 @@ class Drive:
         return Over(path, str(outcome.faults))
 
     def _recorded(self, settings: Settings) -> Path | None:
-        """The notebook of the run that was asked just this."""
+        """Return the notebook of the run that was asked just this."""
         if settings.save is False:
             return None
         digest = request_digest(settings, self._request.prompt, self._request.context, lent=True)

@@ -94,7 +94,7 @@ class DriverProcess:
 
 
 def provider_keys() -> dict[str, str]:
-    """The keys of providers that this session has, from its environment or from `%rlm_key`."""
+    """Return the keys of providers that this session has, from its environment or from `%rlm_key`."""
     names = {name for preset in PROVIDERS.values() for name in preset.key_variables}
     keys = {}
     for name in names:

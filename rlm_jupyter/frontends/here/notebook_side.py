@@ -246,7 +246,7 @@ class _Here:
             self._loop.call_soon_threadsafe(self._news.put_nowait, news)
 
     def _hear(self, message: object) -> None:
-        """A message of the driver (on a thread of its own)."""
+        """Take a message of the driver (on a thread of its own)."""
         if isinstance(message, Event):
             if isinstance(message, Record):
                 self._trajectory.apply(message)
@@ -271,7 +271,7 @@ class _Here:
             time.sleep(_AGAIN_SECONDS)
 
     def _stop(self) -> None:
-        """The user's interrupt; in a signal handler."""
+        """Stop the run: the user interrupted (in a signal handler)."""
         self._interrupts += 1
         self.control.stop()
         self._put(_Interrupted())
@@ -284,7 +284,7 @@ class _Here:
 
 
 def _packed(context: Any) -> PackedContext:
-    """The context described, with its bytes where they are to be kept with the run."""
+    """Return the context described, with its bytes where they are to be kept with the run."""
     try:
         packed = contexts.pack(context)
     except ContextError:
@@ -316,7 +316,7 @@ def _is_picklable(value: object) -> bool:
 
 
 def _error(kind: str, text: str) -> RLMError:
-    """The error that the driver met."""
+    """Return the error that the driver met."""
     found = getattr(errors, kind, None)
     takes_text = isinstance(found, type) and issubclass(found, RLMError) and found is not errors.LimitReached
     return found(text) if takes_text and found is not None else RLMError(text)

@@ -29,7 +29,7 @@ def say_once(shell: Any) -> None:
 
 
 def surroundings(variables: Sequence[tuple[str, str, str]]) -> str:
-    """What the model is told of the kernel; stands above the prompt.
+    """Return what the model is told of the kernel; stands above the prompt.
 
     Parameters
     ----------

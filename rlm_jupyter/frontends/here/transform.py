@@ -15,7 +15,7 @@ _LINE = re.compile(r"%rlm\s+(.*\S)\s*$")
 
 
 def awaited(shell: Any, asks_here: Callable[[str], bool]) -> Callable[[list[str]], list[str]]:
-    """An input transformer.
+    """Return an input transformer.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ def export_saved(run: str, form: str) -> str:
 
 
 def _written(files: Callable[[], RunFiles], form: object) -> dict[str, Any]:
-    """What there is to say of an export: `what`, a `text` for people, and the `file`, if there is one."""
+    """Return what there is to say of an export: `what`, a `text` for people, and the `file`, if there is one."""
     # with all that makes pages, it is loaded only where it is wanted
     from rlm_jupyter.record.export.write import FORMS, send
 

@@ -62,7 +62,7 @@ class LiveCell:
         }
 
     def news(self, after: str | None) -> Iterator[Item]:
-        """What of it was not told yet."""
+        """Yield what of it was not told yet."""
         before, now = self.told, self.whole(after)
         self.told = now
         if before is None or self.is_done:

@@ -114,7 +114,7 @@ class Cells:
                 self.children.fail()
 
     def amend(self, source: str) -> None:
-        """A person has edited the cell that waits: it says from now on what is executed."""
+        """Take a person's edit of the cell that waits: it shows from now on what is executed."""
         with self._lock:
             for cell in self._order:
                 if cell.status == "proposed":
@@ -128,14 +128,14 @@ class Cells:
             return next((cell.id for cell in self._order if cell.status == "proposed"), None)
 
     def source(self, cell_id: str) -> str | None:
-        """What a code cell of this run says; `None`: it is none."""
+        """Return what a code cell of this run says; `None`: it is none."""
         with self._lock:
             cells = self.children.woven(self._order)
             found = next((cell for cell in cells if cell.id == cell_id and cell.role == "code"), None)
             return None if found is None else safe.plain(found.source)
 
     def place(self, cell_id: str) -> tuple[int, int] | None:
-        """Iteration and block of a code cell of this run's own, not of a child's; `None`: it is none."""
+        """Return iteration and block of a code cell of this run's own, not of a child's; `None`: it is none."""
         with self._lock:
             found = next((cell for cell in self._order if cell.id == cell_id and cell.role == "code"), None)
             return None if found is None else (found.iteration, found.block)
@@ -152,20 +152,20 @@ class Cells:
                 self.children.fill(child_id, records)
 
     def settled(self) -> list[LiveCell]:
-        """The cells as they are now, in order."""
+        """Return the cells as they are now, in order."""
         with self._lock:
             self._arrive()
             self._list(all_of_them=True)
             return list(self._order)
 
     def pull(self) -> dict[str, LiveCell]:
-        """The cells that are new or other since the last time."""
+        """Return the cells that are new or other since the last time."""
         with self._lock:
             dirty, self._dirty, self._gone = self._dirty, {}, []
             return dirty
 
     def take(self) -> list[Item]:
-        """What is new since the last time."""
+        """Return what is new since the last time."""
         with self._lock:
             self._arrive()
             self._list()
@@ -243,7 +243,7 @@ class Cells:
                 self._follow(event)
 
     def _follow(self, event: Event) -> None:
-        """What comes of cells: sub-calls, notices, the answer."""
+        """Follow what comes of cells: sub-calls, notices, the answer."""
         match event:
             case SubcallStarted(iteration=index, block=place, ordinal=ordinal):
                 self._waiting.setdefault((index, place), {})[ordinal] = event
@@ -355,7 +355,7 @@ class Cells:
             self._mark(cell)
 
     def _code(self, index: int, place: int, source: str | None = None) -> LiveCell:
-        """The n-th code cell of an iteration; one that was made of a FINAL in prose comes after the others."""
+        """Return the n-th code cell of an iteration; one that was made of a FINAL in prose comes after the others."""
         reply = self._reply(index)
         code = [cell for cell in reply.cells if cell.role == "code"]
         while len(code) <= place:
@@ -370,13 +370,13 @@ class Cells:
         return cell
 
     def _reply(self, index: int) -> _Reply:
-        """The reply that an iteration executes."""
+        """Return the reply that an iteration executes."""
         if index not in self._replies:
             self._replies[index], self._draft = self._arriving(index), None
         return self._replies[index]
 
     def _arriving(self, index: int) -> _Reply:
-        """The reply that arrives for an iteration; another one that has not ended never will."""
+        """Return the reply that arrives for an iteration; another one that has not ended never will."""
         if self._draft is None or self._draft.iteration != index:
             if self._draft is not None:
                 self._arrive()

@@ -114,5 +114,5 @@ class Child:
 
 
 def within(child: Child | None) -> dict[str, Any]:
-    """What the facts of each of its cells say of a child."""
+    """Return what the facts of each of its cells say of a child."""
     return {} if child is None else {"child": child.id, "depth": child.depth}

@@ -54,7 +54,7 @@ class Children:
         self._root: Path | None = None
 
     def keep(self, root: Path | None) -> None:
-        """The root's notebook is here, and the records of its children are beside it."""
+        """Name the root's notebook: the records of its children are beside it."""
         if root is not None and root != self._root:
             self._root, self._moved = root, bool(self._all)
 
@@ -70,7 +70,7 @@ class Children:
             self._forget(child)
 
     def settle(self, settled: SubcallSettled, parent: str | None) -> None:
-        """A sub-call that was answered by a child: of a run that is only shown again, this is all there is."""
+        """Take a sub-call that a child answered: of a run that is only shown again, this is all there is."""
         if settled.child is None or settled.child in self._all:
             return
         child = self._child(settled.child, parent, (settled.iteration, settled.block, settled.ordinal))
@@ -106,7 +106,7 @@ class Children:
             self._dirty[child_id] = child
 
     def file(self, child_id: str) -> Path | None:
-        """The notebook of a child."""
+        """Return the notebook of a child."""
         child = self._all[child_id]
         if child.path is None and child.events is None and self._root is not None:
             # of a run that is only shown again nobody has said where its children are
@@ -126,7 +126,7 @@ class Children:
             self._fold(child, records)
 
     def woven(self, cells: Sequence[LiveCell], parent: str | None = None) -> list[LiveCell]:
-        """A run's cells, with those of its open children below the sub-calls that they answer."""
+        """Return a run's cells, with those of its open children below the sub-calls that they answer."""
         shown: list[LiveCell] = []
         below: dict[tuple[int, int], list[Child]] = {}
         for child in self._all.values():
@@ -143,7 +143,7 @@ class Children:
         return shown
 
     def pull(self, woven: Sequence[LiveCell]) -> tuple[list[str], dict[str, LiveCell]]:
-        """What changed in the cells of children: those that are gone, and those that are new or other."""
+        """Return what changed in the cells of children: those that are gone, and those that are new or other."""
         if not self._told and not any(child.is_open for child in self._all.values()):
             return [], {}
         now = {cell.id: cell for cell in woven if cell.within}
@@ -158,7 +158,7 @@ class Children:
         return gone, dirty
 
     def news(self, woven: Sequence[LiveCell]) -> Iterator[Item]:
-        """What is new in the numbers."""
+        """Yield what is new in the numbers."""
         changed = list((self._all if self._moved else self._dirty).values())
         self._dirty, self._moved = {}, False
         if not changed:
@@ -190,7 +190,7 @@ class Children:
         return child
 
     def _forget(self, child: Child) -> None:
-        """A child is over: what is on disk, or too much, is not kept."""
+        """Forget what is on disk, or too much: a child is over."""
         if child.path is not None:
             child.events = None
             return
@@ -226,7 +226,7 @@ class Children:
 
 
 def read(path: Path, child_id: str) -> tuple[Record, ...] | None:
-    """The record of a child; `None`, with a line in the log: it is not there, or another's."""
+    """Return the record of a child; `None`, with a line in the log: it is not there, or another's."""
     try:
         trajectory = Trajectory.load(path)
         if trajectory.run_id == child_id:

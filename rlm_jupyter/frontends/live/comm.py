@@ -69,7 +69,7 @@ def _hear_on_control(stream: object, identity: object, message: dict[str, Any]) 
 
 
 def line_of(cell_id: str) -> LiveRun | None:
-    """The run that wrote a live code cell of this session, by the cell's id."""
+    """Return the run that wrote a live code cell of this session, by the cell's id."""
     return next((line for line in list(_lines.values()) if line.cells.source(cell_id) is not None), None)
 
 
@@ -186,7 +186,7 @@ class LiveRun:
                     self._comm.send(self._message({"items": part}))
 
     def _message(self, data: dict[str, Any]) -> dict[str, Any]:
-        """The next in order. `state` and `buffer_paths` are no names to use in it: nbclient takes them for widgets."""
+        """Make the next message. `state` and `buffer_paths` are no names to use in it: nbclient takes them for widgets."""
         message = {"v": VERSION, "run": self.cells.run, "seq": self._seq, **data}
         self._seq += 1
         return message
@@ -275,7 +275,7 @@ class LiveRun:
 
 
 def _free(cell_id: str) -> str:
-    """A comm id for a cell: a page that was reloaded knows it, so it is the same again once the last run is over."""
+    """Find a comm id for a cell: the same again once its last run is over, as a reloaded page knows it."""
     comm_id, number = f"{TARGET}-{cell_id}", 1
     while (line := _lines.get(comm_id)) is not None:
         if line._over.is_set():

@@ -114,7 +114,7 @@ class RunFacts:
                 pass
 
     def fail(self, message: str) -> None:
-        """The host failed, and no last record may have come."""
+        """Take note that the host failed: no last record may have come."""
         if self.outcome is None:
             self.outcome, self._phase, self._message = "failed", "ended", message
 
@@ -124,7 +124,7 @@ class RunFacts:
             self.notebook, self._file = notebook, place(notebook)
 
     def limit(self, name: str, value: float | None) -> None:
-        """A limit was set anew."""
+        """Set a limit anew."""
         self._limits[name] = value
 
     def told(self) -> dict[str, Any]:
@@ -169,7 +169,7 @@ class RunFacts:
 
 
 def home() -> Path:
-    """The folder of the notebook that is worked in: a Jupyter Server says where it is."""
+    """Return the folder of the notebook that is worked in: a Jupyter Server says where it is."""
     folder = Path(os.environ.get("JPY_SESSION_NAME", "")).parent
     return folder if folder.is_absolute() and folder.is_dir() else Path.cwd()
 

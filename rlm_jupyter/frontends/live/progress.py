@@ -68,7 +68,7 @@ class Progress(Protocol):
 
 
 def start(shell: Any, *, quiet: bool = False, kernel_is_there: bool = False, shows_outputs: bool = True) -> Progress:
-    """The progress that suits the front end of `shell`.
+    """Return the progress that suits the front end of `shell`.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ class ShownResult(Result):
 
     @classmethod
     def of(cls, result: Result) -> Self:
-        """The same result, shown so."""
+        """Return the same result, shown so."""
         return cls(**{field.name: getattr(result, field.name) for field in fields(result)})
 
     def ask(self, prompt: str, *, on_event: OnEvent | None = None) -> ShownResult:
@@ -92,7 +92,7 @@ class ShownResult(Result):
         return " · ".join([iterations, f"{self.usage.total_tokens:,} tokens", *cost, f"{self.seconds:.1f} s", *ended])
 
     def answer_html(self) -> str:
-        """The answer alone, for a notebook's page."""
+        """Return the answer alone, for a notebook's page."""
         # what is not on disk is said where the answer is: it may be looked for there tomorrow
         unsaved = fragments.block(fragments.note(self.unsaved)) if self.unsaved else ""
         more = fragments.block(fragments.note(self._how_to_resume())) if self._how_to_resume() else ""
@@ -109,12 +109,12 @@ class ShownResult(Result):
         return f"To resume it: {resume_command(self.path)} --{limit.replace('_', '-')} N"
 
     def _remark_html(self) -> str:
-        """The message of a run that ended as it should; for other endings the headline explains it."""
+        """Return the message of a run that ended as it should; for other endings the headline explains it."""
         is_remark = self.message and self.stop_reason in {"answered", "terminated"}
         return fragments.block(fragments.note(self.message)) if is_remark else ""
 
     def answer_text(self) -> str:
-        """The answer alone, for a terminal."""
+        """Return the answer alone, for a terminal."""
         remark = self.message if self.stop_reason in {"answered", "terminated"} else ""
         return "\n\n".join(filter(None, [str(self), remark, self._how_to_resume(), self.unsaved]))
 
@@ -250,13 +250,13 @@ def wait(running: Running, approvals: Approvals | None = None) -> Result | None:
 
 
 def line_of(error: BaseException) -> str:
-    """An error as one line."""
+    """Return an error as one line."""
     text = error.for_notebook if isinstance(error, RLMError) else str(error)
     return f"{type(error).__name__}: {' '.join(text.split())}".removesuffix(": ")
 
 
 def in_one_line(error: BaseException) -> BaseException:
-    """The error that ends a cell, such that IPython shows it as one line: the frames below it are not the reader's."""
+    """Make IPython show an error that ends a cell as one line: the frames below it are not the reader's."""
     if isinstance(error, KeyboardInterrupt):
         let_cell_end(_shell())
     name, _, rest = line_of(error).partition(":")

@@ -24,12 +24,12 @@ def rest(settled: Sequence[SubcallSettled]) -> float:
 
 
 def markdown(settled: Sequence[SubcallSettled], waiting: int) -> str:
-    """The source of the Markdown cell."""
+    """Return the source of the Markdown cell."""
     return subcall_list.markdown(settled, waiting, whole="in the run's record")
 
 
 def facts(settled: Sequence[SubcallSettled]) -> list[dict[str, Any]]:
-    """The same for programs, and for the side panel; bounded."""
+    """Return the same for programs, and for the side panel; bounded."""
     return [
         {
             "kind": call.kind,

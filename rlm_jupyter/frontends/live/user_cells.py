@@ -45,7 +45,7 @@ Executed = tuple[CellRun, Value | None]
 
 
 def to_its_kernel(shell: Any) -> Callable[[list[str]], list[str]]:
-    """An input transformer that turns a live cell into a call that runs it where it belongs."""
+    """Return an input transformer that turns a live cell into a call that runs it where it belongs."""
 
     def transform(lines: list[str]) -> list[str]:
         kernel = getattr(shell, "kernel", None)
@@ -154,7 +154,7 @@ def _end(workspace: BackgroundWorkspace, relay: Relay, run: CellRun, said: Value
 
 
 def _as_raised(failure: dict[str, Any]) -> Exception:
-    """The error of a cell in another kernel, such that IPython shows it as it was shown there."""
+    """Return the error of a cell in another kernel, such that IPython shows it as it was shown there."""
     kind = type(failure["ename"] or "Error", (Exception,), {})
     error: Exception = kind(failure["evalue"])
     error.__dict__["_render_traceback_"] = lambda: failure["traceback"]

@@ -52,12 +52,12 @@ class Steering:
         return self._facts.outcome is not None
 
     def fail(self) -> None:
-        """The host failed: no last record will come."""
+        """Take note that the host failed: no last record will come."""
         self._facts.fail("")
         self._view.fail()
 
     def widget(self, control: Control) -> ipywidgets.Widget:
-        """A new view, kept up to date by a thread of its own until the run is over."""
+        """Return a new view, kept up to date by a thread of its own until the run is over."""
         return _Panel(self, control).box
 
     def used(self) -> dict[str, tuple[float, float]]:
@@ -73,7 +73,7 @@ class Steering:
         return {name: (float(used[name]), float(limit)) for name, limit in told["limits"].items() if name in used}
 
     def phase(self) -> str:
-        """What the run is at."""
+        """Return what the run is at."""
         return str(self._facts.told()["phase"])
 
     def drawn(self) -> str:

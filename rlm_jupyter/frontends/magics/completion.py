@@ -37,7 +37,7 @@ def install(shell: Any, options: Callable[[], list[str]]) -> None:
 
 
 def matches(line: str, options: list[str]) -> tuple[str, list[str]]:
-    """The word at the end of a line, and what it may become."""
+    """Return the word at the end of a line, and what it may become."""
     if not _MAGIC.match(line):
         return "", []
     before, word = re.split(r"\s", line)[-2:]

@@ -200,7 +200,7 @@ class Configured(Magics):
         return Sandbox.of({"kind": kind, "read": read, "write": write})
 
     def _policy(self, named: str | None, kind: type) -> Any:
-        """What an option means: a policy, or a function that rates, in a variable of that name; else the name."""
+        """Look an option up: a policy, or a function that rates, in a variable of that name; else the name."""
         value = cast(Any, self.shell).user_ns.get(named) if named else None
         is_rating = kind is RewardPolicy and callable(value) and not isinstance(value, type)
         return value if isinstance(value, kind) or is_rating else named

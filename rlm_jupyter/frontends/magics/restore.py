@@ -149,7 +149,7 @@ class _Restored:
             self._finals.reset()
 
     def _as_executed(self, lines: list[str]) -> list[str]:
-        """What the run executed for a cell that it had mended; the notebook shows it as the model wrote it."""
+        """Return what the run executed for a cell that it had mended; the notebook shows it as the model wrote it."""
         recorded = self._cells.get("".join(lines).strip(), ())
         executed = next((cell.executed for _, cell in recorded if cell.executed is not None), None)
         return lines if executed is None else f"{executed}\n".splitlines(keepends=True)

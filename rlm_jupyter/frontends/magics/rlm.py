@@ -192,7 +192,7 @@ class RLMMagics(Configured):
             kept.close_after(self.kernel_idle_seconds)
 
     def _parse(self, line: str, cell: str | None) -> tuple[Namespace, str]:
-        """The options, and the prompt exactly as it was written."""
+        """Return the options, and the prompt exactly as it was written."""
         options, rest = split(cast(Any, self.rlm).parser, line)
         if cell is None:
             if not rest:

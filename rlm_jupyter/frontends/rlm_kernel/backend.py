@@ -164,7 +164,7 @@ class Driven:
             note(f"The next prompts are about this context: {context.info.type_name}, {context.info.size}.")
 
     async def ask(self, msg_type: str, content: dict[str, Any]) -> dict[str, Any] | None:
-        """What the kernel behind replies to a request; `None` when it is busy or gone."""
+        """Return what the kernel behind replies to a request; `None` when it is busy or gone."""
         if self._turn.locked():
             return None
         async with self._turn:
@@ -193,7 +193,7 @@ class Driven:
                 await self._kernel.close()
 
     async def _ready(self, note: Note) -> Kernel:
-        """The kernel, alive."""
+        """Return the kernel, alive."""
         if self._closed:
             raise KernelDiedError("the kernel is being shut down")
         if self._kernel is None:

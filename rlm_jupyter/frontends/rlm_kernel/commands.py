@@ -149,7 +149,7 @@ class Commands:
 
 
 def _taken(names: list[str], option: str, what: str) -> list[str]:
-    """What stands behind each `option`; both are taken out of the words."""
+    """Return what stands behind each `option`; both are taken out of the words."""
     taken = []
     while option in names:
         place = names.index(option)
@@ -175,7 +175,7 @@ def words(line: str) -> list[str]:
 
 
 def described(info: ContextInfo) -> str:
-    """What a context is, in a line."""
+    """Return what a context is, in a line."""
     if info.type_name == "none":
         return "There is no context yet: %context PATH … reads files into it."
     return f"context: {info.type_name}, {info.size}"

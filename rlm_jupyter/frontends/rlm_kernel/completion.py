@@ -31,7 +31,7 @@ class Assistance:
         self._driven = driven
 
     async def complete(self, code: str, cursor: int) -> dict[str, Any]:
-        """The content of a complete reply."""
+        """Return the content of a complete reply."""
         line_at = code.rfind("\n", 0, cursor) + 1
         before = code[line_at:cursor]
         rest = rest_at(code, tuple(HELP))
@@ -54,7 +54,7 @@ class Assistance:
         return reply
 
     async def inspect(self, code: str, cursor: int, detail: int) -> dict[str, Any]:
-        """The content of an inspect reply."""
+        """Return the content of an inspect reply."""
         rest = rest_at(code, tuple(HELP))
         if cursor < rest or (cursor == rest and not code[rest:]):
             line = code[code.rfind("\n", 0, cursor) + 1 :].strip()
@@ -71,7 +71,7 @@ class Assistance:
         return await self._ask("inspect_request", asked) or _NOTHING_FOUND
 
     async def is_complete(self, code: str) -> dict[str, Any]:
-        """The content of an is_complete reply."""
+        """Return the content of an is_complete reply."""
         rest = code[rest_at(code, tuple(HELP)) :]
         if not is_code(rest):
             return {"status": "complete"}
@@ -103,7 +103,7 @@ def _code_at(code: str, rest: int) -> int:
 
 
 def _matches(before: str) -> list[str]:
-    """What may stand at the end of a command's line."""
+    """Return what may stand at the end of a command's line."""
     if re.fullmatch(r"\s*%\w*", before):
         return [f"%{name}" for name in HELP if f"%{name}".startswith(before.strip())]
     if re.fullmatch(r"\s*%%\w+", before):

@@ -98,13 +98,13 @@ class Configuration:
         self._take(routing.root, self._sub_model, replace(self._limits, **values), self._prices)
 
     def described(self) -> str:
-        """The models, in a line."""
+        """Return the models, in a line."""
         routing = self.settings.routing
         root, sub = routing.root.name, routing.model_for(1).name
         return f"model {root}" + (f", sub-calls {sub}" if sub != root else "")
 
     def described_limits(self) -> str:
-        """The limits that are set, in a line."""
+        """Return the limits that are set, in a line."""
         return " ".join(f"{name}={value}" for name, value in asdict(self._limits).items() if value is not None)
 
     def _take(

@@ -140,7 +140,7 @@ class RLMKernel(Kernel):
         background.loop().call_soon_threadsafe(self._driven.interrupt)
 
     async def interrupt_request(self, stream: Any, ident: Any, parent: Any) -> None:
-        """The message that does as SIGINT."""
+        """Interrupt, as SIGINT does."""
         self.interrupt()
         session: Any = self.session
         session.send(stream, "interrupt_reply", {"status": "ok"}, parent, ident=ident)
@@ -236,6 +236,6 @@ async def _awaited(doing: Coroutine[Any, Any, T]) -> T:
 
 
 def _last_count(result: Result) -> int:
-    """The execution count of the model's last cell."""
+    """Return the execution count of the model's last cell."""
     cells = [cell for iteration in result.trajectory.iterations for cell in iteration.cells]
     return max((cell.execution_count or 0 for cell in cells), default=0)

@@ -57,11 +57,11 @@ class Page:
         self._send(msg_type, content)
 
     def say(self, text: str, *, name: str = "stdout") -> None:
-        """A line of text."""
+        """Show a line of text."""
         self._send("stream", {"name": name, "text": f"{text}\n"})
 
     def note(self, text: str) -> None:
-        """A line beside the matter: `stderr`."""
+        """Show a line on `stderr`."""
         self.say(text, name="stderr")
 
     def hint(self, text: str) -> None:
@@ -69,7 +69,7 @@ class Page:
         self.publish({"text/html": fragments.block(fragments.note(text)), "text/plain": text})
 
     def result(self, answer: str) -> None:
-        """The answer, as the cell's result.
+        """Show the answer, as the cell's result.
 
         Plain Markdown goes as such; where a front end would load or embed something, it goes drawn, and safe.
         """
@@ -78,7 +78,7 @@ class Page:
         self._send("execute_result", {"data": data, "metadata": {}, "execution_count": self.count})
 
     def error(self, name: str, text: str) -> None:
-        """A failure, in one line."""
+        """Show a failure, in one line."""
         line = " ".join(text.split())
         traceback = [f"\x1b[31m{name}\x1b[0m{': ' if line else ''}{line}"]
         self.failure = {"ename": name, "evalue": line, "traceback": traceback}
@@ -98,7 +98,7 @@ class Page:
         self._send("update_display_data" if update else "display_data", content)
 
     def reply(self) -> dict[str, Any]:
-        """The content of the execute reply."""
+        """Return the content of the execute reply."""
         if self.failure is not None:
             failure = {key: self.failure[key] for key in ("ename", "evalue", "traceback")}
             return {"status": "error", "execution_count": self.count, **failure, "payload": self.payload}
@@ -110,7 +110,7 @@ class Page:
         }
 
     def progress(self, *, lines: bool) -> _Lines | PageProgress:
-        """Shows a run: in displays that are updated, or in lines where a front end has none of these."""
+        """Return shows a run: in displays that are updated, or in lines where a front end has none of these."""
         if lines:
             return _Lines(self)
         # what it asks of a shell; no comm ends in this kernel
@@ -144,7 +144,7 @@ class _Lines:
 
 
 def _sendable(value: Any) -> Any:
-    """The same without lone surrogates: a notebook that holds one can't be saved."""
+    """Return the same without lone surrogates: a notebook that holds one can't be saved."""
     if isinstance(value, str):
         return _LONE.sub("\ufffd", value)
     if isinstance(value, dict):

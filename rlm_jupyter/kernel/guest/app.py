@@ -58,7 +58,7 @@ class GuestKernel(IPythonKernel):
 
 
 def _surviving(pack: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """A packer that takes lone surrogates: ipykernel would lose the output, and the error, that holds one."""
+    """Return a packer that takes lone surrogates: ipykernel would lose the output, and the error, that holds one."""
 
     def packed(content: Any) -> bytes:
         try:

@@ -143,7 +143,7 @@ class LentGuest(Guest):
                 self.wire.send("rlm_executed", {"cell": cell})
 
     def begin(self, names: dict[str, Any]) -> None:
-        """A run begins here without a host: forget a recorded answer, set up an empty `answer` and these names."""
+        """Begin a run without a host: forget a recorded answer, set up an empty `answer` and these names."""
         self._finals.reset()
         self._lend_run()
         self._names.lend(names)
@@ -153,7 +153,7 @@ class LentGuest(Guest):
         return self._names.variables()
 
     def running_cell(self) -> str:
-        """The id of the host's cell that runs."""
+        """Return the id of the host's cell that runs."""
         return self.cells.id
 
     def _source(self) -> str:

@@ -54,7 +54,7 @@ class Codec:
         self._prefix = f"{session}_{os.getpid()}_r"
 
     def next_id(self) -> str:
-        """A message id that nobody else uses."""
+        """Return a message id that nobody else uses."""
         return f"{self._prefix}{next(self._ids)}"
 
     def encode(
@@ -67,7 +67,7 @@ class Codec:
         metadata: bytes = b"{}",
         buffers: Sequence[Frame] = (),
     ) -> list[Frame]:
-        """The frames of one message, from the delimiter on."""
+        """Return the frames of one message, from the delimiter on."""
         # nothing in it needs escaping, and a kernel reads it as often as it is written
         header = (
             f'{{"msg_id": "{msg_id or self.next_id()}", "msg_type": "{msg_type}", "username": "rlm", '
@@ -77,7 +77,7 @@ class Codec:
         return [DELIMITER, self._sign(parts), *parts, *buffers]
 
     def decode(self, frames: Sequence[Any]) -> WireMessage | None:
-        """A received message, or `None` when it is none of ours: broken, or not signed with our key.
+        """Return a received message, or `None` when it is none of ours: broken, or not signed with our key.
 
         Parameters
         ----------
@@ -122,10 +122,10 @@ def to_bytes(text: str) -> bytes:
 
 
 def to_text(buffer: memoryview | bytes) -> str:
-    """The inverse of `to_bytes`."""
+    """Return the inverse of `to_bytes`."""
     return str(buffer, "utf-8", "surrogatepass")
 
 
 def _bytes(frame: Any) -> bytes:
-    """The content of a frame; a `zmq.Frame` keeps it once it was asked."""
+    """Return the content of a frame; a `zmq.Frame` keeps it once it was asked."""
     return frame if isinstance(frame, bytes) else frame.bytes

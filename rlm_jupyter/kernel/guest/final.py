@@ -70,7 +70,7 @@ class Finals:
         self.answer, self.confidence, self.problem, self.notices = None, None, "", []
 
     def functions(self) -> dict[str, Any]:
-        """FINAL and its kin, by name."""
+        """Return FINAL and its kin, by name."""
 
         def FINAL(*values: object, confidence: object = None, **fields: object) -> None:  # noqa: N802
             """End the run with this value as the answer: FINAL(value), or FINAL(value, confidence=0.9)."""
@@ -160,7 +160,7 @@ class Finals:
         return self._knows(code.co_names) or any(value in self._made for value in held if callable(value))
 
     def _named(self) -> Iterable[str]:
-        """The names in the running cell, outside of its strings."""
+        """Return the names in the running cell, outside of its strings."""
         try:
             module = ast.parse(self._source())
         except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -172,7 +172,7 @@ class Finals:
 
 
 def as_share(value: object) -> float | None:
-    """A number from 0 to 1 as a float; `None` for anything else. Runs none of the model's code."""
+    """Return a number from 0 to 1 as a float; `None` for anything else. Runs none of the model's code."""
     # numpy's float64 is a float; a subclass of the model's own could run its code
     share = float.__float__(value) if isinstance(value, float) else float(value) if type(value) is int else None
     return share if share is not None and 0 <= share <= 1 else None

@@ -126,11 +126,11 @@ class Guest:
         )
 
     def _source(self) -> str:
-        """That of the execute request being served, or of the last one."""
+        """Return that of the execute request being served, or of the last one."""
         return str(self._kernel.get_parent("shell").get("content", {}).get("code", ""))
 
     def running_cell(self) -> str:
-        """The id of the execute request being served, or of the last one."""
+        """Return the id of the execute request being served, or of the last one."""
         header = self._kernel.get_parent("shell").get("header", {})
         return str(header.get("msg_id", ""))
 

@@ -54,7 +54,7 @@ class Interrupts:
         """How often the model's code was ended by an exception: whoever calls it may swallow that."""
 
     def told(self, cell: str) -> None:
-        """The host is about to interrupt this cell, or has just done so (control thread)."""
+        """Expect an interrupt: the host is about to interrupt this cell, or has just done so (control thread)."""
         self._told = (cell, time.monotonic())
         if self._early.pop(cell, -_LATE_SECONDS) > time.monotonic() - _LATE_SECONDS:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

@@ -34,7 +34,7 @@ class SubcallMagics(Magics):
 
 
 def keep_questions(*names: str) -> Callable[[list[str]], list[str]]:
-    """An input transformer for `%name What is it?`: a question, not IPython's help on `it`.
+    """Return an input transformer for `%name What is it?`: a question, not IPython's help on `it`.
 
     Parameters
     ----------

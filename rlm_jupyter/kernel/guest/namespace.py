@@ -71,7 +71,7 @@ class Names:
         ]
 
     def show(self) -> Listing:
-        """The variables, a line each; `context` first."""
+        """Return the variables, a line each; `context` first."""
         lines = []
         for name in ("context", *(n for n in self.kept if n.startswith("context_"))):
             if name in self.kept:

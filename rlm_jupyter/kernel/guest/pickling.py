@@ -141,14 +141,14 @@ class Pickles:
                 self._group[self._first(name)] = self._first(owner)
 
     def groups(self) -> list[list[str]]:
-        """The names, those together that share something."""
+        """Return the names, those together that share something."""
         members: dict[str, list[str]] = {}
         for name in self._pieces:
             members.setdefault(self._first(name), []).append(name)
         return list(members.values())
 
     def pickle(self, names: list[str]) -> list[bytes]:
-        """The pickle of a dict with the variables of a group, in pieces.
+        """Return the pickle of a dict with the variables of a group, in pieces.
 
         Raises
         ------
@@ -177,7 +177,7 @@ class Pickles:
 
 
 def read(namespace: dict[str, Any], ours: Mapping[str, Any], data: Any) -> dict[str, Any]:
-    """The variables of a pickle; runs code of the model's, so only a kernel that has it may call this."""
+    """Return the variables of a pickle; runs code of the model's, so only a kernel that has it may call this."""
     global _namespace, _ours
     _namespace, _ours = namespace, ours
     values: dict[str, Any] = pickle.loads(data)
@@ -188,18 +188,18 @@ def read(namespace: dict[str, Any], ours: Mapping[str, Any], data: Any) -> dict[
 
 
 def one_of_ours(name: str) -> Any:
-    """A function of ours, in the kernel that this runs in."""
+    """Return a function of ours, in the kernel that this runs in."""
     return _ours[name]
 
 
 def made(code: bytes, name: str, cells: int) -> types.FunctionType:
-    """A function as far as it refers to nothing."""
+    """Return a function as far as it refers to nothing."""
     closure = tuple(types.CellType() for _ in range(cells)) or None
     return types.FunctionType(marshal.loads(code), _namespace, name, None, closure)
 
 
 def filled(function: types.FunctionType, state: dict[str, Any]) -> None:
-    """The rest of it, which may refer to the function itself."""
+    """Fill in the rest of a function, which may refer to the function itself."""
     for cell, content in zip(function.__closure__ or (), state.pop("cells"), strict=True):
         if content:
             cell.cell_contents = content[0]

@@ -181,7 +181,7 @@ class Snapshots:
                 self._lent[name] = found[name]
 
     def _variables(self) -> dict[str, Any]:
-        """What is the model's in the namespace: small things first, so that one that takes long costs fewer others."""
+        """List the model's variables: small ones first, so that one that takes long costs fewer others."""
         hidden = self._shell.user_ns_hidden
         found = {
             name: value
@@ -271,7 +271,7 @@ class _Child:
     deadline: float
 
     def read(self) -> Iterator[bytes]:
-        """What it writes, until it has ended, or its time is up."""
+        """Yield what it writes, until it has ended, or its time is up."""
         while select.select([self.pipe], [], [], max(self.deadline - time.monotonic(), 0))[0]:
             if not (piece := os.read(self.pipe, _CHUNK)):
                 return

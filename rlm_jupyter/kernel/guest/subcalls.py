@@ -154,7 +154,7 @@ class Calls:
             del self._waiting[call_id]
 
     def settle(self, message: WireMessage) -> None:
-        """The host answered (control thread)."""
+        """Take the host's answer (control thread)."""
         slot = self._waiting.get(message.content["id"])
         if slot is None:
             return
@@ -215,7 +215,7 @@ class MakesCalls(Protocol):
 
 
 def functions(calls: MakesCalls) -> dict[str, Any]:
-    """The sub-call functions that the model sees, by name."""
+    """Return the sub-call functions that the model sees, by name."""
 
     def one(answers: Answers) -> str:
         answer = answers[0]

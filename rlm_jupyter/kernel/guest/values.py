@@ -59,7 +59,7 @@ class Text:
 
 
 def load(kind: str, buffers: Sequence[memoryview]) -> Any:
-    """A context, from the buffers that the host sent (`PackedContext.kind`)."""
+    """Return a context, from the buffers that the host sent (`PackedContext.kind`)."""
     if kind == "str":
         return to_text(buffers[0])
     if kind == "bytes":
@@ -106,7 +106,7 @@ class _Lasting(pickle.Pickler):
 
 
 def as_text(value: object) -> Text:
-    """What `value` reads as when it is the answer: whole, never with an ellipsis.
+    """Return what `value` reads as when it is the answer: whole, never with an ellipsis.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def as_text(value: object) -> Text:
 
 
 def type_name(value: object) -> str:
-    """The name of a value's type, without running any of its code."""
+    """Return the name of a value's type, without running any of its code."""
     kind = type(value)
     return str(type.__dict__["__name__"].__get__(kind))
 
@@ -181,7 +181,7 @@ def _said(error: BaseException) -> str:
 
 
 def _unwrapped(value: object) -> object:
-    """The value without a container that only says how it came to be."""
+    """Return the value without a container that only says how it came to be."""
     kind = type(value)
     library = _library(kind)
     # the text of a Categorical leaves out its middle, whatever the options
@@ -264,7 +264,7 @@ def _numpy(numpy: Any) -> contextlib.AbstractContextManager[Any]:
 
 
 def _json(value: object) -> str | None:
-    """The value as JSON when it is plain data through and through, and nothing of it is lost."""
+    """Return the value as JSON when it is plain data through and through, and nothing of it is lost."""
     try:
         return json.dumps(_data(value), allow_nan=type(value) is float)
     except (ValueError, TypeError, RecursionError):

@@ -63,7 +63,7 @@ def program() -> str:
 
 
 def options(sandbox: Sandbox, python: str, place: Path, cwd: Path | None) -> list[str]:
-    """What bubblewrap is told to shut a kernel off.
+    """Return what bubblewrap is told to shut a kernel off.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def _system() -> Iterator[str]:
 
 
 def _python(program: str) -> Iterator[str]:
-    """The interpreter, its libraries, and the packages that were installed for it."""
+    """Yield the interpreter, its libraries, and the packages that were installed for it."""
     for prefix in dict.fromkeys(_prefixes(Path(shutil.which(program) or program))):
         if prefix.is_relative_to("/usr"):
             continue

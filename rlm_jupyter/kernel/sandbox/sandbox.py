@@ -75,7 +75,7 @@ class Sandbox:
 
     @classmethod
     def of(cls, value: str | Mapping[str, Any] | Sandbox | None) -> Sandbox:
-        """A sandbox by its name, by its fields, or itself; where no kind is named, that of `RLM_SANDBOX`, or `auto`.
+        """Make a sandbox from its name, its fields, or itself; without a kind, that of `RLM_SANDBOX`, or `auto`.
 
         Raises
         ------
@@ -97,7 +97,7 @@ class Sandbox:
         return sandbox
 
     def chosen(self) -> Self:
-        """The same, with `auto` decided: nothing is shut off where nothing can."""
+        """Return the same, with `auto` decided: nothing is shut off where nothing can."""
         if self.kind != "auto":
             return self
         why = bwrap.why_not()
@@ -107,7 +107,7 @@ class Sandbox:
         return replace(self, kind="none")
 
     def folders(self) -> Iterator[tuple[Path, bool]]:
-        """What is shown, and whether it may be changed."""
+        """Yield what is shown, and whether it may be changed."""
         yield from ((Path(path), False) for path in self.read)
         yield from ((Path(path), True) for path in self.write)
 
@@ -123,7 +123,7 @@ class Sandbox:
         return {"kind": self.kind} | {name: value for name, value in plain.items() if value != defaults[name]}
 
     def told(self) -> str:
-        """What the model has to know of it, as a paragraph; empty without a sandbox."""
+        """Return what the model has to know of it, as a paragraph; empty without a sandbox."""
         if self.kind != "bwrap":
             return ""
         named = [f"{path} ({'may be changed' if changed else 'read-only'})" for path, changed in self.folders()]

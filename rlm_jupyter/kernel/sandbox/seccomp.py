@@ -36,7 +36,7 @@ _MACHINES = {
 
 
 def program() -> bytes | None:
-    """The filter for this machine, as bubblewrap takes it; `None` where its calls are not known."""
+    """Return the filter for this machine, as bubblewrap takes it; `None` where its calls are not known."""
     calls = _MACHINES.get(platform.machine())
     if calls is None:
         return None

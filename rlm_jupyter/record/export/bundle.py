@@ -56,18 +56,18 @@ class WholeRun:
         return whole._with(_Prompts(files.objects))
 
     def __iter__(self) -> Iterator[WholeRun]:
-        """The run itself, and all below it."""
+        """Yield the run itself, and all below it."""
         yield self
         for child in self.children:
             yield from child
 
     def _with(self, prompts: _Prompts) -> WholeRun:
-        """The same with the whole prompts of its sub-calls, and of the runs below."""
+        """Return the same with the whole prompts of its sub-calls, and of the runs below."""
         trajectory = Trajectory([prompts.fill(record) for record in self.trajectory.records])
         return replace(self, trajectory=trajectory, children=tuple(child._with(prompts) for child in self.children))
 
     def redacted(self, redactor: Redactor) -> WholeRun:
-        """The same without keys, home folders and user names; this one stays as it is."""
+        """Return the same without keys, home folders and user names; this one stays as it is."""
         clean = self._redacted(redactor)
         if redactor.keys:  # of which parts may stand where a text was cut
             redactor.settle()
@@ -92,7 +92,7 @@ class _Prompts:
         self._left = _MOST_PROMPT_CHARS
 
     def fill(self, record: Record) -> Record:
-        """The record with its whole prompt; as it is where that is not there, or is too much."""
+        """Return the record with its whole prompt; as it is where that is not there, or is too much."""
         if not isinstance(record, SubcallSettled) or record.prompt is not None:
             return record
         if len(record.prompt_head) == record.prompt_chars or record.prompt_chars > self._left:
@@ -105,7 +105,7 @@ class _Prompts:
 
 
 def _text(run: WholeRun) -> str | None:
-    """A context that is a text, such as every child's."""
+    """Return a context that is a text, such as every child's."""
     if run.context is None or run.context.kind != "str":
         return None
     return str(run.context.buffers[0], "utf-8", "surrogatepass")
@@ -119,7 +119,7 @@ def _context_of(files: RunFiles) -> PackedContext | None:
 
 
 def _kept_beside(files: RunFiles, *, context: bool) -> Iterator[WholeRun]:
-    """The runs in the folder for those that a run starts, which all depths share."""
+    """Yield the runs in the folder for those that a run starts, which all depths share."""
     inside = files.notebook.parent.name == CHILDREN and files.notebook.parent.parent.suffix == ".rlm"
     folder = files.notebook.parent if inside else files.folder / CHILDREN
     with contextlib.suppress(OSError):
@@ -137,7 +137,7 @@ def _kept_within(files: RunFiles) -> Iterator[WholeRun]:
 
 
 def _descendants(run_id: str, found: Iterable[WholeRun]) -> tuple[WholeRun, ...]:
-    """The runs below one, each with those below it; what belongs to another run is left out."""
+    """Return the runs below one, each with those below it; what belongs to another run is left out."""
     seen: set[str] = set()
     below: dict[str | None, list[WholeRun]] = defaultdict(list)
     for run in found:

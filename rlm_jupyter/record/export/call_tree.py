@@ -32,7 +32,7 @@ class Node:
 
 
 def tree(run: WholeRun, anchors: Anchors | None = None) -> list[Node]:
-    """A node for each iteration; at the end, runs that were started and did not answer yet."""
+    """Return a node for each iteration; at the end, runs that were started and did not answer yet."""
     children = {child.trajectory.run_id: child for child in run.children}
     nodes = [_iteration(iteration, children, anchors or {}) for iteration in run.trajectory.iterations]
     answered = {call.child for call in run.trajectory.subcalls}
@@ -45,12 +45,12 @@ def tokens(usage: Usage) -> str:
 
 
 def dollars(cost: float | None) -> str:
-    """A cost, for people."""
+    """Return a cost, for people."""
     return "cost unknown" if cost is None else f"${cost:,.4f}"
 
 
 def seconds(number: float) -> str:
-    """A time, for people."""
+    """Return a time, for people."""
     return f"{number:,.1f} s" if number < 60 else f"{int(number // 60):,} min {number % 60:02.0f} s"
 
 

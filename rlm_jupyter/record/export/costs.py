@@ -33,7 +33,7 @@ class Cost:
 
 
 def costs(run: WholeRun) -> list[Cost]:
-    """A line for each model at each depth; last, what was billed for requests that were stopped."""
+    """Return a line for each model at each depth; last, what was billed for requests that were stopped."""
     lines: defaultdict[tuple[int, str], Cost] = defaultdict(lambda: Cost("", 0))
     for one in run:
         depth, below = one.trajectory.started.depth, {child.trajectory.run_id for child in one.children}
@@ -61,7 +61,7 @@ def by_model(run: WholeRun) -> dict[str, ModelUsage]:
 
 
 def total(run: WholeRun, lines: list[Cost]) -> Cost:
-    """The sum."""
+    """Return the sum."""
     usage = sum((line.usage for line in lines), NOTHING)
     known = [line.cost for line in lines if line.cost is not None]
     cost = sum(known) if len(known) == len(lines) else None

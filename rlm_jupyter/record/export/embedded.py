@@ -20,7 +20,7 @@ LARGE = 65_536
 
 
 def context_data(context: PackedContext) -> dict[str, Any] | None:
-    """A context for `metadata.rlm.context`, of any size."""
+    """Return a context for `metadata.rlm.context`, of any size."""
     if context.kind == "none":
         return None
     buffers = [bytes(buffer) for buffer in context.buffers]
@@ -30,7 +30,7 @@ def context_data(context: PackedContext) -> dict[str, Any] | None:
 
 
 def child_data(records: Sequence[Record], context: PackedContext | None) -> dict[str, Any]:
-    """A run that the run started, for `metadata.rlm.children`."""
+    """Return a run that the run started, for `metadata.rlm.children`."""
     started = records[0]
     if not isinstance(started, RunStarted):
         raise RecordError("the record of a child does not begin with RunStarted")
@@ -46,7 +46,7 @@ def child_data(records: Sequence[Record], context: PackedContext | None) -> dict
 
 
 def read_children(path: Path) -> list[tuple[list[Record], PackedContext | None]]:
-    """The records, and the contexts, of the runs that a notebook carries.
+    """Return the records, and the contexts, of the runs that a notebook carries.
 
     Raises
     ------

@@ -27,7 +27,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def to_html(run: WholeRun | Trajectory | str | Path) -> str:
-    """A run as one HTML page, which needs no other file, runs no script and fetches nothing.
+    """Return a run as one HTML page, which needs no other file, runs no script and fetches nothing.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ _Children = dict[str, WholeRun]
 
 
 def to_jsonl(run: WholeRun | Trajectory) -> str:
-    """A run as the JSON lines that the reference implementation's visualizer reads.
+    """Return a run as the JSON lines that the reference implementation's visualizer reads.
 
     One line of metadata, then one for each iteration. An iteration's `prompt` holds the messages that
     are new since the one before it, so that the text grows with the run and not with its square.
@@ -86,7 +86,7 @@ def _question(prompt: str) -> str:
 
 
 def _below(child: WholeRun) -> dict[str, Any]:
-    """A run within the call that it answers."""
+    """Return a run within the call that it answers."""
     return {"run_metadata": _metadata(child.trajectory), "iterations": _iterations(child)}
 
 

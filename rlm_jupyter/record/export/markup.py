@@ -29,12 +29,12 @@ _SHOWN_CHARS = 100_000
 
 
 def shown(shown_outputs: list[Output]) -> str:
-    """A cell's outputs: tables and pictures as such, all else as the text that the model had read."""
+    """Return a cell's outputs: tables and pictures as such, all else as the text that the model had read."""
     return "".join(_output(output) for output in shown_outputs)
 
 
 def cut(text: str, limit: int = _SHOWN_CHARS) -> str:
-    """A text, or its head and how much more there is."""
+    """Return a text, or its head and how much more there is."""
     return text if len(text) <= limit else f"{text[:limit]}\n… {len(text) - limit:,} more characters"
 
 
@@ -69,7 +69,7 @@ def _rich(data: dict[str, Any]) -> str:
 
 
 def _picture(text: str, magic: bytes) -> str:
-    """The base64 of a picture that is one; else nothing."""
+    """Return the base64 of a picture that is one; else nothing."""
     try:
         data = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):

@@ -11,7 +11,7 @@ from rlm_jupyter.record.notebook_layout import Layout
 
 
 def to_notebook(run: WholeRun) -> bytes:
-    """The notebook's file.
+    """Return the notebook's file.
 
     It is made of the record: cells that somebody wrote into the run's notebook are not in it. Whoever has it
     can re-run it: `%rlm_restore` in its first code cell finds what it needs in the notebook itself.

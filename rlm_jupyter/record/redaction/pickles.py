@@ -13,7 +13,7 @@ _LARGE = 1 << 32
 
 
 def rewritten(stream: bytes, text: Callable[[str], str], data: Callable[[bytes], bytes]) -> bytes:
-    """The pickle with each of its texts, and each of its byte strings, replaced.
+    """Return the pickle with each of its texts, and each of its byte strings, replaced.
 
     Parameters
     ----------

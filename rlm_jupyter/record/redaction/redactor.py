@@ -98,7 +98,7 @@ class Redactor:
             self._parts = [key for key in keys if len(key) >= _SURE_CHARS and key not in cut]
 
     def text(self, text: str) -> str:
-        """A text without secrets."""
+        """Return a text without secrets."""
         pieces, last = [], 0
         for start, end, placeholder in self._spans(text, within_words=False):
             pieces += [text[last:start], placeholder]
@@ -133,7 +133,7 @@ class Redactor:
         return self.record(value) if is_dataclass(value) and not isinstance(value, type) else value
 
     def record(self, record: _T, prompts: Mapping[str, str] | None = None) -> _T:
-        """A record without secrets, that a notebook can be made of as before.
+        """Return a record without secrets, that a notebook can be made of as before.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class Redactor:
         return changed
 
     def context(self, packed: PackedContext) -> PackedContext:
-        """A context without secrets; nothing is unpickled."""
+        """Return a context without secrets; nothing is unpickled."""
         if packed.kind == "none":
             return packed
         first, *others = (bytes(buffer) for buffer in packed.buffers)
@@ -186,7 +186,7 @@ class Redactor:
         return self.text(text).encode()
 
     def _item(self, key: str, item: Any) -> Any:
-        """A part of a bundle: pictures are looked into as the bytes that they are."""
+        """Return a part of a bundle: pictures are looked into as the bytes that they are."""
         if isinstance(item, str) and key.partition("/")[0] in {"image", "application"}:
             try:
                 data = base64.b64decode("".join(item.splitlines()), validate=True)
@@ -198,7 +198,7 @@ class Redactor:
         return self.value(item)
 
     def _name(self, name: str) -> str:
-        """A run's id: of a key that stood in the prompt, it has the letters made small."""
+        """Return a run's id: of a key that stood in the prompt, it has the letters made small."""
         for value in self._parts:
             slug = re.sub(r"\W+", "-", value.lower())
             for start, end in partial(name.lower(), slug):
@@ -208,7 +208,7 @@ class Redactor:
         return re.sub(r"\[(key|user) (\d+)\]", r"\1\2", self.text(name))
 
     def _spans(self, text: str, *, within_words: bool) -> Iterator[tuple[int, int, str]]:
-        """What is taken out, in order and without overlaps, with what stands there instead."""
+        """Yield what is taken out, in order and without overlaps, with what stands there instead."""
         parts = sorted(self._found(text, within_words=within_words), key=lambda part: (part.start, -part.end))
         merged: list[Found] = []
         for part in parts:
@@ -243,7 +243,7 @@ class Redactor:
         return self._placeholders[kind, secret]
 
     def _same(self, kind: Kind, secret: str) -> str | None:
-        """The placeholder of what this is another spelling, or a part, of."""
+        """Return the placeholder of what this is another spelling, or a part, of."""
         if kind != "key":
             return None
         for value in self._values:

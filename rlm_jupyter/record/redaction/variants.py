@@ -16,7 +16,7 @@ _TAIL_CHARS = 12
 
 
 def spellings(value: str) -> list[str]:
-    """A text as it is, and as it stands in JSON, HTML, Python and addresses."""
+    """Return a text as it is, and as it stands in JSON, HTML, Python and addresses."""
     others = (json.dumps(value)[1:-1], html.escape(value), repr(value)[1:-1], quote(value, safe=""))
     return [value, *dict.fromkeys(other for other in others if other != value)]
 
@@ -47,7 +47,7 @@ def partial(text: str, value: str) -> Iterator[tuple[int, int]]:
 
 
 def path_pattern(path: str) -> str:
-    """A path as it stands in texts, Python's and JSON's strings, and addresses."""
+    """Return a path as it stands in texts, Python's and JSON's strings, and addresses."""
     first, *parts = [re.escape(part) for part in re.split(r"[\\/]+", path.rstrip("\\/"))]
     separator = r"(?:\\+/?|/+|%2[Ff]|%5[Cc])"
     # one slash at the beginning: in `file:///home` the others are not of the path

@@ -156,7 +156,7 @@ class Ledger:
         self._look_again()
 
     def left(self, *, at_start: bool = False) -> list[str]:
-        """What is left of the limits that are set, in words; of sub-calls at the start and once some were made."""
+        """Say what is left of the limits that are set; of sub-calls at the start and once some were made."""
         limits = self.limits
         left = []
         if limits.max_subcalls is not None and (at_start or self.subcalls):
@@ -332,7 +332,7 @@ class Ledger:
 
     @asynccontextmanager
     async def kernel(self, depth: int) -> AsyncIterator[None]:
-        """A place for a child's kernel, counted per depth.
+        """Hold a place for a child's kernel, counted per depth.
 
         A kernel is held while its own children run, so a common pool could fill up with parents that wait.
         With one pool for each depth the deepest can always go on, and so can everybody above.
@@ -372,7 +372,7 @@ class Ledger:
         self._set(timeout, more)
 
     def let_go(self, timeout: asyncio.Timeout) -> None:
-        """It is over."""
+        """End it."""
         self._timeouts.pop(timeout, None)
 
     def _look_again(self) -> None:

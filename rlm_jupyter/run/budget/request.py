@@ -155,7 +155,7 @@ def takes_temperature(model: Model) -> bool:
 
 
 def most_cost(model: Model, usage: Usage) -> float | None:
-    """The most that this can cost: what is read may have to be written to the provider's cache, at another price."""
+    """Return the most that this can cost: input may have to be written to the provider's cache, at another price."""
     plain = model.cost(usage)
     cached = model.cost(replace(usage, cache_write_tokens=usage.input_tokens))
     return None if plain is None or cached is None else max(plain, cached)
@@ -167,7 +167,7 @@ def estimate_tokens_of(messages: Sequence[Message]) -> int:
 
 
 def _check_window(model: Model, messages: Sequence[Message], tokens: int, max_output_tokens: int) -> int:
-    """The cap that fits beside the input, which has about `tokens`."""
+    """Return the cap that fits beside the input, which has about `tokens`."""
     cap = min(max_output_tokens, max(model.window // 4, 1))
     if tokens + cap > model.window:
         chars = sum(len(message.content) for message in messages)

@@ -57,7 +57,7 @@ class Unreadable(ConfigurationError):
 
 
 def read(suffixes: list[str], data: bytes, note: Note) -> object:
-    """What a file holds.
+    """Return what a file holds.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def decode(data: bytes, note: Note) -> str:
 
 
 def _decoded(data: bytes, note: Note) -> tuple[str, str]:
-    """The text, and the encoding's name."""
+    """Return the text, and the encoding's name."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return _strict(data, encoding), encoding
@@ -148,7 +148,7 @@ def _strict(data: bytes, encoding: str) -> str:
 
 
 def _guess(data: bytes, first_fault: int) -> str:
-    """The encoding of what is no faultless UTF-8, from the bytes around the first that show it."""
+    """Return the encoding of what is no faultless UTF-8, from the bytes around the first that show it."""
     if b"\0" in data[:_HEAD]:
         return _unmarked_utf16(data)
     start = max(data.rfind(b"\n", 0, first_fault) + 1, first_fault - _SAMPLE)

@@ -118,7 +118,7 @@ class _Loading:
     _seen: set[str] = field(default_factory=set)
 
     def only(self) -> object:
-        """The one content there is."""
+        """Return the one content there is."""
         return next(iter(self.contents.values()))
 
     def add(self, given: str) -> None:
@@ -191,7 +191,7 @@ def _matches(pattern: str) -> Iterator[str]:
 
 
 def _walk(folder: Path, note: Note) -> Iterator[str]:
-    """The files below a folder, sorted, without those that git ignores."""
+    """Yield the files below a folder, sorted, without those that git ignores."""
     ignored = _Ignored(folder, note)
 
     def unreadable(error: OSError) -> None:

@@ -34,7 +34,7 @@ _MOST_WORDS = 10
 
 
 def missing(prompt: str, answer: str) -> str | None:
-    """What a question asks for and its answer doesn't have: `a number` or `the name of a person`.
+    """Return what a question asks for and its answer doesn't have: `a number` or `the name of a person`.
 
     `None` where nothing is plainly missing, and where the prompt or the answer is long or has letters beyond ASCII.
     """

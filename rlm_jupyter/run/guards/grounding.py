@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d{1,3}(?:[,_'\u00a0\u2009\u202f]\d{3})+(?:\.\d
 
 
 def made_up(answer: str, trajectory: Trajectory) -> str | None:
-    """The first figure of a short answer of whose figures none stands in the prompt or in any output, errors aside.
+    """Find a made-up figure: the first of a short answer of which none stands in the prompt or in any output.
 
     `None` where one does, and where the answer is long or has none.
     """
@@ -41,7 +41,7 @@ def echoed(answer: str, prompt: str) -> bool:
 
 
 def _seen(trajectory: Trajectory) -> Iterator[str]:
-    """What a figure may come from, what was seen last first."""
+    """Yield what a figure may come from, what was seen last first."""
     for iteration in reversed(trajectory.iterations):
         for cell in iteration.cells:
             yield outputs.render([output for output in cell.outputs if output.get("output_type") != "error"])
@@ -50,5 +50,5 @@ def _seen(trajectory: Trajectory) -> Iterator[str]:
 
 
 def _figures(text: str) -> dict[Decimal, str]:
-    """The numbers in a text, as they are written there."""
+    """Return the numbers in a text, as they are written there."""
     return {Decimal(re.sub(r"[^\d.]", "", found)): found for found in _NUMBER.findall(text)}
