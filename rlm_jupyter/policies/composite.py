@@ -8,6 +8,7 @@ from typing import Any
 from rlm_jupyter.policies import validation as checks
 from rlm_jupyter.policies.base import ActionResult, PolicyContext, Reason, TerminationPolicy
 from rlm_jupyter.policies.final import accepted
+from rlm_jupyter.policies.registry import PolicyRegistry
 from rlm_jupyter.types.errors import ConfigurationError
 
 
@@ -30,8 +31,6 @@ class CompositeTerminationPolicy(TerminationPolicy):
     description = "Combines several policies: any of them, or all."
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
-        from rlm_jupyter.policies.registry import PolicyRegistry
-
         super().__init__(config)
         entries = self.config["policies"]
         if not isinstance(entries, list | tuple) or not entries:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
 from rlm_jupyter.policies.base import Policy, RewardPolicy, TerminationPolicy
@@ -176,20 +177,10 @@ class PolicyRegistry:
     def _known(cls, kind: Kind) -> dict[str, type[Policy]]:
         known = cls._policies[kind]
         if "lenient" not in cls._policies["reward"]:
-            from rlm_jupyter.policies import composite, confidence, grounded, reward, reward_threshold
-            from rlm_jupyter.policies import final as finals
-
-            for policy in (
-                finals.DeclaredTerminationPolicy,
-                finals.FinalPatternTerminationPolicy,
-                reward_threshold.RewardThresholdTerminationPolicy,
-                confidence.ConfidenceTerminationPolicy,
-                grounded.GroundedTerminationPolicy,
-                composite.CompositeTerminationPolicy,
-            ):
-                cls._policies["termination"][policy.name] = policy
-            for rewards in (reward.DefaultRewardPolicy, reward.StrictRewardPolicy, reward.LenientRewardPolicy):
-                cls._policies["reward"][rewards.name] = rewards
+            # by its name: one of them makes others by way of this registry
+            builtin = import_module("rlm_jupyter.policies.builtin")
+            cls._policies["termination"].update({policy.name: policy for policy in builtin.TERMINATION})
+            cls._policies["reward"].update({policy.name: policy for policy in builtin.REWARD})
         return known
 
     @classmethod

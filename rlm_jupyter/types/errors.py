@@ -21,13 +21,11 @@ says what to do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rlm_jupyter.record.trajectory import Trajectory
-    from rlm_jupyter.run.result import Result
     from rlm_jupyter.types.values import StopReason
 
 
@@ -42,12 +40,13 @@ class RLMError(Exception):
         The text in a notebook's magics, and on the command line, where it advises something else there.
     """
 
-    result: Result | None = None
-    """Of a run that had begun: its best answer so far or none, its usage, cost, record and path."""
+    # the classes of both stand above this module
+    result: Any = None
+    """A `Result` of a run that had begun, else `None`: its best answer so far or none, usage, cost, record and path."""
     advice: str = ""
     """Where that run is saved, and how to resume it; the error's text ends with it."""
-    trajectory: Trajectory | None = None
-    """The record of the run that this ended."""
+    trajectory: Any = None
+    """A `Trajectory`, or `None`. The record of the run that this ended."""
 
     def __init__(self, *args: object, notebook: str = "", command: str = "") -> None:
         super().__init__(*args)

@@ -64,7 +64,7 @@ class Cells:
 
     def __init__(self, run: str, child: Child | None = None, children: Children | None = None) -> None:
         self.run = run
-        self.children = children or Children(run, lambda digest, child: Cells(digest, child, self.children))
+        self.children: Children = children or Children(run, self._of_child)
         self._child = child
         self._within = within(child)
         self.is_live = True
@@ -94,6 +94,9 @@ class Cells:
         self._made = 0
         self._bounds = 0
         """The lines above and below that there are."""
+
+    def _of_child(self, run: str, child: Child) -> Cells:
+        return Cells(run, child, self.children)
 
     def apply(self, event: Event) -> None:
         """Take in an event."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from rlm_jupyter.frontends.live.cell import Item
+from rlm_jupyter.frontends.live.cell import Item, LiveCell
 from rlm_jupyter.frontends.live.facts import RunFacts, place
 from rlm_jupyter.types.events import (
     CellFinished,
@@ -18,8 +18,26 @@ from rlm_jupyter.types.events import (
     ReplyStreamed,
 )
 
-if TYPE_CHECKING:
-    from rlm_jupyter.frontends.live.cells import Cells
+
+class ChildCells(Protocol):
+    """The cells of a child that somebody has opened (`cells.Cells`)."""
+
+    is_live: bool
+
+    def apply(self, event: Event) -> None:
+        """Take in an event."""
+
+    def fail(self, message: str = "") -> None:
+        """Take note that nothing more will come."""
+
+    def settled(self) -> list[LiveCell]:
+        """Return the cells as they are now, in order."""
+
+    def pull(self) -> dict[str, LiveCell]:
+        """Return the cells that are new or other since the last time."""
+
+    def source(self, cell_id: str) -> str | None:
+        """Return what a code cell says; `None`: it is none."""
 
 
 @dataclass
@@ -39,7 +57,7 @@ class Child:
     path: Path | None = None
     facts: RunFacts = field(default_factory=RunFacts)
     is_open: bool = False
-    cells: Cells | None = None
+    cells: ChildCells | None = None
     """While somebody looks."""
     is_lost: bool = False
     """It can't be opened any more."""

@@ -11,19 +11,15 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rlm_jupyter.frontends.live.cell import Item, LiveCell
-from rlm_jupyter.frontends.live.child import Child
+from rlm_jupyter.frontends.live.child import Child, ChildCells
 from rlm_jupyter.frontends.live.facts import RunFacts
 from rlm_jupyter.record.blobs import CHILDREN
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import ChildReported, Event, Record, RunEnded, SubcallSettled
 from rlm_jupyter.types.values import StopReason
-
-if TYPE_CHECKING:
-    from rlm_jupyter.frontends.live.cells import Cells
 
 MOST_KEPT = 32
 """Children that are over and are saved nowhere: so many can still be opened."""
@@ -41,7 +37,7 @@ class Children:
         Makes the cells of a child that is opened: given the id in its cells, and the child.
     """
 
-    def __init__(self, run: str, make: Callable[[str, Child], Cells]) -> None:
+    def __init__(self, run: str, make: Callable[[str, Child], ChildCells]) -> None:
         self._run = run
         self._make = make
         self._all: dict[str, Child] = {}
@@ -173,7 +169,7 @@ class Children:
         """All of them."""
         return self._summaries(list(self._all.values()), woven)
 
-    def cells(self) -> Iterator[Cells]:
+    def cells(self) -> Iterator[ChildCells]:
         """Of those that are open."""
         return (child.cells for child in self._all.values() if child.cells is not None)
 

@@ -186,7 +186,7 @@ class LiveRun:
                     self._comm.send(self._message({"items": part}))
 
     def _message(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Make the next message. `state` and `buffer_paths` are no names to use in it: nbclient takes them for widgets."""
+        """Make the next message. It may not use `state` and `buffer_paths`: nbclient takes them for widgets."""
         message = {"v": VERSION, "run": self.cells.run, "seq": self._seq, **data}
         self._seq += 1
         return message

@@ -14,10 +14,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from typing import Protocol
 
 HOME = "/tmp/home"
 WORK = "/tmp/work"
@@ -62,7 +59,21 @@ def program() -> str:
     return shutil.which("bwrap") or "bwrap"
 
 
-def options(sandbox: Sandbox, python: str, place: Path, cwd: Path | None) -> list[str]:
+class Shown(Protocol):
+    """What a sandbox shows of the machine (`sandbox.Sandbox`)."""
+
+    @property
+    def disk(self) -> int:
+        """Bytes of the private `/tmp`."""
+
+    def folders(self) -> Iterator[tuple[Path, bool]]:
+        """Return the folders and files that are shown, and whether code may change them."""
+
+    def shows(self, folder: Path) -> bool:
+        """Return whether the path is among them."""
+
+
+def options(sandbox: Shown, python: str, place: Path, cwd: Path | None) -> list[str]:
     """Return what bubblewrap is told to shut a kernel off.
 
     Parameters

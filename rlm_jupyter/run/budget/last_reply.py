@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from rlm_jupyter.run.budget.ledger import Ledger
+
+class HoldsBack(Protocol):
+    """What keeps the room free (`ledger.Ledger`)."""
+
+    def hold_back(self, word: LastWord, tokens: int, cost: float) -> None:
+        """Keep so much free of all other requests."""
 
 
 class LastWord:
@@ -23,7 +28,7 @@ class LastWord:
         That of the run that started this one.
     """
 
-    def __init__(self, ledger: Ledger, above: LastWord | None = None) -> None:
+    def __init__(self, ledger: HoldsBack, above: LastWord | None = None) -> None:
         self._ledger = ledger
         self._above = above
         self._own_seconds = 0.0
