@@ -53,10 +53,7 @@ class Model(Protocol):
         on_text
             Given each piece of visible text as it arrives.
 
-        A model whose attribute `tells_logprobs` is true also takes `logprobs=True`, and then fills the reply's
-        `token_confidence`. One whose attribute `closes_early` is true takes `until`, which is given each piece too and
-        says when the rest is not needed. One whose attribute `takes_idle_seconds` is true takes `idle_seconds`: the
-        silence after which the request is given up.
+        A model takes further arguments where its attribute `abilities` says so (`Abilities`).
 
         Returns
         -------

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlm_jupyter.models import pricing as prices
 from rlm_jupyter.models import sdk_errors as faults
+from rlm_jupyter.models.abilities import Abilities
 from rlm_jupyter.models.allowance import Allowance, allow, bounds
 from rlm_jupyter.models.client_pool import Clients
 from rlm_jupyter.models.discovery import listed
@@ -104,9 +105,7 @@ class HostedModel(ABC):
         What people should know of who answers: another model than the one that was named. Empty: nothing.
     """
 
-    closes_early: ClassVar[bool] = True
-    """It takes `until`."""
-    takes_idle_seconds: ClassVar[bool] = True
+    gives_logprobs: ClassVar[bool] = False
     sdk: ClassVar[str]
     """The module that speaks to the server; imported with the first lease, away from the event loop."""
 
@@ -373,6 +372,22 @@ class HostedModel(ABC):
             "follow_redirects": False,
             **bounds(),
         }
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can do beyond `Model`; how many requests its server takes is known once a lease has begun."""
+        return Abilities(
+            provider=self.provider,
+            slots=self.slots,
+            gives_logprobs=self.gives_logprobs,
+            closes_early=True,
+            takes_idle_seconds=True,
+            takes_temperature=self.takes_temperature,
+            is_deterministic=self.temperature == 0,
+            options=self.options,
+            remark=self.remark,
+            prepare=self.prepare,
+        )
 
     @property
     def takes_temperature(self) -> bool:

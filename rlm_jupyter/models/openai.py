@@ -28,7 +28,7 @@ class OpenAIModel(HostedModel):
     """A model behind an endpoint that speaks chat completions, always streamed."""
 
     sdk = "openai"
-    tells_logprobs = True
+    gives_logprobs = True
 
     @property
     def takes_temperature(self) -> bool:

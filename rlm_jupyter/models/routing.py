@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from rlm_jupyter.models import Model, load_model
+from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.priced import PricedModel
 from rlm_jupyter.models.pricing import Price
 from rlm_jupyter.types.errors import ConfigurationError, ModelError
@@ -97,7 +98,7 @@ class Routing:
 
     async def prepare(self, tell: Callable[[str], None], stop: asyncio.Event, seconds: float | None = None) -> None:
         """See to it that the servers of one's own are there and ready (`HostedModel.prepare`), all together."""
-        ready = [model.prepare for model in self.models if hasattr(model, "prepare")]
+        ready = [prepare for model in self.models if (prepare := abilities_of(model).prepare) is not None]
         async with asyncio.TaskGroup() as tasks:
             for prepare in ready:
                 tasks.create_task(prepare(tell, stop, seconds))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.pricing import Price
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import RewardPolicy, Shared, TerminationPolicy
@@ -86,7 +87,7 @@ async def prepare(settings: Settings, emit: Callable[[Event], None] | None, cont
         raise failed  # out here, so that the group is not its context: IPython shows no such error in one line
     if stop.is_set():
         raise RLMError("the run was stopped before it began")
-    remarks = {model.name: getattr(model, "remark", "") for model in settings.routing.models}
+    remarks = {model.name: abilities_of(model).remark for model in settings.routing.models}
     for remark in filter(None, remarks.values()):
         emit(RemarkMade(remark))
 
@@ -131,7 +132,7 @@ def request_digest(
     }
     if after:
         asked["after"] = list(after)
-    if any(sampling := [getattr(model, "options", None) or {} for model in settings.routing.models]):
+    if any(sampling := [dict(abilities_of(model).options) for model in settings.routing.models]):
         asked["options"] = sampling
     if settings.system_prompt_extra:
         asked["system"] = settings.system_prompt_extra

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rlm_jupyter.models import Model
+from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.prompts.preview import is_whole
 from rlm_jupyter.prompts.texts import BARE
@@ -198,7 +199,7 @@ def _digest(prompt: str) -> str:
 
 def _is_deterministic(model: Model) -> bool:
     """Whether it gives the same reply to the same prompt."""
-    return getattr(model, "temperature", None) == 0
+    return abilities_of(model).is_deterministic
 
 
 def _check_passages(run: Run, call: Subcall) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rlm_jupyter.models import Model
+from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.repetition import Repetition
 from rlm_jupyter.run.budget.last_reply import LastWord
 from rlm_jupyter.run.budget.ledger import Bill, Ledger
@@ -151,7 +152,7 @@ async def ask(
 
 def takes_temperature(model: Model) -> bool:
     """Whether a request to it may say how much chance there is to be in the reply."""
-    return bool(getattr(model, "takes_temperature", False))
+    return abilities_of(model).takes_temperature
 
 
 def most_cost(model: Model, usage: Usage) -> float | None:
@@ -223,7 +224,8 @@ async def _billed(request: _Request, ledger: Ledger, bill: Bill, own: LastWord |
 async def _served(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
     """One reply; while the provider refuses everybody, it is waited for."""
     model = request.model
-    pace = ledger.pace(getattr(model, "provider", model.name), getattr(model, "slots", None))
+    abilities = abilities_of(model)
+    pace = ledger.pace(abilities.provider or model.name, abilities.slots)
     again = False
     try:
         while True:
@@ -245,6 +247,21 @@ async def _served(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
         ledger.delay(request, "")
 
 
+def _extra(request: _Request, idle: float | None) -> dict[str, Any]:
+    """Return what the model is told of a request beyond `Model.complete`, as far as it can take it."""
+    abilities = abilities_of(request.model)
+    extra: dict[str, Any] = {}
+    if request.logprobs and abilities.gives_logprobs:
+        extra["logprobs"] = True
+    if request.until is not None and abilities.closes_early:
+        extra["until"] = request.until()
+    if abilities.takes_idle_seconds:
+        extra["idle_seconds"] = math.inf if idle is None else idle
+    if request.temperature is not None and abilities.takes_temperature:
+        extra["temperature"] = request.temperature
+    return extra
+
+
 async def _complete(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
     """Send it once."""
     model, messages, most = request.model, request.messages, request.most
@@ -261,16 +278,7 @@ async def _complete(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
 
     try:
         async with ledger.in_time():
-            extra: dict[str, Any] = (
-                {"logprobs": True} if request.logprobs and getattr(model, "tells_logprobs", False) else {}
-            )
-            if request.until is not None and getattr(model, "closes_early", False):
-                extra["until"] = request.until()
-            if getattr(model, "takes_idle_seconds", False):
-                idle = ledger.limits.request_idle_seconds
-                extra["idle_seconds"] = math.inf if idle is None else idle
-            if request.temperature is not None and takes_temperature(model):
-                extra["temperature"] = request.temperature
+            extra = _extra(request, ledger.limits.request_idle_seconds)
             reply = await model.complete(messages, max_output_tokens=most.output_tokens, on_text=count, **extra)
     except BaseException as error:
         # what broke off, or was stopped, is billed all the same, and nobody says how much
@@ -280,7 +288,7 @@ async def _complete(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
             entry.settle(spent, model.cost(spent))
         raise
     entry.settle(reply.usage, model.cost(reply.usage))
-    if remark := getattr(model, "remark", ""):
+    if remark := abilities_of(model).remark:
         ledger.remarks[model.name] = remark
     return reply
 

@@ -59,7 +59,7 @@ async def test_a_server_says_how_much_its_model_reads_and_how_many_requests_it_t
         assert await prepared(model) == []
         assert model.window == 9000
         assert model.slots == {"llamacpp": 2, "vllm": None}.get(kind, 4)
-        assert PricedModel(model, Price(1, 1)).slots == model.slots
+        assert PricedModel(model, Price(1, 1)).abilities.slots == model.abilities.slots == model.slots
         assert model.cost(Usage(1000, 1000)) == 0.0
         set_by_hand = connect(server, f"{kind}/coder", window=5000)
         await prepared(set_by_hand)

@@ -1,0 +1,44 @@
+"""`Abilities`: what a model can do beyond `Model`, declared: whoever asks one needs to know, and most have none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+
+Prepare = Callable[[Callable[[str], None], "asyncio.Event", "float | None"], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a model says of itself in its attribute `abilities`; a model without it has none of them."""
+
+    provider: str = ""
+    """Who refuses everybody when it refuses one request. Empty: the model alone."""
+    slots: int | None = None
+    """How many requests its server takes at once. `None`: as many as are sent."""
+    gives_logprobs: bool = False
+    """`complete` takes `logprobs=True`, and then fills the reply's `token_confidence`."""
+    closes_early: bool = False
+    """`complete` takes `until`, which is given each piece of the reply and says when the rest is not needed."""
+    takes_idle_seconds: bool = False
+    """`complete` takes `idle_seconds`, the silence after which the request is given up."""
+    takes_temperature: bool = False
+    """`complete` takes `temperature`."""
+    is_deterministic: bool = False
+    """It gives the same reply to the same prompt: a sub-call is sent once in a run."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Its sampling options, for the record."""
+    remark: str = ""
+    """What people should know of who answers: another model than the one that was named."""
+    prepare: Prepare | None = None
+    """Sees to it that its server is there and ready, before a run."""
+
+
+def abilities_of(model: object) -> Abilities:
+    """Return what a model declares, else that it can do nothing more than `Model` says."""
+    declared = getattr(model, "abilities", None)
+    return declared if isinstance(declared, Abilities) else Abilities()
