@@ -83,6 +83,8 @@ class Front:
     async def run(self, code: str, **options: Any) -> Shown:
         shown = Shown()
         hear: Callable[[Any], None] = lambda msg: shown.messages.append((msg["msg_type"], msg["content"]))  # noqa: E731
+        # else what follows a cell that failed at once is aborted with it
+        options = {"stop_on_error": False} | options
         reply = await self.kc.execute_interactive(code, output_hook=hear, timeout=60, **options)
         shown.reply = reply["content"]
         return shown
@@ -97,7 +99,7 @@ class Front:
             shown.messages.append((msg["msg_type"], msg["content"]))
 
         async def execute() -> Shown:
-            reply = await self.kc.execute_interactive(code, output_hook=hear, timeout=60)
+            reply = await self.kc.execute_interactive(code, output_hook=hear, timeout=60, stop_on_error=False)
             shown.reply = reply["content"]
             return shown
 
