@@ -27,7 +27,7 @@ from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.opening import open_in_time, unopened
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.runner import BackgroundWorkspace, Running, check_length, check_prompt
+from rlm_jupyter.run.runner import BackgroundSession, Running, check_length, check_prompt
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event
@@ -146,7 +146,7 @@ class RLM(FromRecord):
             system_prompt_extra=system_prompt_extra.strip(),
         )
 
-        self._kept: WeakSet[BackgroundWorkspace] = WeakSet()
+        self._kept: WeakSet[BackgroundSession] = WeakSet()
 
     @property
     def settings(self) -> Settings:
@@ -235,11 +235,11 @@ class RLM(FromRecord):
         ledger = Ledger(self._settings.limits)
         async with outcome_of(prompt, held, self._settings.save) as outcome, AsyncExitStack() as stack:
             recorder = outcome.recorder
-            workspace = await open_in_time(stack, self._settings, held, ledger, control, on_event)
-            if workspace is None:
+            session = await open_in_time(stack, self._settings, held, ledger, control, on_event)
+            if session is None:
                 trajectory = unopened(self._settings, held, prompt, ledger, control, recorder=recorder, emit=on_event)
             else:
-                trajectory = await workspace.answer(
+                trajectory = await session.answer(
                     prompt, ledger=ledger, recorder=recorder, emit=on_event, control=control
                 )
         return outcome.result(trajectory)
@@ -281,15 +281,15 @@ class RLM(FromRecord):
             Each cell waits for `running.control.approve()` or `refuse()`.
         """
         prompt, held = _asked(prompt, context, root_prompt)
-        workspace = BackgroundWorkspace(self._settings, held, keep_kernel)
+        session = BackgroundSession(self._settings, held, keep_kernel)
         if keep_kernel:
-            self._kept.add(workspace)
-        return Running(workspace, prompt, on_event, approve=approve)
+            self._kept.add(session)
+        return Running(session, prompt, on_event, approve=approve)
 
     def close(self) -> None:
         """End every kernel that was kept through this object (`keep_kernel=True`), and what runs in it."""
-        for workspace in list(self._kept):
-            workspace.close()
+        for session in list(self._kept):
+            session.close()
 
     def __enter__(self) -> Self:
         return self

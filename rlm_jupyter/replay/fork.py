@@ -16,7 +16,7 @@ from rlm_jupyter.record.blobs import CHILDREN
 from rlm_jupyter.record.edits import Place, edited_cells, with_edits
 from rlm_jupyter.record.saved_run import SavedRun, Spent
 from rlm_jupyter.record.store import RunFiles
-from rlm_jupyter.replay.recording import Playing, Tape
+from rlm_jupyter.replay.recording import PlaybackOptions, Recording
 from rlm_jupyter.replay.resume import play
 from rlm_jupyter.run import interrupts
 from rlm_jupyter.run.control import Control
@@ -102,7 +102,7 @@ class Forking:
         """Go over what is taken over, and on from there."""
         saved, part, settings = self._saved, self._part, self._settings
         context = saved.context()
-        playing = Playing(
+        playback_options = PlaybackOptions(
             reexecutes=self._reexecutes,
             copies=True,
             settled=part.at if part.edited is None else part.at - 1,
@@ -118,7 +118,7 @@ class Forking:
                 trajectory = await play(
                     settings,
                     context,
-                    Tape([saved.trajectory.started, *part.records], playing),
+                    Recording([saved.trajectory.started, *part.records], playback_options),
                     recorder,
                     on_event,
                     control,

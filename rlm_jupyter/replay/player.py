@@ -18,7 +18,7 @@ from rlm_jupyter.kernel.snapshots import Moment
 from rlm_jupyter.prompts import texts as prompts
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay.diff import difference
-from rlm_jupyter.replay.recording import Difference, RecordEnds, Tape, copied, recorded_cell
+from rlm_jupyter.replay.recording import Difference, RecordEnds, Recording, copied, recorded_cell
 from rlm_jupyter.run.cells import DIED_BETWEEN, look, renew
 from rlm_jupyter.run.control import Decision
 from rlm_jupyter.run.state import Run
@@ -41,11 +41,11 @@ _COUNTED = "pass"
 
 
 class Player:
-    """Plays a tape back to a run (`run.state.Playback`).
+    """Plays a recording back to a run (`run.state.Playback`).
 
     Parameters
     ----------
-    tape
+    recording
         The record, and how it is played.
 
     Attributes
@@ -54,8 +54,8 @@ class Player:
         Whether there is still something of the record that the loop has to go over.
     """
 
-    def __init__(self, tape: Tape) -> None:
-        self.tape = tape
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
         self.is_playing = True
         self._run: Run | None = None
         self._held: tuple[list[Record], CellFinished] | None = None
@@ -79,36 +79,36 @@ class Player:
     def begin(self, run: Run) -> None:
         """Enter how the run began."""
         self._run = run
-        playing = self.tape.playing
-        if playing.spent is not None or playing.only:
+        playback_options = self.recording.options
+        if playback_options.spent is not None or playback_options.only:
             # the clock begins when the run goes on
             run.ledger.limit(replace(run.limits, max_seconds=None))
-        if not (playing.copies or playing.only):
+        if not (playback_options.copies or playback_options.only):
             taken_up = RunTakenUp(
-                iteration=self.tape.last_iteration,
+                iteration=self.recording.last_iteration,
                 model=self.run.model.name,
-                sub_model=next(iter(playing.sub_models), self.run.model.name),
-                sub_models=[*playing.sub_models] if len(playing.sub_models) > 1 else [],
+                sub_model=next(iter(playback_options.sub_models), self.run.model.name),
+                sub_models=[*playback_options.sub_models] if len(playback_options.sub_models) > 1 else [],
                 limits=dataclasses.asdict(self.run.limits),
                 taken_up=datetime.now(UTC).isoformat(timespec="seconds"),
-                reexecuted=playing.reexecutes,
-                sampling=dict(playing.sampling),
+                reexecuted=playback_options.reexecutes,
+                sampling=dict(playback_options.sampling),
             )
             if self.run.entries.recorder is not None:
                 self.run.entries.recorder.add(taken_up)
-            self.tape.append(taken_up)
-        self._apply([self.tape.started])
+            self.recording.append(taken_up)
+        self._apply([self.recording.started])
         self._take_up_if_over()
 
     def record(self, record: Record) -> None:
         """Enter the recorded counterpart of a record; the last one of a run is its own."""
         if isinstance(record, RunEnded):
-            self._apply(self.tape.rest())
+            self._apply(self.recording.rest())
             self.run.entries.add(record)
             return
-        matched = self.tape.match(record)
-        if not matched and isinstance(record, NoticeGiven) and self.tape.playing.only:
-            self.tape.note(self.run.iteration, None, f"The run says what it had not said: {record.text}")
+        matched = self.recording.match(record)
+        if not matched and isinstance(record, NoticeGiven) and self.recording.options.only:
+            self.recording.note(self.run.iteration, None, f"The run says what it had not said: {record.text}")
         self._apply(matched)
         self._take_up_if_over()
 
@@ -120,22 +120,22 @@ class Player:
         RecordEnds
             The record ends, and is only replayed.
         """
-        self._apply(self.tape.rest_of_iteration())
+        self._apply(self.recording.rest_of_iteration())
         self._take_up_if_over()
-        if self.tape.is_over and self.tape.playing.only:
+        if self.recording.is_over and self.recording.options.only:
             raise RecordEnds
-        return self.tape.is_over
+        return self.recording.is_over
 
     def reply(self) -> ReplyReceived | None:
         """Return the next reply of the record."""
         if not self.is_playing:
             return None
-        taken, reply = self.tape.reply()
+        taken, reply = self.recording.reply()
         if reply is None:
             return None
         run = self.run
         tokens = reply.usage.input_tokens + reply.usage.output_tokens
-        known = tokens and self.tape.model == run.model.name
+        known = tokens and self.recording.model == run.model.name
         run.requests.last_read = (2 * len(run.trajectory.iterations) + 2, tokens) if known else None
         self._apply(taken)
         run.iteration = reply.iteration
@@ -144,7 +144,7 @@ class Player:
 
     def went_on(self) -> bool:
         """Whether the record says that the run did not end with this iteration."""
-        return self.tape.went_on(self.run.iteration)
+        return self.recording.went_on(self.run.iteration)
 
     def decision(self, source: str) -> Decision | None:
         """Return what a person had decided on the next cell; `None` where it is not in the record."""
@@ -169,11 +169,11 @@ class Player:
             return await self._again(taken, cell)
         place = self.run.iteration, self.run.cells.block
         if self.is_playing:
-            if self.tape.playing.only and not self.went_on():
+            if self.recording.options.only and not self.went_on():
                 raise RecordEnds
-            self.tape.note(*place, "This cell is not in the record, so it was not executed.")
+            self.recording.note(*place, "This cell is not in the record, so it was not executed.")
             return CellRun("skipped"), Inspection()
-        self.tape.owed.begin(place)
+        self.recording.owed.begin(place)
         return None
 
     def finished(self) -> bool:
@@ -193,45 +193,45 @@ class Player:
             return {i: self._answer_again(kind, text, call.model) for i, text in enumerate(call.prompts)}
         answers: dict[int, str | SubcallFailure] = {}
         for i, text in enumerate(call.prompts):
-            settled = self.tape.owed.find_in_cell(kind, text, call.model)
+            settled = self.recording.owed.find_in_cell(kind, text, call.model)
             if settled is not None:
                 answers[i] = settled.text
-                if self.tape.playing.copies:
+                if self.recording.options.copies:
                     own = replace(settled, iteration=self.run.iteration, block=self.run.cells.block, ordinal=first + i)
                     self.run.record(copied(own))
         return answers
 
     def unclaimed_child(self, sha256: str) -> tuple[SavedRun, Player] | None:
         """Return a child that was given this text and had not answered when the run was broken off."""
-        waiting = self.tape.playing.unclaimed.get(sha256)
+        waiting = self.recording.options.unclaimed.get(sha256)
         if not waiting:
             return None
         child = SavedRun.load(waiting.pop(0))
         waiting_below = child.unclaimed(child.children())
-        playing = replace(self.tape.playing, spent=None, settled=0, unclaimed=waiting_below, owed=())
-        return child, Player(Tape(child.records, playing))
+        playback_options = replace(self.recording.options, spent=None, settled=0, unclaimed=waiting_below, owed=())
+        return child, Player(Recording(child.records, playback_options))
 
     @property
     def earlier_answer(self) -> Value | None:
         """What the run had ended with before it was resumed."""
-        ended = self.tape.ended
-        if ended is None or ended.answer is None or self.tape.playing.copies or self.tape.playing.only:
+        ended = self.recording.ended
+        if ended is None or ended.answer is None or self.recording.options.copies or self.recording.options.only:
             return None
         return Value(ended.answer, ended.value, ended.is_json)
 
     def _answer_again(self, kind: SubcallKind, text: str, model: str | None) -> str | SubcallFailure:
-        settled = self.tape.calls.find(kind, text, model)
+        settled = self.recording.calls.find(kind, text, model)
         if settled is not None:
             return _answer(settled)
         head = text if len(text) <= 60 else f"{text[:60]}…"
         return SubcallFailure(f"this cell is executed again from its record, in which {head!r} was not asked")
 
     def _recorded_cell(self) -> tuple[list[Record], CellFinished | None]:
-        return self.tape.cell(self.run.iteration, self.run.cells.block) if self.is_playing else ([], None)
+        return self.recording.cell(self.run.iteration, self.run.cells.block) if self.is_playing else ([], None)
 
     async def _again(self, taken: list[Record], cell: CellFinished) -> tuple[CellRun, Inspection]:
         """Go over a recorded cell."""
-        if self.tape.moment == (0, 0) and self._is_first:
+        if self.recording.moment == (0, 0) and self._is_first:
             await self._keep_variables((0, 0))
         self._is_first = False
         notices = [record for record in taken if isinstance(record, NoticeGiven)]
@@ -243,13 +243,13 @@ class Player:
         recorded = recorded_cell(cell)
         differs = await self._replay(cell, recorded)
         inspection = Inspection()
-        if self.tape.playing.reexecutes and self.run.kernel.is_alive:
+        if self.recording.options.reexecutes and self.run.kernel.is_alive:
             inspection = await look(self.run)
             if recorded.status == "ok":
                 await self._keep_variables((cell.iteration, cell.block))
         inspection = await self._as_recorded(cell, inspection)
         self.run.cells.block += 1
-        executes = self.tape.playing.reexecutes and cell.status in {"ok", "error"}
+        executes = self.recording.options.reexecutes and cell.status in {"ok", "error"}
         self._apply([cell])
         self.run.emit(CellReplayed(cell.iteration, cell.block, executes, differs))
         self._take_up_if_over()
@@ -257,40 +257,40 @@ class Player:
 
     async def _replay(self, cell: CellFinished, recorded: CellRun) -> str:
         """Bring its effect on the kernel back; how its outputs differ."""
-        if not self.tape.playing.reexecutes:
+        if not self.recording.options.reexecutes:
             return ""
         await self.run.kernel.snapshot_begun()
         if cell.status == "died":
-            await self._start_again(self.tape.revival())
+            await self._start_again(self.recording.revival())
             return ""
         if cell.status == "interrupted":
             await self.run.kernel.execute(_COUNTED)
-            self.tape.passed_over.append(cell.iteration)
+            self.recording.passed_over.append(cell.iteration)
             return ""
         place = cell.iteration, cell.block
-        self.tape.calls.begin(place)
+        self.recording.calls.begin(place)
         again = await self.run.kernel.execute(cell.executed or cell.source, cell_seconds=self.run.limits.cell_seconds)
         self.run.subcalls.cut = 0
         differs = difference(recorded, again, f"iteration {cell.iteration}, cell {cell.block + 1}")
         if differs:
-            self.tape.note(*place, differs)
+            self.recording.note(*place, differs)
         if again.status == "died" or not self.run.kernel.is_alive:
             await self._start_again(None)
         return differs
 
     async def _as_recorded(self, cell: CellFinished, inspection: Inspection) -> Inspection:
         """Return what the kernel says of itself, less an answer that the record does not have."""
-        inspection = replace(inspection, exited=self.tape.exited(cell))
-        if not self.went_on() or self.tape.was_sent_back(cell.iteration):
+        inspection = replace(inspection, exited=self.recording.exited(cell))
+        if not self.went_on() or self.recording.was_sent_back(cell.iteration):
             return inspection
         if inspection.answer == "recorded":
-            self.tape.note(cell.iteration, cell.block, "The cell declares an answer, which it had not.")
+            self.recording.note(cell.iteration, cell.block, "The cell declares an answer, which it had not.")
             await self.run.kernel.reopen()
         return replace(inspection, answer="none", problem="", draft_ready=False)
 
     async def _keep_variables(self, place: Moment) -> None:
         """Take the snapshot that a recorded death needs, and no other before that; then as a run does."""
-        needed = self.tape.moment
+        needed = self.recording.moment
         if needed is None or needed == place:
             self.run.kernel.take_snapshot(place)
         if needed == place:
@@ -300,7 +300,7 @@ class Player:
         """Start the kernel again, with what had come back then, as the notice has it."""
         self.run.cells.restarts += 1
         self.run.cells.variables = ()
-        if not self.tape.playing.reexecutes:
+        if not self.recording.options.reexecutes:
             return
         await renew(self.run)
         wanted: list[str] = notice.restored.get("names", []) if notice is not None else []
@@ -315,12 +315,12 @@ class Player:
         self.run.cells.variables = (await self.run.kernel.inspect()).variables
         back = {variable.name for variable in self.run.cells.variables} | {*modules}
         if missing := [name for name in wanted if name not in back]:
-            self.tape.note(self.run.iteration, None, prompts.NOT_RESTORED.format(names=", ".join(missing)))
+            self.recording.note(self.run.iteration, None, prompts.NOT_RESTORED.format(names=", ".join(missing)))
 
     def _apply(self, records: Iterable[Record]) -> None:
         """Enter what is recorded already, and tell it."""
         for record in records:
-            if self.tape.playing.copies:
+            if self.recording.options.copies:
                 self.run.entries.enter(copied(record))
             else:
                 self.run.trajectory.apply(record)
@@ -328,17 +328,17 @@ class Player:
 
     def _take_up_if_over(self) -> None:
         """Where the record ends, the run goes on: with its bill, its clock, and a word to the model."""
-        if not self.is_playing or not self.tape.is_over or self.tape.playing.only:
+        if not self.is_playing or not self.recording.is_over or self.recording.options.only:
             return
-        self._apply(self.tape.rest_of_iteration())
+        self._apply(self.recording.rest_of_iteration())
         self.is_playing = False
         self.run.cells.restarts = min(self.run.cells.restarts, 1)
-        spent = self.tape.playing.spent
+        spent = self.recording.options.spent
         if spent is not None:
             self.run.ledger.limit(self.run.limits)
             self.run.ledger.carry_on(spent.usage, spent.cost, spent.subcalls, spent.seconds)
             self.run.began = time.monotonic() - spent.seconds
-        ended = self.tape.ended
+        ended = self.recording.ended
         if ended is not None and ended.stop_reason == "errors":
             self.run.errors = 0
         if text := self._news():
@@ -346,20 +346,20 @@ class Player:
 
     def _news(self) -> str:
         """Return what the model has to know of the new kernel and of what may be used now."""
-        tape, iterations = self.tape, self.run.trajectory.iterations
+        recording, iterations = self.recording, self.run.trajectory.iterations
         if not iterations:
             return ""
         parts = []
-        if not tape.playing.reexecutes:
+        if not recording.options.reexecutes:
             parts.append(prompts.EMPTY_KERNEL)
-        if tape.differences:
-            parts.append(f"{prompts.DIFFERS}\n{as_text(tape.differences)}")
-        if tape.passed_over:
-            named = ", ".join(map(str, dict.fromkeys(tape.passed_over)))
+        if recording.differences:
+            parts.append(f"{prompts.DIFFERS}\n{as_text(recording.differences)}")
+        if recording.passed_over:
+            named = ", ".join(map(str, dict.fromkeys(recording.passed_over)))
             parts.append(prompts.PASSED_OVER.format(iterations=named))
         is_whole = bool(iterations[-1].shown)
-        other_limits = tape.started.limits.get("max_iterations") != self.run.limits.max_iterations
-        if is_whole and (tape.ended is not None or (other_limits and not tape.playing.copies)):
+        other_limits = recording.started.limits.get("max_iterations") != self.run.limits.max_iterations
+        if is_whole and (recording.ended is not None or (other_limits and not recording.options.copies)):
             status = prompts.status(self.run.iteration, self.run.limits.max_iterations, self.run.ledger.left())
             parts.append(prompts.GOES_ON.format(status=status))
         return "\n\n".join(parts)

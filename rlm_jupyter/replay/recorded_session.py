@@ -1,4 +1,4 @@
-"""`RecordedWorkspace`: the workspace of a recorded run: its record, and a kernel once a follow-up prompt needs one."""
+"""`RecordedSession`: the session of a recorded run: its record, and a kernel once a follow-up prompt needs one."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.opening import open_in_time
 from rlm_jupyter.run.result import OnEvent
-from rlm_jupyter.run.runner import BackgroundWorkspace
-from rlm_jupyter.run.session import Workspace
+from rlm_jupyter.run.runner import BackgroundSession
+from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings, request_digest
 from rlm_jupyter.types.events import RemarkMade
 
 
-class RecordedWorkspace(BackgroundWorkspace):
+class RecordedSession(BackgroundSession):
     """A recorded run and its recorded follow-ups.
 
     A follow-up that is on record is answered from there. Any other starts a kernel, in which the runs so far are
-    re-executed; from then on this is a workspace like any other.
+    re-executed; from then on this is a session like any other.
 
     Parameters
     ----------
@@ -51,12 +51,12 @@ class RecordedWorkspace(BackgroundWorkspace):
     @property
     def is_alive(self) -> bool:
         """Whether it has a kernel, or is about to start one."""
-        return super().is_alive and (self._workspace is not None or self.in_use)
+        return super().is_alive and (self._session is not None or self.in_use)
 
     @property
     def is_recorded(self) -> bool:
         """Whether all that was asked so far came from the record, so that there is no kernel yet."""
-        return self._workspace is None
+        return self._session is None
 
     def recorded(self, prompt: str) -> RunSummary | None:
         """Find the recorded follow-up that is `prompt`, asked after those so far; it counts as asked from now on."""
@@ -77,7 +77,7 @@ class RecordedWorkspace(BackgroundWorkspace):
         after = [{"run_id": run.started.run_id, "told": True} for run in self._runs]
         return {"prompts_before": len(after), "after": after}
 
-    async def _open(self, ledger: Ledger, control: Control, on_event: OnEvent | None) -> Workspace | None:
+    async def _open(self, ledger: Ledger, control: Control, on_event: OnEvent | None) -> Session | None:
         """Start the kernel, and re-execute in it what was asked so far."""
         runs = await asyncio.to_thread(lambda: [SavedRun.load(run.files.notebook) for run in self._runs])
         cells = sum(run.cells for run in runs)
@@ -85,19 +85,19 @@ class RecordedWorkspace(BackgroundWorkspace):
             counted = f"{cells:,} cell{'' if cells == 1 else 's'}"
             on_event(RemarkMade(f"The run so far is a recorded one: its {counted} are executed again in a new kernel."))
 
-        async def bring_back(workspace: Workspace) -> None:
+        async def bring_back(session: Session) -> None:
             differences: list[Difference] = []
             for run in runs:
-                differences += await go_over(workspace, run, is_told=True, reexecutes=True)
+                differences += await go_over(session, run, is_told=True, reexecutes=True)
             if differences:
-                workspace.remark = prompts.REEXECUTED.format(differences=as_text(differences))
+                session.remark = prompts.REEXECUTED.format(differences=as_text(differences))
 
-        workspace = None
+        session = None
         try:
-            workspace = await open_in_time(
+            session = await open_in_time(
                 self._stack, self._settings, self._context, ledger, control, on_event, bring_back=bring_back
             )
-            return workspace
+            return session
         finally:
-            if workspace is None:
+            if session is None:
                 await self._stack.aclose()  # the next prompt tries again

@@ -1,8 +1,7 @@
-"""`Tape`: the record of a run, played back while the run is gone over again.
+"""`Recording`: the records of a run, taken one after the other while it is played back.
 
-The run's own code goes over it (`player.Player`): what it asks for (a reply, a cell's outputs) comes from the tape,
-and what it records is matched with what stands there. Where the two differ, the tape is right: it is what the model
-was told.
+The loop itself drives it (`player.Player`). What it asks for, a reply or a cell's outputs, comes from the recording;
+what it records is matched with what stands there. Where the two differ the recording is right: the model was told that.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Playing:
-    """How a record is played."""
+class PlaybackOptions:
+    """How a recording is played back."""
 
     reexecutes: bool = True
     """Cells are executed again; else the kernel stays empty."""
@@ -72,14 +71,14 @@ class Playing:
     """Answers that a cell is to get which is not among the records: it was edited."""
 
 
-class Tape:
+class Recording:
     """The records of a run, taken one after the other.
 
     Parameters
     ----------
     records
         In order; the first is `RunStarted`.
-    playing
+    playback_options
         How they are played.
 
     Raises
@@ -88,10 +87,10 @@ class Tape:
         There is no `RunStarted`.
     """
 
-    def __init__(self, records: Sequence[Record], playing: Playing | None = None) -> None:
+    def __init__(self, records: Sequence[Record], playback_options: PlaybackOptions | None = None) -> None:
         if not records or not isinstance(records[0], RunStarted):
             raise RecordError("There is nothing in this record to go on from.")
-        self.playing = playing or Playing()
+        self.options = playback_options or PlaybackOptions()
         self.started = records[0]
         self.model = (taken_up_at(records) or self.started).model
         """That drove the run last."""
@@ -104,12 +103,12 @@ class Tape:
         """Cells with other outputs now."""
         settled = [record for record in records if isinstance(record, SubcallSettled)]
         self.calls = RecordedCalls(settled)
-        owed = [call for call in [*settled, *self.playing.owed] if not call.failed]
+        owed = [call for call in [*settled, *self.options.owed] if not call.failed]
         self.owed = RecordedCalls(owed)
         self.last_iteration = max((getattr(record, "iteration", 0) for record in records), default=0)
         self._left = deque(records[1:])
         self._superseded = _superseded(records)
-        self._settled = max(self.playing.settled, _settled(records))
+        self._settled = max(self.options.settled, _settled(records))
         self._sent_back = {
             record.iteration
             for record in records

@@ -20,14 +20,14 @@ from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.saved_run import SavedRun, taken_up_at
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.player import Player
-from rlm_jupyter.replay.recording import Difference, Playing, RecordEnds, Tape
+from rlm_jupyter.replay.recording import Difference, PlaybackOptions, RecordEnds, Recording
 from rlm_jupyter.run import interrupts
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.session import Workspace, open_workspace
+from rlm_jupyter.run.session import Session, open_session
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import RunStarted
@@ -186,7 +186,7 @@ class TakingUp:
         saved = await asyncio.to_thread(SavedRun.load, self._saved.files.notebook)
         check_resumable(saved, self._settings.limits)
         earlier = await asyncio.to_thread(saved.earlier)
-        playing = Playing(
+        playback_options = PlaybackOptions(
             reexecutes=self._reexecutes,
             spent=await asyncio.to_thread(saved.spent),
             unclaimed=saved.unclaimed(saved.children()),
@@ -196,9 +196,9 @@ class TakingUp:
         context = saved.context()
         with interrupts.in_order():
             async with outcome_of(prompt, context, True, again=saved) as outcome:
-                tape = Tape(saved.records, playing)
+                recording = Recording(saved.records, playback_options)
                 trajectory = await play(
-                    self._settings, context, tape, outcome.recorder, on_event, control, earlier=earlier
+                    self._settings, context, recording, outcome.recorder, on_event, control, earlier=earlier
                 )
         return outcome.result(trajectory)
 
@@ -206,7 +206,7 @@ class TakingUp:
 async def play(
     settings: Settings,
     context: PackedContext,
-    tape: Tape,
+    recording: Recording,
     recorder: Recorder | None,
     on_event: OnEvent | None,
     control: Control | None,
@@ -214,63 +214,63 @@ async def play(
     earlier: Sequence[tuple[SavedRun, bool]] = (),
     forked: tuple[str, int, str] | None = None,
 ) -> Trajectory:
-    """Go over a tape in a kernel of its own, and on from there.
+    """Go over a recording in a kernel of its own, and on from there.
 
     Parameters
     ----------
     earlier
         The runs that were asked in its kernel before it (`SavedRun.earlier`).
     forked
-        Whose tape it is, how many iterations are taken over, and the id of the new run.
+        Whose recording it is, how many iterations are taken over, and the id of the new run.
     """
     on_event = guarded(on_event)
-    async with open_workspace(settings, context, emit=on_event, control=control) as workspace:
+    async with open_session(settings, context, emit=on_event, control=control) as session:
         told: list[Difference] = []
         for run, is_told in earlier:
-            told += await go_over(workspace, run, is_told, tape.playing.reexecutes)
-        told += await _start_again(workspace, tape.started, tape.playing.reexecutes)
-        if len(workspace.history) < tape.started.options.get("prompts_before", 0) and not tape.playing.only:
+            told += await go_over(session, run, is_told, recording.options.reexecutes)
+        told += await _start_again(session, recording.started, recording.options.reexecutes)
+        if len(session.history) < recording.started.options.get("prompts_before", 0) and not recording.options.only:
             told.append(Difference(0, None, prompts.BEFORE_MISSING))
-        tape.differences[:0] = told
+        recording.differences[:0] = told
         if forked is not None:
             ancestor, at, run_id = forked
-            restarted = tape.started.options.get("restarted", {})
-            started = workspace.started(tape.started.prompt, run_id, restarted.get("said", ""))
+            restarted = recording.started.options.get("restarted", {})
+            started = session.started(recording.started.prompt, run_id, restarted.get("said", ""))
             options = started.options | ({"restarted": restarted} if restarted else {})
             # with no digest: whoever asks the same as before gets the old run
-            tape.started = replace(started, forked_from=ancestor, forked_at=at, request="", options=options)
-        return await workspace.answer(
-            tape.started.prompt,
+            recording.started = replace(started, forked_from=ancestor, forked_at=at, request="", options=options)
+        return await session.answer(
+            recording.started.prompt,
             ledger=Ledger(settings.limits),
             recorder=recorder,
             emit=on_event,
             control=control,
-            run_id=tape.started.run_id,
-            playback=Player(tape),
+            run_id=recording.started.run_id,
+            playback=Player(recording),
         )
 
 
-async def go_over(workspace: Workspace, run: SavedRun, is_told: bool, reexecutes: bool) -> list[Difference]:
+async def go_over(session: Session, run: SavedRun, is_told: bool, reexecutes: bool) -> list[Difference]:
     """Re-execute an earlier run in the kernel, for its variables; no model is asked, nothing is recorded."""
     started = run.trajectory.started
-    told = await _start_again(workspace, started, reexecutes)
-    tape = Tape(run.records, Playing(only=True, reexecutes=reexecutes))
-    history = workspace.history.copy()
+    told = await _start_again(session, started, reexecutes)
+    recording = Recording(run.records, PlaybackOptions(only=True, reexecutes=reexecutes))
+    history = session.history.copy()
     with contextlib.suppress(RecordEnds):
-        await workspace.answer(started.prompt, run_id=started.run_id, playback=Player(tape))
-    workspace.history[:] = history + [{"prompt": started.prompt, "answer": run.trajectory.answer}] * is_told
-    workspace.after[-1]["told"] = is_told
-    return told + [replace(one, text=f"(The prompt before.) {one.text}") for one in tape.differences]
+        await session.answer(started.prompt, run_id=started.run_id, playback=Player(recording))
+    session.history[:] = history + [{"prompt": started.prompt, "answer": run.trajectory.answer}] * is_told
+    session.after[-1]["told"] = is_told
+    return told + [replace(one, text=f"(The prompt before.) {one.text}") for one in recording.differences]
 
 
-async def _start_again(workspace: Workspace, started: RunStarted, reexecutes: bool) -> list[Difference]:
+async def _start_again(session: Session, started: RunStarted, reexecutes: bool) -> list[Difference]:
     """Where the kernel had died before this run began: start it again, with what had come back then."""
     restarted = started.options.get("restarted")
     if not restarted or not reexecutes:
         return []
     wanted: list[str] = restarted["names"]
-    await workspace.kernel.snapshot_settled()
-    await workspace.restart(wanted)
-    back = {variable.name for variable in workspace.variables}
+    await session.kernel.snapshot_settled()
+    await session.restart(wanted)
+    back = {variable.name for variable in session.variables}
     missing = [name for name in wanted if name not in back]
     return [Difference(0, None, prompts.NOT_RESTORED.format(names=", ".join(missing)))] if missing else []

@@ -17,7 +17,7 @@ from rlm_jupyter.policies import PolicyRegistry, Shared
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.diff import text_difference
-from rlm_jupyter.replay.recording import Difference, Playing, RecordEnds, Tape
+from rlm_jupyter.replay.recording import Difference, PlaybackOptions, RecordEnds, Recording
 from rlm_jupyter.replay.resume import configuration, play
 from rlm_jupyter.run import background
 from rlm_jupyter.run.result import OnEvent
@@ -81,21 +81,21 @@ def replay(run: str | Path, *, sandbox: str | None = None, on_event: OnEvent | N
 async def areplay(run: str | Path, *, sandbox: str | None = None, on_event: OnEvent | None = None) -> Replayed:
     """`replay`, to be awaited."""
     saved = SavedRun.load(run)
-    tape = Tape(saved.records, Playing(only=True))
+    recording = Recording(saved.records, PlaybackOptions(only=True))
     try:
         settings, earlier = _settings(saved, sandbox), saved.earlier()
-        again = (await play(settings, saved.context(), tape, None, on_event, None, earlier=earlier)).ended
+        again = (await play(settings, saved.context(), recording, None, on_event, None, earlier=earlier)).ended
     except RecordEnds:
         again = None
     before = saved.trajectory.ended if saved.has_answer else None
     if text := text_difference(_ending(before), _ending(again), "the run's end"):
-        tape.note(saved.trajectory.iterations[-1].index if saved.trajectory.iterations else 0, None, text)
+        recording.note(saved.trajectory.iterations[-1].index if saved.trajectory.iterations else 0, None, text)
     return Replayed(
         saved.trajectory.run_id,
         saved.cells,
         len(saved.trajectory.subcalls),
-        tuple(tape.differences),
-        tuple(dict.fromkeys(tape.passed_over)),
+        tuple(recording.differences),
+        tuple(dict.fromkeys(recording.passed_over)),
         saved.trajectory,
     )
 

@@ -10,7 +10,7 @@ from rlm_jupyter.record.store import folder_of, list_runs
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.request import most_cost
 from rlm_jupyter.run.context import Context
-from rlm_jupyter.run.first_record import first_messages
+from rlm_jupyter.run.lifecycle import first_messages
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.tokens import BYTES_PER_TOKEN, estimate_tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from textwrap import shorten
 
@@ -16,6 +17,11 @@ from rlm_jupyter.run.judge import judge
 from rlm_jupyter.run.state import INTERRUPT_MARGIN, Run
 from rlm_jupyter.types.errors import KernelDiedError, KernelError, LimitReached, ModelError, PolicyError
 from rlm_jupyter.types.values import StopReason, Value
+
+_OVERTIME = 0.75
+"""Seconds after its deadline at which a run that has not ended by itself is ended, wherever it is."""
+_LAST_LOOK = 0.5
+"""Seconds in which its kernel may then tell its best answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,8 @@ async def solve(run: Run) -> Ending:
         await run.checkpoint()
         if not run.is_replaying and (stop := _limit_reached(run)) is not None:
             return await _salvage(run, stop)
-        run.iteration, run.cells.block = run.iteration + 1, 0
+        run.iteration += 1
+        run.cells.begin()
         try:
             reply = await root.draw(run)
             root.hold_last_word(run, has_cells=True)
@@ -58,6 +65,37 @@ async def solve(run: Run) -> Ending:
         elif verdict.ends:
             return await _salvage(run, "terminated", verdict.message)
         run.errors = run.errors + 1 if outcome.failed else 0
+
+
+async def until_stopped(run: Run) -> Ending:
+    """Solve the run, or end it with what it has as soon as it is stopped, or its time is up wherever it is."""
+    stop = run.control.stopping
+    if stop.is_set():
+        return Ending("cancelled", message=run.control.why_stopped)
+    solving = asyncio.create_task(solve(run))
+    stopping = asyncio.create_task(stop.wait())
+    expiring = asyncio.create_task(_expired(run))
+    try:
+        await asyncio.wait([solving, stopping, expiring], return_when="FIRST_COMPLETED")
+        if solving.done():
+            return solving.result()
+        solving.cancel()
+        await asyncio.wait([solving])
+        if stopping.done():
+            return Ending("cancelled", await cells.latest_best(run), message=run.control.why_stopped)
+        return Ending("seconds", await cells.latest_best(run, _LAST_LOOK))
+    finally:
+        for task in (solving, stopping, expiring):
+            task.cancel()
+        await asyncio.gather(solving, stopping, expiring, return_exceptions=True)
+
+
+async def _expired(run: Run) -> None:
+    """Until the time is up, and a moment more."""
+    await run.ledger.expired(_OVERTIME)
+    while run.is_replaying:  # nothing is spent meanwhile, and the clock will begin anew
+        await asyncio.sleep(_OVERTIME)
+        await run.ledger.expired(_OVERTIME)
 
 
 def _limit_reached(run: Run) -> StopReason | None:

@@ -14,10 +14,9 @@ from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
-from rlm_jupyter.run.first_record import run_started
-from rlm_jupyter.run.never_begun import never_begun
+from rlm_jupyter.run.lifecycle import never_begun, run_started
 from rlm_jupyter.run.observers import guarded
-from rlm_jupyter.run.session import Workspace, open_workspace
+from rlm_jupyter.run.session import Session, open_session
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.events import Event
 
@@ -30,9 +29,9 @@ async def open_in_time(
     control: Control,
     emit: Callable[[Event], None] | None,
     *,
-    bring_back: Callable[[Workspace], Awaitable[None]] | None = None,
-) -> Workspace | None:
-    """Open a workspace, to be closed by `stack`; `None`: the run was stopped, or its time was up, before it was there.
+    bring_back: Callable[[Session], Awaitable[None]] | None = None,
+) -> Session | None:
+    """Open a session, to be closed by `stack`; `None`: the run was stopped, or its time was up, before it was there.
 
     Parameters
     ----------
@@ -42,15 +41,15 @@ async def open_in_time(
     Raises
     ------
     ModelError, ContextError, KernelStartError
-        As of `open_workspace`.
+        As of `open_session`.
     """
 
-    async def opened() -> Workspace:
-        workspace = await stack.enter_async_context(open_workspace(settings, context, emit=emit))
+    async def opened() -> Session:
+        session = await stack.enter_async_context(open_session(settings, context, emit=emit))
         if bring_back is not None:
             with ledger.held():
-                await bring_back(workspace)
-        return workspace
+                await bring_back(session)
+        return session
 
     opening = asyncio.create_task(opened())
     waiting: list[asyncio.Task[Any]] = [

@@ -16,7 +16,7 @@ from rlm_jupyter.types.values import Value, Variable
 
 @dataclass
 class CellState:
-    """The kernel, and what its cells came to. Assigned in `run/cells.py`; by a player while it re-executes cells."""
+    """The kernel, and what its cells came to. Assigned in `run/cells.py`; by a player while it re-executes them."""
 
     kernel: Kernel
     history: list[dict[str, str | None]] = field(default_factory=list)
@@ -35,6 +35,10 @@ class CellState:
     """What the model stated last, from 0 to 1."""
     rendered: str = ""
     """The outputs of the last iteration, whole, as text."""
+
+    def begin(self) -> None:
+        """Begin an iteration."""
+        self.block = 0
 
 
 @dataclass

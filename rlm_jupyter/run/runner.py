@@ -1,4 +1,4 @@
-"""`Running`: a run under way in the background loop, and the workspace that it runs in."""
+"""`Running`: a run under way in the background loop, and the session that it runs in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.opening import open_in_time, unopened
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result, result_of
-from rlm_jupyter.run.session import Workspace
+from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.events import Event, RunPaused, RunResumed
@@ -43,16 +43,16 @@ class Answers(Protocol):
 class Running:
     """A run under way in the background; made by `RLM.start`."""
 
-    def __init__(self, workspace: Answers, prompt: str, on_event: OnEvent | None, *, approve: bool = False) -> None:
+    def __init__(self, session: Answers, prompt: str, on_event: OnEvent | None, *, approve: bool = False) -> None:
         check_prompt(prompt)
         background.refuse_inside()
         self.control = Control(approving=approve)
         """Stop, pause, approval, notes and limits, from any thread."""
-        self.workspace = workspace
+        self.session = session
         """Where it runs."""
-        if isinstance(workspace, BackgroundWorkspace):
-            workspace.expect(self.control)
-        self._future = background.submit(workspace.answer(prompt, on_event, self.control))
+        if isinstance(session, BackgroundSession):
+            session.expect(self.control)
+        self._future = background.submit(session.answer(prompt, on_event, self.control))
 
     @property
     def done(self) -> bool:
@@ -101,15 +101,15 @@ class Running:
             return self.result()
 
 
-class BackgroundWorkspace:
-    """A workspace in the background loop, opened by its first prompt and kept for more if asked to."""
+class BackgroundSession:
+    """A session in the background loop, opened by its first prompt and kept for more if asked to."""
 
     def __init__(self, settings: Settings, context: Context, keep: bool) -> None:
         self._settings = settings
         self._context = context
         self._keep = keep
         self._stack = AsyncExitStack()
-        self._workspace: Workspace | None = None
+        self._session: Session | None = None
         self._turn = asyncio.Lock()
         self._controls: set[Control] = set()
         self._is_paused = False
@@ -141,7 +141,7 @@ class BackgroundWorkspace:
     @property
     def records(self) -> tuple[Trajectory, ...]:
         """Of all prompts so far."""
-        return () if self._workspace is None else tuple(self._workspace.records)
+        return () if self._session is None else tuple(self._session.records)
 
     def expect(self, control: Control) -> None:
         """Expect a prompt, from any thread: the kernel is not idle any more."""
@@ -183,9 +183,9 @@ class BackgroundWorkspace:
     async def _answer(
         self, prompt: str, ledger: Ledger, recorder: Recorder | None, on_event: OnEvent | None, control: Control
     ) -> Trajectory:
-        if self._workspace is None:
-            self._workspace = await self._open(ledger, control, on_event)
-            if self._workspace is None:
+        if self._session is None:
+            self._session = await self._open(ledger, control, on_event)
+            if self._session is None:
                 return unopened(
                     self._settings,
                     self._context,
@@ -198,18 +198,18 @@ class BackgroundWorkspace:
                 )
             background.close_at_exit(self)
         emit = self._watching(on_event)
-        return await self._workspace.answer(prompt, ledger=ledger, recorder=recorder, emit=emit, control=control)
+        return await self._session.answer(prompt, ledger=ledger, recorder=recorder, emit=emit, control=control)
 
     @property
     def _is_kept(self) -> bool:
         """Whether it stays when a prompt fails."""
-        return self._workspace is not None
+        return self._session is not None
 
     def _before(self) -> dict[str, Any]:
         """Return the options that name the runs before the first prompt; none, for a new kernel."""
         return {}
 
-    async def _open(self, ledger: Ledger, control: Control, on_event: OnEvent | None) -> Workspace | None:
+    async def _open(self, ledger: Ledger, control: Control, on_event: OnEvent | None) -> Session | None:
         """Start the kernel; `None`: the run was stopped, or its time was up, before it was there."""
         return await open_in_time(self._stack, self._settings, self._context, ledger, control, on_event)
 
@@ -218,7 +218,7 @@ class BackgroundWorkspace:
     ) -> tuple[CellRun, Value | None]:
         """Run a person's cell, between two prompts or while the run is paused; on the background loop.
 
-        Parameters and result are those of `Workspace.execute`.
+        Parameters and result are those of `Session.execute`.
 
         Raises
         ------
@@ -227,30 +227,30 @@ class BackgroundWorkspace:
         KernelDiedError
             It had died.
         """
-        workspace = self._workspace
+        session = self._session
         self._check_open()
-        if workspace is None:
+        if session is None:
             raise ConfigurationError(_IN_USE)
         if self._hand is not None:
             raise ConfigurationError(_STILL_RUNS)
-        async with workspace.kernel.aside:
+        async with session.kernel.aside:
             self._check_open()
             if self._controls and not self._is_paused:
                 raise ConfigurationError(_IN_USE)
             self._hand = asyncio.current_task()
             try:
                 if self._is_paused:  # that run has the turn
-                    return await workspace.execute(source, answer_subcall, on_message)
+                    return await session.execute(source, answer_subcall, on_message)
                 async with self._turn:
-                    return await workspace.execute(source, answer_subcall, on_message)
+                    return await session.execute(source, answer_subcall, on_message)
             finally:
                 self._hand = None
                 self._rest()
 
     async def interrupt(self) -> None:
         """Interrupt a person's cell, if one runs; on the background loop."""
-        if self._hand is not None and self._workspace is not None:
-            await self._workspace.kernel.signal()
+        if self._hand is not None and self._session is not None:
+            await self._session.kernel.signal()
 
     def ask(self, prompt: str, on_event: OnEvent | None = None) -> Result:
         """Another prompt, from any thread."""
@@ -306,19 +306,19 @@ class BackgroundWorkspace:
 
     async def _begin_turn(self) -> None:
         await self._turn.acquire()
-        if self._workspace is None:
+        if self._session is None:
             return
         try:
-            async with self._workspace.kernel.aside:  # a person's cell may have outlived the run before
+            async with self._session.kernel.aside:  # a person's cell may have outlived the run before
                 pass
         except asyncio.CancelledError:
             self._turn.release()
             raise
 
     def _stopped(self, prompt: str, on_event: OnEvent | None, why: str) -> Result:
-        if self._workspace is None:
+        if self._session is None:
             raise RLMError("the run was stopped before it began")
-        return result_of(self._workspace.stopped(prompt, on_event, why), None, self if self._keep else None)
+        return result_of(self._session.stopped(prompt, on_event, why), None, self if self._keep else None)
 
     def _watching(self, on_event: OnEvent | None) -> OnEvent:
         """Tells the events, and sees whether the run waits."""
@@ -340,7 +340,7 @@ class BackgroundWorkspace:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
-        if self._idle_seconds is None or self.closed or self.in_use or self._workspace is None:
+        if self._idle_seconds is None or self.closed or self.in_use or self._session is None:
             return
         left = self._idle_seconds - (time.monotonic() - self.used)
         if left > 0:

@@ -1,4 +1,4 @@
-"""`Workspace`: a kernel with a context in it, in which one prompt after another is answered."""
+"""`Session`: a kernel with a context in it, in which one prompt after another is answered."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ from rlm_jupyter.run.budget.ledger import Bill, Ledger
 from rlm_jupyter.run.cells import restoration
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
-from rlm_jupyter.run.ending import ended, until_stopped
-from rlm_jupyter.run.first_record import run_started
 from rlm_jupyter.run.judge import begin, end
-from rlm_jupyter.run.loop import Ending
-from rlm_jupyter.run.never_begun import never_begun
+from rlm_jupyter.run.lifecycle import ended, never_begun, run_started
+from rlm_jupyter.run.loop import Ending, until_stopped
 from rlm_jupyter.run.observers import guarded, reporting
 from rlm_jupyter.run.parts import CellState, PolicyState, RequestState
 from rlm_jupyter.run.settings import Settings, prepare
@@ -42,8 +40,8 @@ CHILD_PROMPT = "Your task stands at the beginning of `context`, and so does what
 
 
 @dataclass
-class Workspace:
-    """A kernel, its context, and what was answered in it. Made by `open_workspace`."""
+class Session:
+    """A kernel, its context, and what was answered in it. Made by `open_session`."""
 
     settings: Settings
     context: Context | PackedContext
@@ -275,7 +273,7 @@ class Workspace:
 
 
 @asynccontextmanager
-async def open_workspace(
+async def open_session(
     settings: Settings,
     context: Context | PackedContext,
     *,
@@ -285,7 +283,7 @@ async def open_workspace(
     surroundings: str = "",
     emit: Callable[[Event], None] | None = None,
     control: Control | None = None,
-) -> AsyncIterator[Workspace]:
+) -> AsyncIterator[Session]:
     """Start a kernel with this context in it; everything is closed on leaving.
 
     Parameters
@@ -293,9 +291,9 @@ async def open_workspace(
     join
         Joins a kernel that is there already, with the context in it, instead of starting one.
     surroundings
-        As in `Workspace`.
+        As in `Session`.
     emit, control
-        As in `Workspace.answer`, of the first prompt: a model's server may have to be waited for.
+        As in `Session.answer`, of the first prompt: a model's server may have to be waited for.
 
     Raises
     ------
@@ -327,7 +325,7 @@ async def open_workspace(
             await kernel.set_context(context)
         if isinstance(context, Context):
             context.release()
-        yield Workspace(settings, context, depth, kernel, answering, surroundings, sandbox)
+        yield Session(settings, context, depth, kernel, answering, surroundings, sandbox)
 
 
 def child_of(settings: Settings, depth: int) -> StartChild:
@@ -344,11 +342,11 @@ def child_of(settings: Settings, depth: int) -> StartChild:
         async with (
             parent.ledger.kernel(depth + 1),
             recording(CHILD_PROMPT, context, kept is not None, kept, saved) as recorder,
-            open_workspace(settings, context, depth=depth + 1, ledger=parent.ledger) as workspace,
+            open_session(settings, context, depth=depth + 1, ledger=parent.ledger) as session,
         ):
             run_id = recorder.run_id if recorder else f"unsaved-{secrets.token_hex(3)}"
             try:
-                trajectory = await workspace.answer(
+                trajectory = await session.answer(
                     CHILD_PROMPT,
                     ledger=parent.ledger,
                     recorder=recorder,
@@ -359,7 +357,7 @@ def child_of(settings: Settings, depth: int) -> StartChild:
                     above=parent.requests.last_word,
                 )
             finally:
-                if workspace.records and (last := workspace.records[-1].ended) is not None:
+                if session.records and (last := session.records[-1].ended) is not None:
                     bill.settle(last.usage, last.cost)
         return _answered(trajectory)
 

@@ -21,7 +21,7 @@ from rlm_jupyter.record.export import to_jsonl
 from rlm_jupyter.record.recorder import recording
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.context import Context
-from rlm_jupyter.run.session import Workspace, open_workspace
+from rlm_jupyter.run.session import Session, open_session
 from rlm_jupyter.types.errors import ModelError
 from rlm_jupyter.types.events import RunEnded
 from rlm_jupyter.types.values import Message
@@ -56,8 +56,8 @@ class Bench:
             [lambda _: self._script.pop(0)] * 100_000, sub=lambda prompt: self.said(prompt), window=10**8
         )
         rlm = RLM(self._model, sub_model=sub_model, limits=Limits(max_iterations=60, max_errors=None), cwd=folder)
-        self._opened = open_workspace(rlm.settings, Context("not the document"))
-        self._workspace: Workspace = self._runner.run(self._opened.__aenter__())
+        self._opened = open_session(rlm.settings, Context("not the document"))
+        self._session: Session = self._runner.run(self._opened.__aenter__())
         self._numbers = itertools.count(1)
 
     def close(self) -> None:
@@ -71,17 +71,17 @@ class Bench:
         return self._runner.run(self._run(replies, document, save, termination))
 
     async def _run(self, replies: Sequence[str], document: object, save: bool, termination: str | None) -> Seen:
-        workspace, number = self._workspace, next(self._numbers)
+        session, number = self._session, next(self._numbers)
         policy = RLM(self._model, termination=termination).settings.termination
-        workspace.settings = dataclasses.replace(workspace.settings, termination=policy)
-        workspace.context = Context(document)
-        workspace.history.clear()
-        await workspace.kernel.set_context(workspace.context)
+        session.settings = dataclasses.replace(session.settings, termination=policy)
+        session.context = Context(document)
+        session.history.clear()
+        await session.kernel.set_context(session.context)
         self._script[:] = [reply.replace("document", f"context_{number}") for reply in replies]
         self._model.requests.clear()
         place = self.folder / f"run-{number}.ipynb" if save else False
-        async with recording("What is it?", workspace.context, place) as recorder:
-            trajectory = await workspace.answer("What is it?", recorder=recorder)
+        async with recording("What is it?", session.context, place) as recorder:
+            trajectory = await session.answer("What is it?", recorder=recorder)
         # a sub-call comes without a system message
         requests = tuple(request for request in self._model.requests if request[0].role == "system")
         return Seen(trajectory, requests, recorder.files.notebook if recorder else None)

@@ -17,7 +17,7 @@ from rlm_jupyter.run import background
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.result import result_of
-from rlm_jupyter.run.session import Workspace, open_workspace
+from rlm_jupyter.run.session import Session, open_session
 from rlm_jupyter.types.events import Event
 from rlm_jupyter.types.tokens import DEFAULT_WINDOW
 from rlm_jupyter.types.values import Message, Reply, Usage
@@ -98,7 +98,7 @@ class Stage:
     def __init__(self) -> None:
         self._relay = Relay()
         self._stack = AsyncExitStack()
-        self._workspace: Workspace | None = None
+        self._session: Session | None = None
 
     def play(
         self,
@@ -134,7 +134,7 @@ class Stage:
     def close(self) -> None:
         """Put the kernel away; a further script gets one of its own."""
         background.submit(self._stack.aclose()).result(_PATIENCE)
-        self._workspace = None
+        self._session = None
 
     async def _play(
         self, script: ScriptedModel, price: float, stop_when: Callable[[Event], bool] | None, limits: dict[str, Any]
@@ -142,28 +142,28 @@ class Stage:
         relay = self._relay
         relay.script, relay.price, relay.requests, relay.caps = script, price, [], []
         settings = RLM(relay, limits=Limits(**limits), save=False).settings
-        if self._workspace is None:
-            self._workspace = await self._stack.enter_async_context(open_workspace(settings, Context(TEXT)))
-        workspace = self._workspace
-        workspace.settings = settings
-        workspace.history.clear()
-        await self._clear(workspace)
+        if self._session is None:
+            self._session = await self._stack.enter_async_context(open_session(settings, Context(TEXT)))
+        session = self._session
+        session.settings = settings
+        session.history.clear()
+        await self._clear(session)
         control = Control()
 
         def watch(event: Event) -> None:
             if stop_when is not None and stop_when(event):
                 control.stop()
 
-        trajectory = await workspace.answer("What is it?", emit=watch, control=control)
+        trajectory = await session.answer("What is it?", emit=watch, control=control)
         return Played(result_of(trajectory), tuple(relay.requests), tuple(relay.caps))
 
     @staticmethod
-    async def _clear(workspace: Workspace) -> None:
+    async def _clear(session: Session) -> None:
         """Take away the variables of the run before."""
-        if workspace.kernel.is_alive:
-            left = [variable.name for variable in (await workspace.kernel.inspect()).variables]
+        if session.kernel.is_alive:
+            left = [variable.name for variable in (await session.kernel.inspect()).variables]
             if left:
-                await workspace.kernel.execute(f"del {', '.join(left)}")
+                await session.kernel.execute(f"del {', '.join(left)}")
 
 
 @pytest.fixture(scope="package")

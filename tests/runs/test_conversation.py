@@ -15,7 +15,7 @@ from rlm_jupyter.models.scripted import Scripted, ScriptedModel
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
-from rlm_jupyter.run.session import open_workspace
+from rlm_jupyter.run.session import open_session
 from rlm_jupyter.types.errors import ContextWindowError
 from tests.support.loopback import Loopback, Request, Said
 
@@ -88,14 +88,14 @@ async def test_whatever_a_model_says_every_server_takes_the_conversation() -> No
     limits = Limits(max_iterations=5, max_errors=3, cell_seconds=20)
     with Listening(0) as server:
         model = load_model("openai/any", base_url=server.openai_url, api_key="k")
-        async with open_workspace(RLM(model, limits=limits).settings, Context("some text")) as workspace:
+        async with open_session(RLM(model, limits=limits).settings, Context("some text")) as session:
             reasons = set()
             for seed in range(24):
                 server.dice, server.is_stuck = random.Random(seed), seed % 12 == 0
                 server.requests.clear()
                 control = Control()
                 control.note("Look at the end, too.")
-                trajectory = await workspace.answer("What is it?", control=control)
+                trajectory = await session.answer("What is it?", control=control)
                 sane(server, trajectory)
                 assert trajectory.ended is not None
                 reasons.add(trajectory.ended.stop_reason)

@@ -570,7 +570,7 @@ def test_a_further_prompt_is_gone_on_with_in_the_kernel_that_the_one_before_had_
     first = rlm.completion("First?", "text", keep_kernel=True)
     try:
         if dies:
-            kernel = cast(Any, first._kept)._workspace.kernel
+            kernel = cast(Any, first._kept)._session.kernel
             background.submit(kernel.snapshot_settled()).result()
             os.kill(kernel._connection.process.pid, signal.SIGKILL)
             time.sleep(0.5)

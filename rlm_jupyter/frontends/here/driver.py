@@ -18,7 +18,7 @@ from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.runner import check_prompt
-from rlm_jupyter.run.session import open_workspace
+from rlm_jupyter.run.session import open_session
 from rlm_jupyter.run.settings import Settings, request_digest
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.events import ChildReported, Event, OutputChanged
@@ -66,18 +66,18 @@ class Drive:
             return Recorded(path)
         async with (
             outcome_of(request.prompt, request.context, settings.save) as outcome,
-            open_workspace(
+            open_session(
                 settings,
                 request.context,
                 join=self._join,
                 surroundings=request.surroundings,
                 emit=self._tell,
                 control=self._control,
-            ) as workspace,
+            ) as session,
         ):
             path = outcome.recorder.files.notebook if outcome.recorder else None
             self._pipe.send(Began(path, settings.routing.unpriced))
-            await workspace.answer(request.prompt, recorder=outcome.recorder, emit=self._tell, control=self._control)
+            await session.answer(request.prompt, recorder=outcome.recorder, emit=self._tell, control=self._control)
         return Over(path, str(outcome.faults))
 
     def _recorded(self, settings: Settings) -> Path | None:

@@ -14,13 +14,13 @@ from rlm_jupyter.frontends.live.widget import Steering
 from rlm_jupyter.record import safe_html
 from rlm_jupyter.record.store import RunSummary
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.replay.recorded_session import RecordedWorkspace
+from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.replay.resume import LIMITED_BY
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.interrupts import let_cell_end
 from rlm_jupyter.run.outcome import resume_command
 from rlm_jupyter.run.result import OnEvent, Result, result_of
-from rlm_jupyter.run.runner import BackgroundWorkspace, Running, check_prompt
+from rlm_jupyter.run.runner import BackgroundSession, Running, check_prompt
 from rlm_jupyter.types.endings import WORDS, no_answer
 from rlm_jupyter.types.errors import ConfigurationError, RLMError, saved_at
 
@@ -59,7 +59,7 @@ class ShownResult(Result):
                 "still here."
             )
         check_prompt(prompt)
-        if isinstance(kernel, RecordedWorkspace) and kernel.is_recorded:
+        if isinstance(kernel, RecordedSession) and kernel.is_recorded:
             if (found := kernel.recorded(prompt)) is not None:
                 return show_recorded(_shell(), found, kernel, on_event)
             for line in kernel.make_room():
@@ -132,9 +132,7 @@ class ShownResult(Result):
         printer.text(f"{self}\n\n{self._facts()}{place}{unsaved}")
 
 
-def show_recorded(
-    shell: Any, found: RunSummary, kept: RecordedWorkspace, on_event: OnEvent | None = None
-) -> ShownResult:
+def show_recorded(shell: Any, found: RunSummary, kept: RecordedSession, on_event: OnEvent | None = None) -> ShownResult:
     """Show a recorded run as if it went on, and return its result; no model is asked.
 
     Parameters
@@ -208,10 +206,10 @@ class BackgroundRun:
         return f"<run under way: {name}.stop() ends it, {name}.result() waits for it; then {name} is the result>"
 
 
-def kernel_of(held: ShownResult | BackgroundRun) -> BackgroundWorkspace | None:
+def kernel_of(held: ShownResult | BackgroundRun) -> BackgroundSession | None:
     """Where its kernel is, or was: `None` where none was started for it."""
-    kept = held._running.workspace if isinstance(held, BackgroundRun) else held._kept
-    return kept if isinstance(kept, BackgroundWorkspace) else None
+    kept = held._running.session if isinstance(held, BackgroundRun) else held._kept
+    return kept if isinstance(kept, BackgroundSession) else None
 
 
 def wait(running: Running, approvals: Approvals | None = None) -> Result | None:

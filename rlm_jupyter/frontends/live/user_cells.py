@@ -20,7 +20,7 @@ from rlm_jupyter.frontends.live.relay import Relay
 from rlm_jupyter.record import safe_html
 from rlm_jupyter.replay.recalled_calls import Recalled
 from rlm_jupyter.run import background
-from rlm_jupyter.run.runner import BackgroundWorkspace, Running
+from rlm_jupyter.run.runner import BackgroundSession, Running
 from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError
 from rlm_jupyter.types.values import CellRun, Value
 
@@ -87,35 +87,35 @@ def execute(shell: Any, cell_id: str, source: str) -> None:
     relay = Relay(shell.kernel, cell_id.rpartition("-")[0])
     running = line.running if line is not None else None
     place = line.cells.place(cell_id) if line is not None else None
-    workspace = running.workspace if isinstance(running, Running) else None
-    if line is None or not isinstance(workspace, BackgroundWorkspace) or place is None:
+    session = running.session if isinstance(running, Running) else None
+    if line is None or not isinstance(session, BackgroundSession) or place is None:
         _refuse(relay, _why_not(line, place))
         return
-    recalled = Recalled(workspace.records, line.cells.facts.told()["run_id"], place)
+    recalled = Recalled(session.records, line.cells.facts.told()["run_id"], place)
     news: queue.SimpleQueue[tuple[str, dict[str, Any]] | None] = queue.SimpleQueue()
-    executing = background.submit(workspace.execute(source, recalled, lambda *message: news.put(message)))
+    executing = background.submit(session.execute(source, recalled, lambda *message: news.put(message)))
     executing.add_done_callback(lambda _: news.put(None))
-    _follow(workspace, news, relay)
+    _follow(session, news, relay)
     try:
         run, said = executing.result()
     except ConfigurationError as refusal:
-        gone = workspace.closed or bool(workspace.given_up)
+        gone = session.closed or bool(session.given_up)
         _refuse(relay, f"{refusal}. {_GONE}" if gone else str(refusal), gone=gone)
         return
     except KernelDiedError:
         _refuse(
             relay,
-            f"the kernel of its run has died. {_ask(workspace)} starts it again; its variables are gone",
+            f"the kernel of its run has died. {_ask(session)} starts it again; its variables are gone",
             gone=False,
         )
         return
     except concurrent.futures.CancelledError:
         raise KeyboardInterrupt("the kernel of the run was closed meanwhile") from None
-    _end(workspace, relay, run, said)
+    _end(session, relay, run, said)
 
 
 def _follow(
-    workspace: BackgroundWorkspace, news: queue.SimpleQueue[tuple[str, dict[str, Any]] | None], relay: Relay
+    session: BackgroundSession, news: queue.SimpleQueue[tuple[str, dict[str, Any]] | None], relay: Relay
 ) -> None:
     """Show what comes, until the cell is over; interrupts go to it."""
     interrupts = 0
@@ -131,16 +131,16 @@ def _follow(
         except KeyboardInterrupt:
             interrupts += 1
             if interrupts > _MOST_INTERRUPTS:
-                owner = f" {workspace.owner}.close() ends its kernel." if workspace.owner else ""
+                owner = f" {session.owner}.close() ends its kernel." if session.owner else ""
                 raise KeyboardInterrupt(f"the cell heeds no interrupt, and still runs.{owner}") from None
-            background.submit(workspace.interrupt())
+            background.submit(session.interrupt())
 
 
-def _end(workspace: BackgroundWorkspace, relay: Relay, run: CellRun, said: Value | None) -> None:
+def _end(session: BackgroundSession, relay: Relay, run: CellRun, said: Value | None) -> None:
     """Say where it ran, and fail where it failed."""
     if said is not None:
         relay.say(said.text, fragments.block(safe_html.markdown(said.text)))
-    owner = f" of {workspace.owner}" if workspace.owner else ""
+    owner = f" of {session.owner}" if session.owner else ""
     text = f"Ran in the kernel{owner}, not in this notebook's."
     if said is not None:
         text += " FINAL ends nothing in a cell run by hand: the answer of the run stays."
@@ -148,7 +148,7 @@ def _end(workspace: BackgroundWorkspace, relay: Relay, run: CellRun, said: Value
         relay.release()
     relay.say(text, _small(text), by_hand=True, count=relay.count)
     if run.status == "died":
-        raise KernelDiedError(f"the kernel of the run died in this cell. {_ask(workspace)} starts it again")
+        raise KernelDiedError(f"the kernel of the run died in this cell. {_ask(session)} starts it again")
     if relay.failure is not None:
         raise _as_raised(relay.failure)
 
@@ -189,5 +189,5 @@ def _differs(line: LiveRun, cell_id: str, source: str) -> bool:
     return (line.cells.source(cell_id) or "").strip() != source.strip()
 
 
-def _ask(workspace: BackgroundWorkspace) -> str:
-    return f"{workspace.owner or 'rlm_result'}.ask(…)"
+def _ask(session: BackgroundSession) -> str:
+    return f"{session.owner or 'rlm_result'}.ask(…)"

@@ -12,7 +12,7 @@ import time
 from concurrent.futures import Future
 
 from rlm_jupyter.frontends.live.result import BackgroundRun, ShownResult, kernel_of
-from rlm_jupyter.run.runner import BackgroundWorkspace
+from rlm_jupyter.run.runner import BackgroundSession
 from rlm_jupyter.types.events import Event, ReplyReceived, RunTakenUp
 
 Holds = ShownResult | BackgroundRun
@@ -138,7 +138,7 @@ class Kept:
         elif kernel is not None:
             self._closing.append(kernel.close_soon(why))
 
-    def _kernels(self) -> dict[str, BackgroundWorkspace]:
+    def _kernels(self) -> dict[str, BackgroundSession]:
         """By variable, those that live."""
         with self.lock:
             held = [(claim.variable, claim.value) for claims in self._claims.values() for claim in claims]

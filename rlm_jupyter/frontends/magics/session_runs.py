@@ -13,7 +13,7 @@ from rlm_jupyter.frontends.live.result import BackgroundRun, ShownResult, line_o
 from rlm_jupyter.frontends.live.widget import Steering
 from rlm_jupyter.frontends.magics.kernels import Claim, Kept
 from rlm_jupyter.record import store
-from rlm_jupyter.replay.recorded_session import RecordedWorkspace
+from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.result import OnEvent
 from rlm_jupyter.run.runner import Running
@@ -100,8 +100,8 @@ class SessionRuns:
         found = store.find_request(digest, store.folder_of(settings.save))
         if found is None:
             return False
-        workspace = RecordedWorkspace(settings, context, found, lambda: self._kept.make_room(1))
-        result = show_recorded(self._shell, found, workspace)
+        session = RecordedSession(settings, context, found, lambda: self._kept.make_room(1))
+        result = show_recorded(self._shell, found, session)
         self.conclude(self._kept.claim(variable), result)
         return True
 

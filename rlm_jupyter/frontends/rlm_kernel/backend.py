@@ -19,7 +19,7 @@ from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.session import Workspace, child_of
+from rlm_jupyter.run.session import Session, child_of
 from rlm_jupyter.run.settings import Settings, prepare
 from rlm_jupyter.run.subcalls import Answering
 from rlm_jupyter.types.errors import ContextError, KernelDiedError, KernelError
@@ -69,7 +69,7 @@ class Driven:
                 kernel = await self._ready(note)
                 await self._count_from(kernel, count + 1)
                 self._answering = Answering(settings.routing, 0, _children(settings))
-                workspace = Workspace(
+                session = Session(
                     settings,
                     self._context,
                     0,
@@ -83,7 +83,7 @@ class Driven:
                     outcome_of(prompt, self._context, settings.save) as outcome,
                 ):
                     try:
-                        trajectory = await workspace.answer(
+                        trajectory = await session.answer(
                             prompt, recorder=outcome.recorder, emit=on_event, control=control
                         )
                     finally:

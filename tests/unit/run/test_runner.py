@@ -9,7 +9,7 @@ import pytest
 
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.rlm import RLM
-from rlm_jupyter.run.runner import BackgroundWorkspace, Running
+from rlm_jupyter.run.runner import BackgroundSession, Running
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event, RunEnded, RunStarted
 
@@ -22,15 +22,15 @@ def test_a_prompt_that_waits_for_its_turn_hears_that_it_is_stopped(
     monkeypatch.chdir(tmp_path)
     model = ScriptedModel(["```repl\nFINAL('one')\n```", SLEEP, "```repl\nFINAL(x)\n```"])
     kept = RLM(model).completion("One?", keep_kernel=True)
-    workspace = kept._kept
-    assert isinstance(workspace, BackgroundWorkspace)
-    first = Running(workspace, "Two?", None)
+    session = kept._kept
+    assert isinstance(session, BackgroundSession)
+    first = Running(session, "Two?", None)
     deadline = time.monotonic() + 40
-    while not workspace.records[1:] or not workspace.records[1].iterations:  # its reply is there: it runs
+    while not session.records[1:] or not session.records[1].iterations:  # its reply is there: it runs
         assert time.monotonic() < deadline
         time.sleep(0.02)
     events: list[Event] = []
-    queued = Running(workspace, "Three?", events.append)
+    queued = Running(session, "Three?", events.append)
     time.sleep(0.2)
     assert not queued.done
     queued.stop()
@@ -45,7 +45,7 @@ def test_a_prompt_that_waits_for_its_turn_hears_that_it_is_stopped(
     assert kept.ask("Four?").answer == "1"
 
     # closing stops what is under way, too
-    under_way = Running(workspace, "Five?", None)
+    under_way = Running(session, "Five?", None)
     kept.close()
     assert under_way.result(60).stop_reason == "cancelled"
     with pytest.raises(ConfigurationError, match="closed"):

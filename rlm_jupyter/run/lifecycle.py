@@ -1,21 +1,26 @@
-"""`run_started`: the first record of a run, with the messages that its model begins with."""
+"""The first and the last record of a run, also of one that was cancelled or timed out before its first iteration."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.prompts import texts as prompts
 from rlm_jupyter.prompts.outputs import shown_chars
+from rlm_jupyter.record.recorder import Recorder
+from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.loop import Ending
 from rlm_jupyter.run.settings import Settings, recorded_options, request_digest
-from rlm_jupyter.types.events import RunStarted
+from rlm_jupyter.run.state import Run
+from rlm_jupyter.types.events import Event, RunEnded, RunStarted
 from rlm_jupyter.types.tokens import fitting_chars
-from rlm_jupyter.types.values import ContextInfo, PackedContext
+from rlm_jupyter.types.values import ContextInfo, PackedContext, StopReason, Usage
 
 
 def run_started(
@@ -34,7 +39,7 @@ def run_started(
     restarted: str = "",
     remark: str = "",
 ) -> RunStarted:
-    """Return the first record of a run; parameters as for `Workspace` and `first_messages`.
+    """Return the first record of a run; parameters as for `Session` and `first_messages`.
 
     Parameters
     ----------
@@ -93,3 +98,65 @@ def first_messages(
         restarted=restarted,
     )
     return system, opening
+
+
+def never_begun(
+    started: RunStarted,
+    stop_reason: StopReason,
+    message: str,
+    *,
+    tell: Callable[[Event], None],
+    recorder: Recorder | None = None,
+    seconds: float = 0.0,
+) -> Trajectory:
+    """Return what came of it: no answer, and no cost.
+
+    Parameters
+    ----------
+    started
+        How it would have begun.
+    message
+        Why it did not, in one line.
+    tell
+        Told both events.
+    recorder
+        Keeps them, where the run is kept.
+    seconds
+        How long it was waited for.
+    """
+    ended = RunEnded(stop_reason, None, None, False, 0, seconds, Usage(), 0.0, message)
+    trajectory = Trajectory()
+    for record in (started, ended):
+        trajectory.apply(record)
+        if recorder is not None:
+            recorder.keep(record)
+        tell(record)
+    return trajectory
+
+
+def ended(run: Run, ending: Ending) -> RunEnded:
+    """Return the last record of a run that has come to this ending."""
+    answer = ending.answer
+    if answer is None and run.playback is not None and (earlier := run.playback.earlier_answer) is not None:
+        answer = earlier  # of a run that was taken up again: no worse off than before
+    usage, cost = run.ledger.usage, run.ledger.cost
+    if run.trajectory.started.depth:
+        own = run.trajectory.cost
+        usage = run.trajectory.usage + run.requests.lost.usage
+        cost = None if own is None or run.requests.lost.cost is None else own + run.requests.lost.cost
+    recorder = run.entries.recorder
+    renamed = recorder.files.renamed if recorder is not None else ""
+    remarks = [*run.ledger.overbilled.values(), *run.ledger.remarks.values(), *filter(None, [renamed])]
+    return RunEnded(
+        stop_reason=ending.stop_reason,
+        answer=answer.text if answer else None,
+        value=answer.json if answer else None,
+        is_json=answer.is_json if answer else False,
+        iteration=run.iteration,
+        seconds=time.monotonic() - run.began,
+        usage=usage,
+        cost=cost,
+        message=". ".join(filter(None, [ending.message.rstrip("."), "; ".join(remarks)]))
+        if remarks
+        else ending.message,
+    )
