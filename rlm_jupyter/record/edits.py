@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rlm_jupyter import parsing
-from rlm_jupyter.record import journal
 from rlm_jupyter.record.changes import cells_of, source_in
 from rlm_jupyter.record.notebook_layout import Layout
-from rlm_jupyter.record.saved_run import SavedRun
+from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.types.errors import RecordError
-from rlm_jupyter.types.events import ReplyReceived
+from rlm_jupyter.types.events import Record, ReplyReceived
 
 Place = tuple[int, int]
 """A cell of the run: iteration and block."""
 
 
-def edited_cells(saved: SavedRun) -> dict[Place, str]:
+def edited_cells(files: RunFiles, journaled: Sequence[Record]) -> dict[Place, str]:
     """Return the cells of the saved notebook whose code is not what the run had, with what it is now.
 
-    Without a journal nobody can tell: there are none then.
+    Parameters
+    ----------
+    journaled
+        The records of the run's journal. Without them nobody can tell: then there are none.
     """
-    if saved.journaled <= 0 or not saved.files.notebook.is_file():
+    if not journaled or not files.notebook.is_file():
         return {}
-    layout = Layout(saved.files.objects)
-    for record in journal.read(saved.files.journal):
+    layout = Layout(files.objects)
+    for record in journaled:
         layout.add(record)
     pristine = {cell["id"]: cell for cell in cells_of(b"".join(layout.pieces())) or ()}
     edited: dict[Place, str] = {}
-    for cell in cells_of(saved.files.notebook.read_bytes()) or ():
+    for cell in cells_of(files.notebook.read_bytes()) or ():
         was, ours = pristine.get(cell.get("id", "")), cell.get("metadata", {}).get("rlm", {})
         if was is None or cell.get("cell_type") != "code" or ours.get("role") != "code":
             continue

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 from rlm_jupyter.record import journal, store
 from rlm_jupyter.record.blobs import CHILDREN
+from rlm_jupyter.record.edits import Place, edited_cells
 from rlm_jupyter.record.store import RunFiles
-from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.record.trajectory import Trajectory, read_files
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
 from rlm_jupyter.types.events import CellFinished, Record, ReplyReceived, RunEnded, RunTakenUp, SubcallSettled
 from rlm_jupyter.types.limits import Limits
@@ -28,14 +30,19 @@ class Spent:
     seconds: float = 0.0
 
 
+Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
 @dataclass(frozen=True)
 class SavedRun:
     """A run as it stands on disk. Made by `load`."""
 
     files: RunFiles
     trajectory: Trajectory
-    journaled: int
-    """How many of its records the journal holds; -1 where that is damaged."""
+    journal: tuple[Record, ...] | None
+    """The records that its journal holds; `None` where that is damaged."""
+    stamp: Stamp
+    """Of its files when they were read."""
 
     @classmethod
     def load(cls, run: str | Path) -> Self:
@@ -52,12 +59,9 @@ class SavedRun:
             There is no such run, or it can't be read.
         """
         files = store.find(run)
-        try:
-            journaled = len(journal.read(files.journal)) if files.journal.is_file() else 0
-        except RecordError:
-            journaled = -1
-        trajectory = Trajectory.load(files.notebook if files.notebook.is_file() else files.folder)
-        return cls(files, trajectory, journaled)
+        stamp = _stamp(files)  # before it is read: what changes meanwhile is read anew
+        records, journaled = read_files(files)
+        return cls(files, Trajectory(records), None if journaled is None else tuple(journaled), stamp)
 
     @classmethod
     def newest(cls, folder: str | Path | None = None) -> Self:
@@ -77,6 +81,20 @@ class SavedRun:
         if newest is None:
             raise RecordError(f"There are no runs in {folder or store.FOLDER}: name one.")
         return cls.load(newest.files.notebook)
+
+    def latest(self) -> SavedRun:
+        """Return the run as it stands on disk now: this, where nothing of it has changed."""
+        return self if _stamp(self.files) == self.stamp else SavedRun.load(self.files.notebook)
+
+    @property
+    def journaled(self) -> int:
+        """How many of its records the journal holds; -1 where that is damaged."""
+        return -1 if self.journal is None else len(self.journal)
+
+    @cached_property
+    def edited(self) -> dict[Place, str]:
+        """The cells that a person has edited in its notebook (`edited_cells`)."""
+        return edited_cells(self.files, self.journal or ())
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -213,3 +231,15 @@ def _sum(one: float | None, other: float | None) -> float | None:
 def taken_up_at(records: Sequence[Record]) -> RunTakenUp | None:
     """How the run was taken up the last time, if it was."""
     return next((record for record in reversed(records) if isinstance(record, RunTakenUp)), None)
+
+
+def _stamp(files: RunFiles) -> Stamp:
+    """Return what tells whether a run's files have changed: inode, size and time of change of each."""
+    stamps: list[tuple[int, int, int] | None] = []
+    for path in (files.journal, files.notebook):
+        try:
+            found = path.stat()
+            stamps.append((found.st_ino, found.st_size, found.st_mtime_ns))
+        except OSError:
+            stamps.append(None)
+    return tuple(stamps)

@@ -10,7 +10,7 @@ from typing import Self
 
 from rlm_jupyter.record import delivery, journal, notebook
 from rlm_jupyter.record.notebook_layout import Layout
-from rlm_jupyter.record.store import find
+from rlm_jupyter.record.store import RunFiles, find
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import (
     CellFinished,
@@ -224,19 +224,7 @@ class Trajectory:
         RecordError
             Neither is there, or can be read (the text says why).
         """
-        files = find(Path(path).absolute())
-        candidates: list[list[Record]] = []
-        errors: list[RecordError] = []
-        for path, read in ((files.journal, journal.read), (files.notebook, notebook.read)):
-            try:
-                candidates += [read(path)] if path.is_file() else []
-            except RecordError as error:
-                errors.append(error)
-        if not candidates:
-            raise errors[0]
-        first = candidates[0][0]
-        same = [records for records in candidates if records[0] == first]
-        return cls(max(same, key=len))
+        return cls(read_files(find(Path(path).absolute()))[0])
 
     def __repr__(self) -> str:
         if not self._records:
@@ -278,6 +266,34 @@ class Trajectory:
         words = [f"{number:,} {unit}{'' if number == 1 else 's'}" for number, unit in counts]
         cost = "cost unknown" if self._cost is None else f"${self._cost:,.4f}"
         return ", ".join([stop, *words, f"{self._usage.total_tokens:,} tokens", cost])
+
+
+def read_files(files: RunFiles) -> tuple[list[Record], list[Record] | None]:
+    """Read the records of a run from its journal and its notebook, whichever holds more, as `Trajectory.load` says.
+
+    Returns
+    -------
+    tuple
+        The records, and those of the journal: none where there is no journal, `None` where it is damaged.
+    """
+    candidates: list[list[Record]] = []
+    errors: list[RecordError] = []
+    journaled: list[Record] | None = []
+    try:
+        if files.journal.is_file():
+            journaled = journal.read(files.journal)
+            candidates.append(journaled)
+    except RecordError as error:
+        journaled = None
+        errors.append(error)
+    try:
+        candidates += [notebook.read(files.notebook)] if files.notebook.is_file() else []
+    except RecordError as error:
+        errors.append(error)
+    if not candidates:
+        raise errors[0]
+    first = candidates[0][0]
+    return max((records for records in candidates if records[0] == first), key=len), journaled
 
 
 def _view(index: int, records: list[Record]) -> Iteration:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlm_jupyter.record.blobs import CHILDREN
-from rlm_jupyter.record.edits import Place, edited_cells, with_edits
+from rlm_jupyter.record.edits import Place, with_edits
 from rlm_jupyter.record.saved_run import SavedRun, Spent
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.replay.recording import PlaybackOptions, Recording
@@ -64,7 +64,7 @@ def forked(saved: SavedRun, at: int | None = None, *, edit: bool = False) -> For
         There is no such iteration, the answer was declared in it, or no cell was edited.
     """
     indices = [iteration.index for iteration in saved.trajectory.iterations]
-    edited = edited_cells(saved) if edit else {}
+    edited = saved.edited if edit else {}
     if edit:
         if not edited:
             lacks = "" if saved.journaled > 0 else " (its journal is missing, so nobody can tell)"

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.prompts import texts as prompts
-from rlm_jupyter.record.edits import edited_cells
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.saved_run import SavedRun, taken_up_at
 from rlm_jupyter.record.trajectory import Trajectory
@@ -127,7 +126,7 @@ def check_resumable(saved: SavedRun, limits: Limits | None) -> None:
             f"{name} has its answer, so there is nothing to go on with. To try another way from an iteration of it: "
             f"jupyter rlm fork {name} --at N"
         )
-    if edited := edited_cells(saved):
+    if edited := saved.edited:
         where = ", ".join(str(iteration) for iteration, _ in edited)
         raise ConfigurationError(
             f"The notebook of {name} was edited (iteration {where}). To go on from what you wrote: "
@@ -183,7 +182,7 @@ class TakingUp:
     async def answer(self, prompt: str, on_event: OnEvent | None, control: Control | None) -> Result:
         """Go on with it."""
         # who was asked may have taken their time: it is read anew, beside the loop
-        saved = await asyncio.to_thread(SavedRun.load, self._saved.files.notebook)
+        saved = await asyncio.to_thread(self._saved.latest)
         check_resumable(saved, self._settings.limits)
         earlier = await asyncio.to_thread(saved.earlier)
         playback_options = PlaybackOptions(

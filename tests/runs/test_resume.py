@@ -24,15 +24,15 @@ from rlm_jupyter.kernel import snapshots
 from rlm_jupyter.models import load_model
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.policies import TerminationPolicy
-from rlm_jupyter.record import notebook
+from rlm_jupyter.record import journal, notebook
 from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.replay.resume import configuration
+from rlm_jupyter.replay.resume import TakingUp, configuration
 from rlm_jupyter.run import background
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
-from rlm_jupyter.types.events import CellReplayed, CellStarted, Event, NoticeGiven, RunTakenUp
+from rlm_jupyter.types.events import CellReplayed, CellStarted, Event, NoticeGiven, Record, RunTakenUp
 from rlm_jupyter.types.values import Message, Reply
 from tests.runs.test_magics import run as run_cell
 from tests.runs.test_magics import shell as shell
@@ -470,6 +470,29 @@ async def test_what_can_not_be_gone_on_with_is_refused_in_one_line(in_folder: Pa
     shutil.rmtree(path.with_suffix(".rlm") / "objects")
     with pytest.raises(RecordError, match="is missing"):
         await RLM.aresume(path, model=Counting(CELLS))
+
+
+async def test_a_record_is_read_once_and_again_only_where_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Counting([block("x = 1"), block("never asked")])
+    first = await RLM(model, limits=Limits(max_iterations=1), save="once.ipynb").acompletion("How often?", CONTEXT)
+    assert first.path is not None
+    read: list[Path] = []
+    real = journal.read
+
+    def counted(path: Path, *args: Any) -> list[Record]:
+        read.append(path)
+        return real(path, *args)
+
+    monkeypatch.setattr(journal, "read", counted)
+    settings = RLM(Counting([block("x"), block("FINAL(x)")]), limits=Limits(max_iterations=3)).settings
+    going_on = TakingUp(SavedRun.load(first.path), settings)
+    late = TakingUp(SavedRun.load(first.path), settings)
+    read.clear()
+    assert (await going_on.answer("How often?", None, None)).answer == "1"
+    assert not read
+    with pytest.raises(ConfigurationError, match="has its answer"):
+        await late.answer("How often?", None, None)  # somebody was faster
+    assert read
 
 
 async def test_the_notebook_alone_is_enough_and_its_record_is_complete_again(in_folder: Path) -> None:
