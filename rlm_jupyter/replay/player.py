@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 
 from rlm_jupyter import parsing
 from rlm_jupyter.kernel.snapshots import Moment
-from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.prompts import cues, notices
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay.diff import difference
 from rlm_jupyter.replay.recording import Difference, RecordEnds, Recording, copied, recorded_cell
-from rlm_jupyter.run.cells import DIED_BETWEEN, look, renew
+from rlm_jupyter.run.cells import look, renew
 from rlm_jupyter.run.control import Decision
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.errors import KernelDiedError
@@ -234,8 +234,8 @@ class Player:
         if self.recording.moment == (0, 0) and self._is_first:
             await self._keep_variables((0, 0))
         self._is_first = False
-        notices = [record for record in taken if isinstance(record, NoticeGiven)]
-        for died in (notice for notice in notices if notice.text.startswith(DIED_BETWEEN)):
+        told = [record for record in taken if isinstance(record, NoticeGiven)]
+        for died in (notice for notice in told if notice.text.startswith(notices.DIED_BETWEEN)):
             await self._start_again(died)
         self._apply(taken)
         self.run.subcalls.begin()
@@ -315,7 +315,7 @@ class Player:
         self.run.cells.variables = (await self.run.kernel.inspect()).variables
         back = {variable.name for variable in self.run.cells.variables} | {*modules}
         if missing := [name for name in wanted if name not in back]:
-            self.recording.note(self.run.iteration, None, prompts.NOT_RESTORED.format(names=", ".join(missing)))
+            self.recording.note(self.run.iteration, None, notices.NOT_RESTORED.format(names=", ".join(missing)))
 
     def _apply(self, records: Iterable[Record]) -> None:
         """Enter what is recorded already, and tell it."""
@@ -351,17 +351,17 @@ class Player:
             return ""
         parts = []
         if not recording.options.reexecutes:
-            parts.append(prompts.EMPTY_KERNEL)
+            parts.append(notices.EMPTY_KERNEL)
         if recording.differences:
-            parts.append(f"{prompts.DIFFERS}\n{as_text(recording.differences)}")
+            parts.append(f"{notices.DIFFERS}\n{as_text(recording.differences)}")
         if recording.passed_over:
             named = ", ".join(map(str, dict.fromkeys(recording.passed_over)))
-            parts.append(prompts.PASSED_OVER.format(iterations=named))
+            parts.append(notices.PASSED_OVER.format(iterations=named))
         is_whole = bool(iterations[-1].shown)
         other_limits = recording.started.limits.get("max_iterations") != self.run.limits.max_iterations
         if is_whole and (recording.ended is not None or (other_limits and not recording.options.copies)):
-            status = prompts.status(self.run.iteration, self.run.limits.max_iterations, self.run.ledger.left())
-            parts.append(prompts.GOES_ON.format(status=status))
+            status = cues.status(self.run.iteration, self.run.limits.max_iterations, self.run.ledger.left())
+            parts.append(notices.GOES_ON.format(status=status))
         return "\n\n".join(parts)
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.prompts import notices
 from rlm_jupyter.record import store
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import RunSummary
@@ -90,7 +90,7 @@ class RecordedSession(BackgroundSession):
             for run in runs:
                 differences += await go_over(session, run, is_told=True, reexecutes=True)
             if differences:
-                session.remark = prompts.REEXECUTED.format(differences=as_text(differences))
+                session.remark = notices.REEXECUTED.format(differences=as_text(differences))
 
         session = None
         try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rlm_jupyter.kernel.snapshots import Moment
-from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.saved_run import Spent, taken_up_at
 from rlm_jupyter.replay.recorded_calls import RecordedCalls
 from rlm_jupyter.types.errors import RecordError
@@ -30,7 +30,7 @@ from rlm_jupyter.types.events import (
 )
 from rlm_jupyter.types.values import CellRun, Usage
 
-_SENT_BACK = prompts.SENT_BACK.partition("{")[0]
+_SENT_BACK = notices.SENT_BACK.partition("{")[0]
 
 
 class RecordEnds(Exception):
@@ -115,7 +115,7 @@ class Recording:
             if isinstance(record, NoticeGiven) and record.text.startswith(_SENT_BACK)
         }
         self._exited = {
-            record.iteration for record in records if isinstance(record, NoticeGiven) and record.text == prompts.EXITED
+            record.iteration for record in records if isinstance(record, NoticeGiven) and record.text == notices.EXITED
         }
         self._last_executed = {
             record.iteration: record.block

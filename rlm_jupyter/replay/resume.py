@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.saved_run import SavedRun, taken_up_at
 from rlm_jupyter.record.trajectory import Trajectory
@@ -229,7 +229,7 @@ async def play(
             told += await go_over(session, run, is_told, recording.options.reexecutes)
         told += await _start_again(session, recording.started, recording.options.reexecutes)
         if len(session.history) < recording.started.options.get("prompts_before", 0) and not recording.options.only:
-            told.append(Difference(0, None, prompts.BEFORE_MISSING))
+            told.append(Difference(0, None, notices.BEFORE_MISSING))
         recording.differences[:0] = told
         if forked is not None:
             ancestor, at, run_id = forked
@@ -272,4 +272,4 @@ async def _start_again(session: Session, started: RunStarted, reexecutes: bool) 
     await session.restart(wanted)
     back = {variable.name for variable in session.variables}
     missing = [name for name in wanted if name not in back]
-    return [Difference(0, None, prompts.NOT_RESTORED.format(names=", ".join(missing)))] if missing else []
+    return [Difference(0, None, notices.NOT_RESTORED.format(names=", ".join(missing)))] if missing else []

@@ -9,8 +9,7 @@ from typing import Any
 
 from rlm_jupyter.kernel.guest.codec import DRAFT
 from rlm_jupyter.kernel.snapshots import Restored
-from rlm_jupyter.prompts import outputs
-from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.prompts import cues, notices, outputs
 from rlm_jupyter.run.state import INTERRUPT_MARGIN, Run
 from rlm_jupyter.types.errors import KernelDiedError, KernelError, KernelStartError
 from rlm_jupyter.types.events import CellFinished, CellStarted, NoticeGiven, OutputChanged, OutputsShown
@@ -22,8 +21,6 @@ _STOP_SECONDS = 5.0
 """How long a run that is being stopped looks for a draft."""
 _REST_SECONDS = 0.25
 """Before the second restart, and so much longer before each one after that."""
-DIED_BETWEEN = "The kernel died between two cells"
-"""How the notice begins that says so."""
 
 
 async def execute(run: Run, source: str, executed: str | None = None) -> tuple[CellRun, Inspection]:
@@ -53,7 +50,7 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
 
     await kernel.snapshot_begun()
     if not kernel.is_alive:
-        await _revive(run, DIED_BETWEEN)
+        await _revive(run, notices.DIED_BETWEEN)
     run.subcalls.begin()
     run.emit(CellStarted(run.iteration, cells.block, source))
     cell = CellRun("interrupted")
@@ -77,7 +74,7 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
             # the answer was fetched while FINAL was called: nobody needs this kernel any more
             cells.confidence = kernel.recorded_confidence
             return cell, Inspection(answer="recorded", confidence=cells.confidence)
-        await _revive(run, "The kernel died while it executed this cell")
+        await _revive(run, notices.DIED_WITHIN)
         return cell, Inspection(variables=cells.variables)
     if cell.status == "ok":
         kernel.take_snapshot((run.iteration, cells.block - 1))
@@ -149,8 +146,8 @@ async def show(run: Run) -> None:
     run.cells.rendered = "\n".join(whole)
     statuses = [] if run.kernel.recorded is not None else [cell.status for cell in executed]
     started = run.trajectory.started
-    cue = prompts.cue(statuses, run.cells.rendered, started.prompt, started.context)
-    pieces.append(prompts.status(run.iteration, run.limits.max_iterations, run.ledger.left(), cue))
+    cue = cues.cue(statuses, run.cells.rendered, started.prompt, started.context)
+    pieces.append(cues.status(run.iteration, run.limits.max_iterations, run.ledger.left(), cue))
     run.record(OutputsShown(run.iteration, "\n\n".join(pieces)))
 
 
@@ -190,7 +187,7 @@ async def _revive(run: Run, what: str) -> None:
     # a thread may have called FINAL between two cells
     cells.kept = run.kernel.recorded or cells.kept
     restored = await _restart(run)
-    text = prompts.revived(what, before, cells.variables, restored)
+    text = notices.revived(what, before, cells.variables, restored)
     run.record(NoticeGiven(run.iteration, text, restoration(cells.variables, restored)))
 
 

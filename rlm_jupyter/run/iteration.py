@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlm_jupyter import parsing
-from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.prompts import notices
 from rlm_jupyter.run import cells
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.values import CellRun, Inspection, Value
@@ -29,14 +29,14 @@ async def carry_out(run: Run, reply: parsing.ParsedReply) -> Outcome:
     """Execute a reply's cells, and see whether they, or its prose, answer the prompt."""
     if reply.unclosed:
         was_cut = run.trajectory.iterations[-1].reply.finish == "length"
-        run.notice(prompts.CUT_OFF if was_cut else prompts.UNCLOSED)
+        run.notice(notices.CUT_OFF if was_cut else notices.UNCLOSED)
     if reply.blocks:
         return await _blocks(run, reply)
     declared = reply.declared
     if declared is None:
         if not reply.unclosed:
             type_name = run.trajectory.started.context.type_name
-            run.notice(prompts.GO_ON if run.has_looked else prompts.look_first(type_name))
+            run.notice(notices.GO_ON if run.has_looked else notices.look_first(type_name))
         return Outcome(failed=True)
     return await _declaration(run, declared)
 
@@ -75,7 +75,7 @@ def _is_confirmed(run: Run, answer: str | None) -> bool:
     if answer is None or answer == run.replies.unconfirmed or run.iteration >= run.limits.max_iterations:
         return True
     run.replies.unconfirmed = answer
-    run.notice(prompts.UNSEEN)
+    run.notice(notices.UNSEEN)
     return False
 
 
@@ -95,7 +95,7 @@ def _is_blind(run: Run, answers_only: bool) -> bool:
     if not answers_only or run.replies.blind_refused or run.has_seen:
         return False
     run.replies.blind_refused = True
-    run.notice(prompts.blind(run.trajectory.started.context.type_name, has_run=run.has_looked))
+    run.notice(notices.blind(run.trajectory.started.context.type_name, has_run=run.has_looked))
     return True
 
 
@@ -124,31 +124,31 @@ async def _cell(run: Run, source: str) -> _Ran:
     if not decision.runs:
         cells.finish(run, source, None, CellRun("skipped"))
         said = f" Their message: {decision.note}" if decision.note else ""
-        run.notice(f"The user refused this cell; it was not run.{said}")
+        run.notice(notices.REFUSED.format(message=said))
         return _Ran(ok=False)
     if decision.source is not None and decision.source != source:
         executed = ran = decision.source
-        run.notice(f"The user edited this cell before it ran. This ran:\n{ran}")
+        run.notice(notices.EDITED.format(source=ran))
     cell, inspection = await cells.execute(run, source, executed)
     ok, exited = cell.status == "ok", inspection.exited
     # most cells run as they are, and are not read again; one that did what it was to do needs no word about it
     names = parsing.stand_ins(source, has_context=run.has_context) if executed is not None and ran == source else ()
     if names and not (ok and cell.outputs):
-        run.notice(prompts.STAND_INS.format(names=" and ".join(f"`{name}`" for name in names)))
+        run.notice(notices.STAND_INS.format(names=" and ".join(f"`{name}`" for name in names)))
     run.replies.ready_declared = inspection.draft_ready and (run.replies.ready_declared or parsing.declares_ready(ran))
     _tell(run, ran, cell, inspection)
     if inspection.answer == "recorded":
         return _Ran(ok, await run.kernel.get())
     if inspection.draft_ready and not run.replies.ready_declared and not run.replies.ready_asked:
         run.replies.ready_asked = True
-        run.notice(prompts.NOT_READY)
+        run.notice(notices.NOT_READY)
     if run.replies.ready_declared:
         if not inspection.draft:
-            run.notice('answer["ready"] is True, but answer["content"] is empty: put the answer there.')
+            run.notice(notices.READY_EMPTY)
             return _Ran(ok, exited=exited)
         if run.cells.draft is not None:
             return _Ran(ok, run.cells.draft)
-        run.notice('answer["content"] can\'t be turned into text: put the answer itself there.')
+        run.notice(notices.READY_UNREADABLE)
     return _Ran(ok, exited=exited)
 
 
@@ -156,29 +156,23 @@ def _tell(run: Run, source: str, cell: CellRun, inspection: Inspection) -> None:
     """Pass on what the kernel wants the model to know."""
     if inspection.restored:
         names = ", ".join(inspection.restored)
-        run.notice(f"These names are not yours to change and were put back: {names}.")
+        run.notice(notices.RESTORED_NAMES.format(names=names))
     for notice in inspection.notices:
         run.notice(notice)
     refusal, cut, repeated = run.subcalls.take()
     if refusal:
-        run.notice(f"A batch of sub-calls was refused: {refusal}")
+        run.notice(notices.BATCH_REFUSED.format(reason=refusal))
     if cut:
-        run.notice(
-            f"Replies to sub-calls that broke off at {run.limits.max_output_tokens:,} tokens, and are incomplete: "
-            f"{cut:,}. Ask for shorter ones, or about less at once."
-        )
+        run.notice(notices.CUT_SUBCALLS.format(most=run.limits.max_output_tokens, count=cut))
     if repeated:
-        run.notice(
-            f"Sub-calls that had been asked before, word for word: {repeated:,}. They got the same replies, and were "
-            "not sent again."
-        )
+        run.notice(notices.REPEATED_SUBCALLS.format(count=repeated))
     if inspection.exited and inspection.answer != "recorded":
-        run.notice(prompts.EXITED)
+        run.notice(notices.EXITED)
     if inspection.problem and cell.status == "ok":
-        run.notice(f"{inspection.problem} There is no answer yet.")
+        run.notice(notices.NO_ANSWER_YET.format(problem=inspection.problem))
     if cell.status == "interrupted":
-        run.notice("The cell took too long and was interrupted. Do less at once.")
+        run.notice(notices.INTERRUPTED)
     failed_name = any(output.get("ename") == "NameError" for output in cell.outputs)
     if failed_name and "FINAL" in source:
         names = ", ".join(variable.name for variable in inspection.variables) or "none yet"
-        run.notice(f"Variables there are: {names}.")
+        run.notice(notices.VARIABLES.format(names=names))

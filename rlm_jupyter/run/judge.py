@@ -20,7 +20,7 @@ from rlm_jupyter.policies import (
     Reason,
     RewardSignal,
 )
-from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.trajectory import Iteration
 from rlm_jupyter.run import cells
 from rlm_jupyter.run.iteration import Outcome
@@ -160,7 +160,7 @@ async def _verdict(run: Run, outcome: Outcome, ends: bool, text: str | None) -> 
     if declared is not None:
         if not ends and run.policies.termination.judges_final:
             await cells.send_back(run, declared)
-            run.notice(prompts.SENT_BACK.format(policy=run.policies.termination.name))
+            run.notice(notices.SENT_BACK.format(policy=run.policies.termination.name))
             return Verdict(ends=False)
         own = ends and run.policies.termination.judges_final and text is not None and not isinstance(text, Reason)
         return Verdict(True, declared if not own or text == declared.text else Value(str(text), text, is_json=True))

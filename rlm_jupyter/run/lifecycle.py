@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
-from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.prompts import initial
 from rlm_jupyter.prompts.outputs import shown_chars
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.trajectory import Trajectory
@@ -50,11 +50,12 @@ def run_started(
     system, opening = first_messages(
         settings, context.info, prompt, ledger, depth=depth, history=history, restarted=restarted
     )
+    sandboxed = initial.sandboxed(sandbox.folders()) if sandbox.kind == "bwrap" else ""
     return RunStarted(
         run_id=run_id,
         prompt=prompt,
         system=system,
-        opening=surroundings + sandbox.told() + remark + opening,
+        opening=surroundings + sandboxed + remark + opening,
         context=context.info,
         model=routing.model_for(depth).name,
         sub_model=routing.model_for(depth + 1).name,
@@ -80,16 +81,16 @@ def first_messages(
     history: int = 0,
     restarted: str = "",
 ) -> tuple[str, str]:
-    """Return the system message and the first user message of a run; further parameters as for `texts.opening`."""
+    """Return the system message and the first user message of a run; further parameters as for `initial.opening`."""
     limits = settings.limits
     sub_model = settings.routing.model_for(depth + 1)
-    system = prompts.system(
+    system = initial.system(
         output_chars=shown_chars(limits, settings.routing.model_for(depth).window),
         sub_chars=fitting_chars(sub_model.window, min(limits.max_output_tokens, sub_model.window // 4)),
         recursive=depth + 1 < limits.max_depth,
         extra=settings.system_prompt_extra,
     )
-    opening = prompts.opening(
+    opening = initial.opening(
         prompt,
         context,
         max_iterations=limits.max_iterations,

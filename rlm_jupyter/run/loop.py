@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textwrap import shorten
 
 from rlm_jupyter import parsing
-from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.prompts import cues, notices
 from rlm_jupyter.run import cells
 from rlm_jupyter.run import root_model as root
 from rlm_jupyter.run.budget.request import Answered
@@ -121,7 +121,7 @@ async def _salvage(run: Run, stop: StopReason, message: str = "") -> Ending:
 
 async def _forced(run: Run) -> tuple[Value | None, str]:
     """Ask once more, for the answer alone; and why what was said is none."""
-    run.notice(prompts.FORCED)
+    run.notice(notices.FORCED)
     answered = None
     while answered is None:
         try:
@@ -147,7 +147,7 @@ def _no_answer(run: Run, said: str) -> str:
         return "no code has shown anything that it could come from"
     if echoed(said, run.trajectory.started.prompt):
         return "it is the question again"
-    if prompts.says_nothing_found(said) and not any(map(str.isdigit, said)):
+    if cues.says_nothing_found(said) and not any(map(str.isdigit, said)):
         return "it only says that nothing was found"
     figure = made_up(said, run.trajectory)
     return "" if figure is None else f"{figure} stands nowhere"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlm_jupyter import parsing
-from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.prompts import cues, notices
 from rlm_jupyter.record.trajectory import Cell, Iteration
 from rlm_jupyter.run.conversation import read_part
 from rlm_jupyter.run.guards.answers import missing
@@ -42,7 +42,7 @@ def rejection(run: Run, reply: parsing.ParsedReply, text: str) -> Rejection | No
         return Rejection(EMPTY)
     if reason := _nothing_new(run, reply):
         cells = run.trajectory.iterations[-1].cells
-        return Rejection(reason, prompts.nudge([cell.status for cell in cells], run.cells.rendered))
+        return Rejection(reason, cues.nudge([cell.status for cell in cells], run.cells.rendered))
     doubt = _doubt(run, reply)
     return Rejection(NO_ANSWER, doubt) if doubt else None
 
@@ -89,10 +89,10 @@ def _doubt(run: Run, reply: parsing.ParsedReply) -> str:
     answer = _typed(run, reply)
     if answer is None or run.replies.doubted or not has_seen or run.iteration >= run.limits.max_iterations:
         return ""
-    if prompts.says_nothing_found(answer):
-        doubt = prompts.not_found(started.prompt, started.context)
+    if cues.says_nothing_found(answer):
+        doubt = cues.not_found(started.prompt, started.context)
     elif (kind := missing(started.prompt, answer)) is not None:
-        doubt = prompts.misses(kind, answer, run.cells.rendered, started.prompt, started.context)
+        doubt = notices.misses(kind, answer, run.cells.rendered, started.prompt, started.context)
     else:
         return ""
     run.replies.doubted = True

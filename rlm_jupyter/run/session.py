@@ -14,7 +14,7 @@ from typing import Any
 from rlm_jupyter.kernel.execution import OnMessage
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.session import Kernel
-from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.event_log import Entries
 from rlm_jupyter.record.recorder import Recorder, recording
 from rlm_jupyter.record.trajectory import Trajectory
@@ -246,11 +246,11 @@ class Session:
                 await self.kernel.begin()
         now = () if restored is None else (await self.kernel.inspect()).variables
         before, self.variables = self.variables, now
-        said = prompts.since_died(before, now, restored)
+        said = notices.since_died(before, now, restored)
         return said, {"said": said, "names": [], **restoration(now, restored)}
 
     def started(self, prompt: str, run_id: str, restarted: str = "") -> RunStarted:
-        """How a run of this prompt would begin; `restarted` as for `texts.opening`."""
+        """How a run of this prompt would begin; `restarted` as for `initial.opening`."""
         return self._started(prompt, Ledger(self.settings.limits), run_id, None, restarted)
 
     def _started(self, prompt: str, ledger: Ledger, run_id: str, parent: str | None, restarted: str) -> RunStarted:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.models import Model
+from rlm_jupyter.prompts import notices
 from rlm_jupyter.prompts.preview import is_whole
 from rlm_jupyter.record.event_log import Entries
 from rlm_jupyter.record.saved_run import SavedRun
@@ -177,7 +178,7 @@ class Run:
         self.take_limits()
         if self.iteration:
             for note in control.take_notes():
-                self.notice(f"A message from the user: {note}")
+                self.notice(notices.FROM_USER.format(message=note))
 
     def take_limits(self) -> None:
         """Take the limits that people raised, at once: a cell, or a request, may be waiting for them."""

@@ -15,8 +15,8 @@ from typing import Any
 from rlm_jupyter.models import Model
 from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.routing import Routing
+from rlm_jupyter.prompts.notices import BARE
 from rlm_jupyter.prompts.preview import is_whole
-from rlm_jupyter.prompts.texts import BARE
 from rlm_jupyter.run.budget.ledger import Bill
 from rlm_jupyter.run.budget.request import ask
 from rlm_jupyter.run.guards.subcalls import is_bare

@@ -10,7 +10,7 @@ import pytest
 
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.models.scripted import Scripted, ScriptedModel
-from rlm_jupyter.prompts import texts as prompts
+from rlm_jupyter.prompts import notices
 from rlm_jupyter.types.errors import ContextWindowError, ModelError, ModelUnavailableError
 from rlm_jupyter.types.values import Message, Reply
 from tests.answers.conftest import Played, Stage
@@ -48,7 +48,7 @@ def well_formed(conversation: tuple[Message, ...]) -> bool:
 
 
 def not_forced(played: Played) -> bool:
-    return played.result.trajectory.forced is None and prompts.FORCED not in played.told
+    return played.result.trajectory.forced is None and notices.FORCED not in played.told
 
 
 @each_stop
@@ -89,8 +89,8 @@ def test_with_nothing_to_show_there_is_one_forced_call(
     assert not_forced(played) != stop.forced
     if stop.forced:
         assert well_formed(played.requests[-1])
-        assert played.told.endswith(prompts.FORCED)
-        assert all(prompts.FORCED not in request[-1].content for request in played.requests[:-1])
+        assert played.told.endswith(notices.FORCED)
+        assert all(notices.FORCED not in request[-1].content for request in played.requests[:-1])
         assert played.caps[-1] <= 2_048
     elif stop.reason not in {"seconds", "cancelled"}:
         assert len(played.requests) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlm_jupyter.prompts.texts import NUDGE_IN_VAIN
+from rlm_jupyter.prompts.cues import NUDGE_IN_VAIN
 from rlm_jupyter.types.values import Reply
 from tests.answers.conftest import Played, Stage
 from tests.answers.fates import DIE, FATES, KILLED, SLEEP, WAYS, Fate, Way

@@ -16,12 +16,13 @@ from rlm_jupyter.frontends.here.driver_process import DriverProcess, Gone, provi
 from rlm_jupyter.frontends.here.pipe import Began, Failed, Over, Recorded, Request
 from rlm_jupyter.frontends.here.remote_control import FarControl, Steered
 from rlm_jupyter.frontends.here.replay import replay
-from rlm_jupyter.frontends.here.texts import say_once, surroundings
+from rlm_jupyter.frontends.here.texts import say_once
 from rlm_jupyter.frontends.live import progress
 from rlm_jupyter.frontends.live.result import ShownResult
 from rlm_jupyter.kernel.attached import Address
 from rlm_jupyter.kernel.guest.attached import LentGuest, why_not
 from rlm_jupyter.prompts.description import describe
+from rlm_jupyter.prompts.initial import surroundings
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run import context as contexts
 from rlm_jupyter.run.observers import nobody

@@ -122,13 +122,5 @@ class Sandbox:
         defaults: dict[str, Any] = {"read": [], "write": [], "memory": None, "disk": _GIB, "processes": _PROCESSES}
         return {"kind": self.kind} | {name: value for name, value in plain.items() if value != defaults[name]}
 
-    def told(self) -> str:
-        """Return what the model has to know of it, as a paragraph; empty without a sandbox."""
-        if self.kind != "bwrap":
-            return ""
-        named = [f"{path} ({'may be changed' if changed else 'read-only'})" for path, changed in self.folders()]
-        files = f"only these of the user's files: {', '.join(named)}" if named else "none of the user's files"
-        return f"Your kernel is shut off: it has no network and shows {files}. It can write to /tmp.\n\n"
-
 
 NO_SANDBOX = Sandbox("none")

@@ -1,0 +1,162 @@
+"""The messages that a run begins with: byte-stable, so that a provider's cache hits from one iteration to the next.
+
+They follow the paper's findings (arXiv 2512.24601, appendix): the size of the context, what a sub-call takes, look
+before you answer, few large sub-calls, how to end. What a small model follows best was measured: it is shown how the
+context begins, and each message ends with what to reply, an example that may be copied included. No text here holds a
+clock, an id or an address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rlm_jupyter.prompts.preview import is_whole
+from rlm_jupyter.prompts.search_hints import named, search
+from rlm_jupyter.types.values import ContextInfo
+
+_SYSTEM = """\
+You answer a question about a text, or data, that may be far longer than you can read: it is the variable `context` \
+in a Jupyter kernel, and you work on it by writing Python. Reply with one ```repl block of code. It is executed, and \
+the next message shows you its outputs; write no output yourself.
+
+- Only the beginning of `context` is shown to you: the code must go through all of `context` itself; retype none.
+- What code can decide (find, count, sort, compute), let code decide, and print what comes of it.
+- What needs reading (meaning, kinds, opinions, summaries), narrow down by code first. If little is left, print and \
+read it; else give it to `llm_query_batched`, without repetitions and in a few large prompts rather than many tiny \
+ones: each with many items, or a long passage up to the size below (one is fine if all fits). Say how borderline cases \
+count, ask for short replies in a form that code can read, check that they are complete, and put them together by code.
+- If there is an error, or nothing was found, write different code: print what is there, or search for fewer words, \
+whatever their case. Look at all of `context` before you conclude that something is missing.
+- When the outputs answer the question, reply with a block that holds only `FINAL(...)`, with the answer in it: what \
+the question asks for, complete and in the form it asks for. Where it leaves something open, decide, and say so if \
+that form has room for it.
+
+What there is besides Python:
+- `FINAL(value)` ends the work: a text, a number, a list, a dict, any expression. `FINAL_VAR("name")` ends it with the \
+content of a variable, and `SHOW_VARS()` lists those that you have.
+- `llm_query_batched(prompts)` asks a language model about each of a list of prompts, all at once, and returns its \
+replies in order. It reads the prompt and nothing else, up to about {sub_chars:,} characters: put the question and the \
+passage into it, f"YOUR QUESTION\\n\\n{{passage}}". `llm_query(prompt)` asks about one, and returns a str.
+{recursion}\
+- The kernel keeps your variables and imports; import what you use. The last expression of a block is shown, `!shell` \
+and %magics work, so does top-level `await`. Outputs over {output_chars:,} characters are cut in the middle and kept \
+whole in a variable that is named then.
+"""
+
+_RECURSION = """\
+- `rlm_query(text)`: hands a sub-problem to another worker like you, with a kernel of its own, in which `text` is \
+`context` and begins with the question; for a part that itself needs several steps. \
+`rlm_query_batched(texts)` hands over several at once.
+"""
+_SURROUNDINGS = """\
+This time you work in the kernel of the user's own notebook, not in one of your own. Its variables are theirs: you see \
+and change the very objects, and what you change stays changed. Change or delete only what the task asks for, and give \
+new variables names that are not taken."""
+_MOST_VARIABLES = 100
+
+
+def system(*, output_chars: int, sub_chars: int, recursive: bool, extra: str = "") -> str:
+    """Return the system message of a run.
+
+    Parameters
+    ----------
+    output_chars
+        What is shown of an iteration's outputs.
+    sub_chars
+        What a sub-call takes: the sub-model's real window, in characters.
+    recursive
+        Whether `rlm_query` starts a run of its own; where it is a plain call, it is not mentioned.
+    extra
+        A paragraph of the user's.
+    """
+    text = _SYSTEM.format(
+        output_chars=output_chars,
+        sub_chars=sub_chars,
+        recursion=_RECURSION if recursive else "",
+    )
+    return f"{text}\n{extra}\n" if extra else text
+
+
+def opening(
+    prompt: str,
+    context: ContextInfo,
+    *,
+    max_iterations: int,
+    left: Sequence[str] = (),
+    history: int = 0,
+    restarted: str = "",
+) -> str:
+    """Return the first user message: the prompt between tags, what `context` is, and what may be used.
+
+    Parameters
+    ----------
+    left
+        What is left of the limits, such as `1,000 sub-calls`.
+    history
+        How many prompts were answered in this kernel before; they stand in `history`.
+    restarted
+        It died since, and was started again: what that means for its variables.
+    """
+    lines = []
+    if context.type_name == "none":
+        lines.append("There is no context this time: `context` is empty. Work it out by code, or with llm_query.")
+    else:
+        article = "an" if context.type_name[:1] in "aeioAEIOU" else "a"
+        lines.append(f"`context` is {article} {context.type_name}: {context.size}.")
+        lines += context.details
+        if context.beginning:
+            shown = "This is all of it:" if is_whole(context) else "It begins with:"
+            tag = "beginning"
+            while f"{tag}>" in context.beginning:  # a text must not seem to end before it does
+                tag += "_"
+            lines += [shown, f"<{tag}>\n{context.beginning}\n</{tag}>"]
+    if history:
+        variables = f"it died and was started again{restarted}" if restarted else "its variables are still there"
+        lines.append(
+            f"This kernel has answered {history} prompt{'s' if history > 1 else ''} before: {variables}, "
+            "and `history` is a list of those prompts and answers."
+        )
+    lines += ["", f"<prompt>\n{prompt}\n</prompt>", "", f"You have {max_iterations} iterations; each reply is one."]
+    if left:
+        lines[-1] += f" Left: {', '.join(left)}."
+    if context.type_name == "none":
+        lines.append("Write the first ```repl block: code that works out the answer and prints it.")
+    elif (name := named(prompt)) is not None and (block := search(name, context)) is not None:
+        lines.append(
+            "Write the first ```repl block. If the question is about one thing, print where it is named, as in\n"
+            f"{block}\n"
+            "If it is about all of `context`, count or compute over all of it, and print the result."
+        )
+    else:
+        lines.append("Write the first ```repl block: code that goes through all of `context` and prints the answer.")
+    return "\n".join(lines)
+
+
+def surroundings(variables: Sequence[tuple[str, str, str]]) -> str:
+    """Return what the model is told of the kernel; stands above the prompt.
+
+    Parameters
+    ----------
+    variables
+        Name, type and size of each.
+    """
+    lines = [f"- {name}: {kind}" + (f" [{size}]" if size else "") for name, kind, size in variables]
+    more = len(lines) - _MOST_VARIABLES
+    if more > 0:
+        lines[_MOST_VARIABLES:] = [f"- and {more:,} more: SHOW_VARS() lists all"]
+    there = "The variables there:\n" + "\n".join(lines) if lines else "It has no variables yet."
+    return f"{_SURROUNDINGS} {there}\n\n"
+
+
+def sandboxed(folders: Iterable[tuple[Path, bool]]) -> str:
+    """Return what the model has to know of its sandbox, as a paragraph that stands above the prompt.
+
+    Parameters
+    ----------
+    folders
+        What is shown of the user's files, and whether it may be changed.
+    """
+    named = [f"{path} ({'may be changed' if changed else 'read-only'})" for path, changed in folders]
+    files = f"only these of the user's files: {', '.join(named)}" if named else "none of the user's files"
+    return f"Your kernel is shut off: it has no network and shows {files}. It can write to /tmp.\n\n"

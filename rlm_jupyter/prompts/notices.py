@@ -1,0 +1,207 @@
+"""What the model is told between two replies, of its replies, its cells and its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rlm_jupyter.prompts.search_hints import leads_to, search
+from rlm_jupyter.types.values import ContextInfo, Variable
+
+if TYPE_CHECKING:
+    from rlm_jupyter.kernel.snapshots import Restored
+
+_PROBES = {
+    "str": "print(type(context), len(context))\nprint(context[:1000])",
+    "bytes": "print(type(context), len(context))\nprint(context[:200])",
+    "list": "print(type(context), len(context))\nprint(context[:3])",
+    "tuple": "print(type(context), len(context))\nprint(context[:3])",
+    "dict": "print(type(context), len(context))\nfor key in list(context)[:5]:\n    print(key, str(context[key])[:99])",
+    "DataFrame": "print(context.shape, context.dtypes)\nprint(context.head())",
+    "none": "import math\nprint(math.factorial(20))",
+}
+"""How to look at a context, by its type: models copy it, so it must fit."""
+
+GO_ON = (
+    "There was no code block in your reply. Write one that begins with ```repl; or end with FINAL(your answer) in such "
+    "a block."
+)
+LOOK_FIRST = (
+    "There was no code block in your reply, and no code has looked at `context` yet. Look at it, with a block such as\n"
+    "```repl\n{probe}\n```"
+)
+CUT_OFF = (
+    "Your reply was cut off before its last block was closed, so that block was not executed. Send it again, shorter."
+)
+UNCLOSED = (
+    "The last block of your reply is not closed, so it was not executed. Send it again, whole: one ```repl block of "
+    "code, without outputs."
+)
+BLIND = (
+    "You answered before any code looked at `context`. Look at it first, with a block such as\n"
+    "```repl\n{probe}\n```\nIf you are sure all the same, send the same FINAL again."
+)
+NOTHING_SHOWN = (
+    "You typed an answer, but your code has shown nothing yet that it could come from. Write different code, and print "
+    "what it finds. If you are sure all the same, send the same FINAL again."
+)
+UNSEEN = (
+    "You wrote FINAL in the same reply as code, before you saw what the code printed, so it does not count yet. "
+    "Look at the outputs above; if they confirm it, send FINAL again in a block of its own."
+)
+NOT_READY = (
+    'answer["ready"] is True, but no cell of yours says so plainly, so it does not count: write '
+    'answer["ready"] = True in the cell itself, or end with FINAL.'
+)
+BARE = (
+    "The model that you ask reads this prompt and nothing else, not `context`, and there is only the question in it, "
+    "or what you were shown yourself. "
+    "Find the passages by code and put them into the prompt, as in "
+    'llm_query(f"QUESTION\\n\\n{passage}"); or let code decide'
+)
+EXITED = "`exit()` ended this cell, not the kernel. Nothing below it in that reply was executed; leave it out."
+STAND_INS = "What your cell put in place of {names} was left out: the real thing is there already, use it as it is."
+MISSES = (
+    "The question asks for {kind}, and there is none in your answer. Reply with a block that looks for what leads to "
+    "it{how}"
+)
+SENT_BACK = (
+    "Your answer is kept, but it does not end the work yet: the termination policy {policy} did not accept it. Check "
+    "it once more or improve it, and give it again with FINAL; FINAL(answer, confidence=0.9) says how sure you are."
+)
+EMPTY_KERNEL = (
+    "The work goes on in a new kernel: `context` and the functions are there, your variables are not, because your "
+    "cells were not executed again. Make again what you need."
+)
+DIFFERS = (
+    "The work goes on in a new kernel, in which your cells were executed again. Some gave other outputs than those you "
+    "were shown, and your variables hold what came of it now:"
+)
+REEXECUTED = (
+    "The cells of the prompts before were executed again in a new kernel. Some gave other outputs than recorded, and "
+    "the variables hold what came of it now:\n{differences}\n\n"
+)
+PASSED_OVER = (
+    "Cells that had been interrupted were not executed again, so what they had set is missing: those of iteration "
+    "{iterations}."
+)
+NOT_RESTORED = "These had come back from a snapshot when the kernel died, and have not come back now: {names}."
+BEFORE_MISSING = "What the prompts before this one had set in their kernel is missing: their records are not known."
+GOES_ON = "The work goes on: code can be executed. {status}"
+FORCED = (
+    "No more code can be executed. Give your best answer now, from what you have seen: only the answer itself, as "
+    "plain text, without code."
+)
+EDITED = "The user edited this cell before it ran. This ran:\n{source}"
+REFUSED = "The user refused this cell; it was not run.{message}"
+FROM_USER = "A message from the user: {message}"
+RESTORED_NAMES = "These names are not yours to change and were put back: {names}."
+BATCH_REFUSED = "A batch of sub-calls was refused: {reason}"
+CUT_SUBCALLS = (
+    "Replies to sub-calls that broke off at {most:,} tokens, and are incomplete: {count:,}. Ask for shorter ones, or "
+    "about less at once."
+)
+REPEATED_SUBCALLS = (
+    "Sub-calls that had been asked before, word for word: {count:,}. They got the same replies, and were not sent "
+    "again."
+)
+NO_ANSWER_YET = "{problem} There is no answer yet."
+INTERRUPTED = "The cell took too long and was interrupted. Do less at once."
+VARIABLES = "Variables there are: {names}."
+READY_EMPTY = 'answer["ready"] is True, but answer["content"] is empty: put the answer there.'
+READY_UNREADABLE = 'answer["content"] can\'t be turned into text: put the answer itself there.'
+DIED_BETWEEN = "The kernel died between two cells"
+"""How the notice begins that says so; a recorded one is known by it."""
+DIED_WITHIN = "The kernel died while it executed this cell"
+
+
+def blind(type_name: str, *, has_run: bool) -> str:
+    """Return what a model is told that answers before it has seen anything of a context of this type.
+
+    Parameters
+    ----------
+    has_run
+        Whether a cell was executed, but failed or showed nothing; else it is told how to look.
+    """
+    return NOTHING_SHOWN if has_run else BLIND.format(probe=_probe(type_name))
+
+
+def look_first(type_name: str) -> str:
+    """Return what a model is told that only talks before it has looked at a context of this type, and how to look."""
+    return LOOK_FIRST.format(probe=_probe(type_name))
+
+
+def _probe(type_name: str) -> str:
+    return _PROBES.get(type_name, "print(type(context))\nprint(repr(context)[:1000])")
+
+
+def misses(kind: str, answer: str, outputs: str, prompt: str, context: ContextInfo) -> str:
+    """Return what a model is told that typed an answer without what the question asks for.
+
+    Parameters
+    ----------
+    kind
+        What it asks for: `guards.answers.missing`.
+    answer, outputs
+        Where something may stand that leads to it.
+    """
+    name = leads_to(answer, prompt) or leads_to(outputs, prompt)
+    block = None if name is None else search(name, context)
+    return MISSES.format(kind=kind, how="." if block is None else f", such as\n{block}")
+
+
+def revived(what: str, before: Sequence[Variable], now: Sequence[Variable], restored: Restored | None) -> str:
+    """Return what the model is told when its kernel has died and was started again.
+
+    Parameters
+    ----------
+    what
+        How it died, as the beginning of the sentence.
+    before, now
+        Its variables.
+    restored
+        What a snapshot has brought back; `None`: there was none.
+    """
+    text = f"{what} and was started again. `context` and the functions are back"
+    gone = gone_names(before, now, restored) or "none"
+    if restored is None:
+        return f"{text}; your variables are gone: {gone}."
+    back = back_names(now, restored)
+    if not back:
+        why = f" Their snapshot could not be read: {restored.problem}." if restored.problem else ""
+        return f"{text}; your variables are gone: {gone}.{why}"
+    why = f" Not all of the snapshot could be read: {restored.problem}." if restored.problem else ""
+    return f"{text}. These are back {back}. Gone: {gone}.{why}"
+
+
+def since_died(before: Sequence[Variable], now: Sequence[Variable], restored: Restored | None) -> str:
+    """Return what became of the variables of a kernel that died between two prompts, after a sentence that says so.
+
+    Parameters are those of `revived`.
+    """
+    back = "" if restored is None else back_names(now, restored)
+    if not back:
+        return ", so its variables are gone"
+    return f"; these are back {back} (gone: {gone_names(before, now, restored) or 'none'})"
+
+
+def back_names(now: Sequence[Variable], restored: Restored) -> str:
+    """Return the variables that a snapshot has brought back, and as of when; empty where there are none."""
+    if restored.moment is None:
+        when = "as they were before this prompt"
+    else:
+        iteration, block = restored.moment
+        when = f"as they were after iteration {iteration}" + (f" (block {block + 1})" if block else "")
+    parts = [", ".join(variable.name for variable in now)]
+    parts.append(f"imports: {', '.join(restored.modules)}" if restored.modules else "")
+    names = "; ".join(part for part in parts if part)
+    return f"{when}: {names}" if names else ""
+
+
+def gone_names(before: Sequence[Variable], now: Sequence[Variable], restored: Restored | None) -> str:
+    """Return the variables that are gone, with the reason where it is known; empty where there are none."""
+    back = {variable.name for variable in now}
+    reasons = {} if restored is None else restored.reasons
+    gone = [variable.name for variable in before if variable.name not in back]
+    gone += [name for name in reasons if name not in back and name not in gone]
+    return ", ".join(f"{name} ({reasons[name]})" if name in reasons else name for name in gone)
