@@ -199,10 +199,10 @@ export class Steering {
         Notification.warning(trans.__('Not done: %1', said.text), { autoClose: false });
         return;
       case 'unread':
-        const words = trans.__('The run was over before the model read your message: %1', shortened(said.text));
-        Notification.warning(words, {
-          autoClose: false
-        });
+        Notification.warning(
+          trans.__('The run was over before the model read your message: %1', shortened(said.text)),
+          { autoClose: false }
+        );
         return;
       case 'exported':
         if (said.file) {
