@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
 
 from rlm_jupyter.frontends.cli.main import _parser
+from tests.support import options
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -55,10 +57,12 @@ def test_the_modules_that_are_named_are_there(path: Path) -> None:
 def test_the_commands_of_the_command_line_are_understood(path: Path) -> None:
     blocks = re.findall(r"^```bash\n(.*?)^```", path.read_text(), re.M | re.S)
     lines = [line for block in blocks for line in block.splitlines() if line.startswith("jupyter rlm ")]
-    import shlex
-
     for line in lines:
         _parser().parse_args(shlex.split(line, comments=True)[2:])
+
+
+def test_the_page_of_options_is_made_of_their_table() -> None:
+    assert options.PAGE.read_text() == options.page(), "python -m tests.support.options writes it anew"
 
 
 def test_every_document_is_linked_from_the_readme() -> None:

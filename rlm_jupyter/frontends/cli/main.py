@@ -6,11 +6,12 @@ import argparse
 import contextlib
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
 from rlm_jupyter.frontends.cli import FAILED, INTERRUPTED, MISUSED, terminal
+from rlm_jupyter.frontends.run_options import Place, add_arguments
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 
 _EXIT_CODES = """\
@@ -253,79 +254,21 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         help="what it is about: files (text, csv, json, parquet, pdf; .gz too), folders, patterns, or - for "
         "standard input (default: what is piped in)",
     )
-    run.add_argument(
-        "-m",
-        "--model",
-        metavar="NAME",
-        help="provider/model that drives the run (default: $RLM_MODEL, else extractive)",
-    )
-    run.add_argument("--sub-model", metavar="NAME", help="provider/model that answers sub-calls (default: the model)")
-    run.add_argument(
-        "--base-url", metavar="URL", help="where the model is served (and a sub-model of the same provider)"
-    )
-    run.add_argument(
-        "--window", type=int, metavar="INT", help="tokens the model reads, with its reply (default: as it is served)"
-    )
-    _add_sampling(run)
-    run.add_argument("--system-extra", metavar="TEXT", help="a paragraph to add to the system message")
-    run.add_argument(
-        "--termination",
-        metavar="POLICY",
-        help="when the run ends: a policy's name, package.module:Class, or JSON with name and config "
-        "(default: declared)",
-    )
-    run.add_argument("--reward", metavar="POLICY", help="how iterations are rated, named likewise (default: default)")
-    _add_limits(run)
-    shut = run.add_argument_group("what the model's code is kept in")
-    shut.add_argument(
-        "--sandbox",
-        choices=("auto", "bwrap", "none"),
-        help="bwrap: no network, none of your files (Linux, bubblewrap); none: your rights; auto: the best there is "
-        "(default: $RLM_SANDBOX, else auto)",
-    )
-    shut.add_argument("--read", action="append", metavar="PATH", help="a folder or file that it shows, read-only")
-    shut.add_argument("--write", action="append", metavar="PATH", help="a folder or file that code may change")
-    run.add_argument(
-        "--snapshot",
-        action="store_true",
-        help="keep the kernel's variables after each cell, so that they come back when it dies",
-    )
-    run.add_argument("--estimate", action="store_true", help="say what it may cost, and ask nothing")
+    _add_options(run, "cli")
     run.add_argument("--json", action="store_true", help="print one JSON object instead of the answer alone")
     _add_common(run)
 
 
-def _add_sampling(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--option", action="append", metavar="NAME=VALUE", help="a sampling option of the model, as temperature=0.2"
-    )
-    parser.add_argument("--sub-option", action="append", metavar="NAME=VALUE", help="one of the model for sub-calls")
-
-
-def _add_limits(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser, place: Place) -> None:
     limits = parser.add_argument_group("limits, for the run and all its sub-calls")
-    limits.add_argument("--max-iterations", type=int, metavar="INT", help="replies of the model (default: 30)")
-    limits.add_argument("--max-seconds", type=float, metavar="SECONDS", help="wall time")
-    limits.add_argument("--max-cost", type=float, metavar="USD", help="US dollars")
-    limits.add_argument("--max-tokens", type=int, metavar="INT", help="tokens, read and written")
-    limits.add_argument("--max-subcalls", type=int, metavar="INT", help="prompts that cells may ask (default: 1000)")
-    limits.add_argument("--max-depth", type=int, metavar="INT", help="depth of rlm_query (default: 1)")
-    limits.add_argument(
-        "--request-idle-seconds",
-        type=float,
-        metavar="SECONDS",
-        help="silence of a provider after which a request is given up (default: 600)",
-    )
-    limits.add_argument(
-        "--price",
-        action="append",
-        metavar="MODEL=IN,OUT[,CACHED]",
-        help="what a model costs, in US dollars for a million tokens (default: its list price)",
-    )
+    groups: dict[str, Callable[..., object]] = {"": parser.add_argument, "limits": limits.add_argument}
+    if place == "cli":
+        groups["sandbox"] = parser.add_argument_group("what the model's code is kept in").add_argument
+    add_arguments(place, groups)
 
 
 def _add_resume(resume: argparse.ArgumentParser) -> None:
-    _add_going_on(resume)
+    _add_going_on(resume, "resume")
     resume.set_defaults(no_save=False, save=None)
 
 
@@ -336,22 +279,15 @@ def _add_fork(fork: argparse.ArgumentParser) -> None:
     fork.add_argument(
         "--edit", action="store_true", help="take the cells as you edited and saved them, and go on from the first"
     )
-    _add_going_on(fork)
+    _add_going_on(fork, "fork")
     fork.add_argument("--save", metavar="PATH", help="the new run's notebook, or a folder/ for it (default: rlm_runs/)")
     fork.set_defaults(no_save=False)
 
 
-def _add_going_on(parser: argparse.ArgumentParser) -> None:
+def _add_going_on(parser: argparse.ArgumentParser, place: Place) -> None:
     parser.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
-    parser.add_argument("-m", "--model", metavar="NAME", help="provider/model (default: as before)")
-    parser.add_argument("--sub-model", metavar="NAME", help="provider/model for sub-calls (default: as before)")
-    parser.add_argument("--base-url", metavar="URL", help="where the model is served")
-    parser.add_argument("--window", type=int, metavar="INT", help="tokens the model reads, with its reply")
-    _add_sampling(parser)
-    parser.add_argument("--termination", metavar="POLICY", help="when the run ends (default: as before)")
-    parser.add_argument("--reward", metavar="POLICY", help="how iterations are rated (default: as before)")
+    _add_options(parser, place)
     parser.add_argument("--no-reexec", action="store_true", help="do not execute its cells again: the kernel is empty")
-    _add_limits(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of the answer alone")
     _add_again(parser)
 

@@ -15,6 +15,7 @@ from IPython.core.magic import Magics
 from traitlets import Bool, Dict, Enum, Float, Integer, List, Unicode, Union
 
 from rlm_jupyter.frontends.display import html as fragments
+from rlm_jupyter.frontends.run_options import help_of
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.models import discovery as nearby
 from rlm_jupyter.models.endpoint import keyless
@@ -52,48 +53,38 @@ class Configured(Magics):
     """Magics with a configuration: options first, then these traits, the page's settings, and the environment."""
 
     _banner_shown = False
-    model = Unicode(None, allow_none=True, help="`provider/model` that drives runs.").tag(config=True)
-    sub_model = Unicode(None, allow_none=True, help="Answers sub-calls. Default: the model.").tag(config=True)
-    base_url = Unicode(None, allow_none=True, help="Where the model is served. Default: its usual address.").tag(
-        config=True
-    )
-    window = Integer(
-        None, allow_none=True, help="Tokens that the model reads, with its reply. Default: as its server says."
-    ).tag(config=True)
+    model = Unicode(None, allow_none=True, help=help_of("model")).tag(config=True)
+    sub_model = Unicode(None, allow_none=True, help=help_of("sub_model")).tag(config=True)
+    base_url = Unicode(None, allow_none=True, help=help_of("base_url")).tag(config=True)
+    window = Integer(None, allow_none=True, help=help_of("window")).tag(config=True)
     termination = Union(
         [Unicode(), Dict()],
         default_value=None,
         allow_none=True,
-        help="A termination policy: its name, or name and config.",
+        help=help_of("termination"),
     ).tag(config=True)
-    reward = Union(
-        [Unicode(), Dict()], default_value=None, allow_none=True, help="A reward policy: its name, or name and config."
-    ).tag(config=True)
+    reward = Union([Unicode(), Dict()], default_value=None, allow_none=True, help=help_of("reward")).tag(config=True)
     save = Union(
         [Bool(), Unicode()],
         default_value=True,
-        help="Where runs are saved: a notebook, a folder/, True for rlm_runs/, False for nowhere.",
+        help=help_of("save"),
     ).tag(config=True)
     sandbox = Enum(
         ["auto", "bwrap", "none"],
         None,
         allow_none=True,
-        help="What the model's code is kept in: bwrap (no network, none of your files), none, auto: the best there is.",
+        help=help_of("sandbox"),
     ).tag(config=True)
-    read = List(Unicode(), help="Folders and files that a sandbox shows, read-only.").tag(config=True)
-    write = List(Unicode(), help="Folders and files that code in a sandbox may change.").tag(config=True)
-    snapshot = Bool(
-        False, help="Keep the kernel's variables after each cell, so that they come back when it dies."
-    ).tag(config=True)
-    max_iterations = Integer(None, allow_none=True, help="Replies of the model.").tag(config=True)
-    max_seconds = Float(None, allow_none=True, help="Wall time.").tag(config=True)
-    max_cost = Float(None, allow_none=True, help="US dollars.").tag(config=True)
-    max_tokens = Integer(None, allow_none=True, help="Input and output tokens.").tag(config=True)
-    max_subcalls = Integer(None, allow_none=True, help="Prompts answered for cells.").tag(config=True)
-    max_depth = Integer(None, allow_none=True, help="At which `rlm_query` becomes a plain call.").tag(config=True)
-    request_idle_seconds = Float(
-        None, allow_none=True, help="Silence of a provider after which a request is given up (default: 600)."
-    ).tag(config=True)
+    read = List(Unicode(), help=help_of("read")).tag(config=True)
+    write = List(Unicode(), help=help_of("write")).tag(config=True)
+    snapshot = Bool(False, help=help_of("snapshot")).tag(config=True)
+    max_iterations = Integer(None, allow_none=True, help=help_of("max_iterations")).tag(config=True)
+    max_seconds = Float(None, allow_none=True, help=help_of("max_seconds")).tag(config=True)
+    max_cost = Float(None, allow_none=True, help=help_of("max_cost")).tag(config=True)
+    max_tokens = Integer(None, allow_none=True, help=help_of("max_tokens")).tag(config=True)
+    max_subcalls = Integer(None, allow_none=True, help=help_of("max_subcalls")).tag(config=True)
+    max_depth = Integer(None, allow_none=True, help=help_of("max_depth")).tag(config=True)
+    request_idle_seconds = Float(None, allow_none=True, help=help_of("request_idle_seconds")).tag(config=True)
     prices = Dict(
         help="What models cost, in US dollars for a million tokens: {'provider/model': (input, output[, cached])}. "
         "Default: list prices."

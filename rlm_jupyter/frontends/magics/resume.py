@@ -13,6 +13,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from rlm_jupyter.frontends.live.result import in_one_line
 from rlm_jupyter.frontends.magics.session_runs import SessionRuns
+from rlm_jupyter.frontends.run_options import magic
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay.resume import TakingUp, check_resumable, configuration
 from rlm_jupyter.rlm import RLM
@@ -42,14 +43,7 @@ class ResumeMagics(Magics):
 
     @magic_arguments()
     @argument("run", nargs="?", help="Name, id or path of the run. Default: the newest.")
-    @argument("-o", "--output", metavar="VAR", default="rlm_result", help="The result's variable. Default: rlm_result.")
-    @argument("-m", "--model", help="Another model than before: provider/model.")
-    @argument("--base-url", metavar="URL", help="Where it is served.")
-    @argument("--max-iterations", type=int, metavar="INT", help="Replies of the model.")
-    @argument("--max-seconds", type=float, metavar="SECONDS", help="Wall time.")
-    @argument("--max-cost", type=float, metavar="USD", help="US dollars, as 0.50.")
-    @argument("--max-tokens", type=int, metavar="INT", help="Input and output tokens.")
-    @argument("--max-subcalls", type=int, metavar="INT", help="Prompts answered for cells.")
+    @magic("%resume")
     @argument("--no-reexec", action="store_true", help="Do not execute its cells again: the kernel is empty.")
     @line_magic
     def rlm_resume(self, line: str) -> None:

@@ -27,6 +27,7 @@ from rlm_jupyter.frontends.magics.llm_query import QuestionMagics
 from rlm_jupyter.frontends.magics.resume import ResumeMagics
 from rlm_jupyter.frontends.magics.session_runs import SessionRuns
 from rlm_jupyter.frontends.options import split
+from rlm_jupyter.frontends.run_options import magic
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.record import store
 from rlm_jupyter.run.context import Context
@@ -59,35 +60,7 @@ class RLMMagics(Configured):
         help="""
         A variable that becomes `context`; several (-c a -c b, or -c a,b) become a dict by name.""",
     )
-    @argument("-m", "--model", help="The model that drives the run: provider/model.")
-    @argument("--sub-model", metavar="MODEL", help="The model that answers sub-calls. Default: the same.")
-    @argument("--base-url", metavar="URL", help="Where it is served (and a sub-model of the same provider).")
-    @argument("--window", type=int, metavar="INT", help="Tokens it reads, with its reply. Default: as it is served.")
-    @argument("--option", action="append", default=[], metavar="NAME=VALUE", help="As temperature=0.2: of the model.")
-    @argument("--sub-option", action="append", default=[], metavar="NAME=VALUE", help="Of the one for sub-calls.")
-    @argument("--system-extra", metavar="TEXT", help="A paragraph to add to the system message.")
-    @argument("-o", "--output", metavar="VAR", default=RESULT, help="The result's variable. Default: rlm_result.")
-    @argument("--max-iterations", type=int, metavar="INT", help="Replies of the model.")
-    @argument("--max-seconds", type=float, metavar="SECONDS", help="Wall time.")
-    @argument("--max-cost", type=float, metavar="USD", help="US dollars, as 0.50.")
-    @argument("--max-tokens", type=int, metavar="INT", help="Input and output tokens.")
-    @argument("--max-subcalls", type=int, metavar="INT", help="Prompts answered for cells.")
-    @argument(
-        "--request-idle-seconds", type=float, metavar="SECONDS", help="Silence of a provider that ends a request."
-    )
-    @argument("--max-depth", type=int, metavar="INT", help="Depth at which rlm_query becomes a plain call.")
-    @argument("--save", metavar="PATH", help="Where the run is saved: its notebook, or a folder/. Default: rlm_runs/.")
-    @argument("--termination", metavar="POLICY", help="A termination policy: its name, or a variable that holds one.")
-    @argument("--reward", metavar="POLICY", help="A reward policy: its name, or a variable: a policy or a function.")
-    @argument("--sandbox", metavar="KIND", help="bwrap, none, or auto: the best there is.")
-    @argument("--read", action="append", metavar="PATH", help="A folder or file that the sandbox shows, read-only.")
-    @argument("--write", action="append", metavar="PATH", help="A folder or file that its code may change.")
-    @argument("--snapshot", action="store_true", help="Keep its variables after each cell, in case its kernel dies.")
-    @argument("--estimate", action="store_true", help="Say what it may cost, and ask nothing.")
-    @argument("--rerun", action="store_true", help="Ask anew, though the same was asked before.")
-    @argument("--approve", action="store_true", help="Each cell waits: run it, edit it, refuse it with a note.")
-    @argument("--here", action="store_true", help="Let the model drive this notebook's own kernel: no sandbox.")
-    @argument("--background", action="store_true", help="Return at once; the result's variable is set in the end.")
+    @magic("magic")
     @argument("prompt", nargs=REMAINDER, help="With %%rlm: the question. With %%%%rlm it stands in the cell.")
     @line_cell_magic
     def rlm(self, line: str, cell: str | None = None) -> None:

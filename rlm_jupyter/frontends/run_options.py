@@ -1,0 +1,173 @@
+"""`OPTIONS`: the options of a run, once, for the command line, the magics, their configuration and `docs/options.md`.
+
+A new option is one entry here, and what it does in `RLM` or in the front end that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rlm_jupyter.types.limits import Limits
+
+Place = Literal["cli", "magic", "resume", "fork", "%resume", "config"]
+"""Where an option is taken: `jupyter rlm run`, `%rlm`, `jupyter rlm resume` and `fork`, `%rlm_resume`, `%config`."""
+_ALL: frozenset[Place] = frozenset({"cli", "magic", "resume", "fork", "%resume", "config"})
+_SHELL: frozenset[Place] = frozenset({"cli", "resume", "fork"})
+_RUNS: frozenset[Place] = frozenset({"cli", "magic"})
+_MAGIC: frozenset[Place] = frozenset({"magic"})
+_OF_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a run."""
+
+    name: str
+    """Of the argument's attribute; `max_cost` is `--max-cost`."""
+    help: str
+    """What it does, as a phrase in small letters, without a stop at its end."""
+    kind: type = str
+    """Of its value; `bool`: it has none."""
+    metavar: str = ""
+    default: str = ""
+    """What holds where it is left out, in words."""
+    short: str = ""
+    """`-m`."""
+    repeats: bool = False
+    """It may be given several times; the values become a list."""
+    choices: tuple[str, ...] = ()
+    """Of the command line; in a notebook its value is checked where it is used."""
+    group: Literal["", "limits", "sandbox"] = ""
+    places: frozenset[Place] = _RUNS
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """`-m`, `--model`."""
+        long = f"--{self.name.replace('_', '-')}"
+        return (self.short, long) if self.short else (long,)
+
+    def settings(self, place: Place) -> dict[str, Any]:
+        """Return the arguments of argparse's `add_argument`, but the flags."""
+        again = place in {"resume", "fork", "%resume"} and "config" in self.places
+        default = "as before" if again else self.default
+        if place in {"magic", "%resume"}:
+            text = f"{self.help[0].upper()}{self.help[1:]}." + (f" Default: {default}." if default else "")
+        else:
+            text = self.help + (f" (default: {default})" if default else "")
+        found: dict[str, Any] = {"help": text.replace("%", "%%")}
+        if self.kind is bool:
+            return found | {"action": "store_true"}
+        if self.choices and place not in {"magic", "%resume"}:
+            return found | {"choices": self.choices}
+        found["metavar"] = self.metavar
+        if self.repeats:
+            named = place == "magic" and "=" in self.metavar
+            return found | {"action": "append"} | ({"default": []} if named else {})
+        return found if self.kind is str else found | {"type": self.kind}
+
+
+def _limit(name: str, text: str, kind: type, metavar: str, places: frozenset[Place] = _ALL) -> Option:
+    value = getattr(_OF_LIMITS, name)
+    default = "" if value is None else f"{value:,}".removesuffix(".0")
+    return Option(name, text, kind, metavar, default, group="limits", places=places)
+
+
+OPTIONS = (
+    Option("model", "provider/model that drives the run", str, "MODEL", "$RLM_MODEL, else extractive", "-m",
+           places=_ALL),
+    Option("sub_model", "provider/model that answers sub-calls", str, "MODEL", "the model", places=_ALL - {"%resume"}),
+    Option("base_url", "where the model is served, and a sub-model of the same provider", str, "URL",
+           "its usual address", places=_ALL),
+    Option("window", "tokens the model reads, with its reply", int, "INT", "as it is served",
+           places=_ALL - {"%resume"}),
+    Option("option", "a sampling option of the model, as temperature=0.2", str, "NAME=VALUE", repeats=True,
+           places=_RUNS | _SHELL),
+    Option("sub_option", "a sampling option of the model for sub-calls", str, "NAME=VALUE", repeats=True,
+           places=_RUNS | _SHELL),
+    Option("system_extra", "a paragraph to add to the system message", str, "TEXT"),
+    Option("termination", "when the run ends: a policy's name, package.module:Class, JSON with name and config, or in "
+           "a notebook a variable that holds one", str, "POLICY", "declared", places=_ALL - {"%resume"}),
+    Option("reward", "how iterations are rated: a policy, named likewise", str, "POLICY", "default",
+           places=_ALL - {"%resume"}),
+    _limit("max_iterations", "replies of the model", int, "INT"),
+    _limit("max_seconds", "wall time", float, "SECONDS"),
+    _limit("max_cost", "US dollars, as 0.50", float, "USD"),
+    _limit("max_tokens", "tokens, read and written", int, "INT"),
+    _limit("max_subcalls", "prompts that cells may ask", int, "INT"),
+    _limit("max_depth", "depth at which rlm_query becomes a plain call", int, "INT", _ALL - {"%resume"}),
+    _limit("request_idle_seconds", "silence of a provider after which a request is given up", float, "SECONDS",
+           _ALL - {"%resume"}),
+    Option("price", "what a model costs, in US dollars for a million tokens", str, "MODEL=IN,OUT[,CACHED]",
+           "its list price", repeats=True, group="limits", places=_SHELL),
+    Option("sandbox", "bwrap: no network, none of your files (Linux, bubblewrap); none: your rights; auto: the best "
+           "there is", str, "KIND", "$RLM_SANDBOX, else auto", choices=("auto", "bwrap", "none"), group="sandbox",
+           places=_RUNS | {"config"}),
+    Option("read", "a folder or file that the sandbox shows, read-only", str, "PATH", repeats=True, group="sandbox",
+           places=_RUNS | {"config"}),
+    Option("write", "a folder or file that code in the sandbox may change", str, "PATH", repeats=True, group="sandbox",
+           places=_RUNS | {"config"}),
+    Option("snapshot", "keep the kernel's variables after each cell, so that they come back when it dies", bool,
+           places=_RUNS | {"config"}),
+    Option("estimate", "say what it may cost, and ask nothing", bool),
+    Option("save", "the run's notebook, or a folder/ for it", str, "PATH", "rlm_runs/", places=_MAGIC | {"config"}),
+    Option("output", "the result's variable", str, "VAR", "rlm_result", "-o", places=_MAGIC | {"%resume"}),
+    Option("rerun", "ask anew, though the same was asked before", bool, places=_MAGIC),
+    Option("approve", "let each cell wait: run it, edit it, or refuse it with a message", bool, places=_MAGIC),
+    Option("here", "let the model drive this notebook's own kernel: no sandbox", bool, places=_MAGIC),
+    Option("background", "return at once; the result's variable is set in the end", bool, places=_MAGIC),
+)  # fmt: skip
+
+
+def options_of(place: Place) -> Iterator[Option]:
+    """Yield the options that are taken there, in their order."""
+    return (option for option in OPTIONS if place in option.places)
+
+
+def add_arguments(place: Place, groups: dict[str, Callable[..., object]]) -> None:
+    """Add the options of a command to its parser.
+
+    Parameters
+    ----------
+    groups
+        `add_argument` of the parser (`""`), and of the groups for `limits` and `sandbox`.
+    """
+    for option in options_of(place):
+        groups[option.group](*option.flags, **option.settings(place))
+
+
+def magic(place: Place) -> Callable[[Any], Any]:
+    """Return a decorator that gives a magic its options, as IPython's `argument` gives it one."""
+    from IPython.core.magic_arguments import argument
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(list(options_of(place))):
+            settings = option.settings(place)
+            if option.name == "output":
+                settings["default"] = option.default
+            function = argument(*option.flags, **settings)(function)  # type: ignore[no-untyped-call]
+        return function
+
+    return decorate
+
+
+def help_of(name: str) -> str:
+    """Return what an option does, as a sentence: the help of the trait that configures it."""
+    [option] = [option for option in OPTIONS if option.name == name]
+    return str(option.settings("magic")["help"]).replace("%%", "%")
+
+
+def as_markdown() -> str:
+    """Return the table of all options that `docs/options.md` holds."""
+    lines = [
+        "| option | what it does | default | `run` | `%rlm` | `resume`, `fork` | `%rlm_resume` | `%config` |",
+        "|---|---|---|:-:|:-:|:-:|:-:|:-:|",
+    ]
+    for option in OPTIONS:
+        shown = [f"`{flag}`" for flag in option.flags]
+        shown[-1] = shown[-1] if option.kind is bool else f"`{option.flags[-1]} {option.metavar}`"
+        taken = ["✓" if place in option.places else "" for place in ("cli", "magic", "resume", "%resume", "config")]
+        cells = [", ".join(shown), option.help, option.default, *taken]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
