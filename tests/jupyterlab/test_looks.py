@@ -167,6 +167,8 @@ def test_all_of_a_run_can_be_read_in_both_themes(opened: Open, model: Waiting, t
     # why it failed is said once, where it failed, with the way to what is saved
     cell = page.cell("user-2")
     page.until(lambda: cell.locator(".rlm-head a").count(), "the link to the run")
+    page.until(lambda: "[*]" not in cell.locator(".jp-InputPrompt").first.inner_text(), "that the cell is over")
+    page.until(lambda: "refused the key" in cell.inner_text(), "why it failed")
     assert cell.inner_text().count("refused the key") == 1
     assert not page.page.locator(".rlm-runs", has_text="refused the key").count()
     # the panel marks what failed: in its tab, the run, and the iteration, which is folded
