@@ -45,7 +45,7 @@ class Address:
 
     @classmethod
     def of(cls, kernel: Any, token: str) -> Self:
-        """Return that of the kernel that this code runs in, and of the guest in it.
+        """Read how to reach the kernel that this code runs in, and the guest in it.
 
         Raises
         ------

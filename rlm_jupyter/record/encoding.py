@@ -159,7 +159,7 @@ def escape(value: Any) -> Any:
 
 
 def unescape(value: Any) -> Any:
-    """Return the inverse of `escape`."""
+    """Undo `escape`."""
     if isinstance(value, str):
         return _ESCAPE.sub(lambda m: chr(int(m[1], 16)), value)
     if isinstance(value, dict):
@@ -185,7 +185,7 @@ def set_apart(outputs: Sequence[Output], objects: Objects) -> tuple[list[Output]
 def put_back(
     outputs: Sequence[Output], stored: Mapping[str, Mapping[str, Any]], objects: Objects | None
 ) -> list[Output]:
-    """Return the inverse of `set_apart`; what is not there any more stays short, and names its file."""
+    """Undo `set_apart`; what is not there any more stays short, and names its file."""
     whole = list(outputs)
     for place, reference in ((int(place), reference) for place, reference in stored.items()):
         sha256 = reference["sha256"]

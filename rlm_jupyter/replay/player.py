@@ -79,23 +79,23 @@ class Player:
     def begin(self, run: Run) -> None:
         """Enter how the run began."""
         self._run = run
-        playback_options = self.recording.options
-        if playback_options.spent is not None or playback_options.only:
+        options = self.recording.options
+        if options.spent is not None or options.only:
             # the clock begins when the run goes on
             run.ledger.limit(replace(run.limits, max_seconds=None))
-        if not (playback_options.copies or playback_options.only):
+        if not (options.copies or options.only):
             taken_up = RunTakenUp(
                 iteration=self.recording.last_iteration,
-                model=self.run.model.name,
-                sub_model=next(iter(playback_options.sub_models), self.run.model.name),
-                sub_models=[*playback_options.sub_models] if len(playback_options.sub_models) > 1 else [],
-                limits=dataclasses.asdict(self.run.limits),
+                model=run.model.name,
+                sub_model=next(iter(options.sub_models), run.model.name),
+                sub_models=[*options.sub_models] if len(options.sub_models) > 1 else [],
+                limits=dataclasses.asdict(run.limits),
                 taken_up=datetime.now(UTC).isoformat(timespec="seconds"),
-                reexecuted=playback_options.reexecutes,
-                sampling=dict(playback_options.sampling),
+                reexecuted=options.reexecutes,
+                sampling=dict(options.sampling),
             )
-            if self.run.entries.recorder is not None:
-                self.run.entries.recorder.add(taken_up)
+            if run.entries.recorder is not None:
+                run.entries.recorder.add(taken_up)
             self.recording.append(taken_up)
         self._apply([self.recording.started])
         self._take_up_if_over()

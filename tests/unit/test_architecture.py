@@ -14,7 +14,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "rlm_jupyter").rglob("*.py"))
 MOST_LINES = 60
-_LONG = {"load_model", "answer", "ask", "functions"}
+_LONG = {
+    "kernel/guest/subcalls.py": {"functions"},
+    "models/__init__.py": {"load_model"},
+    "run/budget/request.py": {"ask"},
+    "run/session.py": {"answer"},
+}
 """Functions whose parameters take most of their lines."""
 _BROAD = {"Exception", "BaseException"}
 
@@ -33,7 +38,7 @@ def test_no_function_is_longer_than_a_screen(path: Path) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     long = {node.name for node in functions if (node.end_lineno or 0) - node.lineno >= MOST_LINES}
-    assert long <= _LONG
+    assert long <= _LONG.get(path.relative_to(ROOT / "rlm_jupyter").as_posix(), set())
 
 
 def broad(path: Path) -> Iterator[ast.AST]:

@@ -110,7 +110,7 @@ class Page:
         }
 
     def progress(self, *, lines: bool) -> _Lines | PageProgress:
-        """Return shows a run: in displays that are updated, or in lines where a front end has none of these."""
+        """Return what shows a run: in displays that are updated, or in lines where a front end has none of these."""
         if lines:
             return _Lines(self)
         # what it asks of a shell; no comm ends in this kernel

@@ -122,7 +122,7 @@ def to_bytes(text: str) -> bytes:
 
 
 def to_text(buffer: memoryview | bytes) -> str:
-    """Return the inverse of `to_bytes`."""
+    """Undo `to_bytes`."""
     return str(buffer, "utf-8", "surrogatepass")
 
 

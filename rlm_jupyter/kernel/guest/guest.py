@@ -126,7 +126,7 @@ class Guest:
         )
 
     def _source(self) -> str:
-        """Return that of the execute request being served, or of the last one."""
+        """Return the source of the execute request being served, or of the last one."""
         return str(self._kernel.get_parent("shell").get("content", {}).get("code", ""))
 
     def running_cell(self) -> str:
