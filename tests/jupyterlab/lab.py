@@ -300,9 +300,16 @@ class NotebookPage:
         return seen
 
     def cell(self, cell_id: str) -> Locator:
-        """A cell's element: that of a live cell has its label."""
+        """A cell's element, scrolled to: a cell out of sight may have none. That of a live cell has its label."""
         place = [cell["id"] for cell in self.cells()].index(cell_id)
-        return self.page.locator(f".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell[data-windowed-list-index='{place}']")
+        element = self.page.locator(
+            f".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell[data-windowed-list-index='{place}']"
+        )
+        if not element.count():
+            self.page.evaluate(
+                "place => { void window.jupyterapp.shell.currentWidget.content.scrollToItem(place); }", place
+            )
+        return element
 
     def picture(self, name: str, settled: int = 0) -> None:
         """A screenshot, where somebody wants to see it; `settled`: once nothing has moved for so many milliseconds."""
