@@ -36,11 +36,11 @@ def main() -> int:
     """Run the command line; 2 when no server is there (any more), or it was interrupted."""
     options = _options()
     console = Console(width=None if sys.stdout.isatty() else 170)
-    served = _served(options.base_url)
-    if isinstance(served, str):
-        print(served, file=sys.stderr)
+    models = served(options.base_url)
+    if isinstance(models, str):
+        print(models, file=sys.stderr)
         return 2
-    model = options.model or served[0]
+    model = options.model or models[0]
     settings = {
         "base_url": options.base_url,
         "provider": options.provider,
@@ -99,7 +99,7 @@ async def _compare(
             seed, task, system = missing.pop(0)
             folder = options.output / f"seed-{seed}" / task.name / system.replace(", ", "-").replace(" ", "-")
             run = await make_run(system, commands[system], task, seed, settings, folder.resolve(), options.timeout)
-            if isinstance(why := _served(options.base_url), str):
+            if isinstance(why := served(options.base_url), str):
                 gone.append(why)  # and what the run came to says nothing of the system
                 return
             file.write(run.line)
@@ -117,7 +117,7 @@ def _line(run: Run) -> str:
     return f"seed {run.seed}, {run.task}, {run.system}: {right} ({run.iterations} iterations, {run.seconds:.0f} s)"
 
 
-def _served(base_url: str) -> list[str] | str:
+def served(base_url: str) -> list[str] | str:
     """The names of the models that are served, or in one line why there are none."""
     try:
         with urllib.request.urlopen(f"{base_url}/models", timeout=_LOOK_SECONDS) as response:

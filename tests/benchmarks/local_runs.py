@@ -13,16 +13,42 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests.benchmarks.local_drivers.job import Job
-from tests.benchmarks.local_tasks import Task, is_right
 from tests.benchmarks.recorder import Asked, Recorder
 from tests.benchmarks.worker import ROOT
 
 _GOODBYE_SECONDS = 10.0
 _LEAST_WORDS = 30
 """Characters of a sentence that nobody writes by chance."""
+
+
+class Graded(Protocol):
+    """A question that knows what is right."""
+
+    @property
+    def name(self) -> str:
+        """Of its kind."""
+
+    @property
+    def prompt(self) -> str:
+        """What is asked."""
+
+    @property
+    def context(self) -> str:
+        """What it is asked about, as text."""
+
+    @property
+    def form(self) -> str:
+        """How that is handed over: `Job.form`."""
+
+    @property
+    def answer(self) -> str:
+        """What is right, in words."""
+
+    def score(self, answer: object) -> float:
+        """Grade an answer, from 0.0 to 1.0."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +86,10 @@ class Run:
     """Requests that were broken off and whose prompt nobody has counted."""
     seconds: float
     stop_reason: str = ""
+    score: float = 0.0
+    """From 0.0 to 1.0: a near miss may count in part."""
+    confidence: float | None = None
+    """What the system says of its answer, where it says something."""
 
     @property
     def key(self) -> tuple[str, int, str, str, int]:
@@ -81,7 +111,7 @@ def kept_runs(path: Path) -> Iterator[Run]:
 
 
 async def make_run(
-    system: str, command: Sequence[str], task: Task, seed: int, settings: dict[str, Any], folder: Path, seconds: float
+    system: str, command: Sequence[str], task: Graded, seed: int, settings: dict[str, Any], folder: Path, seconds: float
 ) -> Run:
     """Let a system answer a question, in a fresh process, behind a proxy that counts.
 
@@ -99,7 +129,7 @@ async def make_run(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     async with Recorder(settings["base_url"]) as recorder:
-        job = Job(str(folder), task.prompt, **{**settings, "base_url": recorder.url})
+        job = Job(str(folder), task.prompt, **{**settings, "base_url": recorder.url}, form=task.form)
         began = time.monotonic()
         code, late = await _wait(command, job.write(task.context), folder, seconds)
         took = time.monotonic() - began
@@ -117,7 +147,7 @@ async def make_run(
         task.name,
         settings["model"],
         settings["max_iterations"],
-        right=is_right(task, answer),
+        right=(score := task.score(answer)) == 1.0,
         expected=task.answer,
         answer=answer,
         raised=not late and (bool(code) or told.get("stop_reason") == "failed"),
@@ -135,6 +165,8 @@ async def make_run(
         uncounted=sum(asked.status in {0, 200} and asked.read is None for asked in recorder.asked),
         seconds=round(took, 2),
         stop_reason=told.get("stop_reason", ""),
+        score=round(score, 3),
+        confidence=told.get("confidence"),
     )
 
 
@@ -189,7 +221,7 @@ def _last_line(path: Path) -> str:
     return lines[-1][:300] if lines else ""
 
 
-def _is_own(answer: str, task: Task, asked: Sequence[Asked]) -> bool:
+def _is_own(answer: str, task: Graded, asked: Sequence[Asked]) -> bool:
     """Whether an answer holds a sentence that neither the model nor the text came up with, but the system or we did.
 
     The system's words are its system message, the prompt that goes with it, and a last message that it put into the

@@ -43,6 +43,11 @@ class Task:
     answer: str
     candidates: str
     """A regular expression for all that could be an answer of this kind, right or wrong."""
+    form: str = "text"
+
+    def score(self, answer: object) -> float:
+        """Grade an answer: 1.0 or 0.0."""
+        return float(is_right(self, answer))
 
 
 def is_right(task: Task, answer: object) -> bool:

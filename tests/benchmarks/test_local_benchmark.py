@@ -171,7 +171,7 @@ def test_a_comparison_goes_on_where_it_was_broken_off(
         assert local_model.main() == 0
         assert len(list(kept_runs(tmp_path / "runs.jsonl"))) == 2
         served = iter([["coder"], ["coder"], "No model server answers."])
-        monkeypatch.setattr(local_model, "_served", lambda url: next(served))
+        monkeypatch.setattr(local_model, "served", lambda url: next(served))
         monkeypatch.setattr(sys, "argv", [*arguments, "--base-url", server.url, "--tasks", "2"])
         assert local_model.main() == 2
     runs = list(kept_runs(tmp_path / "runs.jsonl"))

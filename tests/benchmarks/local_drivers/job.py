@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,24 @@ class Job:
     provider: str
     model: str
     max_iterations: int
+    form: str = "text"
+    """How the context is handed over: as it is, as the data of its `json`, or as a data `frame` of its CSV."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What else a driver knows."""
 
     @property
-    def context(self) -> str:
-        """The text."""
+    def text(self) -> str:
+        """The context as text."""
         return (Path(self.folder) / "context.txt").read_text(encoding="utf-8")
+
+    @property
+    def context(self) -> Any:
+        """The context in its form."""
+        if self.form == "frame":
+            import pandas as pd
+
+            return pd.read_csv(Path(self.folder) / "context.txt")
+        return json.loads(self.text) if self.form == "json" else self.text
 
     def write(self, context: str) -> Path:
         """Lay it down for a driver."""

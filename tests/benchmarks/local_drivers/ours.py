@@ -10,7 +10,7 @@ def main() -> None:
     """Make the run."""
     job = Job.given()
     limits = Limits(max_iterations=job.max_iterations)
-    rlm = RLM(f"{job.provider}/{job.model}", base_url=job.base_url, limits=limits, save=job.folder)
+    rlm = RLM(f"{job.provider}/{job.model}", base_url=job.base_url, limits=limits, save=job.folder, **job.options)
     result = rlm.completion(job.prompt, job.context)
     replies = [iteration.reply.text for iteration in result.trajectory.iterations]
     job.tell(result.answer, replies, stop_reason=result.stop_reason, message=result.message)

@@ -21,7 +21,7 @@ def main() -> None:
     )
     answer = None
     try:
-        answer = rlm.completion(job.context, root_prompt=job.prompt).response
+        answer = rlm.completion(job.text, root_prompt=job.prompt).response
     finally:
         kept = (logger.get_trajectory() or {}).get("iterations", [])
         job.tell(answer, [iteration["response"] for iteration in kept])

@@ -24,11 +24,11 @@ def main() -> None:
     answer = None
     try:
         if "by_hand" in sys.argv:
-            agent.state["context"] = context = job.context
+            agent.state["context"] = context = job.text
             prompt = f"{job.prompt}\nThe text is in the variable `context`, a str of {len(context):,} characters."
             answer = agent.run(prompt)
         else:
-            answer = agent.run(job.prompt, additional_args={"context": job.context})
+            answer = agent.run(job.prompt, additional_args={"context": job.text})
     finally:
         steps = [step for step in agent.memory.steps if isinstance(step, ActionStep)]
         job.tell(answer, [str(step.model_output or "") for step in steps])

@@ -1,0 +1,1 @@
+"""An evaluation that a prompt can't be tuned to: `python -m tests.benchmarks.questions`."""

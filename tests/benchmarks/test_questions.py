@@ -1,0 +1,127 @@
+"""What the evaluation rests on: its questions, its graders, and what it says of two systems."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections import Counter
+
+import pytest
+
+from tests.benchmarks.local_runs import Run
+from tests.benchmarks.questions import seen, unseen  # noqa: F401  they register their kinds
+from tests.benchmarks.questions.__main__ import chosen
+from tests.benchmarks.questions.grading import Names, Number, YesNo, one_of
+from tests.benchmarks.questions.question import CHARS, KINDS, Kind
+from tests.benchmarks.questions.stats import interval, mcnemar
+from tests.benchmarks.questions.table import compared, main_table
+
+SEED_7 = "85cf22c6117e7316"
+"""Of its prompts, texts and answers. Where it changes, figures taken before can't be compared with those taken after."""
+
+
+def test_a_seed_makes_the_same_questions_everywhere() -> None:
+    digest = hashlib.sha256()
+    for kind in KINDS.values():
+        made = kind.question(7, "fits")
+        digest.update(f"{made.name}\n{made.prompt}\n{made.answer}\n{made.context}".encode())
+    assert digest.hexdigest()[:16] == SEED_7
+
+
+def test_there_are_many_kinds_over_many_contexts_and_half_of_them_are_kept_back() -> None:
+    back = [kind for kind in KINDS.values() if not kind.is_seen]
+    assert len(KINDS) >= 30
+    assert len(back) >= len(KINDS) / 2
+    assert len({kind.context for kind in KINDS.values()}) >= 8
+    assert {question.length for _, question in chosen("unseen", [1], list(CHARS))} == set(CHARS)
+    assert not {question.kind for _, question in chosen("unseen", [1], ["fits"])} - {kind.name for kind in back}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_the_right_answer_counts_and_the_question_and_another_seeds_do_not(kind: Kind) -> None:
+    for length in ("fits", "10x"):
+        made, other = kind.question(3, length), kind.question(4, length)
+        assert made.score(made.answer) == 1.0
+        assert made.score(f"The answer is **{made.answer}**.") == 1.0
+        assert 0.5 * CHARS[length] < len(made.context) < 2 * CHARS[length]
+        assert made.score(None) == made.score("") == made.score("I don't know") == 0.0
+        assert made.score(made.answer + " or so" * 200) == 0.0
+        if not isinstance(made.grader, YesNo):
+            assert made.score(made.prompt) == 0.0
+            assert made.answer == other.answer or made.score(other.answer) < 1.0
+    if kind.question(3, "fits").form == "json":
+        assert json.loads(kind.question(3, "fits").context)
+
+
+def test_answers_follow_from_the_contexts() -> None:
+    """A second way to the same figures, for kinds whose answer code can work out."""
+    made = KINDS["csv-group"].question(5, "10x")
+    totals = Counter[str]()
+    for row in csv.DictReader(io.StringIO(made.context)):
+        totals[row["city"]] += int(row["amount"])
+    assert made.score(totals.most_common(1)[0][0]) == 1.0
+    made = KINDS["log-duplicates"].question(5, "10x")
+    numbers = Counter(line.split("transaction=")[1].split()[0] for line in made.context.splitlines())
+    assert made.score([number for number, times in numbers.items() if times == 2]) == 1.0
+    made = KINDS["words-common"].question(5, "10x")
+    assert made.score([word for word, _ in Counter(made.context.split()).most_common(3)]) == 1.0
+    made = KINDS["graph-reach"].question(5, "10x")
+    start = made.prompt.split("from ")[1].split()[0]
+    edges = [line.split(" -> ") for line in made.context.splitlines()]
+    near = {b for a, b in edges if a == start}
+    assert made.score(sorted({b for a, b in edges if a in near})) == 1.0
+    made = KINDS["records-sum"].question(5, "10x")
+    assert made.score(sum(row.get("hours", 0) for row in json.loads(made.context) if row["status"] == "open")) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [("41", 1), ("41.0", 1), ("About 41 hosts", 1), ("42", 0.75), ("43", 0.5625), ("40 or 41", 0), ("4,1", 0), ("", 0)],
+)
+def test_a_near_number_counts_in_part_where_the_kind_says_so(answer: str, score: float) -> None:
+    assert Number(41, partial=True).score(answer, "How many?") == score
+    assert Number(41).score(answer, "How many?") == float(score == 1)
+
+
+def test_numbers_of_the_question_and_dates_are_no_candidates() -> None:
+    assert Number(1234.5).score("In 1999 it was 1,234.5 on 2031-03-04", "What was it in 1999?") == 1
+    assert Number(1999).score("1999", "What was it in 1999?") == 1
+    assert Number(-3).score("−3 degrees", "") == 1
+    assert Number(2.33, 0.006).score("2.3333", "") == 1
+
+
+def test_names_are_compared_as_sets_or_in_their_order() -> None:
+    names = r"\b(?:fire|flood|fair)\b"
+    assert Names(("flood", "fire"), names).score("['Fire', 'flood']", "") == 1
+    assert Names(("flood", "fire"), names).score("fire, flood, fair", "") == 0
+    assert Names(("flood", "fire"), names, ordered=True).score("fire, then flood", "") == 0
+    assert Names(("flood", "fire"), names, ordered=True).score("flood, fire", "of fire and flood") == 1
+    assert one_of("Ada Abel", ("Ada Abel", "Ada Brandt")).score("Ada Abel, not Ada Brandt", "Is it Ada Brandt?") == 1
+    assert YesNo(False).score("No, it does not say so.", "") == 1
+    assert YesNo(False).score("Yes: none other.", "") == 0
+
+
+def _run(system: str, task: str, answer: str | None, right: bool) -> Run:
+    figures = dict.fromkeys(("iterations", "circle", "requests", "read", "cached", "written"), 1)
+    later = dict.fromkeys(("later_read", "later_cached", "uncounted"), 0)
+    said = {"expected": "1", "answer": answer, "raised": False, "error": "", "late": False, "own_words": False}
+    return Run(system, 1, task, "m", 8, right, **said, **figures, **later, seconds=1.0, score=float(right))  # type: ignore[arg-type]
+
+
+def test_two_systems_are_compared_in_pairs() -> None:
+    one = [_run("one", f"k{i}.fits", "1", right=i < 9) for i in range(12)]
+    other = [_run("other", f"k{i}.fits", None if i == 11 else "2", right=i < 1) for i in range(12)]
+    said = compared("one", "other", {"one": one, "other": other})
+    assert "12 questions: only the first right 8, only the second 0" in said
+    assert "p = 0.008" in said
+    table = main_table({"one": one, "other": other})
+    assert "| wrong, of the answers given | 3 of 12 | 10 of 11 |" in table
+
+
+def test_the_exact_test_and_the_interval() -> None:
+    assert mcnemar([True] * 5 + [False], [False] * 5 + [True]) == pytest.approx(14 / 64)
+    assert mcnemar([True, False], [True, False]) == 1.0
+    low, high = interval([1.0] * 50 + [0.0] * 50)
+    assert 0.38 < low < 0.45 < 0.55 < high < 0.62
