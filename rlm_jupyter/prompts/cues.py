@@ -8,18 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rlm_jupyter.prompts.search_hints import search_words
-from rlm_jupyter.types.values import CellStatus, ContextInfo
+from rlm_jupyter.types.values import CellStatus
 
 NUDGE = (
-    "The same block again would only come to the same. If its output answers the question, end with FINAL; if not, "
+    "The same block again would give the same result. If its output answers the question, end with FINAL; if not, "
     "write a different one: look at another part, or search in another way."
 )
 NUDGE_IN_VAIN = (
-    "The same block again would only come to the same. Write a different one: look at what is there, or search in "
+    "The same block again would give the same result. Write a different one: look at what is there, or search in "
     "another way."
 )
-NOT_FOUND = "Before you conclude that there is nothing, {how}"
+_SEARCH = (
+    "reply with a block that searches all of `context` in another way: for fewer words, whatever their case, or that "
+    "prints what is there."
+)
+NOT_FOUND = f"Before you conclude that there is nothing, {_SEARCH}"
 
 
 def status(iteration: int, max_iterations: int, left: Sequence[str], cue: str = "") -> str:
@@ -50,7 +53,7 @@ _NOTHING = re.compile(
 """An output that is empty or zero: what a search in vain shows, and what a count of none rightly is."""
 
 
-def cue(statuses: Sequence[CellStatus], text: str, prompt: str, context: ContextInfo) -> str:
+def cue(statuses: Sequence[CellStatus], text: str) -> str:
     """Return what to reply, after cells that ended so and showed this; empty where none was executed.
 
     A small model takes its last instruction from the end of the message: told to end with FINAL if that is an answer,
@@ -63,28 +66,16 @@ def cue(statuses: Sequence[CellStatus], text: str, prompt: str, context: Context
     if not text.strip():
         return "Nothing was shown: reply with a block that prints what you look for."
     if says_nothing_found(text):
-        return f"Nothing was found that way: {_search_words(prompt, context)}"
+        return f"Nothing was found that way: {_SEARCH}"
     if _NOTHING.fullmatch(text.strip()):
         return (
             "If that is the answer (there may be none), reply with a block that holds only FINAL(...), with the answer "
-            f"in it; else {_search_words(prompt, context)}"
+            f"in it; else {_SEARCH}"
         )
     return (
         "If the outputs answer the question, reply with a block that holds only FINAL(...), with the answer in it; "
         "else with different code."
     )
-
-
-def not_found(prompt: str, context: ContextInfo) -> str:
-    """Return what a model is told that concludes from a search in vain."""
-    return NOT_FOUND.format(how=_search_words(prompt, context))
-
-
-def _search_words(prompt: str, context: ContextInfo) -> str:
-    block = search_words(prompt, context)
-    if block is None:
-        return "reply with a block that prints what is there."
-    return f"reply with a block that shows how it is written, such as\n{block}"
 
 
 def says_nothing_found(text: str) -> bool:

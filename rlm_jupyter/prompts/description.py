@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any
 
 from rlm_jupyter.parsing.signatures import identify
+from rlm_jupyter.prompts.structure import structure
 
 Description = tuple[str, tuple[str, ...]]
 """The size, and a line for each part or property."""
@@ -71,7 +72,7 @@ def _of_object(value: object) -> Description:
 def _of_text(text: str) -> Description:
     # the plain class's methods: a subclass may mean something else by them
     lines = str.count(text, "\n") + (str.__len__(text) > 0 and not str.endswith(text, "\n"))
-    return f"{str.__len__(text):,} characters", (_count(lines, "line"),)
+    return f"{str.__len__(text):,} characters", (_count(lines, "line"), *structure(text))
 
 
 def _of_bytes(data: bytes | bytearray | memoryview) -> Description:

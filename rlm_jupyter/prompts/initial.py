@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rlm_jupyter.prompts.preview import is_whole
-from rlm_jupyter.prompts.search_hints import named, search
 from rlm_jupyter.types.values import ContextInfo
 
 _SYSTEM = """\
@@ -20,12 +19,12 @@ You answer a question about a text, or data, that may be far longer than you can
 in a Jupyter kernel, and you work on it by writing Python. Reply with one ```repl block of code. It is executed, and \
 the next message shows you its outputs; write no output yourself.
 
-- Only the beginning of `context` is shown to you: the code must go through all of `context` itself; retype none.
+- Only the beginning of `context` is shown to you: the code must go through all of `context` itself; copy none of \
+it into your code.
 - What code can decide (find, count, sort, compute), let code decide, and print what comes of it.
 - What needs reading (meaning, kinds, opinions, summaries), narrow down by code first. If little is left, print and \
-read it; else give it to `llm_query_batched`, without repetitions and in a few large prompts rather than many tiny \
-ones: each with many items, or a long passage up to the size below (one is fine if all fits). Say how borderline cases \
-count, ask for short replies in a form that code can read, check that they are complete, and put them together by code.
+read it; else give it to `llm_query_batched`, each passage once, in few large prompts rather than many tiny ones. Tell the sub-model how to decide borderline cases, ask for short replies in a \
+form that code can read, check that they are complete, and put them together by code.
 - If there is an error, or nothing was found, write different code: print what is there, or search for fewer words, \
 whatever their case. Look at all of `context` before you conclude that something is missing.
 - When the outputs answer the question, reply with a block that holds only `FINAL(...)`, with the answer in it: what \
@@ -35,13 +34,14 @@ that form has room for it.
 What there is besides Python:
 - `FINAL(value)` ends the work: a text, a number, a list, a dict, any expression. `FINAL_VAR("name")` ends it with the \
 content of a variable, and `SHOW_VARS()` lists those that you have.
-- `llm_query_batched(prompts)` asks a language model about each of a list of prompts, all at once, and returns its \
-replies in order. It reads the prompt and nothing else, up to about {sub_chars:,} characters: put the question and the \
-passage into it, f"YOUR QUESTION\\n\\n{{passage}}". `llm_query(prompt)` asks about one, and returns a str.
+- `llm_query_batched(prompts)` asks a language model about each of a list of prompts, {at_once} at a time, and \
+returns its replies in order. It reads the prompt and nothing else, up to about {sub_chars:,} characters, and replies \
+with up to about {reply_chars:,}: put the question and the passage into it, f"YOUR QUESTION\\n\\n{{passage}}". \
+`llm_query(prompt)` asks about one, and returns a str.
 {recursion}\
 - The kernel keeps your variables and imports; import what you use. The last expression of a block is shown, `!shell` \
-and %magics work, so does top-level `await`. Outputs over {output_chars:,} characters are cut in the middle and kept \
-whole in a variable that is named then.
+and %magics work, so does top-level `await`. Outputs over {output_chars:,} characters in all are cut in the middle, \
+and kept whole in a variable that is named then.
 """
 
 _RECURSION = """\
@@ -56,7 +56,9 @@ new variables names that are not taken."""
 _MOST_VARIABLES = 100
 
 
-def system(*, output_chars: int, sub_chars: int, recursive: bool, extra: str = "") -> str:
+def system(
+    *, output_chars: int, sub_chars: int, reply_chars: int, at_once: int, recursive: bool, extra: str = ""
+) -> str:
     """Return the system message of a run.
 
     Parameters
@@ -65,6 +67,10 @@ def system(*, output_chars: int, sub_chars: int, recursive: bool, extra: str = "
         What is shown of an iteration's outputs.
     sub_chars
         What a sub-call takes: the sub-model's real window, in characters.
+    reply_chars
+        What its reply may have.
+    at_once
+        How many sub-calls run at the same time.
     recursive
         Whether `rlm_query` starts a run of its own; where it is a plain call, it is not mentioned.
     extra
@@ -73,6 +79,8 @@ def system(*, output_chars: int, sub_chars: int, recursive: bool, extra: str = "
     text = _SYSTEM.format(
         output_chars=output_chars,
         sub_chars=sub_chars,
+        reply_chars=reply_chars,
+        at_once=at_once,
         recursion=_RECURSION if recursive else "",
     )
     return f"{text}\n{extra}\n" if extra else text
@@ -122,14 +130,11 @@ def opening(
         lines[-1] += f" Left: {', '.join(left)}."
     if context.type_name == "none":
         lines.append("Write the first ```repl block: code that works out the answer and prints it.")
-    elif (name := named(prompt)) is not None and (block := search(name, context)) is not None:
-        lines.append(
-            "Write the first ```repl block. If the question is about one thing, print where it is named, as in\n"
-            f"{block}\n"
-            "If it is about all of `context`, count or compute over all of it, and print the result."
-        )
     else:
-        lines.append("Write the first ```repl block: code that goes through all of `context` and prints the answer.")
+        lines.append(
+            "Write the first ```repl block: code that goes through all of `context` and prints the answer, or what "
+            "leads to it."
+        )
     return "\n".join(lines)
 
 
@@ -159,4 +164,4 @@ def sandboxed(folders: Iterable[tuple[Path, bool]]) -> str:
     """
     named = [f"{path} ({'may be changed' if changed else 'read-only'})" for path, changed in folders]
     files = f"only these of the user's files: {', '.join(named)}" if named else "none of the user's files"
-    return f"Your kernel is shut off: it has no network and shows {files}. It can write to /tmp.\n\n"
+    return f"Your kernel is sandboxed: it has no network and shows {files}. It can write to /tmp.\n\n"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rlm_jupyter.prompts.search_hints import leads_to, search
-from rlm_jupyter.types.values import ContextInfo, Variable
+from rlm_jupyter.types.values import Variable
 
 if TYPE_CHECKING:
     from rlm_jupyter.kernel.snapshots import Restored
@@ -59,12 +58,9 @@ BARE = (
     "Find the passages by code and put them into the prompt, as in "
     'llm_query(f"QUESTION\\n\\n{passage}"); or let code decide'
 )
+EMPTY = "the prompt is empty, and was not sent: put the question and the passage into it."
 EXITED = "`exit()` ended this cell, not the kernel. Nothing below it in that reply was executed; leave it out."
 STAND_INS = "What your cell put in place of {names} was left out: the real thing is there already, use it as it is."
-MISSES = (
-    "The question asks for {kind}, and there is none in your answer. Reply with a block that looks for what leads to "
-    "it{how}"
-)
 SENT_BACK = (
     "Your answer is kept, but it does not end the work yet: the termination policy {policy} did not accept it. Check "
     "it once more or improve it, and give it again with FINAL; FINAL(answer, confidence=0.9) says how sure you are."
@@ -133,21 +129,6 @@ def look_first(type_name: str) -> str:
 
 def _probe(type_name: str) -> str:
     return _PROBES.get(type_name, "print(type(context))\nprint(repr(context)[:1000])")
-
-
-def misses(kind: str, answer: str, outputs: str, prompt: str, context: ContextInfo) -> str:
-    """Return what a model is told that typed an answer without what the question asks for.
-
-    Parameters
-    ----------
-    kind
-        What it asks for: `guards.answers.missing`.
-    answer, outputs
-        Where something may stand that leads to it.
-    """
-    name = leads_to(answer, prompt) or leads_to(outputs, prompt)
-    block = None if name is None else search(name, context)
-    return MISSES.format(kind=kind, how="." if block is None else f", such as\n{block}")
 
 
 def revived(what: str, before: Sequence[Variable], now: Sequence[Variable], restored: Restored | None) -> str:

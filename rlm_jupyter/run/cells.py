@@ -145,8 +145,7 @@ async def show(run: Run) -> None:
         pieces.append(f"{skipped} more block{'s were' if skipped > 1 else ' was'} not executed.")
     run.cells.rendered = "\n".join(whole)
     statuses = [] if run.kernel.recorded is not None else [cell.status for cell in executed]
-    started = run.trajectory.started
-    cue = cues.cue(statuses, run.cells.rendered, started.prompt, started.context)
+    cue = cues.cue(statuses, run.cells.rendered)
     pieces.append(cues.status(run.iteration, run.limits.max_iterations, run.ledger.left(), cue))
     run.record(OutputsShown(run.iteration, "\n\n".join(pieces)))
 

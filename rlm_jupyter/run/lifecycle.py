@@ -84,9 +84,12 @@ def first_messages(
     """Return the system message and the first user message of a run; further parameters as for `initial.opening`."""
     limits = settings.limits
     sub_model = settings.routing.model_for(depth + 1)
+    reply_tokens = min(limits.max_output_tokens, sub_model.window // 4)
     system = initial.system(
         output_chars=shown_chars(limits, settings.routing.model_for(depth).window),
-        sub_chars=fitting_chars(sub_model.window, min(limits.max_output_tokens, sub_model.window // 4)),
+        sub_chars=fitting_chars(sub_model.window, reply_tokens),
+        reply_chars=3 * reply_tokens,
+        at_once=limits.concurrency,
         recursive=depth + 1 < limits.max_depth,
         extra=settings.system_prompt_extra,
     )

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlm_jupyter import parsing
-from rlm_jupyter.prompts import cues, notices
+from rlm_jupyter.prompts import cues
 from rlm_jupyter.record.trajectory import Cell, Iteration
 from rlm_jupyter.run.conversation import read_part
-from rlm_jupyter.run.guards.answers import missing
 from rlm_jupyter.run.state import Run
 
 EMPTY = "is empty"
@@ -82,21 +81,16 @@ def _plays(run: Run, reply: parsing.ParsedReply) -> bool:
 
 
 def _doubt(run: Run, reply: parsing.ParsedReply) -> str:
-    """Question, once, a typed answer that is plainly none: nothing of what is asked, or nothing found."""
-    started = run.trajectory.started
+    """Question, once, a typed answer that is none: that nothing was found."""
     # it is told beside the last outputs
     has_seen = run.has_context and run.has_seen and run.trajectory.iterations
     answer = _typed(run, reply)
     if answer is None or run.replies.doubted or not has_seen or run.iteration >= run.limits.max_iterations:
         return ""
-    if cues.says_nothing_found(answer):
-        doubt = cues.not_found(started.prompt, started.context)
-    elif (kind := missing(started.prompt, answer)) is not None:
-        doubt = notices.misses(kind, answer, run.cells.rendered, started.prompt, started.context)
-    else:
+    if not cues.says_nothing_found(answer):
         return ""
     run.replies.doubted = True
-    return doubt
+    return cues.NOT_FOUND
 
 
 def _typed(run: Run, reply: parsing.ParsedReply) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 from rlm_jupyter.models import Model
 from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.routing import Routing
-from rlm_jupyter.prompts.notices import BARE
+from rlm_jupyter.prompts.notices import BARE, EMPTY
 from rlm_jupyter.prompts.preview import is_whole
 from rlm_jupyter.run.budget.ledger import Bill
 from rlm_jupyter.run.budget.request import ask
@@ -97,6 +97,8 @@ class Answering:
             _check_passages(run, call)
             again = _asked_again(run, call, asking, model) if kind == "llm" and _is_deterministic(model) else {}
             asking = [i for i in asking if i not in again]
+            blank = [i for i in asking if not call.prompts[i].strip()]
+            asking = [i for i in asking if i not in blank]
             if kind == "llm":
                 self._check_budget(run, [call.prompts[i] for i in asking], model)
             run.ledger.count_subcalls(len(asking))
@@ -106,6 +108,9 @@ class Answering:
             for i in (i for i in range(len(call.prompts)) if i not in answers):
                 _refuse(run, call, kind, first + i, call.prompts[i], refusal)
             return [answers.get(i, SubcallFailure(refusal)) for i in range(len(call.prompts))]
+        for i in blank:  # it costs as much as another one, and its reply could only be made up
+            _refuse(run, call, kind, first + i, call.prompts[i], EMPTY)
+            answers[i] = SubcallFailure(EMPTY)
         asked = [self._one(run, call, kind, first + i, call.prompts[i], model) for i in asking]
         # a task for a single prompt would be two more turns of the loop: a tenth of what a call costs
         settled = [await asked[0]] if len(asked) == 1 else await _all(asked)

@@ -47,7 +47,7 @@ WAYS = (
     Way("FINAL(text)", "FINAL('hi')", "hi"),
     Way("FINAL(expression)", "FINAL(6*7)", "42"),
     Way("FINAL(name)", "x = 'value'\nFINAL(x)", "value"),
-    Way("FINAL(dict)", "FINAL({'a': [1, 2]})", "{'a': [1, 2]}"),
+    Way("FINAL(dict)", "FINAL({'a': [1, 2]})", '{"a": [1, 2]}'),
     Way("FINAL(prose)", "FINAL(the answer (with parens))", "the answer (with parens)"),
     Way("FINAL_VAR(name)", "x = 'value'\nFINAL_VAR(x)", "value"),
     Way('FINAL_VAR("name")', "x = 'value'\nFINAL_VAR(\"x\")", "value"),

@@ -298,7 +298,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
     "SUBMIT": (
         ends("a value", "value", block("SUBMIT(x)"), before=HAVE_X),
         ends("a field", "value", block("SUBMIT(answer=x)"), before=HAVE_X),
-        ends("fields", "{'a': 1, 'b': 'value'}", block("SUBMIT(a=1, b=x)"), before=HAVE_X),
+        ends("fields", '{"a": 1, "b": "value"}', block("SUBMIT(a=1, b=x)"), before=HAVE_X),
         goes_on("nothing", "SUBMIT takes one value", block("SUBMIT()")),
         goes_on("an empty text", "the text is empty", block("SUBMIT('')")),
     ),

@@ -74,7 +74,7 @@ def test_an_answer_outlives_the_cells_after_it(cells: Cells) -> None:
         "it = ['a']\nFINAL(it)", "it.append('b'); del FINAL", "1/0", "import time; time.sleep(5)", cell_seconds=0.3
     )
     assert [run.status for run in seen.runs] == ["ok", "ok", "error", "interrupted"]
-    assert seen.answer == "['a']"
+    assert seen.answer == '["a"]'
 
 
 def test_an_answer_stands_in_a_cell_that_is_interrupted(cells: Cells) -> None:
@@ -105,7 +105,7 @@ ANSWERS: tuple[Vector, ...] = (
     Vector("in a branch", f"if context:\n    {SET}\n    {READY}", "a"),
     Vector("with %%time", f"%%time\n{SET}\n{READY}", "a"),
     Vector("a number", f"answer['content'] = 6*7\n{READY}", "42"),
-    Vector("a dict", f"answer['content'] = {{'n': 1}}\n{READY}", "{'n': 1}"),
+    Vector("a dict", f"answer['content'] = {{'n': 1}}\n{READY}", '{"n": 1}'),
     Vector("zero is content", f"answer['content'] = 0\n{READY}", "0"),
     Vector("an empty list is content", f"answer['content'] = []\n{READY}", "[]"),
     Vector("a reply as content", f"answer['content'] = llm_query('say a')\n{READY}", "a"),

@@ -142,7 +142,7 @@ def test_the_best_of_what_there_is_counts(stage: Stage, there: tuple[str, ...]) 
     ("source", "answer", "value"),
     [
         ('answer["content"] = 42', "42", 42),
-        ('answer["content"] = {"a": [1]}', "{'a': [1]}", {"a": [1]}),
+        ('answer["content"] = {"a": [1]}', '{"a": [1]}', {"a": [1]}),
         ('answer["content"] = False', "False", False),
         ('answer = {"content": "bound anew"}', "bound anew", "bound anew"),
         ('answer["content"] = "draft"; 1/0', "draft", "draft"),

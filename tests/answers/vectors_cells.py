@@ -164,9 +164,9 @@ COUNTED: tuple[Vector, ...] = (
     V("SUBMIT", "SUBMIT('a')", "a"),
     V("SUBMIT of a field", "SUBMIT(answer='a')", "a"),
     V("SUBMIT of another field", "SUBMIT(total=3)", "3"),
-    V("SUBMIT of fields", "SUBMIT(name='a', total=3)", "{'name': 'a', 'total': 3}"),
-    V("SUBMIT of a dict of fields", "SUBMIT(**{'name': 'a', 'total': 3})", "{'name': 'a', 'total': 3}"),
-    V("SUBMIT of a dict", "SUBMIT({'answer': 'a'})", "{'answer': 'a'}"),
+    V("SUBMIT of fields", "SUBMIT(name='a', total=3)", '{"name": "a", "total": 3}'),
+    V("SUBMIT of a dict of fields", "SUBMIT(**{'name': 'a', 'total': 3})", '{"name": "a", "total": 3}'),
+    V("SUBMIT of a dict", "SUBMIT({'answer': 'a'})", '{"answer": "a"}'),
     V("SUBMIT in a bare except", "try: SUBMIT('a')\nexcept: pass", "a", {"rlm-code": None}),
 )
 DEFINES = "def helper(): FINAL('hacked')\n"

@@ -620,3 +620,14 @@ def test_a_sub_calls_reply_that_broke_off_is_said() -> None:
         "Replies to sub-calls that broke off at 8,192 tokens, and are incomplete: 1. Ask for shorter ones, or about "
         "less at once.",
     )
+
+
+async def test_an_empty_prompt_is_refused_at_its_place_and_the_others_are_sent() -> None:
+    model = ScriptedModel([block("r = llm_query_batched(['x', ' ', ''])", "FINAL(list(map(str, r)))")], sub=str.upper)
+    result = await RLM(model, save=False).acompletion("What?", "text")
+    assert result.value == [
+        "X",
+        *["[no answer: the prompt is empty, and was not sent: put the question and the passage into it.]"] * 2,
+    ]
+    by_place = sorted(result.trajectory.subcalls, key=lambda call: call.ordinal)
+    assert [(call.text if not call.refused else None) for call in by_place] == ["X", None, None]

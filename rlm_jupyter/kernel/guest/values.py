@@ -122,7 +122,10 @@ def as_text(value: object) -> Text:
     try:
         with _in_full():
             value = _unwrapped(value)
-            text, data = _whole(value), _json(value)
+            data = _json(value)
+            # plain lists and dicts read as JSON, which is what a question about them asks for
+            is_nested = data is not None and isinstance(value, list | dict)
+            text = _as_json(value) if is_nested else _whole(value)
     except BaseException as error:
         # an interrupt ends the cell; anywhere but in its thread it is the value's own, and would end the kernel's
         interrupts = isinstance(error, KeyboardInterrupt | asyncio.CancelledError)
@@ -269,6 +272,16 @@ def _json(value: object) -> str | None:
         return json.dumps(_data(value), allow_nan=type(value) is float)
     except (ValueError, TypeError, RecursionError):
         return None
+
+
+def _as_json(value: object) -> str:
+    """Return plain data as JSON to be read: letters beyond ASCII as they are, where they can be written."""
+    text = json.dumps(_data(value), ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(_data(value))
+    return text
 
 
 def _data(value: Any) -> Any:

@@ -41,7 +41,7 @@ def kernel(begun: Kernel) -> Kernel:
         ("%time FINAL('time line')", "time line"),
         ("%%capture\nFINAL('captured')", "captured"),
         ("import pandas as pd\npd.Series(['series']).apply(FINAL)", "series"),
-        ("FINAL({'a': [1]})", "{'a': [1]}"),
+        ("FINAL({'a': [1]})", '{"a": [1]}'),
         ("r = 'value'\nFINAL_VAR('r')", "value"),
         ("r = 'value'\nFINAL_VAR(r)", "value"),
         ("r = 'B'\nB = 'wrong'\nFINAL_VAR(r)", "B"),

@@ -1,0 +1,152 @@
+"""What a text is said to be: right on what real files look like, silent where it isn't plain."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlm_jupyter.prompts.structure import structure
+from rlm_jupyter.run.context import pack
+
+ROOT = Path(__file__).parents[3]
+CLF = '1.2.3.4 - - [10/Oct/2031:13:55:36 -0700] "GET /x HTTP/1.0" 200 23\n'
+JAVA = (
+    "package a.b;\nimport java.util.List;\npublic class A {\n    private int x = 3;\n    public int x() {\n    }\n}\n"
+)
+C = "#include <stdio.h>\n#define X 1\nint main(void) {\n  return 0;\n}\nstatic int foo(int a) {\n}\nvoid bar(void) {\n}\n"
+GO = "package main\nfunc main() {\n  x := 3\n}\ntype A struct {\n}\nfunc (a A) f() {\n  y := 4\n}\n"
+RUST = "use std::fs;\npub fn main() {\n    let x = 3;\n    let mut y = 4;\n}\nimpl A for B {\n}\nfn f() {\n}\n"
+
+SAID = {
+    "quoted commas": (
+        'id,name\n1,"Abel, Ada"\n2,"Holm ""H"""\n',
+        "separated by commas, with the columns id (int), name (text).",
+    ),
+    "no header": ("1,Rome,3.5\n2,Paris,4.5\n3,Oslo,1.0\n", "no header; its columns are 0 (int), 1 (text), 2 (float)"),
+    "German decimals": (
+        "Datum;Ort;Betrag\n2031-01-02;Köln;1.234,50\n2031-01-03;Ulm;12\n",
+        "separated by semicolons, with the columns Datum (date), Ort (text), Betrag (number with a decimal comma)",
+    ),
+    "tabs": ("a\tb\n1\tx\n2\ty\n", "separated by tabs, with the columns a (int), b (text)"),
+    "bars": ("a|b\n1|x\n2|y\n", "separated by bars"),
+    "lines within cells": ('id,text\n1,"a\nb"\n2,"c"\n', "with the columns id (int), text (text)"),
+    "empty cells": ("id,v\n1,\n2,3\n,4\n", "with the columns id (int), v (int)"),
+    "text alone": ("name,city\nAda,Rome\nHugo,Oslo\n", "with the columns name (text), city (text)"),
+    "byte order mark": (
+        "\ufeffid,v\n1,2\n2,3\n",
+        'the columns id (int), v (int). `import csv, io; rows = list(csv.DictReader(io.StringIO(context.lstrip("\\ufeff"',
+    ),
+    "Windows' lines": ("id,v\r\n1,2\r\n2,3\r\n", "with the columns id (int), v (int)"),
+    "many columns": (",".join(f"c{i}" for i in range(40)) + ("\n" + ",".join("1" * 40)) * 3, "c29 (int) and 10 more"),
+    "times": ("at,v\n2031-01-02T03:04:05Z,1\n2031-01-02 03:04,2\n", "at (date), v (int)"),
+    "JSON": ('{"a": {"b": [1]}, "c": "x"}', "JSON: an object with the keys a.b (list), c (str)"),
+    "JSON list": ('\n[{"a": 1, "b": "x"}, {"a": 2}]\n', "JSON: a list of 2 objects, with the keys a (int), b (str)"),
+    "JSON numbers": ("[1, 2, 3]", "JSON: a list of 3 items"),
+    "JSON lines": (
+        '{"a": 1, "u": {"n": "x"}}\n{"a": 2}\n{"b": null}\n',
+        "JSON lines: each line is an object, with the keys a (int), u.n (str), b (NoneType)",
+    ),
+    "log": ("2031-03-01 10:00:00 INFO ok\n" * 9, "a log: its lines begin with a time."),
+    "log in brackets": ("[2031-03-01T10:00:00] x: heartbeat\n" * 9, "a log: its lines begin with a time."),
+    "web log": (CLF * 9, "a log"),
+    "syslog": ("Mar  3 12:00:01 host sshd[12]: accepted\n" * 9, "a log"),
+    "tracebacks": ("2031-03-01 10:00:00 INFO ok\n" * 20 + "Traceback\n  at x\n" * 3, "though not every one"),
+    "key=value": ("level=INFO ms=3\nlevel=WARN ms=4\n" * 3, "key=value for the keys level, ms"),
+    "Python": ((ROOT / "rlm_jupyter/prompts/notices.py").read_text(), "source code in Python. It parses as one module"),
+    "TypeScript": ((ROOT / "labextension/src/index.ts").read_text(), "JavaScript or TypeScript"),
+    "C": (C, "source code in C"),
+    "Java": (JAVA, "source code in Java."),
+    "Go": (GO, "source code in Go"),
+    "Rust": (RUST, "source code in Rust"),
+    "SQL": ("INSERT INTO t VALUES (1, 'x');\n" * 9, "source code in SQL"),
+    "Markdown": ("# A\n\ntext\n\n## B\n\nmore\n\n## C\n\nend\n", "3 headings, each a line of its own: # A; ## B; ## C"),
+    "chapters": ("\n\n".join(f"CHAPTER {i}\n\nSome words." for i in ["I", "II", "III", "IV"]), "4 chapters"),
+    "German": ("Der Hund ist nicht in dem Haus und die Katze auch nicht, wurde mit einer Maus gesagt. " * 5, "German"),
+    "French": ("Le chat est dans la maison et les enfants sont avec le chien sur une route du village. " * 5, "French"),
+    "Spanish": (
+        "El perro de los vecinos no es muy grande y se va con su amigo por las tardes en la casa. " * 5,
+        "Spanish",
+    ),
+    "Dutch": (
+        "De man in het huis is niet van plan om met zijn hond naar de stad te gaan voor een brood. " * 5,
+        "Dutch",
+    ),
+    "Chinese": ("今天天气很好。" * 50, "Chinese"),
+    "Japanese": ("これはペンです。" * 50, "Japanese"),
+    "Russian": ("Война и мир. " * 50, "Cyrillic"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), SAID.values(), ids=SAID)
+def test_what_a_text_is_said_to_be(text: str, said: str) -> None:
+    assert said in " ".join(structure(text))
+
+
+SILENT = {
+    "prose": "He came, he saw. \nThen, at night, it rained.\nNobody, it seems, knew.\nOh, well.\n" * 30,
+    "verses": "Shall I compare thee, to a day\nThou art more lovely, and temperate\nRough winds do shake, the buds\n",
+    "names": "Abel, Ada\nHolm, Hugo\nRoth, Ida\nPohl, Max\n",
+    "enumerated years": "1931, a good year\n1932, a bad year\n1933, a dull year\n",
+    "addresses": "Main St 1, 1010 Wien\nRing 2, 1020 Wien\nGraben 3, 1030 Wien\n",
+    "a table with a last line": "id,v\n1,2\n2,3\nTotal of all\n",
+    "broken JSON": '{"a": 1, "b": ',
+    "mixed lines": '{"a":1}\nnot json\n{"a":2}\n',
+    "YAML": "a: 1\nb:\n  - x\n  - y\nc: z\n",
+    "INI": "[a]\nx=1\ny=2\n[b]\nz=3\n",
+    "HTML": "<html><body>\n<p>Hi, there</p>\n<p>Hi, you</p>\n</body></html>\n",
+    "pairs with spaces": "msg=hello world ms=3\nmsg=x y ms=4\nmsg=q r ms=9\n",
+    "a Markdown table": "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n",
+    "a dialogue": "Ada: hello, you\nHugo: hi, there\nAda: so, what\n",
+    "numbers": "1\n2\n3\n4\n",
+    "one line": "hello",
+    "nothing": "",
+    "blanks": "  \n\n ",
+    "surrogates": "\ud800\n\udfff\n" * 9,
+    "deep JSON": "[" * 100_000 + "]" * 100_000,
+}
+
+
+@pytest.mark.parametrize("text", SILENT.values(), ids=SILENT)
+def test_what_isnt_plain_is_not_said(text: str) -> None:
+    assert structure(text) == ()
+
+
+def _rows(text: str, code: str) -> Sequence[Any]:
+    names: dict[str, Any] = {"context": text}
+    exec(code, names)
+    return names.get("rows") or names.get("data") or names["lines"]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("\ufeffid;v\n1;2,5\n2;3,5\n", {"id": "1", "v": "2,5"}),
+        ("1,Rome\n2,Oslo\n3,Bern\n", ["1", "Rome"]),
+        ('{"a": "\u2028"}\n\n{"a": 2}\n{"a": 3}\n', {"a": "\u2028"}),
+        ("level=INFO ms=3\nlevel=WARN ms=4\nlevel=INFO ms=9\n", {"level": "INFO", "ms": "3"}),
+        ('[{"a": 1}]', {"a": 1}),
+    ],
+)
+def test_the_code_that_is_shown_gets_at_it(text: str, first: object) -> None:
+    (said,) = structure(text)
+    assert _rows(text, said.split("`")[1])[0] == first
+
+
+def test_a_long_text_is_looked_at_in_its_middle_and_its_end_too() -> None:
+    table = "id,v\n" + "".join(f"{i},{i * 7}\n" for i in range(200_000))
+    assert "a table" in structure(table)[0]
+    half = len(table) // 2
+    assert structure(table[:half] + "Here the table is broken off.\nAnd this goes on.\n" + table[half:]) == ()
+    assert structure(table + "In all there were many.\n") == ()
+    assert structure("x" * 3_000_000) == ()
+
+
+def test_a_models_first_message_says_it() -> None:
+    rows = [{"a": i, "b": "x"} for i in range(50)]
+    info = pack("\n".join(map(json.dumps, rows))).info
+    assert info.details[0] == "50 lines"
+    assert info.details[1].startswith("It is JSON lines")
