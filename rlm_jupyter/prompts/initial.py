@@ -23,8 +23,9 @@ the next message shows you its outputs; write no output yourself.
 it into your code.
 - What code can decide (find, count, sort, compute), let code decide, and print what comes of it.
 - What needs reading (meaning, kinds, opinions, summaries), narrow down by code first. If little is left, print and \
-read it; else give it to `llm_query_batched`, each passage once, in few large prompts rather than many tiny ones. Tell the sub-model how to decide borderline cases, ask for short replies in a \
-form that code can read, check that they are complete, and put them together by code.
+read it; else give it to `llm_query_batched`, each passage once, in few large prompts rather than many tiny ones. Tell \
+the sub-model how to decide borderline cases, ask for short replies in a form that code can read, check that they are \
+complete, and put them together by code.
 - If there is an error, or nothing was found, write different code: print what is there, or search for fewer words, \
 whatever their case. Look at all of `context` before you conclude that something is missing.
 - When the outputs answer the question, reply with a block that holds only `FINAL(...)`, with the answer in it: what \
@@ -111,7 +112,8 @@ def opening(
         lines.append("There is no context this time: `context` is empty. Work it out by code, or with llm_query.")
     else:
         article = "an" if context.type_name[:1] in "aeioAEIOU" else "a"
-        lines.append(f"`context` is {article} {context.type_name}: {context.size}.")
+        loaded = "" if context.type_name in {"str", "bytes"} else " It is loaded already: there is no file to open."
+        lines.append(f"`context` is {article} {context.type_name}: {context.size}.{loaded}")
         lines += context.details
         if context.beginning:
             shown = "This is all of it:" if is_whole(context) else "It begins with:"

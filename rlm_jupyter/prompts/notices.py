@@ -59,6 +59,7 @@ BARE = (
     'llm_query(f"QUESTION\\n\\n{passage}"); or let code decide'
 )
 EMPTY = "the prompt is empty, and was not sent: put the question and the passage into it."
+NOT_SENT_AGAIN = "The same prompt was not sent again: change it."
 EXITED = "`exit()` ended this cell, not the kernel. Nothing below it in that reply was executed; leave it out."
 STAND_INS = "What your cell put in place of {names} was left out: the real thing is there already, use it as it is."
 SENT_BACK = (

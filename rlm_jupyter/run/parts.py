@@ -79,6 +79,8 @@ class SubcallTally:
     """Prompts that were answered without being sent again."""
     known_answers: dict[tuple[str, str], str] = field(default_factory=dict)
     """By the prompt's SHA-256 and the model, where the model always gives the same; for the whole run."""
+    known_refusals: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Why the provider refused a prompt, by the same: unchanged, it would be refused again."""
 
     def begin(self) -> None:
         """Begin a cell."""

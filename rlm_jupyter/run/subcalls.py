@@ -15,13 +15,13 @@ from typing import Any
 from rlm_jupyter.models import Model
 from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.routing import Routing
-from rlm_jupyter.prompts.notices import BARE, EMPTY
+from rlm_jupyter.prompts.notices import BARE, EMPTY, NOT_SENT_AGAIN
 from rlm_jupyter.prompts.preview import is_whole
 from rlm_jupyter.run.budget.ledger import Bill
 from rlm_jupyter.run.budget.request import ask
 from rlm_jupyter.run.guards.subcalls import is_bare
 from rlm_jupyter.run.state import Run
-from rlm_jupyter.types.errors import LimitReached, RLMError
+from rlm_jupyter.types.errors import ContextWindowError, LimitReached, ModelError, RLMError
 from rlm_jupyter.types.events import SubcallSettled, SubcallStarted
 from rlm_jupyter.types.tokens import estimate_tokens
 from rlm_jupyter.types.values import AnswerSubcall, Message, Subcall, SubcallFailure, SubcallKind, Usage
@@ -30,9 +30,9 @@ _HEAD_CHARS = 1_000
 """Of a prompt, in the record and in what is shown; a longer one is kept whole beside it."""
 MOST_REFUSED = 100
 """Refusals of a cell that are written down; when it is executed again, those after them are like the last."""
-
-
 _STOPPED = "it was stopped before it was answered"
+_FINAL_ERRORS = (ModelError, ContextWindowError)
+"""What comes of the same prompt each time; those of their subclasses may pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,8 @@ class Answering:
             _check_passages(run, call)
             again = _asked_again(run, call, asking, model) if kind == "llm" and _is_deterministic(model) else {}
             asking = [i for i in asking if i not in again]
-            blank = [i for i in asking if not call.prompts[i].strip()]
-            asking = [i for i in asking if i not in blank]
+            unfit = _unfit(run, call, asking, model if kind == "llm" else None)
+            asking = [i for i in asking if i not in unfit]
             if kind == "llm":
                 self._check_budget(run, [call.prompts[i] for i in asking], model)
             run.ledger.count_subcalls(len(asking))
@@ -108,9 +108,9 @@ class Answering:
             for i in (i for i in range(len(call.prompts)) if i not in answers):
                 _refuse(run, call, kind, first + i, call.prompts[i], refusal)
             return [answers.get(i, SubcallFailure(refusal)) for i in range(len(call.prompts))]
-        for i in blank:  # it costs as much as another one, and its reply could only be made up
-            _refuse(run, call, kind, first + i, call.prompts[i], EMPTY)
-            answers[i] = SubcallFailure(EMPTY)
+        for i, why in unfit.items():
+            _refuse(run, call, kind, first + i, call.prompts[i], why)
+            answers[i] = SubcallFailure(why)
         asked = [self._one(run, call, kind, first + i, call.prompts[i], model) for i in asking]
         # a task for a single prompt would be two more turns of the loop: a tenth of what a call costs
         settled = [await asked[0]] if len(asked) == 1 else await _all(asked)
@@ -171,6 +171,8 @@ class Answering:
             settled = _Settled(f"{limit}.", failed=True, model=name)
         except RLMError as error:
             settled = _Settled(str(error), failed=True, model=name)
+            if kind == "llm" and type(error) in _FINAL_ERRORS:
+                run.subcalls.known_refusals[_digest(prompt), model.name] = str(error)
         finally:
             # also what was stopped is billed, and written down
             seconds, done = time.monotonic() - started, settled
@@ -213,6 +215,18 @@ def _check_passages(run: Run, call: Subcall) -> None:
     shown = "" if is_whole(started.context) else started.context.beginning
     if run.has_context and all(is_bare(prompt, started.prompt, shown) for prompt in call.prompts):
         raise RLMError(BARE)
+
+
+def _unfit(run: Run, call: Subcall, asking: Sequence[int], model: Model | None) -> dict[int, str]:
+    """Return why prompts are not sent, by their place: they are empty, or were refused by the provider before."""
+    unfit = {}
+    for i in asking:
+        if not call.prompts[i].strip():  # it costs as much as another one, and its reply could only be made up
+            unfit[i] = EMPTY
+        elif model is not None and run.subcalls.known_refusals:
+            why = run.subcalls.known_refusals.get((_digest(call.prompts[i]), model.name))
+            unfit.update({} if why is None else {i: f"{why} {NOT_SENT_AGAIN}"})
+    return unfit
 
 
 def _asked_again(run: Run, call: Subcall, asking: Sequence[int], model: Model) -> dict[int, tuple[str, str]]:

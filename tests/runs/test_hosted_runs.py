@@ -225,3 +225,25 @@ async def test_text_that_has_no_utf_8_is_recorded(in_folder: Path) -> None:
     assert result.answer is not None
     assert result.answer.startswith("half ")
     assert Trajectory.load(next(in_folder.glob("rlm_runs/*.ipynb"))).ended is not None
+
+
+async def test_a_prompt_that_was_refused_is_not_sent_again_unchanged() -> None:
+    asked: list[str] = []
+
+    def reply(messages: Any) -> Any:
+        if "repl" in str(messages[0]):
+            return replies.pop(0)
+        asked.append(str(messages[-1]["content"]))
+        return Fault.status(400, "what is this?") if "odd" in asked[-1] else "a reply"
+
+    ask = "```repl\nNAME = llm_query_batched(['an odd one', 'an even one NAME'])\nprint(NAME)\n```"
+    end = "```repl\nFINAL([*map(str, first), *map(str, second)])\n```"
+    replies = [ask.replace("NAME", "first"), ask.replace("NAME", "second"), end]
+    with Loopback([reply]) as server:
+        result = await RLM(model_at(server, "openai"), save=False).acompletion("What?", "some text")
+    refused, said, again, other = result.value
+    assert sorted(asked) == ["an even one first", "an even one second", "an odd one"]
+    assert "what is this?" in refused
+    assert "not sent again" not in refused
+    assert again.endswith("The same prompt was not sent again: change it.]")
+    assert (said, other) == ("a reply", "a reply")

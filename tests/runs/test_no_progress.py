@@ -196,7 +196,7 @@ async def test_it_is_drawn_warmer_where_that_can_be_said_and_told_once() -> None
     first, told, again = (request.messages for request in server.requests[1:])
     assert told == again
     assert (told[:-1], told[-1]["content"].startswith(first[-1]["content"])) == (first[:-1], True)
-    assert "would only come to the same" in told[-1]["content"]
+    assert "would give the same result" in told[-1]["content"]
 
 
 async def test_elsewhere_the_model_is_told_and_a_resumed_run_says_the_same(in_folder: Path) -> None:
@@ -205,7 +205,7 @@ async def test_elsewhere_the_model_is_told_and_a_resumed_run_says_the_same(in_fo
     first = await RLM(model, limits=Limits(max_iterations=2)).acompletion("How long?", "some text")
     told = model.requests[2][-1].content
     assert told.startswith(model.requests[1][-1].content)
-    assert "would only come to the same" in told
+    assert "would give the same result" in told
     assert first.path is not None
     after = ScriptedModel([END])
     result = await RLM.aresume(first.path, model=after, max_iterations=3)

@@ -270,7 +270,7 @@ async def test_a_cell_that_a_person_edited_is_taken_as_it_is_now(in_folder: Path
     with pytest.raises(ConfigurationError, match=r"Iteration 2 is the first that was edited: --at 2"):
         await RLM.afork(result.path, 1, edit=True, model=model)
     fork = await RLM.afork(result.path, edit=True, model=model)
-    assert fork.answer == "[[1, '<c>', '<new>'], ['<a>', '<b>'], 20000]"
+    assert fork.answer == '[[1, "<c>", "<new>"], ["<a>", "<b>"], 20000]'
     # what the cell had asked before is not asked again; it is on the fork's record, at no cost
     assert (model.asked, model.roots) == (["new"], 2)
     assert sorted(call.prompt_head for call in fork.trajectory.subcalls) == ["a", "b", "c", "new"]

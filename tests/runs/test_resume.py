@@ -90,7 +90,7 @@ CELLS = [
     block("print(hash('fixed') == h if 'h' in globals() else 'no h'); h = hash('fixed')", "1/0"),
     block("FINAL([x, y, len(context)])"),
 ]
-ANSWER = "[[1, '<c>'], ['<a>', '<b>'], 20000]"
+ANSWER = '[[1, "<c>"], ["<a>", "<b>"], 20000]'
 
 
 async def whole(replies: Sequence[str | Callable[[], str]] = CELLS, **options: Any) -> Result:
@@ -502,7 +502,7 @@ async def test_the_notebook_alone_is_enough_and_its_record_is_complete_again(in_
     Path("alone").mkdir()
     path = Path(shutil.copy(result.path, "alone/run.ipynb"))
     again = await RLM.aresume(path, model=Counting(CELLS), max_iterations=9)
-    assert again.answer == "[[1, '<c>'], ['<a>', '<b>'], 5]"
+    assert again.answer == '[[1, "<c>"], ["<a>", "<b>"], 5]'
     shutil.rmtree("rlm_runs")
     path.unlink()
     assert Trajectory.load("alone/run.rlm").records == again.trajectory.records
