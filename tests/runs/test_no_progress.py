@@ -12,6 +12,8 @@ from rlm_jupyter.models import load_model
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record import notebook
 from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.run.budget import request
+from rlm_jupyter.types.events import SubcallSettled
 from tests.support.loopback import Fault, Loopback
 
 
@@ -247,12 +249,21 @@ async def test_the_same_sub_call_without_chance_is_not_sent_twice() -> None:
         assert len(server.requests) == 5
 
 
-async def test_a_failed_sub_call_is_sent_again() -> None:
+async def test_a_failed_sub_call_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request, "_REST_SECONDS", 0.01)
+    settled: list[SubcallSettled] = []
     cells = [block("try: llm_query('one')", "except SubcallError: pass"), block("FINAL(llm_query('one'))")]
-    with Loopback([Fault.status(400), "at last"]) as server:
+
+    def reply(_: object) -> Any:
+        return "at last" if settled else Fault.status(500)
+
+    with Loopback([reply]) as server:
         cold = load_model("openai/cold", base_url=server.openai_url, api_key="k", temperature=0)
-        result = await RLM(ScriptedModel(cells), sub_model=cold).acompletion("What?", "some text")
+        result = await RLM(ScriptedModel(cells), sub_model=cold).acompletion(
+            "What?", "some text", on_event=lambda e: settled.append(e) if isinstance(e, SubcallSettled) else None
+        )
     assert result.answer == "at last"
+    assert [call.failed for call in settled] == [True, False]
 
 
 @pytest.mark.parametrize(
