@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rlm_jupyter.prompts.preview import is_whole
+from rlm_jupyter.prompts.structure import without_code
 from rlm_jupyter.types.values import ContextInfo
 
 _SYSTEM = """\
@@ -55,6 +56,12 @@ This time you work in the kernel of the user's own notebook, not in one of your 
 and change the very objects, and what you change stays changed. Change or delete only what the task asks for, and give \
 new variables names that are not taken."""
 _MOST_VARIABLES = 100
+_SEARCH = """ To find something, print the whole sentences or lines that hold a word of it, as in
+```repl
+import re
+found = [text[:500] for text in re.split(r"(?<=[.!?])\\s+|\\n", context) if "WORD" in text]
+print(len(found), "found:", *found[:5], sep="\\n")
+```"""
 
 
 def system(
@@ -107,14 +114,15 @@ def opening(
     restarted
         It died since, and was started again: what that means for its variables.
     """
-    lines = []
+    lines, access = [], None
     if context.type_name == "none":
         lines.append("There is no context this time: `context` is empty. Work it out by code, or with llm_query.")
     else:
         article = "an" if context.type_name[:1] in "aeioAEIOU" else "a"
         loaded = "" if context.type_name in {"str", "bytes"} else " It is loaded already: there is no file to open."
         lines.append(f"`context` is {article} {context.type_name}: {context.size}.{loaded}")
-        lines += context.details
+        details, access = without_code(context.details)
+        lines += details
         if context.beginning:
             shown = "This is all of it:" if is_whole(context) else "It begins with:"
             tag = "beginning"
@@ -137,6 +145,10 @@ def opening(
             "Write the first ```repl block: code that goes through all of `context` and prints the answer, or what "
             "leads to it."
         )
+        if access is not None:
+            lines[-1] += f" It may begin with\n```repl\n{access}\n```"
+        elif context.type_name == "str":
+            lines[-1] += _SEARCH
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _SAMPLE = 20_000
 """Characters at the beginning, in the middle and at the end."""
@@ -23,8 +23,9 @@ _PARSED = 300_000
 _SEARCHED = 20_000_000
 """Characters of a text whose headings are counted."""
 
-_INT = re.compile(r"[+-]?\d+")
-_FLOAT = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_INT = re.compile(r"[+-]?(?:0|[1-9]\d*)")
+"""Not 007: with zeros before it, it is the name of something."""
+_FLOAT = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
 _NAME = re.compile(r"[^\W\d][\w .()%/#-]{0,59}")
@@ -74,15 +75,29 @@ _SCRIPTS = {
     "Greek": re.compile(r"[\u0370-\u03ff]"),
 }
 _CYRILLIC = re.compile(r"[\u0400-\u04ff]")
+_CODE_BEHIND = re.compile(r"((?:It is|Each line has) .*) `((?:import|rows|lines) .*)`", re.DOTALL)
 _LEAST_SHARE = 0.08
 """Of a text's words that are a language's function words, or of its lines that are plainly code."""
 
 
 def structure(text: str) -> tuple[str, ...]:
-    """Say what a text is and how to get at it, in a line or two; empty where that isn't plain."""
+    """Say what a text is, in a line or two; empty where that isn't plain.
+
+    Behind a line may stand, between backticks, the code that gets at it.
+    """
     lines = _lines(text)
     found = _json(text) or _json_lines(lines) or _table(lines) or _pairs(lines) or _log(lines) or _code(text, lines)
     return found or (*_headings(text), *_language(text))
+
+
+def without_code(details: Iterable[str]) -> tuple[list[str], str | None]:
+    """Return lines about a context without the code that `structure` put behind one, and that code."""
+    lines, code = [], None
+    for line in details:
+        if (found := _CODE_BEHIND.fullmatch(line)) is not None:
+            line, code = found[1], found[2].replace("; ", "\n", 1)
+        lines.append(line)
+    return lines, code
 
 
 def _lines(text: str) -> list[str]:
@@ -164,8 +179,9 @@ def _table(lines: Sequence[str]) -> tuple[str, ...]:
         head = [name.strip("\ufeff ") for name in rows[0]]
         if not any(kind != "text" for kind in kinds) and not _is_header(head, rows):
             continue
+        whole = [_kind([row[column] for row in rows[1:]], blank=False) for column in range(len(head))]
         marked = lines[0].startswith("\ufeff")
-        return _described(delimiter, head if _is_header(head, rows) else None, kinds, marked=marked)
+        return _described(delimiter, head if _is_header(head, rows) else None, kinds, whole, marked=marked)
     return ()
 
 
@@ -178,20 +194,36 @@ def _is_header(head: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     )
 
 
-def _described(delimiter: str, head: Sequence[str] | None, kinds: Sequence[str], *, marked: bool) -> tuple[str, ...]:
+def _described(
+    delimiter: str, head: Sequence[str] | None, kinds: Sequence[str], whole: Sequence[str], *, marked: bool
+) -> tuple[str, ...]:
     text = 'context.lstrip("\\ufeff")' if marked else "context"
     named = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}[delimiter]
     given = "" if delimiter == "," else f", delimiter={delimiter!r}"
     shown = [f"{_short(head[column]) if head else column} ({kind})" for column, kind in enumerate(kinds[:_MOST_NAMES])]
     more = f" and {len(kinds) - _MOST_NAMES:,} more" if len(kinds) > _MOST_NAMES else ""
+    numbers = _converted(head, whole) if head else ""
     reader, columns = ("DictReader", "the columns") if head else ("reader", "no header; its columns are")
     return (
         f"It is a table separated by {named}, with {columns} {', '.join(shown)}{more}. "
-        f"`import csv, io; rows = list(csv.{reader}(io.StringIO({text}){given}))`; every value is a str.",
+        f"`import csv, io; rows = list(csv.{reader}(io.StringIO({text}){given})){numbers}`",
     )
 
 
-def _kind(values: Sequence[str]) -> str:
+def _converted(names: Sequence[str], kinds: Sequence[str]) -> str:
+    """Return the code that makes numbers of columns in which every value is one: as text, 9 is more than 10."""
+    lines = []
+    for kind in ("int", "float"):
+        its = [name for name, its_kind in zip(names, kinds, strict=True) if its_kind == kind][:_MOST_NAMES]
+        if its:
+            lines.append(f"\nfor row in rows:\n    row.update({{name: {kind}(row[name]) for name in {its!r}}})")
+    return "".join(lines)
+
+
+def _kind(values: Sequence[str], *, blank: bool = True) -> str:
+    """Name the type of a column's values; `blank`: some of them may be empty."""
+    if not blank and not all(map(str.strip, values)):
+        return "text"
     given = [value.strip() for value in values if value.strip()]
     for name, pattern in (("int", _INT), ("float", _FLOAT), ("number with a decimal comma", _COMMA), ("date", _DATE)):
         if given and all(map(pattern.fullmatch, given)):
@@ -210,9 +242,12 @@ def _pairs(lines: Sequence[str]) -> tuple[str, ...]:
     plain = all(_PAIR.sub("", line).strip() == "" for line in lines)
     if not plain or len(set(keys)) != 1 or not keys[0]:
         return ()
+    values = [[match[2] for match in _PAIR.finditer(line)] for line in lines]
+    whole = [_kind([row[place] for row in values], blank=False) for place in range(len(keys[0]))]
     return (
-        f"Each line has key=value for the keys {', '.join(map(_short, keys[0]))}. `rows = [dict(pair.split("
-        '"=", 1) for pair in line.split()) for line in context.splitlines()]`; every value is a str.',
+        f"Each line has key=value for the keys {', '.join(map(_short, keys[0]))}. "
+        '`rows = [dict(pair.split("=", 1) for pair in line.split()) for line in context.splitlines()]'
+        f"{_converted(keys[0], whole)}`",
     )
 
 
@@ -237,7 +272,7 @@ def _code(text: str, lines: Sequence[str]) -> tuple[str, ...]:
 
         try:
             ast.parse(text)
-            how = " It parses as one module: `import ast; tree = ast.parse(context)`"
+            how = " It parses as one module. `import ast; tree = ast.parse(context)`"
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             how = ""
     return (f"It is source code in {name}.{how}",)

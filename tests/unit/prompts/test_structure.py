@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from rlm_jupyter.prompts.structure import structure
+from rlm_jupyter import parsing
+from rlm_jupyter.prompts import initial
+from rlm_jupyter.prompts.structure import structure, without_code
 from rlm_jupyter.run.context import pack
 
 ROOT = Path(__file__).parents[3]
@@ -124,16 +126,19 @@ def _rows(text: str, code: str) -> Sequence[Any]:
 @pytest.mark.parametrize(
     ("text", "first"),
     [
-        ("\ufeffid;v\n1;2,5\n2;3,5\n", {"id": "1", "v": "2,5"}),
+        ("\ufeffid;v\n1;2,5\n2;3,5\n", {"id": 1, "v": "2,5"}),
+        ("id,code,x,y\n1,007,2.5,\n2,010,3,4\n", {"id": 1, "code": "007", "x": 2.5, "y": ""}),
         ("1,Rome\n2,Oslo\n3,Bern\n", ["1", "Rome"]),
         ('{"a": "\u2028"}\n\n{"a": 2}\n{"a": 3}\n', {"a": "\u2028"}),
-        ("level=INFO ms=3\nlevel=WARN ms=4\nlevel=INFO ms=9\n", {"level": "INFO", "ms": "3"}),
+        ("level=INFO ms=3\nlevel=WARN ms=4\nlevel=INFO ms=9\n", {"level": "INFO", "ms": 3}),
         ('[{"a": 1}]', {"a": 1}),
     ],
 )
 def test_the_code_that_is_shown_gets_at_it(text: str, first: object) -> None:
     (said,) = structure(text)
-    assert _rows(text, said.split("`")[1])[0] == first
+    _, code = without_code([said])
+    assert code is not None
+    assert _rows(text, code)[0] == first
 
 
 def test_a_long_text_is_looked_at_in_its_middle_and_its_end_too() -> None:
@@ -150,3 +155,13 @@ def test_a_models_first_message_says_it() -> None:
     info = pack("\n".join(map(json.dumps, rows))).info
     assert info.details[0] == "50 lines"
     assert info.details[1].startswith("It is JSON lines")
+
+
+@pytest.mark.parametrize("text", [text for text, _ in SAID.values()], ids=SAID)
+def test_code_is_shown_as_a_block_that_runs_and_only_there(text: str) -> None:
+    opening = initial.opening("What?", pack(text).info, max_iterations=7)
+    (block,) = parsing.parse(opening).blocks
+    names: dict[str, Any] = {"context": text}
+    exec(block, names)
+    assert "`import" not in opening
+    assert names.keys() & {"rows", "data", "lines", "tree", "found"}
