@@ -6,6 +6,7 @@ import asyncio
 import re
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,14 @@ from tests.runs.test_magics import in_folder as in_folder
 from tests.runs.test_magics import run as run_cell
 from tests.runs.test_magics import shell as shell
 from tests.support.loopback import KEY, Fault, Loopback, Said
+
+
+@pytest.fixture
+def _ctrl_c() -> Iterator[None]:
+    """Ctrl-C as it is in a kernel, whatever handler the tests before have left."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
@@ -96,7 +105,7 @@ def test_a_limit_in_dollars_holds(shell: InteractiveShell) -> None:
     assert server.requests == []
 
 
-@pytest.mark.usefixtures("_key")
+@pytest.mark.usefixtures("_key", "_ctrl_c")
 def test_an_interrupt_ends_the_request(shell: InteractiveShell) -> None:
     asked = threading.Event()
 
