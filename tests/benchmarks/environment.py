@@ -13,6 +13,7 @@ from platformdirs import user_cache_path
 VERSION = "0.1.3"
 REQUIREMENTS = (f"rlms[ipython]=={VERSION}", "psutil")
 SMOLAGENTS = "1.26.0"
+DSPY = "3.4.1"
 
 
 def reference_python() -> Path:
@@ -29,6 +30,11 @@ def reference_python() -> Path:
 def smolagents_python() -> Path:
     """The same for smolagents."""
     return _python(f"smolagents-{SMOLAGENTS}", (f"smolagents[openai]=={SMOLAGENTS}",))
+
+
+def dspy_python() -> Path:
+    """The same for DSPy."""
+    return _python(f"dspy-{DSPY}", (f"dspy=={DSPY}",))
 
 
 def _python(name: str, requirements: tuple[str, ...]) -> Path:

@@ -7,16 +7,19 @@ import hashlib
 import io
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.local_runs import Run
+from tests.benchmarks.local_runs import Run, make_run
 from tests.benchmarks.questions import seen, unseen  # noqa: F401  they register their kinds
-from tests.benchmarks.questions.__main__ import chosen
+from tests.benchmarks.questions.__main__ import SYSTEMS, chosen, command
 from tests.benchmarks.questions.grading import Names, Number, YesNo, one_of
 from tests.benchmarks.questions.question import CHARS, KINDS, Kind
 from tests.benchmarks.questions.stats import interval, mcnemar
 from tests.benchmarks.questions.table import compared, main_table
+from tests.benchmarks.worker import ROOT
+from tests.support.local_servers import LocalServer
 
 SEED_7 = "85cf22c6117e7316"
 """Of its prompts, texts and answers. Where it changes, figures taken before can't be compared with those taken after."""
@@ -125,3 +128,23 @@ def test_the_exact_test_and_the_interval() -> None:
     assert mcnemar([True, False], [True, False]) == 1.0
     low, high = interval([1.0] * 50 + [0.0] * 50)
     assert 0.38 < low < 0.45 < 0.55 < high < 0.62
+
+
+def test_every_system_has_its_driver() -> None:
+    drivers = {driver.split()[0] for driver, _ in SYSTEMS.values()}
+    assert all((ROOT / "tests/benchmarks/local_drivers" / f"{driver}.py").is_file() for driver in drivers)
+
+
+def _says(code: str) -> str:
+    return f"[[ ## reasoning ## ]]\nI look.\n\n[[ ## code ## ]]\n```python\n{code}\n```\n\n[[ ## completed ## ]]"
+
+
+@pytest.mark.soak
+async def test_a_run_of_dspy_is_counted_and_its_answer_graded(tmp_path: Path) -> None:
+    """In an environment of its own, which is made when it is not there yet."""
+    question = KINDS["csv-count"].question(3, "fits")
+    replies = [_says("print(len(context), len(llm_query('?')))"), "ok", _says(f"SUBMIT(answer='{question.answer}')")]
+    with LocalServer(replies) as server:
+        settings = {"base_url": server.openai_url, "provider": "llamacpp", "model": "coder", "max_iterations": 5}
+        run = await make_run("dspy", command("dspy"), question, 3, settings, tmp_path / "run", 60.0)
+    assert (run.right, run.raised, run.iterations, run.requests) == (True, False, 2, 3)

@@ -19,7 +19,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tests.benchmarks.environment import reference_python, smolagents_python
+from tests.benchmarks.environment import dspy_python, reference_python, smolagents_python
 from tests.benchmarks.local_model import DEFAULT_URL, served
 from tests.benchmarks.local_runs import Run, kept_runs, make_run
 from tests.benchmarks.questions import seen, unseen  # noqa: F401  they register their kinds
@@ -34,6 +34,7 @@ SYSTEMS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "truncated": ("calls truncated", {}),
     "bm25": ("calls bm25", {}),
     "reference": ("reference", {}),
+    "dspy": ("dspy", {}),
     "smolagents": ("smolagents by_hand", {}),
 }
 """The driver of each, and its options."""
@@ -42,7 +43,7 @@ SYSTEMS: Mapping[str, tuple[str, dict[str, Any]]] = {
 def command(system: str) -> list[str]:
     """What runs a system's driver; its environment is made when it is not there yet."""
     module, *words = SYSTEMS[system][0].split()
-    pythons = {"reference": reference_python, "smolagents": smolagents_python}
+    pythons = {"reference": reference_python, "dspy": dspy_python, "smolagents": smolagents_python}
     python = str(pythons[module]()) if module in pythons else sys.executable
     return [python, "-m", f"{_DRIVERS}.{module}", *words]
 
