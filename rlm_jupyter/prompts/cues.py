@@ -22,7 +22,6 @@ _SEARCH = (
     "reply with a block that searches all of `context` in another way: for fewer words, whatever their case, or that "
     "prints what is there."
 )
-NOT_FOUND = f"Before you conclude that there is nothing, {_SEARCH}"
 
 
 def status(iteration: int, max_iterations: int, left: Sequence[str], cue: str = "") -> str:

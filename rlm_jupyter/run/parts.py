@@ -53,8 +53,6 @@ class ReplyState:
     """The content of a FINAL in prose that did not count yet."""
     blind_refused: bool = False
     """An answer that was typed before any output was seen has been questioned."""
-    doubted: bool = False
-    """A typed answer of the wrong kind was resampled."""
     iteration_of: dict[tuple[str, ...], int] = field(default_factory=dict)
     """The last iteration with such cells and such an answer."""
 

@@ -1,4 +1,4 @@
-"""`rejection`: why a reply is drawn again: it says nothing, or nothing new, or its FINAL holds no answer.
+"""`rejection`: why a reply is drawn again: it says nothing, or nothing new.
 
 Small models repeat themselves, or play the other side of the conversation. What is rejected stays in the record, and
 out of the conversation.
@@ -20,7 +20,6 @@ EMPTY = "is empty"
 REPEATS = "repeats the reply before it"
 REPEATS_EARLIER = "repeats an earlier reply"
 PLAYS = "repeats what it was told"
-NO_ANSWER = "has no answer in its FINAL"
 _DIGITS = re.compile(r"\d+")
 _TOLD = re.compile(r"^(?:</?(?:beginning|prompt)_*>|Iteration \d+ of \d+\.)", re.MULTILINE)
 """A line of ours."""
@@ -42,8 +41,7 @@ def rejection(run: Run, reply: parsing.ParsedReply, text: str) -> Rejection | No
     if reason := _nothing_new(run, reply):
         cells = run.trajectory.iterations[-1].cells
         return Rejection(reason, cues.nudge([cell.status for cell in cells], run.cells.rendered))
-    doubt = _doubt(run, reply)
-    return Rejection(NO_ANSWER, doubt) if doubt else None
+    return None
 
 
 def take(run: Run, reply: parsing.ParsedReply) -> parsing.ParsedReply:
@@ -78,33 +76,6 @@ def _plays(run: Run, reply: parsing.ParsedReply) -> bool:
     block = reply.blocks[0].strip()
     shown = run.cells.rendered.strip()
     return parsing.is_no_code(block) and bool(_TOLD.search(block) or (shown and block.startswith(shown)))
-
-
-def _doubt(run: Run, reply: parsing.ParsedReply) -> str:
-    """Question, once, a typed answer that is none: that nothing was found."""
-    # it is told beside the last outputs
-    has_seen = run.has_context and run.has_seen and run.trajectory.iterations
-    answer = _typed(run, reply)
-    if answer is None or run.replies.doubted or not has_seen or run.iteration >= run.limits.max_iterations:
-        return ""
-    if not cues.says_nothing_found(answer):
-        return ""
-    run.replies.doubted = True
-    return cues.NOT_FOUND
-
-
-def _typed(run: Run, reply: parsing.ParsedReply) -> str | None:
-    """Return the answer of a reply that is nothing but FINAL of a literal."""
-    if not reply.blocks:
-        declared = reply.declared
-        names = {variable.name for variable in run.cells.variables}
-        if declared is None or declared.kind != "FINAL" or declared.content in names:
-            return None
-        return parsing.unquoted(declared.content)
-    if len(reply.blocks) > 1:
-        return None
-    block = parsing.mend_block(reply.blocks[0]) or reply.blocks[0]
-    return parsing.constant_final(block) if parsing.only_constant_final(block) else None
 
 
 def _said(reply: parsing.ParsedReply) -> tuple[str, ...]:

@@ -31,9 +31,9 @@ _ROOM_GROWTH = 2
 
 
 async def draw(run: Run) -> parsing.ParsedReply:
-    """Return the next reply that is not empty, not one before it over again, and no FINAL without an answer.
+    """Return the next reply that is not empty, and not one before it over again.
 
-    Such a one is drawn anew, warmer if it said nothing new. It stays out of the conversation, where it would make the
+    Such a one is drawn anew, and warmer. It stays out of the conversation, where it would make the
     next repetition likelier; that there was one, the model is told once.
 
     Raises
@@ -46,8 +46,7 @@ async def draw(run: Run) -> parsing.ParsedReply:
         return rejections.take(run, parsing.parse(recorded.text))
     reasons: list[str] = []
     while len(reasons) < MOST_REPEATS:
-        warmer = reasons and reasons[-1] != rejections.NO_ANSWER
-        answered = await ask(run, temperature=_WARMER[len(reasons) - 1] if warmer else None)
+        answered = await ask(run, temperature=_WARMER[len(reasons) - 1] if reasons else None)
         reply = parsing.parse(answered.reply.text)
         rejection = rejections.rejection(run, reply, answered.reply.text[: reply.read])
         if rejection is None:
@@ -55,7 +54,7 @@ async def draw(run: Run) -> parsing.ParsedReply:
             return rejections.take(run, reply)
         received(run, answered, read=reply.read, rejected=f"{rejection.reason} ({len(reasons) + 1})")
         last = run.trajectory.iterations[-1:]
-        if last and rejection.told and (not reasons or rejection.reason == rejections.NO_ANSWER):
+        if last and rejection.told and not reasons:
             run.record(NoticeGiven(last[0].index, rejection.told))
         reasons.append(rejection.reason)
     what = {rejections.EMPTY: "nothing", rejections.REPEATS: f"the same reply {MOST_REPEATS + 1} times"}
