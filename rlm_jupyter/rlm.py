@@ -8,11 +8,12 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, get_args
 from weakref import WeakSet
 
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models import Model, load_model
+from rlm_jupyter.models.abilities import fixed
 from rlm_jupyter.models.pricing import own_prices
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, Shared, TerminationPolicy
@@ -28,10 +29,11 @@ from rlm_jupyter.run.opening import open_in_time, unopened
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.runner import BackgroundSession, Running, check_length, check_prompt
-from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.run.settings import Settings, Strategy
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event
 from rlm_jupyter.types.limits import Limits
+from rlm_jupyter.types.quoted import quoted
 
 if TYPE_CHECKING:
     from rlm_jupyter.policies.reward import RewardFunction
@@ -91,6 +93,16 @@ class RLM(FromRecord):
     system_prompt_extra
         A paragraph that is added to the system message of the run and of its children (`rlm_query`). It is recorded.
         A plain `llm_query` has no system message.
+    samples
+        How many runs answer the question at once, each in a kernel of its own, within one set of limits: the answer is
+        the one that most of them give (self-consistency, arXiv 2203.11171), `result.confidence` their share. They stop
+        as soon as the rest can't change it. A follow-up (`result.ask`) goes to the kernel of the first, once.
+    require_agreement
+        Where no two samples agree, or as many say something else, there is no answer (`stop_reason="no_agreement"`).
+    strategy
+        `loop`: the model works in a kernel, whatever the text is. `auto`: where the whole text takes at most half of
+        the model's window, it is first asked directly, twice; the answer is taken if both replies say the same, else
+        the model works in the kernel and is told what they said.
 
     Raises
     ------
@@ -118,16 +130,22 @@ class RLM(FromRecord):
         model_options: Mapping[str, Any] | None = None,
         sub_model_options: Mapping[str, Any] | None = None,
         system_prompt_extra: str = "",
+        samples: int = 1,
+        require_agreement: bool = False,
+        strategy: Strategy = "loop",
     ) -> None:
         limits = Limits() if limits is None else limits
         _check_types(limits, save, cwd, snapshot)
         if not isinstance(system_prompt_extra, str):
             raise ConfigurationError(f"system_prompt_extra is a str, not {type(system_prompt_extra).__name__}.")
+        _check_attempts(samples, require_agreement, strategy, limits)
         own = own_prices(prices)
         given = {"base_url": base_url, "window": window, "api_key": api_key}
         sampling = {"root": model_options or None, "sub": sub_model_options or None}
         routing = Routing(*_served(model, sub_model, given, **sampling), prices=own)
         _check_prices(routing, limits)
+        if samples > 1 and (why := fixed(routing.root)):
+            raise ConfigurationError(f"samples={samples} would be the same run {samples} times: {why}.")
         self._settings = Settings(
             routing=routing,
             limits=limits,
@@ -144,6 +162,9 @@ class RLM(FromRecord):
             model_options=dict(model_options or {}),
             sub_model_options=dict(sub_model_options or {}),
             system_prompt_extra=system_prompt_extra.strip(),
+            samples=samples,
+            require_agreement=require_agreement,
+            strategy=strategy,
         )
 
         self._kept: WeakSet[BackgroundSession] = WeakSet()
@@ -281,6 +302,8 @@ class RLM(FromRecord):
             Each cell waits for `running.control.approve()` or `refuse()`.
         """
         prompt, held = _asked(prompt, context, root_prompt)
+        if approve and self._settings.samples > 1:
+            raise ConfigurationError("approve=True shows the cells of one run: leave samples out.")
         session = BackgroundSession(self._settings, held, keep_kernel)
         if keep_kernel:
             self._kept.add(session)
@@ -368,6 +391,21 @@ def _check_types(limits: object, save: object, cwd: object, snapshot: object) ->
         raise ConfigurationError("snapshot=True needs a system on which a process can be forked: Linux or macOS.")
     if cwd is not None and not (isinstance(cwd, str | Path) and Path(cwd).is_dir()):
         raise ConfigurationError(f"The kernel's working directory {cwd} does not exist.")
+
+
+def _check_attempts(samples: object, require_agreement: object, strategy: object, limits: Limits) -> None:
+    if type(samples) is not int or samples < 1:
+        raise ConfigurationError(f"samples is a whole number from 1 on, not {quoted(samples)}.")
+    if samples > limits.max_kernels:
+        raise ConfigurationError(
+            f"samples={samples}, but there may be {limits.max_kernels} kernels at once: raise Limits(max_kernels=…)."
+        )
+    if not isinstance(require_agreement, bool):
+        raise ConfigurationError(f"require_agreement is True or False, not {quoted(require_agreement)}.")
+    if require_agreement and samples < 2:
+        raise ConfigurationError("require_agreement is about several samples: set samples, to 3 for instance.")
+    if strategy not in get_args(Strategy):
+        raise ConfigurationError(f"strategy is {' or '.join(get_args(Strategy))}, not {quoted(strategy)}.")
 
 
 def _check_prices(routing: Routing, limits: Limits) -> None:

@@ -42,3 +42,12 @@ def abilities_of(model: object) -> Abilities:
     """Return what a model declares, else that it can do nothing more than `Model` says."""
     declared = getattr(model, "abilities", None)
     return declared if isinstance(declared, Abilities) else Abilities()
+
+
+def fixed(model: object) -> str:
+    """Say why a model gives the same reply to the same prompt each time; empty where it may give another."""
+    abilities = abilities_of(model)
+    if abilities.options.get("temperature") == 0:
+        return "its temperature is 0"
+    name = getattr(model, "name", "the model")
+    return f"{name} always gives the same reply to the same prompt" if abilities.is_deterministic else ""

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
+from rlm_jupyter.models.abilities import Abilities
 from rlm_jupyter.types.errors import UnusableReplyError
 from rlm_jupyter.types.tokens import estimate_tokens
 from rlm_jupyter.types.values import Message, Reply, Usage
@@ -76,6 +77,7 @@ class ExtractiveModel:
     """
 
     name = f"extractive/{METHOD}"
+    abilities = Abilities(is_deterministic=True)
 
     def __init__(self, *, window: int = _WINDOW) -> None:
         self.window = window

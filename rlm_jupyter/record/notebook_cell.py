@@ -10,7 +10,9 @@ from typing import Any, Literal
 from rlm_jupyter.record.encoding import dump, escape, unescape
 from rlm_jupyter.types.values import Output
 
-Role = Literal["prompt", "restore", "prose", "code", "reply", "rejected", "notice", "subcalls", "answer", "boundary"]
+Role = Literal[
+    "prompt", "restore", "prose", "code", "reply", "rejected", "notice", "subcalls", "samples", "answer", "boundary"
+]
 
 
 @dataclass(slots=True)

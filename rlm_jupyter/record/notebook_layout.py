@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
 from rlm_jupyter.parsing import Segment, parse
-from rlm_jupyter.record import subcall_list
+from rlm_jupyter.record import attempts, subcall_list
 from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.boundaries import closing_line, opening_line
 from rlm_jupyter.record.encoding import dump, encode
@@ -19,6 +19,7 @@ from rlm_jupyter.types.endings import WORDS
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import (
     CellFinished,
+    DirectReplied,
     IterationRated,
     NoticeGiven,
     OutputsElided,
@@ -28,6 +29,7 @@ from rlm_jupyter.types.events import (
     RunEnded,
     RunStarted,
     RunTakenUp,
+    SampleSettled,
     SubcallSettled,
 )
 from rlm_jupyter.types.values import CellStatus, PackedContext
@@ -73,6 +75,7 @@ class Layout:
         self._started: RunStarted | None = None
         self._ended: RunEnded | None = None
         self._records: list[bytes] = []
+        self._attempts: list[attempts.Attempt] = []
 
     def add(self, record: Record, data: dict[str, Any] | None = None) -> None:
         """Take in the next record; costs what the record is long, whatever came before.
@@ -102,6 +105,9 @@ class Layout:
                 self._add("notice", record.iteration, quoted).add(dump(data))
             case OutputsShown() | IterationRated() | OutputsElided():
                 self._cells[-1].add(dump(data))
+            case SampleSettled() | DirectReplied():
+                self._attempts.append(record)
+                self._records.append(dump(data))
             case RunTakenUp():
                 self._add("notice", record.iteration, _taken_up(record)).add(dump(data))
             case RunEnded():
@@ -118,6 +124,9 @@ class Layout:
             cells.append(own.encode())
             if own.id in self._asked:
                 cells.append(self._asked[own.id].encode(own))
+        if self._attempts:
+            listed = attempts.markdown(self._attempts)
+            cells.insert(3, Cell("markdown", f"{self._id_base}-samples", listed, {"role": "samples"}).encode())
         if self._ended is not None:
             base, end = self._id_base, closing_line(self._ended)
             # right below the prompt: a reader finds question and answer first

@@ -15,7 +15,16 @@ from rlm_jupyter.record.edits import Place, edited_cells
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory, read_files
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
-from rlm_jupyter.types.events import CellFinished, Record, ReplyReceived, RunEnded, RunTakenUp, SubcallSettled
+from rlm_jupyter.types.events import (
+    CellFinished,
+    DirectReplied,
+    Record,
+    ReplyReceived,
+    RunEnded,
+    RunTakenUp,
+    SampleSettled,
+    SubcallSettled,
+)
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.values import PackedContext, Usage
 
@@ -177,14 +186,20 @@ class SavedRun:
         return found
 
     def unclaimed(self, among: Sequence[SavedRun]) -> dict[str, list[Path]]:
-        """Its children whose answer it has not got, by the SHA-256 of what they were given."""
+        """Its children whose answer it has not got, by the SHA-256 of what they were given; samples as `sample N`."""
+        cancelled = {one.child: one.stop_reason == "cancelled" for one in self.trajectory.samples}
         settled = {call.child: call for call in self.trajectory.subcalls if call.child is not None}
         found: dict[str, list[Path]] = defaultdict(list)
         for child in among:
             started, ended = child.trajectory.started, child.trajectory.ended
             call = settled.get(started.run_id)
             stopped = ended is None or ended.stop_reason == "cancelled"
-            if started.parent == self.trajectory.run_id and (call is None or (call.failed and stopped)):
+            if started.parent != self.trajectory.run_id:
+                continue
+            if (number := started.options.get("sample")) is not None:
+                if cancelled.get(started.run_id, True):
+                    found[f"sample {number}"].append(child.files.notebook)
+            elif call is None or (call.failed and stopped):
                 found[started.context.sha256].append(child.files.notebook)
         return found
 
@@ -217,7 +232,7 @@ def _since_end(records: Sequence[Record]) -> tuple[Usage, float | None, float]:
     for record in reversed(records):
         if isinstance(record, RunEnded):
             break
-        if isinstance(record, ReplyReceived | SubcallSettled):
+        if isinstance(record, ReplyReceived | SubcallSettled | SampleSettled | DirectReplied):
             usage, priced = usage + record.usage, _sum(priced, record.cost)
         if isinstance(record, ReplyReceived | CellFinished):
             seconds += record.seconds

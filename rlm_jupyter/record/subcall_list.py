@@ -34,7 +34,7 @@ def markdown(settled: Sequence[SubcallSettled], waiting: int = 0, *, whole: str)
     if len(settled) > SHOWN:
         listed += f"<p>{_count(len(settled) - SHOWN, 'further one')}: {whole}.</p>"
     # in one line: a blank line would end the HTML for a Markdown reader
-    return f"<details><summary>{_escaped(title)}</summary>{listed}</details>"
+    return f"<details><summary>{escaped(title)}</summary>{listed}</details>"
 
 
 def head(text: str, limit: int = _TITLE_CHARS) -> str:
@@ -54,9 +54,9 @@ def _one(call: SubcallSettled) -> str:
     more = call.prompt_chars - len(call.prompt_head)
     prompt = call.prompt_head + (f" … ({more:,} more characters)" if more > 0 else "")
     return (
-        f"<details><summary>{_escaped(title)} · {_escaped(' · '.join(said))}</summary>"
-        f"<p>Prompt</p><pre>{_escaped(prompt)}</pre>"
-        f"<p>{'Failure' if call.failed else 'Reply'}</p><pre>{_escaped(_cut(call.text))}</pre></details>"
+        f"<details><summary>{escaped(title)} · {escaped(' · '.join(said))}</summary>"
+        f"<p>Prompt</p><pre>{escaped(prompt)}</pre>"
+        f"<p>{'Failure' if call.failed else 'Reply'}</p><pre>{escaped(_cut(call.text))}</pre></details>"
     )
 
 
@@ -73,7 +73,7 @@ def _cut(text: str) -> str:
     return f"{text[:_TEXT_CHARS]} … ({len(text) - _TEXT_CHARS:,} more characters, in the run's record)"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """For HTML inside Markdown: nothing in it is a tag, a blank line, emphasis, a picture or a formula."""
     shown = html.escape(_plain(text)).replace("\r", "").replace("\n", "&#10;")
     for sign in "*_`[]!$\\~":

@@ -14,6 +14,7 @@ from rlm_jupyter.record.store import RunFiles, find
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import (
     CellFinished,
+    DirectReplied,
     IterationRated,
     NoticeGiven,
     OutputsElided,
@@ -23,6 +24,7 @@ from rlm_jupyter.types.events import (
     RunEnded,
     RunStarted,
     RunTakenUp,
+    SampleSettled,
     SubcallSettled,
 )
 from rlm_jupyter.types.values import CellStatus, Output, Usage
@@ -82,6 +84,8 @@ class Trajectory:
         self._views: dict[int, Iteration] = {}
         self._iterations: tuple[Iteration, ...] | None = None
         self._subcalls: list[SubcallSettled] = []
+        self._samples: list[SampleSettled] = []
+        self._direct: list[DirectReplied] = []
         self._rejected: list[ReplyReceived] = []
         self._forced: ReplyReceived | None = None
         self._elided_through = 0
@@ -105,6 +109,12 @@ class Trajectory:
         self._ended = record if isinstance(record, RunEnded) else None
         if isinstance(record, OutputsElided):
             self._elided_through = max(self._elided_through, record.through)
+        elif isinstance(record, SampleSettled):
+            self._samples.append(record)
+            self._spend(record.usage, record.cost)
+        elif isinstance(record, DirectReplied):
+            self._direct.append(record)
+            self._spend(record.usage, record.cost)
         elif not isinstance(record, RunStarted | RunTakenUp | RunEnded):
             self._enter(record)
 
@@ -157,6 +167,16 @@ class Trajectory:
         return tuple(self._subcalls)
 
     @property
+    def samples(self) -> tuple[SampleSettled, ...]:
+        """The other runs of the same question, in the order in which they ended."""
+        return tuple(self._samples)
+
+    @property
+    def direct(self) -> tuple[DirectReplied, ...]:
+        """The replies to the question with the whole text, before the first iteration."""
+        return tuple(self._direct)
+
+    @property
     def rejected(self) -> tuple[ReplyReceived, ...]:
         """The replies that were drawn again, in order."""
         return tuple(self._rejected)
@@ -173,7 +193,7 @@ class Trajectory:
 
     @property
     def usage(self) -> Usage:
-        """Tokens of the root's replies, the sub-calls and the children."""
+        """Tokens of the root's replies, the sub-calls, the children and the other samples."""
         return self._usage
 
     @property
@@ -247,9 +267,7 @@ class Trajectory:
         self._views.pop(index, None)
         self._iterations = None
         if isinstance(record, ReplyReceived | SubcallSettled):
-            self._usage += record.usage
-            known = self._cost is not None and record.cost is not None
-            self._cost = (self._cost or 0.0) + (record.cost or 0.0) if known else None
+            self._spend(record.usage, record.cost)
         if isinstance(record, SubcallSettled):
             self._subcalls.append(record)
         elif isinstance(record, ReplyReceived):
@@ -259,6 +277,10 @@ class Trajectory:
                 self._forced = record
             elif index not in self._counted[-1:]:
                 self._counted.append(index)
+
+    def _spend(self, usage: Usage, cost: float | None) -> None:
+        self._usage += usage
+        self._cost = None if self._cost is None or cost is None else self._cost + cost
 
     def _facts(self) -> str:
         stop = self._ended.stop_reason if self._ended is not None else "not ended"

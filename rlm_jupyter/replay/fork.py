@@ -26,12 +26,14 @@ from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import (
     CellFinished,
+    DirectReplied,
     OutputsElided,
     Record,
     ReplyReceived,
     RunEnded,
     RunStarted,
     RunTakenUp,
+    SampleSettled,
     SubcallSettled,
 )
 
@@ -149,7 +151,8 @@ def _kept(records: Sequence[Record], at: int) -> list[Record]:
     kept: list[Record] = []
     for record in records[1:]:
         is_forced = isinstance(record, ReplyReceived) and record.forced
-        if is_forced or isinstance(record, RunStarted | RunEnded | RunTakenUp):
+        # a fork goes another way than the run, so the samples of that are none of its
+        if is_forced or isinstance(record, RunStarted | RunEnded | RunTakenUp | SampleSettled | DirectReplied):
             continue
         if isinstance(record, OutputsElided):
             if record.through < at:

@@ -162,7 +162,9 @@ class FromRecord(ABC):
     ) -> tuple[SavedRun, Forking]:
         saved = SavedRun.load(run)
         part = forked(saved, at, edit=edit)
-        settings = cls._of_saved(saved, changes).settings
+        # it goes another way than the run: how that was answered is no part of it
+        once = {"samples": 1, "require_agreement": False, "strategy": "loop"}
+        settings = cls._of_saved(saved, once | changes).settings
         return saved, Forking(saved, part, settings, reexecutes=reexecute)
 
     @classmethod

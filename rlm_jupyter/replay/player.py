@@ -27,11 +27,13 @@ from rlm_jupyter.types.events import (
     CellFinished,
     CellReplayed,
     CellStarted,
+    DirectReplied,
     NoticeGiven,
     Record,
     ReplyReceived,
     RunEnded,
     RunTakenUp,
+    SampleSettled,
     SubcallSettled,
 )
 from rlm_jupyter.types.values import CellRun, Inspection, Subcall, SubcallFailure, SubcallKind, Value
@@ -200,6 +202,19 @@ class Player:
                     own = replace(settled, iteration=self.run.iteration, block=self.run.cells.block, ordinal=first + i)
                     self.run.record(copied(own))
         return answers
+
+    @property
+    def asks_models(self) -> bool:
+        """Whether the run goes on where the record ends."""
+        return not self.recording.options.only
+
+    def samples(self) -> dict[int, SampleSettled]:
+        """Return the other samples that have ended, by their number; one that was cancelled has not."""
+        return {one.sample: one for one in self.recording.samples if one.stop_reason != "cancelled"}
+
+    def direct(self) -> tuple[DirectReplied, ...]:
+        """Return the recorded replies to the question with the whole text."""
+        return self.recording.direct
 
     def unclaimed_child(self, sha256: str) -> tuple[SavedRun, Player] | None:
         """Return a child that was given this text and had not answered when the run was broken off."""

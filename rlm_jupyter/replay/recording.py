@@ -18,6 +18,7 @@ from rlm_jupyter.replay.recorded_calls import RecordedCalls
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import (
     CellFinished,
+    DirectReplied,
     IterationRated,
     NoticeGiven,
     OutputsShown,
@@ -26,6 +27,7 @@ from rlm_jupyter.types.events import (
     RunEnded,
     RunStarted,
     RunTakenUp,
+    SampleSettled,
     SubcallSettled,
 )
 from rlm_jupyter.types.values import CellRun, Usage
@@ -103,6 +105,8 @@ class Recording:
         """Cells with other outputs now."""
         settled = [record for record in records if isinstance(record, SubcallSettled)]
         self.calls = RecordedCalls(settled)
+        self.samples = tuple(record for record in records if isinstance(record, SampleSettled))
+        self.direct = tuple(record for record in records if isinstance(record, DirectReplied))
         owed = [call for call in [*settled, *self.options.owed] if not call.failed]
         self.owed = RecordedCalls(owed)
         self.last_iteration = max((getattr(record, "iteration", 0) for record in records), default=0)

@@ -26,8 +26,9 @@ from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.session import Session, open_session
+from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.run.start import open_session
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import RunStarted
 from rlm_jupyter.types.limits import Limits
@@ -83,7 +84,7 @@ def configuration(saved: SavedRun, changes: dict[str, Any]) -> Configuration:
     options.setdefault("kernel_name", recorded.get("kernel_name"))
     cwd = recorded.get("cwd")
     options.setdefault("cwd", cwd if cwd and Path(cwd).is_dir() else None)
-    for name in ("sandbox", "prices", "snapshot", "system_prompt_extra"):
+    for name in ("sandbox", "prices", "snapshot", "system_prompt_extra", "samples", "require_agreement", "strategy"):
         if name in recorded:
             options.setdefault(name, recorded[name])
     model = options.pop("model", last.model)

@@ -117,6 +117,9 @@ def _settings(saved: SavedRun, sandbox: str | None) -> Settings:
         save=False,
         kernel_name=options["kernel_name"],
         cwd=None if options["cwd"] is None else Path(options["cwd"]),
+        samples=options.get("samples", 1),
+        require_agreement=options.get("require_agreement", False),
+        strategy=options.get("strategy", "loop"),
         sandbox=Sandbox.of(options.get("sandbox", "auto")),
         snapshot=options.get("snapshot", False),
     )

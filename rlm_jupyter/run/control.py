@@ -69,6 +69,14 @@ class Control:
         self._notes: deque[str] = deque()
         self._raised: dict[str, float | None] = {}
         self._on_limits: Callable[[], None] = lambda: None
+        self._followers: list[Control] = []
+
+    def follower(self) -> Control:
+        """Return the control of another run of the same question: paused with this one, told and allowed the same."""
+        follower = Control()
+        follower._paused = self._paused
+        self._followers.append(follower)
+        return follower
 
     # what people do; any thread
 
@@ -80,10 +88,14 @@ class Control:
     def pause(self) -> None:
         """Wait before the model's next reply, until `resume`."""
         self._change(lambda: setattr(self, "_paused", True))
+        for follower in self._followers:
+            follower.pause()
 
     def resume(self) -> None:
         """Go on."""
         self._change(lambda: setattr(self, "_paused", False))
+        for follower in self._followers:
+            follower.resume()
 
     @property
     def is_paused(self) -> bool:
@@ -116,6 +128,8 @@ class Control:
         """Tell the model something; it reads it with the next outputs."""
         if text.strip():
             self._change(lambda: self._notes.append(text.strip()))
+            for follower in self._followers:
+                follower.note(text)
 
     def raise_limit(self, name: str, value: float | None) -> None:
         """Set a limit of the whole tree anew, such as `max_cost`; `None`: no limit.
@@ -135,6 +149,8 @@ class Control:
                 f"max_cost can't be set: the price of {self.unpriced} is not known. Set max_tokens instead."
             )
         self._change(lambda: self._raised.__setitem__(name, value))
+        for follower in self._followers:
+            follower.raise_limit(name, value)
 
     # what the run does; its own loop
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rlm_jupyter.prompts.direct import told
 from rlm_jupyter.types.tokens import estimate_tokens
 from rlm_jupyter.types.values import Message
 
@@ -28,7 +29,10 @@ class Conversation:
             self._messages, self._tokens, self._elided = [], 0, trajectory.elided_through
         if not self._messages:
             started = trajectory.started
-            self._add(Message("system", started.system), Message("user", started.opening))
+            self._add(
+                Message("system", started.system),
+                Message("user", started.opening + told([reply.text for reply in trajectory.direct])),
+            )
         elif len(self._messages) > 2:
             # a notice may have come after the last iteration's outputs
             self._remove_last()

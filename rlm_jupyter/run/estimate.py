@@ -91,6 +91,9 @@ def estimate(settings: Settings, prompt: str, context: Context) -> Estimate:
         f"A token has {BYTES_PER_TOKEN} bytes, as in English prose; code, tables and other languages have more tokens.",
         "Prices are those that you set" if settings.prices else "Prices are those of the list that genai-prices has",
     ]
+    if settings.samples > 1 and typical_cost is not None:
+        typical_cost *= settings.samples
+        typical_basis += f"; times {settings.samples} samples"
     assumptions[1] += "; what a provider has in its cache costs less."
     if limits.max_cost is None:
         assumptions.append(
@@ -151,7 +154,7 @@ def _most(settings: Settings, first: int) -> tuple[float | None, str]:
         return limits.max_cost, MAX_COST
     if routing.unpriced:
         return None, f"the price of {routing.unpriced} is not known: set prices"
-    most = _run(routing.model_for(0), limits, first)
+    most = settings.samples * _run(routing.model_for(0), limits, first)
     if limits.max_subcalls is None:
         whole = None
     else:

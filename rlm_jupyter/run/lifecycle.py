@@ -144,7 +144,7 @@ def ended(run: Run, ending: Ending) -> RunEnded:
     if answer is None and run.playback is not None and (earlier := run.playback.earlier_answer) is not None:
         answer = earlier  # of a run that was taken up again: no worse off than before
     usage, cost = run.ledger.usage, run.ledger.cost
-    if run.trajectory.started.depth:
+    if run.trajectory.started.parent is not None:
         own = run.trajectory.cost
         usage = run.trajectory.usage + run.requests.lost.usage
         cost = None if own is None or run.requests.lost.cost is None else own + run.requests.lost.cost
@@ -163,4 +163,5 @@ def ended(run: Run, ending: Ending) -> RunEnded:
         message=". ".join(filter(None, [ending.message.rstrip("."), "; ".join(remarks)]))
         if remarks
         else ending.message,
+        confidence=None if answer is None else run.confidence if ending.confidence is None else ending.confidence,
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from textwrap import shorten
+from typing import Any, TypeVar
 
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts import cues, notices
@@ -18,6 +20,7 @@ from rlm_jupyter.run.state import INTERRUPT_MARGIN, Run
 from rlm_jupyter.types.errors import KernelDiedError, KernelError, LimitReached, ModelError, PolicyError
 from rlm_jupyter.types.values import StopReason, Value
 
+_T = TypeVar("_T")
 _OVERTIME = 0.75
 """Seconds after its deadline at which a run that has not ended by itself is ended, wherever it is."""
 _LAST_LOOK = 0.5
@@ -31,6 +34,8 @@ class Ending:
     stop_reason: StopReason
     answer: Value | None = None
     message: str = ""
+    confidence: float | None = None
+    """The share of the samples that agree; `None`: there was one."""
 
 
 async def solve(run: Run) -> Ending:
@@ -67,12 +72,12 @@ async def solve(run: Run) -> Ending:
         run.errors = run.errors + 1 if outcome.failed else 0
 
 
-async def until_stopped(run: Run) -> Ending:
-    """Solve the run, or end it with what it has as soon as it is stopped, or its time is up wherever it is."""
+async def until_stopped(run: Run, work: Callable[[Run], Coroutine[Any, Any, _T]]) -> _T | Ending:
+    """Do this work (`solve`), or end the run with what it has as soon as it is stopped or its time is up."""
     stop = run.control.stopping
     if stop.is_set():
         return Ending("cancelled", message=run.control.why_stopped)
-    solving = asyncio.create_task(solve(run))
+    solving = asyncio.create_task(work(run))
     stopping = asyncio.create_task(stop.wait())
     expiring = asyncio.create_task(_expired(run))
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rlm_jupyter.run.state import Run
-from rlm_jupyter.types.events import ChildReported, Event, RunEnded, SubcallStarted
+from rlm_jupyter.types.events import ChildReported, Event, RunEnded
 
 log = logging.getLogger(__name__)
 
@@ -48,16 +48,22 @@ def guarded(emit: Callable[[Event], None] | None) -> Callable[[Event], None]:
 
 
 def reporting(
-    parent: Run, asked: SubcallStarted, child: str, depth: int, path: Path | None
+    parent: Run, place: tuple[int, int, int], child: str, depth: int, path: Path | None
 ) -> Callable[[Event], None] | None:
-    """Return what tells a child's events to whoever watches the root; `None` where nobody does."""
+    """Return what tells a child's events to whoever watches the root; `None` where nobody does.
+
+    Parameters
+    ----------
+    place
+        Iteration, block and ordinal of the sub-call that it answers.
+    """
     if parent.emit is nobody:
         return None
     run_id = parent.trajectory.run_id
 
     def report(event: Event) -> None:
         if not isinstance(event, ChildReported):  # a child's child has said already whose it is
-            event = ChildReported(child, run_id, depth, asked.iteration, asked.block, asked.ordinal, event, path)
+            event = ChildReported(child, run_id, depth, *place, event, path)
         parent.emit(event)
 
     return report

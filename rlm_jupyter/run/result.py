@@ -54,6 +54,9 @@ class Result:
     """The notebook, where the run was saved."""
     message: str = ""
     """In one line, why the run ended, when that is not plain."""
+    confidence: float | None = None
+    """From 0 to 1: of several samples the share that gives this answer; of one run what the model stated, or what the
+    probabilities of its last reply's tokens say. `None`: nothing is known."""
     unsaved: str = ""
     """In one line, what of the run could not be written to the disk, and why; empty when all of it was."""
     _kept: Kept | None = field(default=None, repr=False, compare=False)
@@ -182,6 +185,7 @@ def result_of(
         trajectory=trajectory,
         path=path,
         message=ended.message,
+        confidence=ended.confidence,
         unsaved=str(unsaved),
         _kept=kept,
     )

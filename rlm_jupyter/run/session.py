@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,32 +14,31 @@ from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.event_log import Entries
-from rlm_jupyter.record.recorder import Recorder, recording
+from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.last_reply import LastWord
-from rlm_jupyter.run.budget.ledger import Bill, Ledger
+from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.cells import restoration
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.direct import ask_directly
 from rlm_jupyter.run.judge import begin, end
 from rlm_jupyter.run.lifecycle import ended, never_begun, run_started
-from rlm_jupyter.run.loop import Ending, until_stopped
-from rlm_jupyter.run.observers import guarded, reporting
+from rlm_jupyter.run.loop import Ending, solve, until_stopped
+from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.parts import CellState, PolicyState, RequestState
-from rlm_jupyter.run.settings import Settings, prepare
+from rlm_jupyter.run.samples import StartSample, best_of
+from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.run.state import INTERRUPT_MARGIN, Playback, Run
-from rlm_jupyter.run.subcalls import Answering, ChildAnswer, StartChild
+from rlm_jupyter.run.subcalls import Answering
 from rlm_jupyter.types.errors import KernelDiedError, KernelError, RLMError
-from rlm_jupyter.types.events import Event, RequestDelayed, RunStarted, SubcallStarted
+from rlm_jupyter.types.events import Event, RequestDelayed, RunStarted
 from rlm_jupyter.types.values import AnswerSubcall, CellRun, PackedContext, Value, Variable
-
-CHILD_PROMPT = "Your task stands at the beginning of `context`, and so does what it is about. Do it."
-"""What a child run is asked: the text that `rlm_query` was given is its context."""
 
 
 @dataclass
 class Session:
-    """A kernel, its context, and what was answered in it. Made by `open_session`."""
+    """A kernel, its context, and what was answered in it. Made by `start.open_session`."""
 
     settings: Settings
     context: Context | PackedContext
@@ -52,6 +49,10 @@ class Session:
     """What the model is told of a kernel that was there before it, and is not ours."""
     sandbox: Sandbox = NO_SANDBOX
     """That of the kernel."""
+    start_sample: StartSample | None = None
+    """Runs the question once more; `None`: it is asked once."""
+    sample: int = 0
+    """Which sample this is, of a run that has others; 0: none."""
     history: list[dict[str, str | None]] = field(default_factory=list)
     after: list[dict[str, Any]] = field(default_factory=list)
     """The runs so far, by `run_id`, and whether `history` has them (`told`)."""
@@ -205,7 +206,7 @@ class Session:
             run.record(replace(started, options=started.options | ({"restarted": restored} if restored else {})))
         ending = Ending("failed")
         try:
-            ending = await until_stopped(run)
+            ending = await self._ending(run, parent)
         except asyncio.CancelledError:
             # the cell that asked is interrupted a moment before the deadline, and takes its children along
             in_time = parent is None or run.ledger.has_time(INTERRUPT_MARGIN)
@@ -222,9 +223,24 @@ class Session:
             run.record(ended(run, ending))
             await end(run)
 
+    async def _ending(self, run: Run, parent: str | None) -> Ending:
+        """Solve the run: by asking directly, by several runs of the question, or by itself."""
+        if parent is not None or self.history:  # a further prompt is about the variables of this one kernel
+            return await until_stopped(run, solve)
+        if self.settings.strategy == "auto":
+            ending = await until_stopped(run, lambda run: ask_directly(run, self.context))
+            if ending is not None:
+                return ending
+        if self.start_sample is None:
+            return await until_stopped(run, solve)
+        return await best_of(
+            run, self.settings.samples, self.start_sample, require_agreement=self.settings.require_agreement
+        )
+
     def _before(self) -> dict[str, Any]:
-        """Return what else it takes to go on with a run that was asked in a kernel with others before it."""
-        before = {"prompts_before": len(self.history), "after": [dict(one) for one in self.after]}
+        """Return what else it takes to go on with a run that has others before it in its kernel, or beside it."""
+        before: dict[str, Any] = {"prompts_before": len(self.history), "after": [dict(one) for one in self.after]}
+        before |= {"sample": self.sample}
         return {name: value for name, value in before.items() if value}
 
     async def restart(self, only: Sequence[str] | None = None) -> tuple[str, dict[str, Any]]:
@@ -270,101 +286,3 @@ class Session:
             remark=self.remark,
         )
         return replace(started, options=started.options | self._before())
-
-
-@asynccontextmanager
-async def open_session(
-    settings: Settings,
-    context: Context | PackedContext,
-    *,
-    depth: int = 0,
-    ledger: Ledger | None = None,
-    join: Callable[[AnswerSubcall], Awaitable[Kernel]] | None = None,
-    surroundings: str = "",
-    emit: Callable[[Event], None] | None = None,
-    control: Control | None = None,
-) -> AsyncIterator[Session]:
-    """Start a kernel with this context in it; everything is closed on leaving.
-
-    Parameters
-    ----------
-    join
-        Joins a kernel that is there already, with the context in it, instead of starting one.
-    surroundings
-        As in `Session`.
-    emit, control
-        As in `Session.answer`, of the first prompt: a model's server may have to be waited for.
-
-    Raises
-    ------
-    ModelError
-        One's own server is not there, or has no such model; no kernel was started.
-    ContextError, KernelStartError
-        The kernel can't load the context, or didn't come up.
-    """
-    async with AsyncExitStack() as stack:
-        if depth == 0:
-            await prepare(settings, emit, control)
-        await stack.enter_async_context(settings.routing.lease())
-        recursive = depth + 1 < settings.limits.max_depth
-        answering = Answering(settings.routing, depth, child_of(settings, depth) if recursive else None)
-        sandbox = NO_SANDBOX
-        if join is not None:
-            kernel = await join(answering.answer)
-            stack.push_async_callback(kernel.close)
-        else:
-            sandbox = settings.sandbox.chosen()
-            kernel = await Kernel.start(
-                answering.answer,
-                kernel_name=settings.kernel_name,
-                cwd=settings.cwd,
-                sandbox=sandbox,
-                snapshot=settings.snapshot,
-            )
-            stack.push_async_callback(kernel.close)
-            await kernel.set_context(context)
-        if isinstance(context, Context):
-            context.release()
-        yield Session(settings, context, depth, kernel, answering, surroundings, sandbox)
-
-
-def child_of(settings: Settings, depth: int) -> StartChild:
-    """Return what starts the children of a run at `depth`."""
-
-    async def start_child(parent: Run, text: str, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
-        context = Context(text)
-        kept = parent.entries.recorder
-        unclaimed = parent.playback.unclaimed_child(context.info.sha256) if parent.playback is not None else None
-        saved, playback = unclaimed or (None, None)
-        if saved is not None and saved.has_answer:
-            bill.settle(saved.trajectory.usage, saved.trajectory.cost)
-            return _answered(saved.trajectory)
-        async with (
-            parent.ledger.kernel(depth + 1),
-            recording(CHILD_PROMPT, context, kept is not None, kept, saved) as recorder,
-            open_session(settings, context, depth=depth + 1, ledger=parent.ledger) as session,
-        ):
-            run_id = recorder.run_id if recorder else f"unsaved-{secrets.token_hex(3)}"
-            try:
-                trajectory = await session.answer(
-                    CHILD_PROMPT,
-                    ledger=parent.ledger,
-                    recorder=recorder,
-                    emit=reporting(parent, asked, run_id, depth + 1, recorder.files.notebook if recorder else None),
-                    parent=parent.trajectory.run_id,
-                    run_id=run_id,
-                    playback=playback,
-                    above=parent.requests.last_word,
-                )
-            finally:
-                if session.records and (last := session.records[-1].ended) is not None:
-                    bill.settle(last.usage, last.cost)
-        return _answered(trajectory)
-
-    return start_child
-
-
-def _answered(trajectory: Trajectory) -> ChildAnswer:
-    last = trajectory.ended
-    reason = last.stop_reason if last else "failed"
-    return ChildAnswer(trajectory.answer, reason, trajectory.run_id)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models.abilities import abilities_of
@@ -23,6 +23,9 @@ from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.events import Event, RemarkMade
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.values import PackedContext
+
+Strategy = Literal["loop", "auto"]
+"""`loop`: the model always works in a kernel; `auto`: where the whole text fits, it is first asked directly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,11 @@ class Settings:
     """Sampling options of the root's model."""
     sub_model_options: Mapping[str, Any] = field(default_factory=dict)
     """Sampling options of the sub-models."""
+    samples: int = 1
+    """How many runs answer the question; the answer is the one that they agree on."""
+    require_agreement: bool = False
+    """Without agreement of the samples there is no answer."""
+    strategy: Strategy = "loop"
     system_prompt_extra: str = ""
     """A paragraph of the user's at the end of the system message, of children, too."""
 
@@ -92,11 +100,22 @@ async def prepare(settings: Settings, emit: Callable[[Event], None] | None, cont
         emit(RemarkMade(remark))
 
 
+def sampled_options(settings: Settings) -> dict[str, Any]:
+    """Return how often and in which way the question is asked, as far as that is not the default."""
+    options: dict[str, Any] = {}
+    if settings.samples > 1:
+        options |= {"samples": settings.samples, "require_agreement": settings.require_agreement}
+    if settings.strategy != "loop":
+        options["strategy"] = settings.strategy
+    return options
+
+
 def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dict[str, Any]:
     """Return what else it takes to go on with the run, as far as it is not the default."""
     cwd = settings.cwd or Path.cwd()
     options = {"kernel_name": settings.kernel_name, "cwd": str(cwd.absolute()), "lent": lent, **settings.policies}
     options["snapshot"] = settings.snapshot
+    options |= sampled_options(settings)
     options |= settings.sampling | {"system_prompt_extra": settings.system_prompt_extra}
     if not lent:
         options["sandbox"] = sandbox.asked()
@@ -136,6 +155,7 @@ def request_digest(
         asked["options"] = sampling
     if settings.system_prompt_extra:
         asked["system"] = settings.system_prompt_extra
+    asked |= sampled_options(settings)
     if any(settings.served):
         asked["served"] = settings.served
     if folders := [(str(path), changed) for path, changed in settings.sandbox.folders()]:

@@ -20,12 +20,14 @@ from rlm_jupyter.run.parts import CellState, PolicyState, ReplyState, RequestSta
 from rlm_jupyter.types.events import (
     CellDecided,
     CellProposed,
+    DirectReplied,
     Event,
     NoticeGiven,
     Record,
     ReplyReceived,
     RunPaused,
     RunResumed,
+    SampleSettled,
 )
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.values import CellRun, Inspection, Subcall, SubcallFailure, SubcallKind, Value
@@ -69,8 +71,24 @@ class Playback(Protocol):
     def answers(self, call: Subcall, kind: SubcallKind, first: int) -> dict[int, str | SubcallFailure]:
         """Return, by their place in the call, the prompts that were answered already; the first is the `first`."""
 
+    @property
+    def asks_models(self) -> bool:
+        """Whether the run goes on where its record ends; else it is only compared with it."""
+
+    def samples(self) -> dict[int, SampleSettled]:
+        """Return the other samples that have ended, by their number."""
+
+    def direct(self) -> tuple[DirectReplied, ...]:
+        """Return the recorded replies to the question with the whole text."""
+
     def unclaimed_child(self, sha256: str) -> tuple[SavedRun, Playback] | None:
-        """Return the child that was begun on this text and has not answered yet, and what plays it back."""
+        """Return the child that was begun on this text and has not answered yet, and what plays it back.
+
+        Parameters
+        ----------
+        sha256
+            Of the text; of a sample `sample N`.
+        """
 
     @property
     def earlier_answer(self) -> Value | None:
@@ -123,6 +141,12 @@ class Run:
             return answer
         text = self.replies.unconfirmed or ""
         return Value(text, text, is_json=True) if text.strip() else None
+
+    @property
+    def confidence(self) -> float | None:
+        """What the model stated last, else what the tokens of its last reply say, from 0 to 1."""
+        stated = self.cells.confidence
+        return self.requests.token_confidence if stated is None else stated
 
     @property
     def has_context(self) -> bool:

@@ -17,6 +17,7 @@ WORDS: dict[StopReason, str] = {
     "no_progress": "the model repeated itself",
     "cancelled": "stopped by you",
     "kernel_died": "the kernel died too often",
+    "no_agreement": "the samples do not agree",
     "failed": "an error ended the run",
 }
 _SAYS_ITSELF = {"no_progress", "cancelled", "failed"}

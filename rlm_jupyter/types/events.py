@@ -4,8 +4,8 @@
 rebuilt from them alone. *Glimpses* pass: they let people watch and are never stored. `RLM.stream` yields
 both, in order.
 
-A child (`rlm_query`) is a run with a record of its own. Whoever watches the root sees what happens in it as
-`ChildReported`: a glimpse that carries the child's own event, so that nobody takes it for one of the root's.
+A child (`rlm_query`, or a sample) is a run with a record of its own. Whoever watches the root sees what happens in it
+as `ChildReported`: a glimpse that carries the child's own event, so that nobody takes it for one of the root's.
 """
 
 from __future__ import annotations
@@ -109,6 +109,39 @@ class SubcallSettled:
 
 
 @dataclass(frozen=True, slots=True)
+class SampleSettled:
+    """One more run of the same question ended; the run itself is sample 1."""
+
+    sample: int
+    """From 2."""
+    child: str
+    """Its run id."""
+    model: str
+    stop_reason: StopReason
+    answer: str | None
+    value: Any
+    is_json: bool
+    confidence: float | None
+    """What it stated, or what its last reply's tokens say, from 0 to 1."""
+    usage: Usage
+    cost: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DirectReplied:
+    """The model was given the whole text and asked at once, before the first iteration; this is one of its replies."""
+
+    number: int
+    """From 1."""
+    text: str
+    model: str
+    usage: Usage
+    cost: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class CellFinished:
     """A cell ended, or was passed over because one before it failed (`skipped`)."""
 
@@ -200,6 +233,8 @@ class RunEnded:
     cost: float | None
     message: str = ""
     """In one line, why it ended, when that is not plain."""
+    confidence: float | None = None
+    """From 0 to 1: the share of the samples that agree; of a single run what the model stated, or its tokens say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +332,8 @@ class ChildReported:
     child: str
     """The child's run id."""
     parent: str
-    """The run id of the run whose cell asked; `iteration`, `block` and `ordinal` are in that one."""
+    """The run id of the run whose cell asked; `iteration`, `block` and `ordinal` are in that one. A sample's
+    iteration and block are 0, and its ordinal is its number less one."""
     depth: int
     """Of the child: 1 for a child of the root."""
     iteration: int
@@ -329,6 +365,8 @@ Record = (
     RunStarted
     | ReplyReceived
     | SubcallSettled
+    | SampleSettled
+    | DirectReplied
     | CellFinished
     | NoticeGiven
     | OutputsShown

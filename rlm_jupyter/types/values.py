@@ -23,6 +23,7 @@ StopReason = Literal[
     "no_progress",
     "cancelled",
     "kernel_died",
+    "no_agreement",
     "failed",
 ]
 """Why a run ended: `answered` (FINAL or one of its kin), `terminated` (a termination policy), the name of

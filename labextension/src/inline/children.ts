@@ -19,9 +19,10 @@ export type ShowChild = (run: RunModel, child: string, open: boolean) => void;
 /** What a child is at, in a line. */
 export function wordsOfChild(child: Child, trans: TranslationBundle): string {
   const state = stateOf(child, trans);
+  const name = child.sample ? trans.__('Sample %1', child.sample) : trans.__('Child %1', child.number);
   const words = child.iteration
-    ? trans.__('Child %1: iteration %2 · %3', child.number, child.iteration, state)
-    : trans.__('Child %1: %2', child.number, state);
+    ? trans.__('%1: iteration %2 · %3', name, child.iteration, state)
+    : trans.__('%1: %2', name, state);
   const numbers = [
     ...(child.tokens ? [trans.__('%1 tokens', child.tokens.toLocaleString())] : []),
     ...(child.cost ? [`$${child.cost.toFixed(4)}`] : []),

@@ -34,6 +34,8 @@ export function outcomeWords(outcome: string | null, message: string, trans: Tra
       return message ? trans.__('Stopped: %1', message) : trans.__('Stopped by you');
     case 'kernel_died':
       return trans.__('The kernel died too often');
+    case 'no_agreement':
+      return trans.__('The samples do not agree');
     case 'cut':
       return trans.__('The kernel went away');
     case 'closed':

@@ -56,6 +56,8 @@ export interface Child {
   parent: string | null;
   /** For people: `2`, and its third child `2.3`. */
   number: string;
+  /** Which sample of the question it is, from 2; `null`: it answers a sub-call. */
+  sample: number | null;
   depth: number;
   /** The n-th prompt of the cell that asked, from 0. */
   ordinal: number;

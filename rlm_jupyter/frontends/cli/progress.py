@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, Self
 from rlm_jupyter.frontends.cli import terminal
 from rlm_jupyter.frontends.display.children import Underway
 from rlm_jupyter.frontends.display.status import Speed
+from rlm_jupyter.record import attempts
 from rlm_jupyter.types.events import (
     CellFinished,
     CellReplayed,
     CellStarted,
     ChildReported,
+    DirectReplied,
     Event,
     IterationRated,
     NoticeGiven,
@@ -29,6 +31,7 @@ from rlm_jupyter.types.events import (
     RunEnded,
     RunStarted,
     RunTakenUp,
+    SampleSettled,
     SubcallSettled,
     SubcallStarted,
 )
@@ -126,6 +129,9 @@ class Progress:
         try:
             if isinstance(event, CellReplayed | RunTakenUp):
                 self._tell_again(event)
+            elif isinstance(event, SampleSettled | DirectReplied):
+                self._spend(event.usage, event.cost)
+                self.say(f"    {terminal.one_line(attempts.line(event), self._width - 4)}", "dim")
             elif isinstance(event, RequestDelayed):
                 self._tell_delay(terminal.printable(event.text))
             elif isinstance(event, RemarkMade):

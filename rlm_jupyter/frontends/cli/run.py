@@ -93,6 +93,9 @@ def _rlm(args: Namespace, model: str, limits: Limits) -> RLM:
         model_options=parsed(args.option or ()),
         sub_model_options=parsed(args.sub_option or ()),
         system_prompt_extra=args.system_extra or "",
+        samples=1 if args.samples is None else args.samples,
+        require_agreement=args.require_agreement,
+        strategy=args.strategy or "loop",
     )
 
 
@@ -315,6 +318,7 @@ def _print_json(
         "value": ended.value if ended.is_json else ended.answer,
         "stop_reason": ended.stop_reason,
         "message": ended.message,
+        "confidence": ended.confidence,
         "usage": asdict(ended.usage),
         "usage_by_model": {name: asdict(used) for name, used in by_model.items()},
         "cost": ended.cost,

@@ -16,6 +16,7 @@ from rlm_jupyter.frontends.display.children import Underway
 from rlm_jupyter.frontends.display.iteration import SeenIteration, count
 from rlm_jupyter.frontends.display.status import Speed
 from rlm_jupyter.parsing import Segment, parse
+from rlm_jupyter.record.attempts import Attempt, line
 from rlm_jupyter.record.notebook_layout import UNREAD
 from rlm_jupyter.types.endings import WORDS, why_ended
 from rlm_jupyter.types.events import (
@@ -25,6 +26,7 @@ from rlm_jupyter.types.events import (
     CellReplayed,
     CellStarted,
     ChildReported,
+    DirectReplied,
     Event,
     IterationRated,
     NoticeGiven,
@@ -40,6 +42,7 @@ from rlm_jupyter.types.events import (
     RunResumed,
     RunStarted,
     RunTakenUp,
+    SampleSettled,
     SubcallSettled,
     SubcallStarted,
 )
@@ -96,6 +99,7 @@ class View:
         self._in_flight = 0
         self._children = Underway()
         self._speed = Speed()
+        self._attempts: list[Attempt] = []
         self._remark = ""
         self._delay = ""
         self._began = time.monotonic()
@@ -137,7 +141,7 @@ class View:
         """Return the headline, and (unless it is to be `brief`) the iteration under way."""
         with self._lock:
             pieces = [self._headline(path)]
-            pieces += [fragments.note(text) for text in (self._remark, self._delay) if text]
+            pieces += [fragments.note(text) for text in (self._remark, *map(line, self._attempts), self._delay) if text]
             if self._now is not None and self._ended is None and not brief:
                 body = self._now.html(done=False)
                 pieces.append(
@@ -182,6 +186,9 @@ class View:
             self._rate(event)
         elif isinstance(event, ChildReported):
             self._children.apply(event)
+        elif isinstance(event, SampleSettled | DirectReplied):
+            self._spend(event.usage, event.cost)
+            self._attempts.append(event)
         else:
             self._see(event)
 

@@ -21,6 +21,7 @@ from rlm_jupyter.frontends.live.child import Child, within
 from rlm_jupyter.frontends.live.children import Children, read
 from rlm_jupyter.frontends.live.facts import RunFacts
 from rlm_jupyter.frontends.live.streaming import Part, arrived, arriving
+from rlm_jupyter.record.attempts import Attempt, markdown
 from rlm_jupyter.record.boundaries import FAILED_LINE, closing_line, opening_line
 from rlm_jupyter.record.notebook_layout import UNREAD
 from rlm_jupyter.types.events import (
@@ -29,6 +30,7 @@ from rlm_jupyter.types.events import (
     CellProposed,
     CellStarted,
     ChildReported,
+    DirectReplied,
     Event,
     NoticeGiven,
     OutputChanged,
@@ -36,6 +38,7 @@ from rlm_jupyter.types.events import (
     ReplyStreamed,
     RunEnded,
     RunStarted,
+    SampleSettled,
     SubcallSettled,
     SubcallStarted,
 )
@@ -88,6 +91,9 @@ class Cells:
         """When those lists were made last that will become others."""
         self._waiting: dict[tuple[int, int], dict[int, SubcallStarted]] = {}
         """Sub-calls in flight, by the cell that asked and their ordinal there."""
+        self._attempts: list[Attempt] = []
+        self._samples: LiveCell | None = None
+        """The cell for the other samples, and for what was answered before the first iteration."""
         self._dirty: dict[str, LiveCell] = {}
         self._gone: list[str] = []
         self._told_facts: dict[str, Any] = {}
@@ -102,6 +108,8 @@ class Cells:
         """Take in an event."""
         with self._lock:
             if isinstance(event, ChildReported):
+                if not event.iteration and event.parent not in self.children and self._samples is None:
+                    self._sampled()
                 self.children.apply(event)
                 return
             self.facts.apply(event)
@@ -256,6 +264,12 @@ class Cells:
                 self.children.settle(event, None if self._child is None else self._child.id)
                 self._settled.setdefault((index, place), []).append(event)
                 self._subcalls(index, place)
+            case SampleSettled() | DirectReplied():
+                self._attempts.append(event)
+                cell = self._samples or self._sampled()
+                cell.source = markdown(self._attempts)
+                self.children.settle_sample(event)
+                self._mark(cell)
             case NoticeGiven(iteration=index, text=text):
                 quoted = "  \n".join(f"> {line}" for line in text.splitlines())
                 self._add(LiveCell(self._id(), "notice", index, source=quoted, status="ok"))
@@ -274,6 +288,12 @@ class Cells:
         if self._child is None and self._bounds == nth:
             self._bounds += 1
             self._add(LiveCell(self._id(), "boundary", 0, source=line, status="ok"))
+
+    def _sampled(self) -> LiveCell:
+        """Add the cell for the other samples, above the iterations: their own cells are shown below it."""
+        cell = self._samples = LiveCell(self._id(), "subcalls", 0, source="Samples", status="ok")
+        self._add(cell, self._order[0] if self._bounds else None)
+        return cell
 
     def _receive(self, event: ReplyReceived) -> None:
         reply = self._arriving(event.iteration)

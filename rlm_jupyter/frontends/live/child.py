@@ -117,6 +117,7 @@ class Child:
             "of": of,
             "parent": self.parent,
             "number": self.number,
+            "sample": self.ordinal + 1 if not self.iteration else None,
             "depth": self.depth,
             "ordinal": self.ordinal,
             "phase": told["phase"],

@@ -18,7 +18,15 @@ from rlm_jupyter.frontends.live.facts import RunFacts
 from rlm_jupyter.record.blobs import CHILDREN
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import RecordError
-from rlm_jupyter.types.events import ChildReported, Event, Record, RunEnded, SubcallSettled
+from rlm_jupyter.types.events import (
+    ChildReported,
+    DirectReplied,
+    Event,
+    Record,
+    RunEnded,
+    SampleSettled,
+    SubcallSettled,
+)
 from rlm_jupyter.types.values import StopReason
 
 MOST_KEPT = 32
@@ -74,6 +82,20 @@ class Children:
         stop: StopReason = "failed" if settled.failed else "answered"
         child.facts.apply(RunEnded(stop, None, None, False, 0, settled.seconds, settled.usage, settled.cost))
         self._dirty[child.id] = child
+
+    def settle_sample(self, settled: SampleSettled | DirectReplied) -> None:
+        """Take a sample that has ended: of a run that is only shown again, this is all there is."""
+        if isinstance(settled, DirectReplied) or settled.child in self._all:
+            return
+        child = self._child(settled.child, None, (0, 0, settled.sample - 1))
+        child.events = None
+        child.facts.apply(
+            RunEnded(settled.stop_reason, None, None, False, 0, settled.seconds, settled.usage, settled.cost)
+        )
+        self._dirty[child.id] = child
+
+    def __contains__(self, child_id: str) -> bool:
+        return child_id in self._all
 
     def fail(self) -> None:
         """Nothing more will come of any."""

@@ -15,6 +15,7 @@ from rlm_jupyter.types.events import (
     CellFinished,
     CellProposed,
     CellStarted,
+    DirectReplied,
     Event,
     RemarkMade,
     ReplyReceived,
@@ -24,6 +25,7 @@ from rlm_jupyter.types.events import (
     RunPaused,
     RunResumed,
     RunStarted,
+    SampleSettled,
     SubcallSettled,
     SubcallStarted,
 )
@@ -77,6 +79,8 @@ class RunFacts:
             self._remark, self._passes = event.text, event.passes
         elif isinstance(event, RequestDelayed):
             self._delay = event.text
+        elif isinstance(event, SampleSettled | DirectReplied):
+            self._spend(event.usage, event.cost, event.model)
         else:
             self._count(event)
 

@@ -78,6 +78,9 @@ class Configured(Magics):
     read = List(Unicode(), help=help_of("read")).tag(config=True)
     write = List(Unicode(), help=help_of("write")).tag(config=True)
     snapshot = Bool(False, help=help_of("snapshot")).tag(config=True)
+    samples = Integer(1, min=1, help=help_of("samples")).tag(config=True)
+    require_agreement = Bool(False, help=help_of("require_agreement")).tag(config=True)
+    strategy = Enum(["loop", "auto"], "loop", help=help_of("strategy")).tag(config=True)
     max_iterations = Integer(None, allow_none=True, help=help_of("max_iterations")).tag(config=True)
     max_seconds = Float(None, allow_none=True, help=help_of("max_seconds")).tag(config=True)
     max_cost = Float(None, allow_none=True, help=help_of("max_cost")).tag(config=True)
@@ -179,9 +182,22 @@ class Configured(Magics):
             "model_options": sampling,
             "sub_model_options": parsed(options.sub_option) or self.sub_model_options,
             "system_prompt_extra": options.system_extra or self.system_prompt_extra,
+            **self._attempts(options),
             "sandbox": self._sandbox(options),
             "snapshot": not options.here and (options.snapshot or self.snapshot),
         }
+
+    def _attempts(self, options: Namespace) -> dict[str, Any]:
+        """How often and in which way the question is asked; one, with the user watching, in their own kernel."""
+        given = {"samples": options.samples, "strategy": options.strategy}
+        if options.here or options.approve:
+            where = "--here" if options.here else "--approve"
+            for name, value in given.items():
+                if value not in {None, 1, "loop"}:
+                    raise ConfigurationError(f"{where} takes one run, in one kernel: leave --{name} out.")
+            return {}
+        found = {name: getattr(self, name) if value is None else value for name, value in given.items()}
+        return found | {"require_agreement": options.require_agreement or self.require_agreement}
 
     def _sandbox(self, options: Namespace) -> Sandbox:
         if options.here:

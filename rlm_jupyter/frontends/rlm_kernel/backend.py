@@ -19,8 +19,9 @@ from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.session import Session, child_of
+from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings, prepare
+from rlm_jupyter.run.start import child_of
 from rlm_jupyter.run.subcalls import Answering
 from rlm_jupyter.types.errors import ContextError, KernelDiedError, KernelError
 from rlm_jupyter.types.values import CellRun, ContextInfo, PackedContext, Subcall, SubcallFailure

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from rlm_jupyter.record.export.bundle import WholeRun
 from rlm_jupyter.record.export.markup import cut
 from rlm_jupyter.record.trajectory import Cell, Iteration
-from rlm_jupyter.types.endings import WORDS
-from rlm_jupyter.types.events import SubcallSettled
+from rlm_jupyter.types.endings import WORDS, no_answer
+from rlm_jupyter.types.events import DirectReplied, SampleSettled, SubcallSettled
 from rlm_jupyter.types.values import Usage
 
 _HEAD_CHARS = 90
@@ -35,8 +35,11 @@ def tree(run: WholeRun, anchors: Anchors | None = None) -> list[Node]:
     """Return a node for each iteration; at the end, runs that were started and did not answer yet."""
     children = {child.trajectory.run_id: child for child in run.children}
     nodes = [_iteration(iteration, children, anchors or {}) for iteration in run.trajectory.iterations]
-    answered = {call.child for call in run.trajectory.subcalls}
-    return [*nodes, *(_run(child) for run_id, child in children.items() if run_id not in answered)]
+    samples = {sample.child: sample for sample in run.trajectory.samples}
+    answered = {call.child for call in run.trajectory.subcalls} | {*samples}
+    before = [_direct(reply) for reply in run.trajectory.direct]
+    before += [_sample(sample, children.get(sample.child)) for sample in samples.values()]
+    return [*before, *nodes, *(_run(child) for run_id, child in children.items() if run_id not in answered)]
 
 
 def tokens(usage: Usage) -> str:
@@ -96,6 +99,23 @@ def _call(call: SubcallSettled, children: Mapping[str, WholeRun]) -> Node:
             ("Failed" if call.failed else "Reply", cut(call.text)),
         ),
         nodes=(_run(child),) if child is not None else (),
+    )
+
+
+def _direct(reply: DirectReplied) -> Node:
+    facts = (_line(reply.text), reply.model, tokens(reply.usage), dollars(reply.cost), seconds(reply.seconds))
+    return Node(f"Asked directly, reply {reply.number}", facts, "call", texts=(("Reply", cut(reply.text)),))
+
+
+def _sample(sample: SampleSettled, child: WholeRun | None) -> Node:
+    answer = sample.answer if sample.answer is not None else no_answer(sample.stop_reason)
+    facts = (_line(answer), sample.model, tokens(sample.usage), dollars(sample.cost), seconds(sample.seconds))
+    return Node(
+        f"Sample {sample.sample}",
+        facts,
+        "failed" if sample.answer is None else "call",
+        texts=(("Answer", cut(answer)),),
+        nodes=() if child is None else (_run(child),),
     )
 
 

@@ -58,6 +58,9 @@ class Ledger:
         self._clock = clock
         self._began = clock()
         self._held_since: float | None = None
+        self._holds = 0
+        self.roots = 1
+        """Runs of the question itself: each has a kernel that is not a child's."""
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._paces: dict[str, Pace] = {}
         self._kernels: dict[int, asyncio.Semaphore] = {}
@@ -123,12 +126,19 @@ class Ledger:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Stop the clock: a person is asked."""
-        self._held_since = self._clock()
-        self._look_again()
+        """Stop the clock, as long as anybody holds it: a person is asked."""
+        self._holds += 1
+        if self._holds == 1:
+            self._held_since = self._clock()
+            self._look_again()
         try:
             yield
         finally:
+            self._let_clock_go()
+
+    def _let_clock_go(self) -> None:
+        self._holds -= 1
+        if not self._holds and self._held_since is not None:
             self._began += self._clock() - self._held_since
             self._held_since = None
             self._look_again()
@@ -343,7 +353,7 @@ class Ledger:
             The time is up, and there was none.
         """
         limits = self.limits
-        places = max(1, (limits.max_kernels - 1) // max(1, limits.max_depth - 1))
+        places = max(1, (limits.max_kernels - self.roots) // max(1, limits.max_depth - 1))
         async with AsyncExitStack() as stack:
             async with self.in_time():
                 await stack.enter_async_context(self._kernels.setdefault(depth, asyncio.Semaphore(places)))

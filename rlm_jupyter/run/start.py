@@ -1,0 +1,193 @@
+"""Where the sessions of a run, of its children and of its samples are opened."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+
+from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX
+from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.record.recorder import recording
+from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.run.budget.ledger import Bill, Ledger
+from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.observers import reporting
+from rlm_jupyter.run.samples import StartSample
+from rlm_jupyter.run.session import Session
+from rlm_jupyter.run.settings import Settings, prepare
+from rlm_jupyter.run.state import Run
+from rlm_jupyter.run.subcalls import Answering, ChildAnswer, StartChild
+from rlm_jupyter.types.events import Event, RunEnded, SampleSettled, SubcallStarted
+from rlm_jupyter.types.values import AnswerSubcall, PackedContext
+
+CHILD_PROMPT = "Your task stands at the beginning of `context`, and so does what it is about. Do it."
+"""What a child run is asked: the text that `rlm_query` was given is its context."""
+
+
+@asynccontextmanager
+async def open_session(
+    settings: Settings,
+    context: Context | PackedContext,
+    *,
+    depth: int = 0,
+    ledger: Ledger | None = None,
+    join: Callable[[AnswerSubcall], Awaitable[Kernel]] | None = None,
+    surroundings: str = "",
+    emit: Callable[[Event], None] | None = None,
+    control: Control | None = None,
+    sample: int = 0,
+) -> AsyncIterator[Session]:
+    """Start a kernel with this context in it; everything is closed on leaving.
+
+    Parameters
+    ----------
+    join
+        Joins a kernel that is there already, with the context in it, instead of starting one.
+    surroundings
+        As in `Session`.
+    emit, control
+        As in `Session.answer`, of the first prompt: a model's server may have to be waited for.
+    sample
+        As in `Session`.
+
+    Raises
+    ------
+    ModelError
+        One's own server is not there, or has no such model; no kernel was started.
+    ContextError, KernelStartError
+        The kernel can't load the context, or didn't come up.
+    """
+    async with AsyncExitStack() as stack:
+        if depth == 0 and not sample:
+            await prepare(settings, emit, control)
+        await stack.enter_async_context(settings.routing.lease())
+        recursive = depth + 1 < settings.limits.max_depth
+        answering = Answering(settings.routing, depth, child_of(settings, depth) if recursive else None)
+        sandbox = NO_SANDBOX
+        if join is not None:
+            kernel = await join(answering.answer)
+            stack.push_async_callback(kernel.close)
+        else:
+            sandbox = settings.sandbox.chosen()
+            kernel = await Kernel.start(
+                answering.answer,
+                kernel_name=settings.kernel_name,
+                cwd=settings.cwd,
+                sandbox=sandbox,
+                snapshot=settings.snapshot,
+            )
+            stack.push_async_callback(kernel.close)
+            await kernel.set_context(context)
+        several = settings.samples > 1 and depth == 0 and join is None
+        if isinstance(context, Context):
+            context.release()
+        start_sample = sample_of(settings, context) if several else None
+        yield Session(settings, context, depth, kernel, answering, surroundings, sandbox, start_sample, sample)
+
+
+def child_of(settings: Settings, depth: int) -> StartChild:
+    """Return what starts the children of a run at `depth`."""
+
+    async def start_child(parent: Run, text: str, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
+        context = Context(text)
+        kept = parent.entries.recorder
+        unclaimed = parent.playback.unclaimed_child(context.info.sha256) if parent.playback is not None else None
+        saved, playback = unclaimed or (None, None)
+        if saved is not None and saved.has_answer:
+            bill.settle(saved.trajectory.usage, saved.trajectory.cost)
+            return _answered(saved.trajectory)
+        async with (
+            parent.ledger.kernel(depth + 1),
+            recording(CHILD_PROMPT, context, kept is not None, kept, saved) as recorder,
+            open_session(settings, context, depth=depth + 1, ledger=parent.ledger) as session,
+        ):
+            run_id = recorder.run_id if recorder else f"unsaved-{secrets.token_hex(3)}"
+            try:
+                trajectory = await session.answer(
+                    CHILD_PROMPT,
+                    ledger=parent.ledger,
+                    recorder=recorder,
+                    emit=reporting(
+                        parent,
+                        (asked.iteration, asked.block, asked.ordinal),
+                        run_id,
+                        depth + 1,
+                        recorder.files.notebook if recorder else None,
+                    ),
+                    parent=parent.trajectory.run_id,
+                    run_id=run_id,
+                    playback=playback,
+                    above=parent.requests.last_word,
+                )
+            finally:
+                if session.records and (last := session.records[-1].ended) is not None:
+                    bill.settle(last.usage, last.cost)
+        return _answered(trajectory)
+
+    return start_child
+
+
+def _answered(trajectory: Trajectory) -> ChildAnswer:
+    last = trajectory.ended
+    reason = last.stop_reason if last else "failed"
+    return ChildAnswer(trajectory.answer, reason, trajectory.run_id)
+
+
+def sample_of(settings: Settings, context: Context | PackedContext) -> StartSample:
+    """Return what runs a question about this context once more."""
+    settings = replace(settings, samples=1, strategy="loop")
+
+    async def start_sample(run: Run, number: int) -> SampleSettled:
+        prompt, kept = run.trajectory.started.prompt, run.entries.recorder
+        unclaimed = run.playback.unclaimed_child(f"sample {number}") if run.playback is not None else None
+        saved, playback = unclaimed or (None, None)
+        began, trajectory = time.monotonic(), saved.trajectory if saved is not None else Trajectory()
+        run_id = f"unsaved-{secrets.token_hex(3)}"
+        session: Session | None = None
+        try:
+            if saved is None or not saved.has_answer:
+                async with (
+                    recording(prompt, context, kept is not None, kept, saved) as recorder,
+                    open_session(settings, context, ledger=run.ledger, sample=number) as session,
+                ):
+                    run_id = recorder.run_id if recorder else run_id
+                    path = recorder.files.notebook if recorder else None
+                    trajectory = await session.answer(
+                        prompt,
+                        ledger=run.ledger,
+                        recorder=recorder,
+                        emit=reporting(run, (0, 0, number - 1), run_id, 1, path),
+                        control=run.control.follower(),
+                        parent=run.trajectory.run_id,
+                        run_id=run_id,
+                        playback=playback,
+                    )
+        finally:
+            if session is not None and session.records:
+                trajectory = session.records[-1]
+            # also what was stopped is billed, and written down
+            if (ended := trajectory.ended) is not None:
+                run.entries.add(_settled(number, trajectory, ended, time.monotonic() - began))
+        return run.trajectory.samples[-1]
+
+    return start_sample
+
+
+def _settled(number: int, trajectory: Trajectory, ended: RunEnded, seconds: float) -> SampleSettled:
+    return SampleSettled(
+        sample=number,
+        child=trajectory.run_id,
+        model=trajectory.started.model,
+        stop_reason=ended.stop_reason,
+        answer=ended.answer,
+        value=ended.value,
+        is_json=ended.is_json,
+        confidence=ended.confidence,
+        usage=ended.usage,
+        cost=ended.cost,
+        seconds=seconds,
+    )
