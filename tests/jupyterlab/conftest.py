@@ -29,12 +29,18 @@ class Waiting(Loopback):
     def __init__(self) -> None:
         super().__init__()
         self._script: list[str | Said] = []
+        self._turns: list[str] = []
         self._open = threading.Semaphore(0)
 
     def play(self, replies: list[str | Said], *, opened: int = 0) -> None:
         """Take these replies; `opened` of them are given at once."""
-        self._script = list(replies)
+        self._script, self._turns = list(replies), []
         self._open = threading.Semaphore(opened)
+
+    def play_turns(self, replies: list[str]) -> None:
+        """Reply by how far a conversation is: several runs go on at once. The first is given at once."""
+        self.play([])
+        self._turns = replies
 
     def let(self, count: int = 1) -> None:
         """Let so many more replies out."""
@@ -45,9 +51,12 @@ class Waiting(Loopback):
         messages = request.messages
         if len(messages) == 1:
             return Said(f"**heard** {messages[0]['content'][:20]}", input_tokens=7, output_tokens=3)
+        turn = sum(message["role"] == "assistant" for message in messages)
         gate = self._open
-        while not gate.acquire(blocking=False):
+        while not (self._turns and not turn) and not gate.acquire(blocking=False):
             await asyncio.sleep(0.02)
+        if self._turns:
+            return Said(self._turns[min(turn, len(self._turns) - 1)])
         said = self._script.pop(0) if self._script else "```repl\nFINAL('nothing is left in the script')\n```"
         return Said(said) if isinstance(said, str) else said
 

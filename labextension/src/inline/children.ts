@@ -96,16 +96,16 @@ class Row extends Widget {
     const cell = this._run.cell(this._cell);
     this._paintFlight(cell);
     const children = this._run.childrenOf(this._cell);
-    for (const child of children.slice(0, MOST_LISTED)) {
+    children.slice(0, MOST_LISTED).forEach((child, place) => {
       const known = this._buttons.get(child.id);
-      if (known) {
-        known.paint(child);
-      } else {
-        const button = new ChildButton(this._run, child, this._trans, this._show);
-        this._buttons.set(child.id, button);
-        this._children.append(button.node);
+      known?.paint(child);
+      const button = known ?? new ChildButton(this._run, child, this._trans, this._show);
+      this._buttons.set(child.id, button);
+      // in their order, also where a later one was there first; one that has the focus is not moved
+      if (!known) {
+        this._children.insertBefore(button.node, this._children.children[place] ?? null);
       }
-    }
+    });
     const more = children.length - MOST_LISTED;
     this._further.hidden = more <= 0;
     this._further.textContent = more > 0 ? this._trans.__('%1 more: in the run’s notebook', more) : '';

@@ -291,7 +291,7 @@ class Cells:
 
     def _sampled(self) -> LiveCell:
         """Add the cell for the other samples, above the iterations: their own cells are shown below it."""
-        cell = self._samples = LiveCell(self._id(), "subcalls", 0, source="Samples", status="ok")
+        cell = self._samples = LiveCell(self._id(), "subcalls", 0, source="Other samples", status="ok")
         self._add(cell, self._order[0] if self._bounds else None)
         return cell
 
