@@ -42,7 +42,7 @@ async def best_of(run: Run, samples: int, start: StartSample, *, require_agreeme
         All samples failed; the error is that of the run itself.
     """
     recorded = {} if run.playback is None else run.playback.samples()
-    ballots = [_ballot(settled) for settled in recorded.values()]
+    earlier = [_ballot(settled) for settled in recorded.values()]
     own: list[Ending | Exception] = []
 
     async def solve_own() -> Ballot:
@@ -67,16 +67,20 @@ async def best_of(run: Run, samples: int, start: StartSample, *, require_agreeme
         run.ledger.roots = samples
         missing = (number for number in range(2, samples + 1) if number not in recorded)
         tasks += [asyncio.create_task(solve_other(number)) for number in missing]
+
+    def counted() -> Count:
+        return count([*earlier, *(task.result() for task in tasks if task.done() and not task.cancelled())])
+
     pending = set(tasks)
     try:
-        while pending and not _is_stopped(own) and not count(ballots).is_settled(len(pending)):
-            done, pending = await asyncio.wait(pending, return_when="FIRST_COMPLETED")
-            ballots += [task.result() for task in done]
+        while pending and not _is_stopped(own) and not counted().is_settled(len(pending)):
+            _, pending = await asyncio.wait(pending, return_when="FIRST_COMPLETED")
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return _ending(own[0] if own else None, count(ballots), require_agreement)
+    # also those that ended while they were being cancelled
+    return _ending(own[0] if own else None, counted(), require_agreement)
 
 
 def _is_stopped(own: list[Ending | Exception]) -> bool:
