@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.jupyterlab.conftest import Open, Waiting
 from tests.jupyterlab.lab import texts
 
@@ -102,4 +104,38 @@ def test_an_edit_of_a_recorded_run_never_stands_over_an_output_that_is_not_its_o
     strip.get_by_role("button", name="Copy to My Cells").click()
     own = page.until(lambda: [c for c in page.cells() if c["source"] == f"{look['source']} + 1"], "the copy")[0]
     assert not {"rlm", "tags"} & set(own["metadata"])
+    assert not page.errors
+
+
+def test_a_kernel_that_does_not_know_live_cells_runs_none_of_them(opened: Open, model: Waiting, tmp_path: Path) -> None:
+    proof = tmp_path / "written"
+    look = f"I look.\n```repl\nprint(len(context)); open({str(proof)!r}, 'a').close()\n```"
+    model.play([look, "```repl\nFINAL('seen')\n```"], opened=2)
+    page = opened("text = 'x' * 1234", "%%rlm -m openai/any -c text --rerun --sandbox none\nHow long is it?", "'own'")
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.cells()[2]["execution_count"] and page.live("answer"), "the answer")
+    assert proof.exists()
+    proof.unlink()
+    page.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    page.until_ready()
+    before = page.live("code")[0]
+
+    page.run(before["id"])
+    strip = page.page.locator(".rlm-strip")
+    page.until(lambda: "Not run: run %load_ext rlm_jupyter first" in strip.inner_text(), "why it was not run")
+    page.picture("not-loaded")
+    page.command("notebook:run-all-below")
+    page.until_still(lambda: page.cells())
+    assert not proof.exists()
+    after = page.live("code")[0]
+    assert [after[key] for key in ("source", "outputs", "execution_count")] == [
+        before[key] for key in ("source", "outputs", "execution_count")
+    ]
+
+    # with it, the cell is refused for another reason, and nothing of it runs either
+    page.run("load")
+    page.run(before["id"])
+    page.until(lambda: "no kernel of this session belongs to it" in strip.inner_text(), "that its kernel is gone")
+    assert not proof.exists()
     assert not page.errors

@@ -1,17 +1,33 @@
 /** Lets an extension take over the execution of a cell, however a person executes it: by keys, toolbar or menu. */
 
 import { CodeCell } from '@jupyterlab/cells';
+import { OutputArea } from '@jupyterlab/outputarea';
+import type * as nbformat from '@jupyterlab/nbformat';
 import type { IDisposable } from '@lumino/disposable';
+
+import { LIVE_ID } from '../protocol/messages';
 
 /** Takes a cell that is about to be sent to the notebook's kernel; `null`: it is sent. */
 type Take = (cell: CodeCell) => Promise<void> | null;
 
 /** As the kernel knows it. */
 const SENT = 'rlm_settings';
+/**
+ * Stands above the source of a live cell that is sent to the notebook's kernel, which then runs it where it belongs. A
+ * kernel without this package knows no such magic, and so runs nothing of it.
+ */
+const GUARD = '%%rlm_live\n';
+const UNKNOWN = /magic .*%%rlm_live.* not found/;
 const takes = new Set<Take>();
 /** What goes with each request to execute a cell, in its metadata. */
 let sent: Readonly<Record<string, unknown>> = {};
 let isInstalled = false;
+
+/** Whether an output says that the kernel has not run a live cell, because it does not know what that is. */
+export function isRefused(output: nbformat.IOutput): boolean {
+  // IPython writes it as text, others as an error
+  return UNKNOWN.test([output.text ?? output.evalue ?? ''].flat().join(''));
+}
 
 /** The kernel finds these settings with each cell that it executes. */
 export function sendSettings(settings: Record<string, unknown>): void {
@@ -35,6 +51,11 @@ export function takeExecutions(take: Take): IDisposable {
       }
       const [session, metadata] = rest;
       return execute(cell, session, { ...metadata, [SENT]: sent } as typeof metadata);
+    };
+    const send = OutputArea.execute;
+    (OutputArea as { execute: typeof OutputArea.execute }).execute = (code, output, session, metadata) => {
+      const isLive = LIVE_ID.test(String(metadata?.cellId ?? ''));
+      return send(isLive ? GUARD + code : code, output, session, metadata);
     };
   }
   takes.add(take);

@@ -12,7 +12,7 @@ import { prompt } from '../inline/cellLabels';
 import type { CellWriter } from './writer';
 import type { Edits } from './edits';
 import { isAstray, isEdited, leftMarkOf, markOf } from '../model/marks';
-import { takeExecutions } from './execution';
+import { isRefused, takeExecutions } from './execution';
 
 const TOLD_MILLISECONDS = 8000;
 
@@ -116,12 +116,16 @@ export class Executed implements IDisposable {
     const outputs = model.outputs.toJSON();
     const said = outputs.find(output => byHand(output) !== null);
     const ran = said ? byHand(said) : null;
-    if (ran?.by_hand) {
+    if (outputs.some(isRefused)) {
+      this._restore(model, before);
+      const why = this._trans.__('Not run: run %load_ext rlm_jupyter first.');
+      this._tell(model, why, false, before.isAlone);
+    } else if (ran?.by_hand) {
       this._bind(model, ran);
     } else if (said || (!outputs.length && model.executionCount === null)) {
-      model.outputs.fromJSON(before.outputs);
-      model.executionCount = before.count;
-      this._tell(model, said, ran?.gone === true, before.isAlone);
+      this._restore(model, before);
+      const data = (said?.data ?? {}) as nbformat.IMimeBundle;
+      this._tell(model, [data['text/plain'] ?? ''].flat().join(''), ran?.gone === true, before.isAlone);
       if (ran?.gone) {
         this._release(model);
       }
@@ -152,6 +156,12 @@ export class Executed implements IDisposable {
     this._edits.settle(model);
   }
 
+  /** It was not run: it shows what it showed before. */
+  private _restore(model: ICodeCellModel, before: Before): void {
+    model.outputs.fromJSON(before.outputs);
+    model.executionCount = before.count;
+  }
+
   /** It belongs to no kernel any more. */
   private _release(model: ICellModel): void {
     const mark = markOf(model);
@@ -163,9 +173,7 @@ export class Executed implements IDisposable {
   }
 
   /** Say why it was not run: in the cell, and where many cells are executed together, once for all of them. */
-  private _tell(model: ICellModel, said: nbformat.IOutput | undefined, isGone: boolean, isAlone: boolean): void {
-    const data = (said?.data ?? {}) as nbformat.IMimeBundle;
-    const text = [data['text/plain'] ?? ''].flat().join('');
+  private _tell(model: ICellModel, text: string, isGone: boolean, isAlone: boolean): void {
     if (!text) {
       return;
     }

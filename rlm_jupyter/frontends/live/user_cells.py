@@ -26,6 +26,9 @@ from rlm_jupyter.types.values import CellRun, Value
 
 _LIVE = re.compile(r"rlm-[0-9a-f]{8}-\d+")
 """The ids of live cells; no notebook's own look so."""
+_GUARD = "%%rlm_live\n"
+"""What a page writes above a live cell that it sends: a kernel without this package knows no such magic, so it does not
+run the code of a model with the rights of its user."""
 _MOST_INTERRUPTS = 2
 """That are passed on; with one more, nobody waits for the cell any longer."""
 
@@ -54,6 +57,7 @@ def to_its_kernel(shell: Any) -> Callable[[list[str]], list[str]]:
         cell_id = (kernel.get_parent().get("metadata") or {}).get("cellId")
         if not isinstance(cell_id, str) or not _LIVE.fullmatch(cell_id):
             return lines
+        lines = lines[1:] if lines[:1] == [_GUARD] else lines
         source, line = "".join(lines), line_of(cell_id)
         if _ran_here(line) and line is not None and _differs(line, cell_id, source):
             return lines  # somebody has made it theirs
