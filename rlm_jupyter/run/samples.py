@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from rlm_jupyter.run.loop import Ending, solve, until_stopped
@@ -41,51 +41,62 @@ async def best_of(run: Run, samples: int, start: StartSample, *, require_agreeme
     RLMError
         All samples failed; the error is that of the run itself.
     """
-    recorded = {} if run.playback is None else run.playback.samples()
-    earlier = [_ballot(settled) for settled in recorded.values()]
-    own: list[Ending | Exception] = []
-
-    async def solve_own() -> Ballot:
-        try:
-            ending = await until_stopped(run, solve)
-        except Exception as error:
-            if run.playback is None and not isinstance(error, RLMError):
-                raise
-            own.append(error)
-            return Ballot(1)
-        own.append(ending)
-        return Ballot(1, ending.answer, ending.stop_reason, run.confidence)
-
-    async def solve_other(number: int) -> Ballot:
-        try:
-            return _ballot(await start(run, number))
-        except RLMError:
-            return Ballot(number)
-
-    tasks = [asyncio.create_task(solve_own())]
-    if run.playback is None or run.playback.asks_models:
-        run.ledger.roots = samples
-        missing = (number for number in range(2, samples + 1) if number not in recorded)
-        tasks += [asyncio.create_task(solve_other(number)) for number in missing]
-
-    def counted() -> Count:
-        return count([*earlier, *(task.result() for task in tasks if task.done() and not task.cancelled())])
-
-    pending = set(tasks)
+    voting = _Voting(run, start, {} if run.playback is None else run.playback.samples())
+    voting.begin(samples)
+    pending = set(voting.tasks)
     try:
-        while pending and not _is_stopped(own) and not counted().is_settled(len(pending)):
+        while pending and not voting.is_stopped and not voting.count().is_settled(len(pending)):
             _, pending = await asyncio.wait(pending, return_when="FIRST_COMPLETED")
     finally:
-        for task in tasks:
+        for task in voting.tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*voting.tasks, return_exceptions=True)
     # also those that ended while they were being cancelled
-    return _ending(own[0] if own else None, counted(), require_agreement)
+    return _ending(voting.own, voting.count(), require_agreement)
 
 
-def _is_stopped(own: list[Ending | Exception]) -> bool:
-    """Return whether a person has stopped the run."""
-    return bool(own) and isinstance(own[0], Ending) and own[0].stop_reason == "cancelled"
+class _Voting:
+    """The samples under way, and what those say that have ended."""
+
+    def __init__(self, run: Run, start: StartSample, recorded: Mapping[int, SampleSettled]) -> None:
+        self._run, self._start, self._recorded = run, start, recorded
+        self.tasks: list[asyncio.Task[Ballot]] = []
+        self.own: Ending | Exception | None = None
+        """How the run itself ended, which is the first sample."""
+
+    def begin(self, samples: int) -> None:
+        """Start the run itself, and the samples that are not on record."""
+        self.tasks = [asyncio.create_task(self._solve_own())]
+        if self._run.playback is None or self._run.playback.asks_models:
+            self._run.ledger.roots = samples
+            missing = (number for number in range(2, samples + 1) if number not in self._recorded)
+            self.tasks += [asyncio.create_task(self._solve_other(number)) for number in missing]
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a person has stopped the run."""
+        return isinstance(self.own, Ending) and self.own.stop_reason == "cancelled"
+
+    def count(self) -> Count:
+        """Count what those say that have ended."""
+        ended = (task.result() for task in self.tasks if task.done() and not task.cancelled())
+        return count([*map(_ballot, self._recorded.values()), *ended])
+
+    async def _solve_own(self) -> Ballot:
+        try:
+            self.own = await until_stopped(self._run, solve)
+        except Exception as error:
+            if self._run.playback is None and not isinstance(error, RLMError):
+                raise
+            self.own = error
+            return Ballot(1)
+        return Ballot(1, self.own.answer, self.own.stop_reason, self._run.confidence)
+
+    async def _solve_other(self, number: int) -> Ballot:
+        try:
+            return _ballot(await self._start(self._run, number))
+        except RLMError:
+            return Ballot(number)
 
 
 def _ending(own: Ending | Exception | None, counted: Count, require_agreement: bool) -> Ending:
