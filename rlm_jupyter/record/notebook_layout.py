@@ -13,6 +13,7 @@ from rlm_jupyter.parsing import Segment, parse
 from rlm_jupyter.record import attempts, subcall_list
 from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.boundaries import closing_line, opening_line
+from rlm_jupyter.record.dollars import keep_amounts
 from rlm_jupyter.record.encoding import dump, encode
 from rlm_jupyter.record.notebook_cell import Cell, Role
 from rlm_jupyter.types.endings import WORDS
@@ -190,7 +191,8 @@ class Layout:
         number = self._cells_of[iteration]
         self._cells_of[iteration] += 1
         ours = {"role": role, "iteration": iteration} | meta
-        cell = Cell(kind, f"{self._id_base}-{iteration}-{number}", source, ours, hidden=hidden)
+        shown = keep_amounts(source) if kind == "markdown" else source
+        cell = Cell(kind, f"{self._id_base}-{iteration}-{number}", shown, ours, hidden=hidden)
         self._cells.append(cell)
         return cell
 
@@ -210,6 +212,8 @@ class Layout:
         for part, segment in enumerate(segments):
             place: dict[str, Any] = {"reply": reply, "part": part, "prefix": segment.prefix, "suffix": segment.suffix}
             if segment.kind == "prose":
+                if keep_amounts(segment.text) != segment.text:
+                    place["text"] = segment.text
                 cell = self._add("prose", record.iteration, segment.text, segment=place)
             else:
                 if segment.source != segment.text:  # line breaks or an indentation that code can't keep
@@ -285,7 +289,7 @@ def _greeting(started: RunStarted) -> str:
         lines.append(f"- Sandbox: {sandbox['kind']}" + (f", shows {', '.join(shown)}" if shown else ""))
     if started.forked_from is not None:
         lines.append(f"- Forked from `{started.forked_from}` after iteration {started.forked_at}")
-    return f"## Prompt\n\n{_cut(started.prompt)}\n\n" + "\n".join(lines)
+    return f"## Prompt\n\n{keep_amounts(_cut(started.prompt))}\n\n" + "\n".join(lines)
 
 
 def _taken_up(record: RunTakenUp) -> str:
@@ -304,7 +308,7 @@ def _farewell(ended: RunEnded) -> str:
     ]
     body = "## No answer" if ended.answer is None else f"## Answer\n\n{_cut(ended.answer)}"
     message = f"\n\n> {' '.join(ended.message.split())}" if ended.message else ""
-    return f"{body}{message}\n\n*{' · '.join(facts)}*"
+    return f"{keep_amounts(f'{body}{message}')}\n\n*{' · '.join(facts)}*"
 
 
 def _cut(text: str) -> str:

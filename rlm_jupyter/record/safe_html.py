@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from html import escape
 from typing import TYPE_CHECKING, Any
+
+from rlm_jupyter.record.dollars import ALONE, FORMULA
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_inline import StateInline
 
 
 def markdown(text: str) -> str:
     """Render Markdown; raw HTML in it is shown as text.
 
-    A picture becomes its caption: its address could carry away what stands in the context, without a click.
+    A picture becomes its caption: its address could carry away what stands in the context, without a click. A
+    formula keeps its dollar signs, for the page to draw; an amount in dollars is not taken for the begin of one.
     """
     rendered: str = _markdown().render(text)
     return rendered
@@ -33,7 +38,22 @@ def python(source: str) -> str:
 def _markdown() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
+    reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
+    reader.inline.ruler.before("escape", "formula", _formula)
+    reader.add_render_rule("formula", lambda _, tokens, place, *__: escape(tokens[place].content))
+    reader.add_render_rule("text", lambda _, tokens, place, *__: escape(tokens[place].content).replace("$", ALONE))
+    return reader
+
+
+def _formula(state: StateInline, silent: bool) -> bool:
+    """Keep a formula as it is: nothing in it is emphasis."""
+    found = FORMULA.match(state.src, state.pos)
+    if found is None:
+        return False
+    if not silent:
+        state.push("formula", "", 0).content = found[0]
+    state.pos = found.end()
+    return True
 
 
 @cache

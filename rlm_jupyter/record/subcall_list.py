@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
+from rlm_jupyter.record.dollars import ALONE
 from rlm_jupyter.types.events import SubcallSettled
 
 SHOWN = 100
@@ -76,9 +77,9 @@ def _cut(text: str) -> str:
 def escaped(text: str) -> str:
     """For HTML inside Markdown: nothing in it is a tag, a blank line, emphasis, a picture or a formula."""
     shown = html.escape(_plain(text)).replace("\r", "").replace("\n", "&#10;")
-    for sign in "*_`[]!$\\~":
+    for sign in "*_`[]!\\~":
         shown = shown.replace(sign, f"&#{ord(sign)};")
-    return shown
+    return shown.replace("$", ALONE)
 
 
 def _plain(text: str) -> str:

@@ -422,3 +422,18 @@ def test_other_readers_can_tell_a_runs_cells_from_the_persons(opened: Open, mode
     html, _ = HTMLExporter(template_name="lab").from_notebook_node(saved)
     assert html.index("The model's cells, run in a kernel") < html.index("I look.") < html.index("End of the run")
     assert [html.count(f"[{number}]:") for number in range(1, 5)] == [1, 1, 1, 2]
+
+
+def test_amounts_in_dollars_are_no_formulas_and_formulas_are(opened: Open, model: Waiting) -> None:
+    amounts = "It cost $5 in 2020 and $7 in 2021"
+    model.play([f"{amounts}.\n```repl\nx = 1\n```", f"```repl\nFINAL('{amounts}; $E = mc^2$')\n```"], opened=2)
+    page = opened("text = 'x'", ASK.replace("openai/any", "openai/gpt-4o-mini --max-cost 0.50"))
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.live("answer") and page.cells()[2]["execution_count"], "the end")
+    # in the cell's own output, and in the answer's cell; the header names two amounts as well
+    page.until(lambda: page.page.locator("mjx-container").count() == 2, "the two formulas")
+    page.picture("dollars", 300)
+    assert "of $0.50" in page.cell("user-2").inner_text()
+    for cell in (page.cell("user-2"), page.cell(page.live("answer")[0]["id"]), page.cell(page.live("prose")[0]["id"])):
+        assert amounts in cell.inner_text().replace("\u200b", "")

@@ -64,10 +64,11 @@ def block(*pieces: str, label: str = "", styled: bool = True) -> str:
 
     JupyterLab's extension knows the latter by its class, and hides it where its own bar says the same. There it
     is not `styled`: for each style sheet that comes or goes, a browser looks at every element of the page again.
+    Formulas are looked for in prose alone: what stands between the dollar signs of two costs is none.
     """
     live = f' rlm-under-way" role="status" aria-live="polite" aria-label="{html.escape(label)}' if label else ""
     style = f"<style>{_STYLE}</style>" if styled else ""
-    return f'<div class="rlm{live}">{style}{"".join(pieces)}</div>'
+    return f'<div class="rlm mathjax_ignore{live}">{style}{"".join(pieces)}</div>'
 
 
 def headline(tone: Tone, title: str, facts: Sequence[str], *, path: Path | None = None) -> str:
@@ -100,7 +101,7 @@ def folded(title: str, body: str) -> str:
 
 def prose(text: str) -> str:
     """Return a model's prose, its Markdown drawn."""
-    return f'<div class="rlm-prose">{safe_html.markdown(text)}</div>' if text.strip() else ""
+    return f'<div class="rlm-prose mathjax_process">{safe_html.markdown(text)}</div>' if text.strip() else ""
 
 
 def stream(text: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rlm_jupyter.frontends.display.sanitize_svg import clean_svg
 from rlm_jupyter.prompts import outputs
 from rlm_jupyter.record import safe_html
+from rlm_jupyter.record.dollars import keep_amounts
 from rlm_jupyter.types.values import Output
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def chars(output: Output) -> int:
 
 
 def prose(text: str) -> str:
-    """Return a model's Markdown for a cell: tags and pictures stand there as text, headings are bold.
+    """Return a model's Markdown for a cell: tags and pictures stand there as text, headings are bold, dollars dollars.
 
     A heading would take the reader's own cells below it into its section.
     """
@@ -124,7 +125,7 @@ def prose(text: str) -> str:
             shown = f"\\{line.strip()}"
         lines.append(shown)
         previous = shown
-    return _TAG.sub(f"<{_BREAK}", "\n".join(lines)).replace("![", f"!{_BREAK}[")
+    return keep_amounts(_TAG.sub(f"<{_BREAK}", "\n".join(lines)).replace("![", f"!{_BREAK}["))
 
 
 def plain(text: str) -> str:

@@ -17,7 +17,6 @@ from typing import Any
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.live.comm import LiveRun, line_of
 from rlm_jupyter.frontends.live.relay import Relay
-from rlm_jupyter.record import safe_html
 from rlm_jupyter.replay.recalled_calls import Recalled
 from rlm_jupyter.run import background
 from rlm_jupyter.run.runner import BackgroundSession, Running
@@ -143,7 +142,7 @@ def _follow(
 def _end(session: BackgroundSession, relay: Relay, run: CellRun, said: Value | None) -> None:
     """Say where it ran, and fail where it failed."""
     if said is not None:
-        relay.say(said.text, fragments.block(safe_html.markdown(said.text)))
+        relay.say(said.text, fragments.block(fragments.prose(said.text)))
     owner = f" of {session.owner}" if session.owner else ""
     text = f"Ran in the kernel{owner}, not in this notebook's."
     if said is not None:

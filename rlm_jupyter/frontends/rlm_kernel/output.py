@@ -11,6 +11,7 @@ from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.display.view import View
 from rlm_jupyter.frontends.live.progress import PageProgress
 from rlm_jupyter.record import safe_html
+from rlm_jupyter.record.dollars import keep_amounts
 from rlm_jupyter.types.events import Event, OutputsShown
 
 _RELAYED = frozenset({"stream", "display_data", "update_display_data", "execute_result", "error", "clear_output"})
@@ -73,7 +74,11 @@ class Page:
 
         Plain Markdown goes as such; where a front end would load or embed something, it goes drawn, and safe.
         """
-        drawn = {"text/html": safe_html.markdown(answer)} if _LOADS.search(answer) else {"text/markdown": answer}
+        drawn = (
+            {"text/html": safe_html.markdown(answer)}
+            if _LOADS.search(answer)
+            else {"text/markdown": keep_amounts(answer)}
+        )
         data = {**drawn, "text/plain": answer}
         self._send("execute_result", {"data": data, "metadata": {}, "execution_count": self.count})
 

@@ -126,7 +126,7 @@ def test_the_forced_reply_is_no_iteration_and_its_code_no_cell() -> None:
     assert drawn.count("Iteration 2") == 1
     last = drawn.partition("Last call")[2]
     assert "No iteration is left." in last
-    assert '<div class="rlm-prose"><pre><code class="language-repl">print(1)' in last
+    assert '<div class="rlm-prose mathjax_process"><pre><code class="language-repl">print(1)' in last
 
 
 def test_what_has_no_reply_is_counted_as_no_iteration() -> None:
