@@ -1,7 +1,7 @@
 /** What is drawn anew when a cell's outputs become others: as little as can be. */
 
 import type { Output } from '../src/protocol/messages';
-import { writeOutputs } from '../src/cells/outputs';
+import { finishOutputs, writeOutputs } from '../src/cells/outputs';
 
 type Area = Parameters<typeof writeOutputs>[0];
 
@@ -65,4 +65,12 @@ test('what somebody has cleared is there again', () => {
   expect(area.outputs).toEqual([stream('ab')]);
   writeOutputs(area as unknown as Area, [stream('ab')]);
   expect(area.done).toEqual(['all']);
+});
+
+test('the last outputs stand in the place of the progress, and what a person printed stays', () => {
+  const html = (text: string): Output => ({ output_type: 'display_data', data: { 'text/html': text }, metadata: {} });
+  const area = new Kept();
+  area.outputs = [stream('mine'), html('<div class="rlm mathjax_ignore rlm-under-way">Iteration 2</div>'), html('')];
+  finishOutputs(area as unknown as Area, [html('Answered'), html('Rome')]);
+  expect(area.outputs).toEqual([stream('mine'), html('Answered'), html('Rome')]);
 });

@@ -63,6 +63,24 @@ test.each(recorded.messages.slice(1, -1).map(message => message.seq))(
   }
 );
 
+test('a cell that came before what it stands below is moved once that is known', () => {
+  const cells = recorded.final.cells;
+  const model = new RunModel(recorded.messages[0].run, 'the-cell');
+  const put = (seq: number, ...told: LiveCell[]): unknown =>
+    model.fold({ v: 1, run: model.run, seq, items: structuredClone(told).map(cell => ({ item: 'done', cell })) });
+  // a page that was reloaded hears of the third cell before the second
+  put(7, cells[0], cells[3], cells[2]);
+  expect(model.cells.map(({ id }) => id)).toEqual([cells[0].id, cells[3].id, cells[2].id]);
+  const changes = model.fold({ v: 1, run: model.run, seq: 8, snapshot: structuredClone(recorded.final) });
+  expect(model.cells.map(({ id }) => id)).toEqual(cells.map(({ id }) => id));
+  expect(changes.flatMap(change => (change.kind === 'moved' ? change.cell.id : []))).toEqual([
+    cells[2].id,
+    cells[3].id
+  ]);
+  const again = model.fold({ v: 1, run: model.run, seq: 9, snapshot: structuredClone(recorded.final) });
+  expect(again.some(({ kind }) => kind === 'moved')).toBe(false);
+});
+
 test('a snapshot that comes in parts, less what the page has, makes it whole', () => {
   const model = heard(recorded.messages.filter(message => message.seq !== 9));
   const { known } = model;

@@ -186,6 +186,13 @@ class Window:
         self.page.wait_for_function("window.jupyterapp?.commands.hasCommand('docmanager:open')", timeout=60_000)
         self.page.evaluate("window.jupyterapp.restored.then(() => undefined)")
 
+    def reload(self) -> None:
+        """Load the page again, as a person does: what was open is opened again."""
+        self.page.reload(wait_until="commit")
+        self.page.wait_for_function("window.jupyterapp?.commands.hasCommand('docmanager:open')", timeout=60_000)
+        self.page.evaluate("window.jupyterapp.restored.then(() => undefined)")
+        self.page.wait_for_function("window.jupyterapp.shell.currentWidget?.context?.isReady", timeout=60_000)
+
     def close(self) -> None:
         """Close the page."""
         self.page.context.close()

@@ -332,41 +332,6 @@ def test_everything_is_reached_by_keys(opened: Open, model: Waiting) -> None:
     assert not page.errors
 
 
-def test_a_page_that_is_reloaded_in_mid_run_shows_it_before_anything_new_happens(
-    opened: Open, model: Waiting, window: Window
-) -> None:
-    go = window.lab.folder / "go"
-    silent = f"```repl\nimport pathlib, time\nwhile not pathlib.Path({str(go)!r}).exists():\n    time.sleep(0.05)\n```"
-    model.play(["```repl\nprint('first')\n```", silent, "```repl\nFINAL('over')\n```"], opened=2)
-    page = opened("text = 'x'", "%%rlm -m openai/any -c text --rerun --max-iterations 5\nHow long is it?")
-    page.run("user-1")
-    page.run("user-2")
-    page.until(lambda: [c for c in page.live("code") if c["metadata"]["rlm"]["status"] == "running"], "a silent cell")
-    page.command("docmanager:save")
-    bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
-    clock = bar.locator(".rlm-bar-clock")
-    page.until(lambda: int(clock.inner_text().removesuffix(" s")) >= 4, "some seconds")
-    page.window.load()
-    page.open(busy=True)
-    # nothing is said by the run now: the page has asked, and the kernel, which is busy, has heard it
-    page.until(lambda: "A cell runs · iteration 2 / 5" in bar.inner_text(), "what the run is at")
-    assert not page.page.locator(".rlm-under-way:visible").count()
-    assert int(clock.inner_text().removesuffix(" s")) >= 4  # the run's time, not the page's
-    assert page.cell(page.live("code")[1]["id"]).locator(".jp-InputPrompt").inner_text() == "[*]:"
-    page.picture("reloaded", 500)
-    bar.get_by_role("button", name="Message").click()
-    page.page.get_by_role("dialog").locator("input").fill("look there")
-    page.page.get_by_role("dialog").get_by_role("button", name="Send").click()
-    page.until(lambda: "Message received" in bar.inner_text(), "that it is heard")
-    go.touch()
-    model.let()
-    page.until(lambda: "Answered" in bar.inner_text(), "the end")
-    assert not page.page.locator(".rlm-under-way:visible").count()
-    assert page.live("answer")
-    page.picture("reloaded-over", 500)
-    assert not page.errors
-
-
 def test_settings_are_found_and_hold_for_what_a_cell_does_not_say(opened: Open, model: Waiting, window: Window) -> None:
     plugin = "rlm-jupyter:plugin"
     try:

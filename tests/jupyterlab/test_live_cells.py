@@ -172,27 +172,6 @@ def test_stop_ends_the_run_with_what_it_has(opened: Open, model: Waiting) -> Non
     assert not page.errors
 
 
-def test_a_page_that_is_reloaded_finds_its_run_again(opened: Open, model: Waiting) -> None:
-    # a server listens to the kernel a moment later than the page is connected; what comes before is not heard
-    slowly = Said("More.\n```repl\nprint('more')\n```", delay=0.15, pieces=20)
-    model.play([LOOK, slowly, FINAL], opened=1)
-    page = opened("text = 'x' * 10", ASK)
-    page.run("user-1")
-    page.run("user-2")
-    page.until(lambda: "in flight" not in page.live("subcalls")[0]["source"], "the first iteration")
-    page.command("docmanager:save")
-    page.window.load()
-    page.open(busy=True)
-    page.until(lambda: len(page.live()) == 3, "the cells as they were saved")
-    model.let()
-    page.until(lambda: roles(page) == ["prose", "code", "subcalls", "prose", "code"], "the second iteration")
-    page.until(lambda: "more" in texts(page.live("code")[1]), "its output")
-    model.let()
-    page.until(lambda: page.live("answer"), "the answer")
-    assert len({cell["id"] for cell in page.live()}) == len(page.live()) == 8
-    assert not page.errors
-
-
 def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: Open, model: Waiting) -> None:
     model.play([HTML, "```repl\nprint(1 / 0)\n```", FINAL], opened=3)
     page = opened("text = 'x' * 10", "%%rlm -m openai/any -c text\nWhat is it?")

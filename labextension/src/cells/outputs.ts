@@ -43,6 +43,19 @@ export function writeOutputs(
   }
 }
 
+/** Put what a cell shows in the end in the place of a run's progress, which nothing updates any more. */
+export function finishOutputs(area: ICodeCellModel['outputs'], told: readonly Output[]): void {
+  const there = area.toJSON() as unknown as Output[];
+  area.fromJSON(formatted([...there.filter(output => !isProgress(output)), ...told]));
+}
+
+/** The displays of a run under way: its headline, and the empty one below it. */
+function isProgress(output: Output): boolean {
+  const html = (output.data as Record<string, string | string[]> | undefined)?.['text/html'];
+  const text = [html ?? '-'].flat().join('');
+  return text === '' || text.includes('rlm-under-way');
+}
+
 function isAlike(one: Output, other: Output): boolean {
   if (one === other) {
     return true;

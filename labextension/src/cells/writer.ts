@@ -117,6 +117,9 @@ export class CellWriter extends NotebookCells {
     }
     const { run, kinds } = need;
     const cell = run.cell(id);
+    if (cell && kinds.has('moved')) {
+      this._takeOut(run, id, kinds);
+    }
     if (cell && kinds.has('placed') && this._index(id) < 0) {
       const cells = this._new(run, cell);
       cells.forEach(({ id }) => this._needs.delete(id));
@@ -154,6 +157,21 @@ export class CellWriter extends NotebookCells {
     if (isWhole || kinds.has('status')) {
       this._sign(run, model, cell);
       this._told(run, [{ kind: isWhole ? 'done' : 'status', cell }]);
+    }
+  }
+
+  /** Take a cell out that does not stand where it should, so that it is put there. */
+  private _takeOut(run: RunModel, id: string, kinds: Need['kinds']): void {
+    kinds.delete('moved');
+    const ids = run.cells.map(cell => cell.id).filter(id => this._index(id) >= 0);
+    const [before, after] = [ids[ids.indexOf(id) - 1] ?? run.parent, ids[ids.indexOf(id) + 1]];
+    const place = this._index(id);
+    const isWrong = this._index(before) > place || (after !== undefined && this._index(after) < place);
+    const model = this._find(id);
+    if (isWrong && model && this._isOurs(model)) {
+      this._shared?.transact(() => this._shared?.deleteCell(place), false);
+      this._outputs.delete(id);
+      kinds.add('placed');
     }
   }
 

@@ -4,7 +4,7 @@ import type { Batch, Child, Item, LiveCell, Output, RunFacts, Status } from '../
 
 /** What became different, for whoever draws it. */
 export type Change =
-  | { kind: 'placed' | 'source' | 'status' | 'done'; cell: LiveCell }
+  | { kind: 'placed' | 'moved' | 'source' | 'status' | 'done'; cell: LiveCell }
   | { kind: 'outputs'; cell: LiveCell; from: number }
   | { kind: 'text'; cell: LiveCell; at: number; text: string }
   | { kind: 'gone'; id: string }
@@ -202,6 +202,7 @@ export class RunModel {
       const before = cell.after === null ? -1 : this._order.indexOf(cell.after);
       if (cell.after !== null && before < 0) {
         this.missed = true;
+        this._astray.add(cell.id);
         this._order.push(cell.id);
       } else {
         this._order.splice(before + 1, 0, cell.id);
@@ -236,6 +237,11 @@ export class RunModel {
       changes.push(...this._put(cell));
     }
     this._order = ids.filter(id => this._cells.has(id));
+    // they were put somewhere: what they stand below was not known then
+    for (const cell of this.cells.filter(({ id }) => this._astray.has(id))) {
+      changes.push({ kind: 'moved', cell });
+    }
+    this._astray.clear();
     this.missed = this._order.length < ids.length || this._gap > (rest.since ?? seq);
     this.facts = facts;
     return [...changes, { kind: 'facts' }, ...(this.isOver ? [{ kind: 'ended' as const }] : [])];
@@ -244,6 +250,8 @@ export class RunModel {
   private _cells = new Map<string, LiveCell>();
   private _children = new Map<string, Child>();
   private _order: string[] = [];
+  /** Cells whose place was not known when they came. */
+  private readonly _astray = new Set<string>();
   private _next = 0;
   /** The number of the message before which others were missing. */
   private _gap = -1;

@@ -9,7 +9,7 @@ import { Signal } from '@lumino/signaling';
 
 import { Listener } from '../protocol/comm';
 import type { Line } from '../protocol/comm';
-import type { Batch } from '../protocol/messages';
+import type { Batch, Shown } from '../protocol/messages';
 import { RunModel } from '../model/run';
 import type { Change } from '../model/run';
 import { own, owned } from '../model/ownership';
@@ -25,6 +25,10 @@ export interface View {
   source(cellId: string): string | undefined;
   /** Whether the cell that asked still waits for its run. */
   isWaiting(run: RunModel): boolean;
+  /** Whether the cell that asked has outputs and a number that this page has not heard. */
+  isUnheard(run: RunModel): boolean;
+  /** Let the cell that asked show what it showed in the end. */
+  finish(run: RunModel, shown: Shown): void;
   /** Write into the notebook what is different. */
   write(run: RunModel, changes: Change[]): void;
   /** Show what is different beside the notebook's cells. */
@@ -168,8 +172,14 @@ export class NotebookRuns<V extends View> {
     if (heard.model.missed) {
       this._resync(heard.model);
     }
+    if (batch.shown) {
+      this._first?.finish(heard.model, batch.shown);
+    }
     if (heard.model.isOver && !wasOver) {
       void line.send({ type: 'over' });
+      if (this._first?.isUnheard(heard.model)) {
+        void line.send({ type: 'shown' });
+      }
     }
   }
 

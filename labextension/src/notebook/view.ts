@@ -17,7 +17,9 @@ import { Edits } from '../cells/edits';
 import { Executed } from '../cells/userCells';
 import { notebookOf } from '../actions/openFile';
 import type { Show } from '../actions/openFile';
+import { finish, isUnheard } from '../cells/askingCell';
 import { Folds } from '../cells/folding';
+import type { Shown } from '../protocol/messages';
 import { markOf } from '../model/marks';
 import type { Mark } from '../model/marks';
 import type { Change, RunModel } from '../model/run';
@@ -197,6 +199,14 @@ export class LiveNotebook implements View {
   isWaiting(run: RunModel): boolean {
     const widget = this._writer.widget(run.parent);
     return widget instanceof CodeCell && widget.model.executionCount === null;
+  }
+
+  isUnheard(run: RunModel): boolean {
+    return isUnheard(this._writer.widget(run.parent));
+  }
+
+  finish(run: RunModel, shown: Shown): void {
+    finish(this._writer.widget(run.parent), shown);
   }
 
   write(run: RunModel, changes: Change[]): void {

@@ -186,6 +186,13 @@ export interface Batch {
     /** Seconds since the run began: the page may have come later. */
     elapsed?: number | null;
   };
+  shown?: Shown;
+}
+
+/** What the cell that asked shows when it is over. */
+export interface Shown {
+  outputs: Output[];
+  execution_count: number | null;
 }
 
 export type Form = 'ipynb' | 'html' | 'jsonl';
@@ -212,10 +219,10 @@ export interface Asked {
 
 /**
  * What a page says: that it has missed something, and which cells it has as they are since they were done; that
- * it wants to find out whether it has; that it knows that the run is over; that it shows the cells, and what
- * people ask for.
+ * it wants to find out whether it has; that it knows that the run is over; that it has not heard what the cell that
+ * asked shows; that it shows the cells, and what people ask for.
  */
-export type Message = { type: 'resync'; known: string[] } | { type: 'check' | 'over' } | Asked;
+export type Message = { type: 'resync'; known: string[] } | { type: 'check' | 'over' | 'shown' } | Asked;
 
 /** Whether some data is a message that this page understands. */
 export function isBatch(data: unknown): data is Batch {

@@ -2,8 +2,8 @@
 
 Messages go from the kernel to the page, numbered, and nothing depends on the other direction: a busy kernel
 may not hear the page. What the page does say is `resync`, when it has missed something, `check`, to find that
-out, `over`, when it knows of the end, and `asks`: that it shows the cells, and all that people want of the run
-and the facts don't yet say was heard (see `asks`).
+out, `over`, when it knows of the end, `shown`, when it has not heard what the cell that asked shows, and `asks`: that
+it shows the cells, and all that people want of the run and the facts don't yet say was heard (see `page_requests`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.frontends.live.actions import act, export
+from rlm_jupyter.frontends.live.asking_cell import AskingCell
 from rlm_jupyter.frontends.live.cell import in_parts
 from rlm_jupyter.frontends.live.cells import Cells
 from rlm_jupyter.types.errors import ConfigurationError
@@ -110,6 +111,9 @@ class LiveRun:
         """The page knows it, or is not to be told any more."""
         self._cell_is_over = False
         self._cell_lock = threading.Lock()
+        self._asking = AskingCell(shell)
+        self._is_asking_wanted = False
+        """The page wants to know what the cell that asked shows in the end."""
         comm_id = _free(cell_id)
         opening = self._message({"parent": cell_id, "execution": parent["header"]["msg_id"]})
         self._comm = comm.create_comm(target_name=TARGET, comm_id=comm_id, data=opening)
@@ -211,6 +215,9 @@ class LiveRun:
             self._resync(data.get("known"))
         elif kind == "over":
             self._known_to_be_over.set()
+        elif kind == "shown":
+            self._is_asking_wanted = True
+            self._tell_asking()
         elif kind == "check":
             # where this is not what the page expects next, it has missed something
             self._tell(always=True)
@@ -268,10 +275,19 @@ class LiveRun:
             if publish is not None and not self._cell_is_over:
                 publish("busy", "shell", parent=self._parent)
 
-    def _leave_cell(self, *_: object) -> None:
+    def _leave_cell(self, result: object) -> None:
+        self._asking.leave(result)
         with self._cell_lock:
             self._cell_is_over = True
         self._shell.events.unregister("post_run_cell", self._leave_cell)
+        self._tell_asking()
+
+    def _tell_asking(self) -> None:
+        """Tell what the cell that asked shows, once it is over and the page has asked."""
+        with self._sending:
+            if self._cell_is_over and self._is_asking_wanted and not self.refused:
+                self._is_asking_wanted = False
+                self._comm.send(self._message({"shown": self._asking.told()}))
 
 
 def _free(cell_id: str) -> str:

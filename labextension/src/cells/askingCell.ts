@@ -1,0 +1,25 @@
+/** The cell that asked, in a page that was loaded while it was executed: Lab hears of it no more. */
+
+import { CodeCell } from '@jupyterlab/cells';
+import type { Cell } from '@jupyterlab/cells';
+
+import type { Shown } from '../protocol/messages';
+import { finishOutputs } from './outputs';
+
+/** Whether a cell is executed, or was, and this page has not heard it. */
+export function isUnheard(cell: Cell | undefined): cell is CodeCell {
+  if (!(cell instanceof CodeCell) || cell.model.executionCount !== null) {
+    return false;
+  }
+  // where this page has executed it, its area hears the reply
+  return !(cell.outputArea.future as unknown);
+}
+
+/** Let it show what it shows in the end. */
+export function finish(cell: Cell | undefined, shown: Shown): void {
+  if (isUnheard(cell)) {
+    finishOutputs(cell.model.outputs, shown.outputs);
+    cell.model.trusted = true; // as when it is executed: they come from the kernel
+    cell.model.executionCount = shown.execution_count;
+  }
+}

@@ -1,0 +1,98 @@
+"""Pages that are loaded again while a run goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.jupyterlab.conftest import Open, Waiting
+from tests.jupyterlab.lab import Window, texts
+from tests.jupyterlab.test_live_cells import ASK, FINAL, LOOK, roles
+from tests.support.loopback import Said
+
+SLOW = (
+    "I do part {0}.\n```repl\nimport time\nfor i in range(4):\n    print('step {0}', i)\n    time.sleep(0.7)\n"
+    "print(llm_query('read {0}'))\n```"
+)
+
+
+def test_a_page_that_is_reloaded_in_mid_run_shows_it_before_anything_new_happens(
+    opened: Open, model: Waiting, window: Window
+) -> None:
+    go = window.lab.folder / "go"
+    silent = f"```repl\nimport pathlib, time\nwhile not pathlib.Path({str(go)!r}).exists():\n    time.sleep(0.05)\n```"
+    model.play(["```repl\nprint('first')\n```", silent, "```repl\nFINAL('over')\n```"], opened=2)
+    page = opened("text = 'x'", "%%rlm -m openai/any -c text --rerun --max-iterations 5\nHow long is it?")
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: [c for c in page.live("code") if c["metadata"]["rlm"]["status"] == "running"], "a silent cell")
+    page.command("docmanager:save")
+    bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
+    clock = bar.locator(".rlm-bar-clock")
+    page.until(lambda: int(clock.inner_text().removesuffix(" s")) >= 4, "some seconds")
+    page.window.load()
+    page.open(busy=True)
+    # nothing is said by the run now: the page has asked, and the kernel, which is busy, has heard it
+    page.until(lambda: "A cell runs · iteration 2 / 5" in bar.inner_text(), "what the run is at")
+    assert not page.page.locator(".rlm-under-way:visible").count()
+    assert int(clock.inner_text().removesuffix(" s")) >= 4  # the run's time, not the page's
+    assert page.cell(page.live("code")[1]["id"]).locator(".jp-InputPrompt").inner_text() == "[*]:"
+    page.picture("reloaded", 500)
+    bar.get_by_role("button", name="Message").click()
+    page.page.get_by_role("dialog").locator("input").fill("look there")
+    page.page.get_by_role("dialog").get_by_role("button", name="Send").click()
+    page.until(lambda: "Message received" in bar.inner_text(), "that it is heard")
+    go.touch()
+    model.let()
+    page.until(lambda: "Answered" in bar.inner_text(), "the end")
+    assert not page.page.locator(".rlm-under-way:visible").count()
+    assert page.live("answer")
+    page.picture("reloaded-over", 500)
+    assert not page.errors
+
+
+def test_a_page_that_is_reloaded_finds_its_run_again(opened: Open, model: Waiting) -> None:
+    # a server listens to the kernel a moment later than the page is connected; what comes before is not heard
+    slowly = Said("More.\n```repl\nprint('more')\n```", delay=0.15, pieces=20)
+    model.play([LOOK, slowly, FINAL], opened=1)
+    page = opened("text = 'x' * 10", ASK)
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: "in flight" not in page.live("subcalls")[0]["source"], "the first iteration")
+    page.command("docmanager:save")
+    page.window.load()
+    page.open(busy=True)
+    page.until(lambda: len(page.live()) == 3, "the cells as they were saved")
+    model.let()
+    page.until(lambda: roles(page) == ["prose", "code", "subcalls", "prose", "code"], "the second iteration")
+    page.until(lambda: "more" in texts(page.live("code")[1]), "its output")
+    model.let()
+    page.until(lambda: page.live("answer"), "the answer")
+    assert len({cell["id"] for cell in page.live()}) == len(page.live()) == 8
+    assert not page.errors
+
+
+@pytest.mark.parametrize(("seconds", "is_saved"), [(1, True), (3, False)])
+def test_a_page_that_is_reloaded_between_two_cells_puts_each_in_its_place(
+    opened: Open, model: Waiting, window: Window, seconds: int, is_saved: bool
+) -> None:
+    model.play([*(SLOW.format(part) for part in range(1, 5)), "```repl\nFINAL('all **parts**')\n```"], opened=5)
+    page = opened("text = 'x'", "%%rlm -m openai/any -c text --rerun\nHow long is it?")
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: "step 2" in texts(page.live("code")[1]), "the second cell")
+    page.page.wait_for_timeout(seconds * 1000)
+    if is_saved:
+        page.command("docmanager:save")
+    window.reload()
+    page.until(lambda: page.cells()[2:] and page.cells()[2]["execution_count"], "the end")
+    page.until(lambda: page.live("answer"), "the answer")
+    page.page.wait_for_timeout(500)
+    seen = [(cell["metadata"]["rlm"]["iteration"], cell["metadata"]["rlm"]["role"]) for cell in page.live()]
+    each = [(part, role) for part in range(1, 5) for role in ("prose", "code", "subcalls")]
+    assert seen == [*each, (5, "code"), (5, "answer")]
+    # the cell that asked, too, shows what it would have shown
+    shown = page.cell("user-2").inner_text()
+    assert "Answered" in shown
+    assert "all parts" in shown
+    page.picture("reloaded-between", 300)
+    assert not page.errors
