@@ -68,6 +68,7 @@ test("a child's notebook is beside that of its run", () => {
     beside: 'rlm_runs/a.rlm/children/0a1b2c3d-who.ipynb'
   });
   expect(childOf(run, 'unsaved')).toBeNull();
+  run.isSaved = true;
   run.facts = { ...NOTHING, outcome: 'saved', run_id: '20260102-030405-who-abcdef' };
   expect(notebookOf(run)?.beside).toBe('rlm_runs/20260102-030405-who.ipynb');
   run.facts = { ...NOTHING, outcome: 'saved', run_id: 'unsaved' };

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlm_jupyter.types.endings import WORDS
+from rlm_jupyter.types.endings import in_short
 from rlm_jupyter.types.events import RunEnded, RunStarted
 
 FAILED_LINE = "*End of the run: it failed.*"
@@ -18,4 +18,4 @@ def opening_line(started: RunStarted) -> str:
 
 def closing_line(ended: RunEnded) -> str:
     """Return the Markdown that stands below the last of the model's cells."""
-    return f"*End of the run: {WORDS[ended.stop_reason]}.*"
+    return f"*End of the run: {in_short(ended.stop_reason, ended.message)}.*"

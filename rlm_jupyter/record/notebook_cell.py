@@ -46,6 +46,11 @@ class Cell:
         self._records.append(record)
         self._encoded = None
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether no record is attached."""
+        return not self._records
+
     def show(self, outputs: Sequence[Output], execution_count: int | None, tags: tuple[str, ...]) -> None:
         """Give a code cell its outputs."""
         self._outputs = self._lines("outputs", [_split(output) for output in outputs])

@@ -16,7 +16,8 @@ from rlm_jupyter.record.boundaries import closing_line, opening_line
 from rlm_jupyter.record.dollars import keep_amounts
 from rlm_jupyter.record.encoding import dump, encode
 from rlm_jupyter.record.notebook_cell import Cell, Role
-from rlm_jupyter.types.endings import WORDS
+from rlm_jupyter.record.notice import quoted_notice
+from rlm_jupyter.types.endings import in_short
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import (
     CellFinished,
@@ -41,6 +42,8 @@ INLINE_BYTES = 65_536
 """A context up to this size stands in the notebook itself."""
 _SHOWN_CHARS = 20_000
 """Of a prompt or an answer, to read; the whole is in the record."""
+_FIRST_CELLS = 3
+"""The prompt, the cell that restores the run, and the line above the model's."""
 UNREAD = "Not read: here the model wrote an output of its own, before the kernel gave one."
 _KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 _TAGS: dict[CellStatus, tuple[str, ...]] = {
@@ -102,8 +105,7 @@ class Layout:
                 cell.add(dump(data))
                 self._asked.setdefault(cell.id, _Asked()).settled.append(record)
             case NoticeGiven():
-                quoted = "\n".join(f"> {line}" for line in record.text.splitlines())
-                self._add("notice", record.iteration, quoted).add(dump(data))
+                self._add("notice", record.iteration, quoted_notice(record.text)).add(dump(data))
             case OutputsShown() | IterationRated() | OutputsElided():
                 self._cells[-1].add(dump(data))
             case SampleSettled() | DirectReplied():
@@ -121,18 +123,23 @@ class Layout:
     def pieces(self) -> list[bytes]:
         """Return the notebook as it is now; joined they are its file, and nothing changes them any more."""
         cells: list[bytes] = []
-        for own in self._cells:
+        # where the host failed before the first reply, there is nothing to tell from a person's cells
+        is_framed = len(self._cells) > _FIRST_CELLS or bool(self._attempts) or not self._cells[-1].is_bare
+        for own in self._cells if is_framed or self._ended is None else self._cells[:-1]:
             cells.append(own.encode())
             if own.id in self._asked:
                 cells.append(self._asked[own.id].encode(own))
         if self._attempts:
             listed = attempts.markdown(self._attempts)
-            cells.insert(3, Cell("markdown", f"{self._id_base}-samples", listed, {"role": "samples"}).encode())
+            cells.insert(
+                _FIRST_CELLS, Cell("markdown", f"{self._id_base}-samples", listed, {"role": "samples"}).encode()
+            )
         if self._ended is not None:
             base, end = self._id_base, closing_line(self._ended)
             # right below the prompt: a reader finds question and answer first
             cells.insert(1, Cell("markdown", f"{base}-answer", _farewell(self._ended), {"role": "answer"}).encode())
-            cells.append(Cell("markdown", f"{base}-end", end, {"role": "boundary"}).encode())
+            if is_framed:
+                cells.append(Cell("markdown", f"{base}-end", end, {"role": "boundary"}).encode())
         pieces = [b'{\n "cells": [\n']
         for cell in cells:
             pieces += [cell, b",\n"]
@@ -300,7 +307,7 @@ def _taken_up(record: RunTakenUp) -> str:
 
 def _farewell(ended: RunEnded) -> str:
     facts = [
-        WORDS[ended.stop_reason],
+        in_short(ended.stop_reason, ended.message),
         f"iterations: {ended.iteration}",
         f"{ended.seconds:,.1f} s",
         f"tokens: {ended.usage.total_tokens:,}",

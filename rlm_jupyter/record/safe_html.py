@@ -19,7 +19,7 @@ def markdown(text: str) -> str:
     A picture becomes its caption: its address could carry away what stands in the context, without a click. A
     formula keeps its dollar signs, for the page to draw; an amount in dollars is not taken for the begin of one.
     """
-    rendered: str = _markdown().render(text)
+    rendered: str = _markdown().render(text.replace(ALONE, "$"))  # as a notebook's cell has it
     return rendered
 
 

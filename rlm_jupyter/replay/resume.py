@@ -29,19 +29,12 @@ from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.run.start import open_session
+from rlm_jupyter.types.endings import LIMITED_BY
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import RunStarted
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.values import PackedContext
 
-LIMITED_BY = {
-    "iterations": "max_iterations",
-    "tokens": "max_tokens",
-    "cost": "max_cost",
-    "seconds": "max_seconds",
-    "subcalls": "max_subcalls",
-}
-"""The limit behind a stop reason."""
 _LIMITS = frozenset(Limits.__dataclass_fields__)
 
 

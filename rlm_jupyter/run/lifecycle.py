@@ -156,7 +156,8 @@ def ended(run: Run, ending: Ending) -> RunEnded:
         answer=answer.text if answer else None,
         value=answer.json if answer else None,
         is_json=answer.is_json if answer else False,
-        iteration=run.iteration,
+        # one whose reply never came is none
+        iteration=max((iteration.index for iteration in run.trajectory.iterations[-1:]), default=0),
         seconds=time.monotonic() - run.began,
         usage=usage,
         cost=cost,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.types.endings import WORDS, no_answer
+from rlm_jupyter.types.endings import in_short, no_answer
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
 from rlm_jupyter.types.events import Event
 from rlm_jupyter.types.values import ModelUsage, StopReason, Usage
@@ -151,7 +151,7 @@ class Result:
             facts.append(f"${self.cost:.4f}")
         facts.append(f"{self.seconds:.1f} s")
         if self.stop_reason != "answered":
-            facts.append(WORDS[self.stop_reason])
+            facts.append(in_short(self.stop_reason, self.message))
         if self.path is not None:
             facts.append(self.path.name)
         return " · ".join(facts)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from rlm_jupyter.types.values import StopReason
 
 WORDS: dict[StopReason, str] = {
@@ -20,6 +23,14 @@ WORDS: dict[StopReason, str] = {
     "no_agreement": "the samples do not agree",
     "failed": "an error ended the run",
 }
+LIMITED_BY = {
+    "iterations": "max_iterations",
+    "tokens": "max_tokens",
+    "cost": "max_cost",
+    "seconds": "max_seconds",
+    "subcalls": "max_subcalls",
+}
+"""The limit behind a stop reason."""
 _SAYS_ITSELF = {"no_progress", "cancelled", "failed"}
 """Where the message of a run is the reason itself."""
 
@@ -38,6 +49,31 @@ def why_ended(stop_reason: StopReason, message: str = "") -> str:
     return f"{WORDS[stop_reason]} ({message})" if message else WORDS[stop_reason]
 
 
+def in_short(stop_reason: StopReason, message: str = "") -> str:
+    """Say why a run ended, in a few words.
+
+    Parameters
+    ----------
+    stop_reason, message
+        Of the result, or of the run's last record.
+    """
+    is_said = bool(message) and stop_reason in {"cancelled", "no_progress"}  # and says more than the reason's words
+    return why_ended(stop_reason, message).partition(". ")[0] if is_said else WORDS[stop_reason]
+
+
 def no_answer(stop_reason: StopReason, message: str = "") -> str:
     """Say that a run ended without an answer, and why."""
     return f"No answer: {why_ended(stop_reason, message)}"
+
+
+def raised_limit(stop_reason: StopReason, limits: Mapping[str, Any]) -> str:
+    """Return the option that raises the limit behind a stop reason, to twice what it was: `--max-iterations 60`.
+
+    Parameters
+    ----------
+    limits
+        Those of the run, by their names.
+    """
+    name = LIMITED_BY[stop_reason]
+    before = limits.get(name)
+    return f"--{name.replace('_', '-')} {'N' if before is None else f'{before * 2:.10g}'}"

@@ -93,7 +93,7 @@ def test_an_edit_of_a_recorded_run_never_stands_over_an_output_that_is_not_its_o
     page.page.keyboard.press("Control+End")
     page.page.keyboard.type(" + 1")
     page.page.keyboard.press("Control+Enter")
-    page.until(lambda: "Not run: its run is a recorded one" in strip.inner_text(), "why it was not run")
+    page.until(lambda: "Not run: it comes from the record" in strip.inner_text(), "why it was not run")
     assert strip.locator("pre").inner_text().strip() == f"{look['source']} + 1"
     page.picture("refused")
     back = page.live("code")[0]
@@ -101,8 +101,15 @@ def test_an_edit_of_a_recorded_run_never_stands_over_an_output_that_is_not_its_o
         look[key] for key in ("source", "outputs", "execution_count")
     ]
     assert strip.get_by_role("button", name="Open Run").count()
+    strip.get_by_role("button", name="Edit Again").click()
+    page.until(lambda: "Edited, and not run" in strip.inner_text(), "that it is written on")
+    assert page.live("code")[0]["source"] == f"{look['source']} + 1"
+    page.page.keyboard.press("Control+Enter")
+    page.until(lambda: "Not run: it comes from the record" in strip.inner_text(), "why it was not run")
     strip.get_by_role("button", name="Copy to My Cells").click()
-    own = page.until(lambda: [c for c in page.cells() if c["source"] == f"{look['source']} + 1"], "the copy")[0]
+    own = page.until(lambda: [c for c in page.cells() if c["source"].endswith(f"\n{look['source']} + 1")], "the copy")[
+        0
+    ]
     assert not {"rlm", "tags"} & set(own["metadata"])
     assert not page.errors
 
@@ -136,6 +143,29 @@ def test_a_kernel_that_does_not_know_live_cells_runs_none_of_them(opened: Open, 
     # with it, the cell is refused for another reason, and nothing of it runs either
     page.run("load")
     page.run(before["id"])
-    page.until(lambda: "no kernel of this session belongs to it" in strip.inner_text(), "that its kernel is gone")
+    page.until(lambda: "the kernel of its run is gone" in strip.inner_text(), "that its kernel is gone")
     assert not proof.exists()
+    assert not page.errors
+
+
+def test_a_cell_of_a_run_that_goes_on_keeps_its_output_when_it_is_run(opened: Open, model: Waiting) -> None:
+    model.play(["```repl\nlen(context)\n```", "```repl\nFINAL('seen')\n```"], opened=1)
+    page = opened("text = 'x' * 1234", "%%rlm -m openai/any -c text --rerun\nHow long is what goes on?")
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: [c for c in page.live("code") if c["metadata"]["rlm"].get("count")], "an executed cell")
+    look = page.live("code")[0]
+    page.cell(look["id"]).locator(".cm-content").click()
+    page.page.keyboard.press("Control+End")
+    page.page.keyboard.type(" + 1")
+    page.page.keyboard.press("Control+Enter")
+    strip = page.page.locator(".rlm-strip")
+    page.until(lambda: "its run is still going on" in strip.inner_text(), "why it was not run")
+    now = page.live("code")[0]
+    assert (now["source"], now["outputs"]) == (f"{look['source']} + 1", look["outputs"])
+    assert "*" not in page.cell(look["id"]).locator(".jp-InputPrompt").inner_text()
+    model.let()
+    page.until(lambda: page.live("answer") and page.cells()[2]["execution_count"], "the answer")
+    page.run(look["id"])
+    page.until(lambda: "1235" in texts(page.live("code")[0]), "what it comes to")
     assert not page.errors

@@ -35,7 +35,9 @@ def test_the_context_menu_acts_on_the_cell_that_was_clicked(opened: Open, model:
     assert "1234" in texts(page.live("code")[0])
 
     choose(page, second["id"], "Copy to My Cells")
-    page.until(lambda: page.cells()[-1]["source"] == "print('second')", "the copy")
+    page.until(lambda: page.cells()[-1]["source"].endswith("\nprint('second')"), "the copy")
+    # it says what it needs to run there
+    assert page.cells()[-1]["source"].startswith("# from a run: %rlm_restore ")
     assert "rlm" not in page.cells()[-1]["metadata"]
 
     choose(page, second["id"], "Branch from Here")

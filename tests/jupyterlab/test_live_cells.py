@@ -209,7 +209,7 @@ def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: 
     # a live cell that is executed by itself stays as it is, too
     cell = again.live("code")[0]
     again.run(cell["id"])
-    again.until(lambda: again.page.get_by_text("its run is a recorded one").count(), "what it says")
+    again.until(lambda: again.page.get_by_text("it comes from the record").count(), "what it says")
     again.until(lambda: again.live("code")[0] == cell, "the outputs that it had")
     assert not again.errors
 
@@ -416,3 +416,18 @@ def test_amounts_in_dollars_are_no_formulas_and_formulas_are(opened: Open, model
     assert "of $0.50" in page.cell("user-2").inner_text()
     for cell in (page.cell("user-2"), page.cell(page.live("answer")[0]["id"]), page.cell(page.live("prose")[0]["id"])):
         assert amounts in cell.inner_text().replace("\u200b", "")
+
+
+def test_a_recorded_run_shows_its_steps_once_in_a_kernel_that_has_just_started(opened: Open, model: Waiting) -> None:
+    model.play([FINAL], opened=1)
+    page = opened("text = 'x' * 12", "%%rlm -m openai/any -c text\nHow long is what was recorded?")
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.live("answer") and page.cells()[2]["execution_count"], "the answer")
+    page.command("notebook:restart-run-all", wait=False)
+    page.page.get_by_role("button", name="Confirm Kernel Restart").click()
+    cell = page.cell("user-2")
+    page.until(lambda: "no model was asked" in cell.inner_text(), "the recorded run")
+    page.until(lambda: page.live("answer"), "its cells")
+    # the kernel hears only after the run that this page shows cells
+    page.until(lambda: "Steps" not in cell.inner_text(), "that they stand there once")

@@ -67,6 +67,31 @@ _CONTRASTS = """selector => {
 }"""
 
 
+_BARS = """() => {
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const light = color => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map(c => {
+      const s = c / 255; return s <= 0.04045 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4; });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const page = light(getComputedStyle(document.body).getPropertyValue('--jp-layout-color0'));
+  return [...document.querySelectorAll('.jp-Notebook .rlm-live')].map(cell => {
+    const [low, high] = [light(getComputedStyle(cell).borderLeftColor), page].sort((a, b) => a - b);
+    return [(high + 0.05) / (low + 0.05), cell.dataset.rlmRole];
+  });
+}"""
+LEAST_OF_A_SHAPE = 3.0
+"""Contrast that WCAG asks for where something is told by a shape."""
+
+
+def faint_bars(page: NotebookPage) -> list[Any]:
+    """Which of a model's code and prose can hardly be told from a person's."""
+    found = [bar for bar in page.page.evaluate(_BARS) if bar[1] in {"code", "prose"}]
+    assert found
+    return [bar for bar in found if bar[0] < LEAST_OF_A_SHAPE]
+
+
 def poor(page: NotebookPage) -> list[Any]:
     """What of ours is too faint to be read."""
     found = page.page.evaluate(_CONTRASTS, OURS)
@@ -133,7 +158,7 @@ def test_all_of_a_run_can_be_read_in_both_themes(opened: Open, model: Waiting, t
         lambda: page.live("notice") or page.live("code")[2]["metadata"]["rlm"]["status"] == "skipped", "the end of it"
     )
     page.picture(f"looks-running-{theme}", 500)
-    bad += poor(page)
+    bad += poor(page) + faint_bars(page)
     page.page.locator(".rlm-bar .rlm-limits").click()
     page.page.locator("#rlm-limit-max_cost").fill("cheap")
     page.page.get_by_role("dialog").get_by_role("button", name="Set").click()

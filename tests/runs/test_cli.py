@@ -159,7 +159,7 @@ def test_a_run_without_an_answer_says_why_and_what_to_raise() -> None:
     assert (done.out, done.code) == ("", 1)
     assert "No answer: iteration limit reached (--max-iterations raises it)." in done.err
     [path] = Path("rlm_runs").glob("*.ipynb")
-    assert done.err.splitlines()[-1] == f"To resume it: jupyter rlm resume {path.stem} --max-iterations N"
+    assert done.err.splitlines()[-1] == f"To resume it: jupyter rlm resume {path.stem} --max-iterations 4"
 
 
 def test_a_limit_with_a_draft_is_an_answer() -> None:

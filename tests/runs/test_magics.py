@@ -845,7 +845,7 @@ def test_a_run_that_a_limit_ends_says_how_to_resume_it(shell: InteractiveShell) 
     text, error = run(shell, "%%rlm -m scripted/two.json --max-iterations 1\nWhat?")
     assert error is None
     assert "To resume it: %rlm_resume " in text
-    assert "--max-iterations N" in text
+    assert "--max-iterations 2" in text
     name = text.partition("%rlm_resume ")[2].split()[0]
     text, error = run(shell, f"%rlm_resume {name} --max-iterations 3")
     assert error is None

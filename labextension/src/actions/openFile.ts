@@ -29,7 +29,7 @@ export function served(notebook: string, place: Place): string | null {
 /** Where the notebook of a run is; one that was only found in the notebook is looked for where runs are kept. */
 export function notebookOf(run: RunModel): Place | null {
   const { file, run_id } = run.facts;
-  if (file || run.facts.outcome !== 'saved' || !ID_END.test(run_id)) {
+  if (file || !run.isSaved || !ID_END.test(run_id)) {
     return file;
   }
   const path = `${FOLDER}/${run_id.replace(ID_END, '')}.ipynb`;

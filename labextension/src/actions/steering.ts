@@ -174,7 +174,7 @@ export class Steering {
 
   /** Have the run written as one file that can be sent to somebody. */
   export(run: RunModel, form: Form): void {
-    if (run.facts.outcome === 'saved') {
+    if (run.isSaved) {
       void this._exportSaved(run, form);
       return;
     }

@@ -6,7 +6,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 
 import type { NotebookCells } from './notebookCells';
-import { isAstray, isEdited, leftMarkOf, markOf } from '../model/marks';
+import { copied, isAstray, isEdited, leftMarkOf, markOf } from '../model/marks';
 import type { Mark } from '../model/marks';
 import { isDone } from '../model/run';
 import { addBelow, Strip } from '../inline/strip';
@@ -104,7 +104,7 @@ export class Edits implements IDisposable {
     const trans = this._trans;
     const named = trans.__('Source of this cell');
     if (!mark) {
-      const words = trans.__('Your edit of a cell from an earlier run. Run All skips it.');
+      const words = trans.__('Your edit of a cell of a run, which never ran. Run All skips it.');
       return new Strip(named, words, [this._taking(model)], 'rlm-strip-left');
     }
     if (!refusal) {
@@ -114,6 +114,7 @@ export class Edits implements IDisposable {
     }
     const open = this._record(mark);
     const buttons = [
+      ...this._editing(model, refusal),
       this._copying(model, () => refusal.edit ?? model.sharedModel.getSource()),
       ...(isAstray(model, mark) ? this._puttingBack(model, mark) : [])
     ];
@@ -143,8 +144,23 @@ export class Edits implements IDisposable {
       label: this._trans.__('Copy to My Cells'),
       caption: this._trans.__('Put what you wrote into a cell of your own, below those of the run'),
       name: 'rlm-edit-copy',
-      act: () => this._writer.copy(model, source())
+      act: () => this._writer.copy(model, copied(model, source(), this._trans))
     };
+  }
+
+  /** Where the run's source came back: what a person wrote can be written on. */
+  private _editing(model: ICellModel, { edit }: Refusal): StripButton[] {
+    if (edit === undefined) {
+      return [];
+    }
+    const act = (): void => {
+      this._refusals.delete(model);
+      model.sharedModel.updateSource(0, model.sharedModel.getSource().length, edit);
+      this._follow(model);
+      this._writer.widget(model.id)?.editor?.focus();
+    };
+    const caption = this._trans.__('Bring what you wrote back into the cell');
+    return [{ label: this._trans.__('Edit Again'), caption, name: 'rlm-edit-again', act }];
   }
 
   private _puttingBack(model: ICellModel, { base }: Mark): StripButton[] {

@@ -34,13 +34,20 @@ interface Before {
   isAlone: boolean;
 }
 
+/** What there is to know of the runs. */
+interface Asks {
+  /** What approves a cell, where it waits for that; else `null`. */
+  approval(cellId: string): (() => void) | null;
+  /** Whether the notebook's kernel waits for the end of a run. */
+  isBusy(run: string): boolean;
+}
+
 export class Executed implements IDisposable {
-  /** @param _approval approves a cell, where it waits for that; else it is `null`. */
   constructor(
     private readonly _panel: NotebookPanel,
     private readonly _writer: CellWriter,
     private readonly _edits: Edits,
-    private readonly _approval: (cellId: string) => (() => void) | null,
+    private readonly _runs: Asks,
     private readonly _trans: TranslationBundle
   ) {
     this._taking = takeExecutions(cell => this._take(cell));
@@ -70,9 +77,23 @@ export class Executed implements IDisposable {
     if (leftMarkOf(cell.model)) {
       return Promise.resolve().then(() => (this._scheduled > 1 ? undefined : this._askToTakeOver()));
     }
-    const approve = this._approval(cell.model.id);
+    if (this._isBusy(cell.model)) {
+      return Promise.resolve().then(() => this._askToWait(cell.model));
+    }
+    const approve = this._runs.approval(cell.model.id);
     // cells that are executed together are all scheduled in one go: then nobody has meant this one
     return approve && Promise.resolve().then(() => (this._scheduled > 1 ? this._askToRunAlone() : approve()));
+  }
+
+  /** Lab would clear what it shows until the run is over. */
+  private _isBusy(model: ICellModel): boolean {
+    const mark = markOf(model);
+    return mark !== null && !this._runs.approval(model.id) && this._runs.isBusy(mark.run);
+  }
+
+  private _askToWait(model: ICellModel): void {
+    const words = this._trans.__('Not run: its run is still going on. Run it when that is over.');
+    this._tell(model, words, false, this._scheduled <= 1);
   }
 
   private _askToRunAlone(): void {
@@ -93,7 +114,7 @@ export class Executed implements IDisposable {
     this._scheduled += 1;
     window.setTimeout(() => (this._scheduled -= 1));
     const { model } = args.cell;
-    if (model.type === 'code' && markOf(model) && !this._approval(model.id)) {
+    if (model.type === 'code' && markOf(model) && !this._runs.approval(model.id) && !this._isBusy(model)) {
       const code = model as ICodeCellModel;
       const before = { outputs: code.outputs.toJSON(), count: code.executionCount, isAlone: true };
       this._before.set(model, before);

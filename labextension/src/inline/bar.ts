@@ -173,7 +173,7 @@ export class RunBar extends Widget {
     say(this._said, this._actions.said());
     const { facts, began, isOver } = this.run;
     const seconds = facts.seconds ?? (Date.now() - began) / 1000;
-    this._clock.textContent = facts.outcome === 'saved' ? '' : `${seconds.toFixed(isOver ? 1 : 0)} s`;
+    this._clock.textContent = this.run.isSaved ? '' : `${seconds.toFixed(isOver ? 1 : 0)} s`;
   }
 
   private readonly _words = document.createElement('span');
@@ -242,6 +242,9 @@ export function wordsOf(run: RunModel, trans: TranslationBundle): string {
   }
   if (facts.remark && facts.phase !== 'starting') {
     words.push(facts.remark);
+  }
+  if (facts.outcome === 'cut' && facts.run_id) {
+    words.push(trans.__('to resume it: %1', `%rlm_resume ${facts.run_id}`));
   }
   return words.join(' · ');
 }

@@ -20,7 +20,7 @@ export class Strip extends Widget {
     this.node.setAttribute('aria-label', label);
     const said = document.createElement('span');
     said.textContent = words;
-    this.node.append(...buttons.map(buttonOf), said);
+    this.node.append(said, ...buttons.map(buttonOf));
   }
 
   /** Show code below the words: it stands in no cell any more. */

@@ -1,6 +1,7 @@
 /** How a live cell is known in a notebook. */
 
 import type { ICellModel } from '@jupyterlab/cells';
+import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { LIVE_ID } from '../protocol/messages';
 import type { LiveCell } from '../protocol/messages';
@@ -52,6 +53,16 @@ function anyMarkOf(model: ICellModel): Mark | null {
 /** Whether a cell shows the outputs of other code than stands in it. */
 export function isAstray(model: ICellModel, mark: Mark): boolean {
   return mark.base === undefined ? isEdited(model, mark) : mark.base !== model.sharedModel.getSource();
+}
+
+/** A live cell's source for a cell of a person's own: what code needs is in the kernel of its run. */
+export function copied(model: ICellModel, source: string, trans: TranslationBundle): string {
+  const run = markOf(model)?.run_id;
+  if (model.type !== 'code' || typeof run !== 'string' || run === '') {
+    return source;
+  }
+  const words = trans.__('from a run: %rlm_restore %1 brings its context and its sub-calls into this kernel', run);
+  return `# ${words}\n${source}`;
 }
 
 /** The id of a cell that is left over: of the form of a live cell's, which no kernel runs, and of no run's own. */

@@ -51,6 +51,8 @@ export class RunModel {
   facts: RunFacts = NOTHING;
   /** When it began, in milliseconds by the page's clock: as the kernel says, else when the page first heard of it. */
   began = Date.now();
+  /** Known from the cells that were saved with the notebook alone. */
+  isSaved = false;
   /** Something did not arrive, and was not made good yet. */
   missed = false;
 

@@ -5,6 +5,7 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 
 import type { CellFacts, LiveCell, Status } from '../protocol/messages';
 import { markOf } from './marks';
+import type { Mark } from './marks';
 import { NOTHING, RunModel } from './run';
 
 const RUN = /^rlm-([0-9a-f]{8})-\d+$/;
@@ -101,6 +102,7 @@ function restored(run: string, models: ICellModel[], others: Map<string, ICellMo
   }
   const [{ mark: first }] = marked;
   const saved = new RunModel(run, first.parent);
+  saved.isSaved = true;
   const cells = marked.map(({ model, mark }, place): LiveCell => ({
     id: model.id,
     type: model.type === 'code' ? 'code' : 'markdown',
@@ -114,13 +116,19 @@ function restored(run: string, models: ICellModel[], others: Map<string, ICellMo
   const facts = {
     ...NOTHING,
     phase: 'ended' as const,
-    outcome: 'saved',
+    outcome: outcomeOf(marked.map(({ mark }) => mark)),
     iteration: Math.max(0, ...marked.map(({ mark }) => mark.iteration)),
     run_id: typeof first.run_id === 'string' ? first.run_id : '',
     prompt: promptOf(others.get(first.parent)?.sharedModel.getSource() ?? '')
   };
   saved.fold({ v: 1, run, seq: 0, snapshot: { cells, facts } });
   return [saved];
+}
+
+/** How it ended, as the line below its cells says; its cells may have been saved before. */
+function outcomeOf(marks: Mark[]): string {
+  const said = marks.map(mark => mark.outcome).find(outcome => typeof outcome === 'string');
+  return said ?? 'saved';
 }
 
 /** What a cell asks: below the line of a `%%rlm`, or behind the `%rlm`. */

@@ -20,7 +20,7 @@ import type { Show } from '../actions/openFile';
 import { finish, isUnheard } from '../cells/askingCell';
 import { Folds } from '../cells/folding';
 import type { Shown } from '../protocol/messages';
-import { markOf } from '../model/marks';
+import { copied, markOf } from '../model/marks';
 import type { Mark } from '../model/marks';
 import type { Change, RunModel } from '../model/run';
 import { LongCode } from '../inline/longCode';
@@ -64,7 +64,8 @@ export class LiveNotebook implements View {
     this._edits = new Edits(panel, this._writer, mark => this._recordOf(mark), _trans);
     this._dress = new Dress(panel, this._writer, rows, this._edits, new LongCode(_trans), _trans);
     this._writer.left.connect((_, model) => this._runs.views.forEach(view => view._dressed(model)));
-    this._executed = new Executed(panel, this._writer, this._edits, id => this._approval(id), _trans);
+    const asks = { approval: (id: string) => this._approval(id), isBusy: (run: string) => this._isBusy(run) };
+    this._executed = new Executed(panel, this._writer, this._edits, asks, _trans);
     this._runs.add(this);
     opened.set(context, this._runs);
     panel.disposed.connect(this.dispose, this);
@@ -135,7 +136,7 @@ export class LiveNotebook implements View {
 
   /** Put a copy of a live cell below the cells of its run. */
   copyCell({ model }: LiveCellOfRun): void {
-    this._writer.copy(model, model.sharedModel.getSource());
+    this._writer.copy(model, copied(model, model.sharedModel.getSource(), this._trans));
   }
 
   /** Put a cell below those of the run that begins a new run with the iterations up to that of a live cell. */
@@ -345,6 +346,12 @@ export class LiveNotebook implements View {
   private _approval(cellId: string): (() => void) | null {
     const run = this.runs.find(run => !run.isOver && run.proposed?.id === cellId);
     return run ? () => this.steering.approve(run) : null;
+  }
+
+  /** Whether the notebook's kernel waits for this run to end. */
+  private _isBusy(id: string): boolean {
+    const run = this._runs.get(id);
+    return run !== undefined && !run.isOver && this.isWaiting(run);
   }
 
   /** Opens the notebook of the run that a cell belongs to, where there is one. */

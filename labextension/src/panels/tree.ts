@@ -60,7 +60,7 @@ export class RunTree {
     node.dataset.rlmPhase = run.facts.phase;
     node.dataset.rlmOutcome = run.facts.outcome ?? '';
     this._open(node, run.run, true);
-    this._numbers.replaceChildren(...(run.facts.outcome === 'saved' ? [] : [meters(run, this._trans)]));
+    this._numbers.replaceChildren(...(run.isSaved ? [] : [meters(run, this._trans)]));
     this._paintActions();
     const all = !filter.isOn || filter.run(run);
     let matches = 0;

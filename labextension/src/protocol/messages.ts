@@ -94,6 +94,8 @@ export interface CellFacts {
   depth?: number;
   /** The code cell that asked. */
   of?: string;
+  /** Of the line below a run's cells: how it ended. */
+  outcome?: string;
 }
 
 export interface LiveCell {

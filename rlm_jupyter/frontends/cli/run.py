@@ -209,25 +209,26 @@ def answered(
     if notebook is not None and not (args.quiet and notebook_on is terminal.say):
         notebook_on(f"Notebook: {_relative(notebook)}")
     if notebook is not None:
-        _say_how_to_resume(stop_reason, notebook)
+        limits = {} if result is None else result.trajectory.started.limits
+        _say_how_to_resume(stop_reason, notebook, limits)
     if outcome.interrupted:
         return INTERRUPTED
     return FAILED if result is None or result.answer is None or stop_reason == "failed" else ANSWERED
 
 
-def _say_how_to_resume(stop_reason: StopReason, notebook: Path) -> None:
-    from rlm_jupyter.replay.resume import LIMITED_BY
+def _say_how_to_resume(stop_reason: StopReason, notebook: Path, limits: Mapping[str, Any]) -> None:
     from rlm_jupyter.run.outcome import resume_command
+    from rlm_jupyter.types.endings import LIMITED_BY, raised_limit
 
     if stop_reason in LIMITED_BY:
-        terminal.say(f"To resume it: {resume_command(notebook)} {_option(stop_reason)} N")
+        terminal.say(f"To resume it: {resume_command(notebook)} {raised_limit(stop_reason, limits)}")
     elif stop_reason in _RESUMABLE:
         terminal.say(f"To resume it: {resume_command(notebook)}")
 
 
 def _option(stop_reason: StopReason) -> str:
     """Return the option that raises the limit behind a stop reason."""
-    from rlm_jupyter.replay.resume import LIMITED_BY
+    from rlm_jupyter.types.endings import LIMITED_BY
 
     return f"--{LIMITED_BY[stop_reason].replace('_', '-')}"
 
@@ -301,7 +302,7 @@ def _print(args: Namespace, result: Result, failure: str = "") -> None:
 
 def _why(result: Result, failure: str = "") -> str:
     """In one line, why a run ended without an answer of its own."""
-    from rlm_jupyter.replay.resume import LIMITED_BY
+    from rlm_jupyter.types.endings import LIMITED_BY
 
     have = "This is the best answer so far" if result.answer is not None else "No answer"
     if result.stop_reason in LIMITED_BY:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
 from rlm_jupyter.record import journal, removal, store
-from rlm_jupyter.types.endings import WORDS
+from rlm_jupyter.types.endings import in_short
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _started(run: RunSummary) -> str:
 def _state(files: RunFiles, ended: RunEnded | None) -> str:
     if journal.is_open(files.journal):
         return "going on"
-    return WORDS[ended.stop_reason] if ended is not None else "interrupted"
+    return in_short(ended.stop_reason, ended.message) if ended is not None else "interrupted"
 
 
 def _answer(run: RunSummary) -> str:
@@ -220,7 +220,7 @@ def _print_run(files: RunFiles, trajectory: Trajectory) -> None:
         for cell in iteration.cells:
             _print_cell(console, cell)
         for notice in iteration.notices:
-            _line(console, notice, "yellow")
+            _line(console, f"to the model: {notice}", "yellow")
 
 
 def _print_cell(console: Console, cell: Cell) -> None:

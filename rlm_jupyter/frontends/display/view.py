@@ -18,7 +18,7 @@ from rlm_jupyter.frontends.display.status import Speed
 from rlm_jupyter.parsing import Segment, parse
 from rlm_jupyter.record.attempts import Attempt, line
 from rlm_jupyter.record.notebook_layout import UNREAD
-from rlm_jupyter.types.endings import WORDS, why_ended
+from rlm_jupyter.types.endings import WORDS, in_short
 from rlm_jupyter.types.events import (
     CellDecided,
     CellFinished,
@@ -228,7 +228,7 @@ class View:
                 now.subcalls += 1
                 self._spend(event.usage, event.cost)
             case NoticeGiven(text=text):
-                now.notices.append(text)
+                now.notices.append(f"To the model: {text}")
             case OutputsShown():
                 self._close()
 
@@ -330,9 +330,9 @@ class View:
 
 
 def _title(ended: RunEnded) -> str:
-    words = WORDS[ended.stop_reason]
-    if ended.stop_reason in {"cancelled", "no_progress"} and ended.message:  # which says more than the reason's words
-        return f"Stopped: {why_ended(ended.stop_reason, ended.message).partition('. ')[0]}"
+    words = in_short(ended.stop_reason, ended.message)
+    if words != WORDS[ended.stop_reason]:
+        return f"Stopped: {words}"
     if ended.stop_reason == "failed":
         return "Failed"  # the error stands below
     if ended.stop_reason in {"answered", "terminated", "cancelled"}:

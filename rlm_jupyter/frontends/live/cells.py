@@ -24,6 +24,7 @@ from rlm_jupyter.frontends.live.streaming import Part, arrived, arriving
 from rlm_jupyter.record.attempts import Attempt, markdown
 from rlm_jupyter.record.boundaries import FAILED_LINE, closing_line, opening_line
 from rlm_jupyter.record.notebook_layout import UNREAD
+from rlm_jupyter.record.notice import quoted_notice
 from rlm_jupyter.types.events import (
     CellDecided,
     CellFinished,
@@ -98,8 +99,10 @@ class Cells:
         self._gone: list[str] = []
         self._told_facts: dict[str, Any] = {}
         self._made = 0
-        self._bounds = 0
-        """The lines above and below that there are."""
+        self._opening = ""
+        """The line above the cells of a root, until there is one."""
+        self._is_framed = False
+        """It is there, and the one below them is to come."""
 
     def _of_child(self, run: str, child: Child) -> Cells:
         return Cells(run, child, self.children)
@@ -120,7 +123,7 @@ class Cells:
         with self._lock:
             self.facts.fail(message)
             self._close()
-            self._bound(1, FAILED_LINE)
+            self._frame(FAILED_LINE, "failed")
             if self._child is None:
                 self.children.fail()
 
@@ -271,28 +274,29 @@ class Cells:
                 self.children.settle_sample(event)
                 self._mark(cell)
             case NoticeGiven(iteration=index, text=text):
-                quoted = "  \n".join(f"> {line}" for line in text.splitlines())
-                self._add(LiveCell(self._id(), "notice", index, source=quoted, status="ok"))
+                self._add(LiveCell(self._id(), "notice", index, source=quoted_notice(text), status="ok"))
             case RunStarted():
-                self._bound(0, opening_line(event))
-            case RunEnded(answer=answer, iteration=index):
+                self._opening = opening_line(event) if self._child is None else ""
+            case RunEnded(answer=answer, iteration=index, stop_reason=outcome):
                 self._close()
                 if answer is not None:
                     self._add(LiveCell(self._id(), "answer", index, source=f"**Answer**\n\n{answer}", status="ok"))
-                self._bound(1, closing_line(event))
+                self._frame(closing_line(event), outcome)
             case _:  # what only the numbers show
                 pass
 
-    def _bound(self, nth: int, line: str) -> None:
-        """Add a line above (0) or below (1) the cells of a root: wherever they are read, it tells them from others."""
-        if self._child is None and self._bounds == nth:
-            self._bounds += 1
-            self._add(LiveCell(self._id(), "boundary", 0, source=line, status="ok"))
+    def _frame(self, line: str, outcome: str) -> None:
+        """Add the line below the cells of a root that has some: wherever they are read, they are told from others."""
+        if self._is_framed:
+            self._is_framed = False
+            end = LiveCell(self._id(), "boundary", 0, source=line, status="ok")
+            end.facts["outcome"] = outcome
+            self._add(end)
 
     def _sampled(self) -> LiveCell:
         """Add the cell for the other samples, above the iterations: their own cells are shown below it."""
         cell = self._samples = LiveCell(self._id(), "subcalls", 0, source="Other samples", status="ok")
-        self._add(cell, self._order[0] if self._bounds else None)
+        self._add(cell, self._order[0] if self._is_framed else None)
         return cell
 
     def _receive(self, event: ReplyReceived) -> None:
@@ -420,6 +424,9 @@ class Cells:
                 self._mark(cell)
 
     def _add(self, cell: LiveCell, after: LiveCell | None = None) -> None:
+        if self._opening:
+            line, self._opening, self._is_framed = self._opening, "", True
+            self._add(LiveCell(self._id(), "boundary", 0, source=line, status="ok"))
         place = len(self._order) if after is None else self._order.index(after) + 1
         # the sub-calls of a cell stay right below it
         while after is not None and place < len(self._order) and self._order[place].role == "subcalls":

@@ -13,6 +13,7 @@ import secrets
 import threading
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,8 @@ class LiveRun:
         """The page has closed the line: it has no extension."""
         self.running: object | None = None
         """What people steer; `None` for a recorded run, which is only shown."""
+        self.on_shown: Callable[[], None] | None = None
+        """Called when the page has said so; another thread's call."""
         self.is_heard = False
         """The page can reach this run while its cell is executed: its buttons work."""
         self._kernel = shell.kernel
@@ -222,7 +225,10 @@ class LiveRun:
             # where this is not what the page expects next, it has missed something
             self._tell(always=True)
         elif kind == "asks":
+            is_new = self._page not in _greeted
             _greeted.add(self._page)
+            if is_new and self.on_shown is not None:
+                self.on_shown()
             self.is_heard = not self._cell_is_over
             is_ready = self._control is not None or self._over.is_set()
             for ask in self.cells.facts.asks.new(data, most=None if is_ready else 0):

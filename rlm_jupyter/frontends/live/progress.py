@@ -147,7 +147,12 @@ class PageProgress:
         self._ids = uuid.uuid4().hex, uuid.uuid4().hex
         self._news = threading.Event()
         self._over = threading.Event()
+        self._ended: tuple[Path | None, str, str] | None = None
+        """What stands in the last state beside the run's numbers: its notebook, above it, below it."""
+        self._drawing = threading.Lock()
         self._live: LiveRun | None = open_live(shell)
+        if self._live is not None:
+            self._live.on_shown = self._draw_last
         self._too_old = too_old() if self._live is not None else ""
         self._publish(self._ids[0], self._status(), update=False)
         self._publish(self._ids[1], "", update=False)
@@ -180,6 +185,16 @@ class PageProgress:
             self._view.fail()
         if self._live is not None:
             self._live.end(path, failed=failed, message=title)
+        self._ended = path, title, below
+        self._draw_last()
+
+    def _draw_last(self) -> None:
+        """Show the last state, once there is one; again where the page says only then that it shows the cells."""
+        with self._drawing:
+            if self._ended is not None:
+                self._draw_end(*self._ended)
+
+    def _draw_end(self, path: Path | None, title: str, below: str) -> None:
         notes = [title, "" if self.is_live else self._too_old]
         above = "".join(fragments.note(note) for note in notes if note)
         self._publish(self._ids[0], fragments.block(above, self._view.status(path), below), update=True)

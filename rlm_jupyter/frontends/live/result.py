@@ -15,13 +15,12 @@ from rlm_jupyter.record import safe_html
 from rlm_jupyter.record.store import RunSummary
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.recorded_session import RecordedSession
-from rlm_jupyter.replay.resume import LIMITED_BY
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.interrupts import let_cell_end
 from rlm_jupyter.run.outcome import resume_command
 from rlm_jupyter.run.result import OnEvent, Result, result_of
 from rlm_jupyter.run.runner import BackgroundSession, Running, check_prompt
-from rlm_jupyter.types.endings import WORDS, no_answer
+from rlm_jupyter.types.endings import LIMITED_BY, in_short, no_answer, raised_limit
 from rlm_jupyter.types.errors import ConfigurationError, RLMError, saved_at
 
 
@@ -86,7 +85,7 @@ class ShownResult(Result):
 
     def _facts(self) -> str:
         cost = [f"${self.cost:.4f}"] if self.cost else []
-        ended = [] if self.stop_reason == "answered" else [WORDS[self.stop_reason]]
+        ended = [] if self.stop_reason == "answered" else [in_short(self.stop_reason, self.message)]
         count = len(self.trajectory.iterations)
         iterations = f"{count:,} iteration{'' if count == 1 else 's'}"
         return " · ".join([iterations, f"{self.usage.total_tokens:,} tokens", *cost, f"{self.seconds:.1f} s", *ended])
@@ -102,11 +101,11 @@ class ShownResult(Result):
 
     def _how_to_resume(self) -> str:
         """Return the line to type where a limit has ended the run; empty for other endings."""
-        limit = LIMITED_BY.get(self.stop_reason)
         is_lent = self.trajectory.started.options.get("lent")
-        if limit is None or self.path is None or is_lent:
+        if self.stop_reason not in LIMITED_BY or self.path is None or is_lent:
             return ""
-        return f"To resume it: {resume_command(self.path)} --{limit.replace('_', '-')} N"
+        option = raised_limit(self.stop_reason, self.trajectory.started.limits)
+        return f"To resume it: {resume_command(self.path)} {option}"
 
     def _remark_html(self) -> str:
         """Return the message of a run that ended as it should; for other endings the headline explains it."""

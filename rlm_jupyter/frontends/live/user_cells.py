@@ -32,12 +32,10 @@ _MOST_INTERRUPTS = 2
 """That are passed on; with one more, nobody waits for the cell any longer."""
 
 # a page shows 140 characters of a notice
-_UNKNOWN = (
-    "no kernel of this session belongs to it. Ask anew, open the run's own notebook, or copy it into a cell of yours"
-)
+_UNKNOWN = "the kernel of its run is gone. Run the cell that asked again, or execute it in the run's own notebook"
 _RECORDED = (
-    "its run is a recorded one, without a kernel. --rerun runs it again; %rlm_restore, or its own notebook, "
-    "re-executes it"
+    "it comes from the record, without a kernel. Its cells can be executed in the run's own notebook; --rerun runs it "
+    "all again"
 )
 _CHILD = "it is a child's, whose kernel is gone as soon as it has answered. Copy it into a cell of yours"
 _HERE = "its run was one in this notebook's own kernel. Copy it into a cell of yours"

@@ -10,10 +10,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.display.view import View
 from rlm_jupyter.frontends.live.facts import RunFacts
 from rlm_jupyter.run.control import Control
-from rlm_jupyter.types.events import CellProposed, Event
+from rlm_jupyter.types.events import CellProposed, Event, RunEnded
 
 if TYPE_CHECKING:
     import ipywidgets
@@ -36,6 +37,7 @@ class Steering:
         self._facts = RunFacts()
         self._view = View()
         self._began = time.monotonic()
+        self._answer: str | None = None
         self.proposed = (0, 0)
         """Iteration and block of the cell that waits, or waited last."""
 
@@ -43,7 +45,9 @@ class Steering:
         """Take in an event, from any thread."""
         self._facts.apply(event)
         self._view.apply(event)
-        if isinstance(event, CellProposed):
+        if isinstance(event, RunEnded):
+            self._answer = event.answer
+        elif isinstance(event, CellProposed):
             self.proposed = (event.iteration, event.block)
 
     @property
@@ -77,8 +81,9 @@ class Steering:
         return str(self._facts.told()["phase"])
 
     def drawn(self) -> str:
-        """Headline and iterations, as HTML."""
-        return self._view.status() + self._view.iterations()
+        """Headline, the answer once there is one, and iterations, as HTML."""
+        answer = "" if self._answer is None else fragments.prose(self._answer)
+        return fragments.block(self._view.status(), answer, self._view.iterations())
 
 
 class _Panel:
@@ -104,7 +109,7 @@ class _Panel:
         self._pause.on_click(lambda _: control.resume() if control.is_paused else control.pause())
         self._approve.on_click(lambda _: control.approve(cell=self._cell))
         self._refuse.on_click(lambda _: control.refuse(self._said(), cell=self._cell))
-        self._send = w.Button(description="Tell the model", icon="comment", tooltip="It reads it with the next outputs")
+        self._send = w.Button(description="Send", icon="comment", tooltip="The model reads it with the next outputs")
         self._send.on_click(lambda _: control.note(self._said()))
         self._rows = [w.HBox([bar, self._numbers[name]]) for name, bar in self._bars.items()]
         self._buttons = w.HBox([self._stop, self._pause, self._approve, self._refuse, self._note, self._send])

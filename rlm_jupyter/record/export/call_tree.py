@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rlm_jupyter.record.export.bundle import WholeRun
 from rlm_jupyter.record.export.markup import cut
 from rlm_jupyter.record.trajectory import Cell, Iteration
-from rlm_jupyter.types.endings import WORDS, no_answer
+from rlm_jupyter.types.endings import in_short, no_answer
 from rlm_jupyter.types.events import DirectReplied, SampleSettled, SubcallSettled
 from rlm_jupyter.types.values import Usage
 
@@ -121,7 +121,8 @@ def _sample(sample: SampleSettled, child: WholeRun | None) -> Node:
 
 def _run(run: WholeRun) -> Node:
     trajectory = run.trajectory
-    stop = WORDS[trajectory.ended.stop_reason] if trajectory.ended is not None else "not ended"
+    ended = trajectory.ended
+    stop = in_short(ended.stop_reason, ended.message) if ended is not None else "not ended"
     facts = (stop, trajectory.started.model, tokens(trajectory.usage), dollars(trajectory.cost))
     return Node(f"Run at depth {trajectory.started.depth}", facts, nodes=tuple(tree(run)))
 

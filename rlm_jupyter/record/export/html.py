@@ -15,7 +15,7 @@ from rlm_jupyter.record.export.costs import costs, total
 from rlm_jupyter.record.notebook import is_run
 from rlm_jupyter.record.notebook_layout import Layout
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.types.endings import WORDS
+from rlm_jupyter.types.endings import in_short
 from rlm_jupyter.types.errors import ConfigurationError
 
 _FILTERS: dict[str, Callable[[Any], str]] = {
@@ -86,7 +86,7 @@ def _parts(run: WholeRun, content: dict[str, Any]) -> dict[str, Any]:
         "style": (_TEMPLATES / "style.css").read_text(encoding="utf-8"),
         "prompt": markup.cut(started.prompt),
         "answer": None if trajectory.answer is None else markup.cut(trajectory.answer),
-        "state": WORDS[ended.stop_reason] if ended is not None else "not ended",
+        "state": in_short(ended.stop_reason, ended.message) if ended is not None else "not ended",
         "message": ended.message if ended is not None else "",
         "facts": [
             f"{count:,} iteration{'' if count == 1 else 's'}",

@@ -46,5 +46,10 @@ def test_one_sign_alone_is_left_as_it_is() -> None:
     assert keep_amounts("It cost $5.") == "It cost $5."
 
 
+def test_a_notebooks_cell_is_rendered_as_the_text_that_it_was_made_of() -> None:
+    for text in [*AMOUNTS, *FORMULAS, *CODE]:
+        assert markdown(keep_amounts(text)) == markdown(text)
+
+
 def test_a_tag_in_a_formula_is_text() -> None:
     assert "<b>" not in markdown("$<b>x</b>$ $5 <i>")

@@ -85,7 +85,7 @@ def test_the_cells_are_what_a_person_expects(tmp_path) -> None:
         ("prose", "markdown", "and"),
         ("code", "code", "FINAL(x)"),
         ("notice", "markdown", f"> {UNREAD} (28 characters, kept in the record.)"),
-        ("notice", "markdown", "> Two lines\n> of a notice."),
+        ("notice", "markdown", "> *To the model:* Two lines  \n> of a notice."),
         ("prose", "markdown", "It was Ada."),
         ("boundary", "markdown", "*End of the run: answered.*"),
     ]

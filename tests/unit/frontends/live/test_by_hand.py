@@ -200,7 +200,7 @@ def test_an_interrupt_reaches_it(notebook: Notebook, model: Model) -> None:
 def test_where_there_is_no_kernel_for_it_a_line_says_so(notebook: Notebook, model: Model) -> None:
     look, _ = ask(notebook, model, SECRET, "```repl\nFINAL('it')\n```")
     asked = len(model.requests)
-    assert "no kernel of this session" in refusal(notebook.run(look["source"], cell_id="rlm-01234567-1"))
+    assert "the kernel of its run is gone" in refusal(notebook.run(look["source"], cell_id="rlm-01234567-1"))
     given_up = ask(notebook, model, SECRET, "```repl\nFINAL('it')\n```", cell="another")
     assert "(another run took rlm_result)" in refusal(notebook.run("secret", cell_id=look["id"]))
     asked, look = len(model.requests), given_up[0]
@@ -213,7 +213,7 @@ def test_where_there_is_no_kernel_for_it_a_line_says_so(notebook: Notebook, mode
     assert notebook.run("print('own')", cell_id="rlm-notes").printed == "own\n"
 
     recorded = code_cells(notebook.run("%%rlm -m openai/any -c book\nWhat?", cell_id="again"))
-    assert "recorded one" in refusal(notebook.run(look["source"], cell_id=recorded[0]["id"]))
+    assert "comes from the record" in refusal(notebook.run(look["source"], cell_id=recorded[0]["id"]))
     assert notebook.run("'secret' in globals()").value == "False"
     assert len(model.requests) == asked
 
@@ -237,7 +237,7 @@ def test_run_all_runs_no_cell_of_a_model(notebook: Notebook, model: Model) -> No
     sent += [notebook.send(cell["source"], cell["id"]) for cell in old]
     asking, *after = [notebook.follow(request) for request in sent]
     assert len(code_cells(asking)) == 2
-    assert all("no kernel of this session" in refusal(shown) for shown in after)
+    assert all("the kernel of its run is gone" in refusal(shown) for shown in after)
     assert len(model.requests) == asked + 3  # two replies and a sub-call, of the new run
     assert notebook.run("'secret' in globals() or 'os' in globals()").value == "False"
     new = code_cells(asking)[0]["id"]

@@ -254,6 +254,7 @@ def a_live_run(control: Any) -> tuple[LiveRun, Line]:
         threading.Lock(),
     )
     live._seq, live._noted, live.refused, live.is_heard = 0, None, False, False
+    live.on_shown = None
     live._known_to_be_over = threading.Event()
     live._known_to_be_over.set()  # nothing is said again
     live.cells = Cells("run")

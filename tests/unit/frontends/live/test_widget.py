@@ -48,6 +48,7 @@ def test_bars_show_what_is_used_of_the_limits_that_are_set() -> None:
     assert bars["Iterations"].children[0].value == pytest.approx(0.5)
     assert bars["Iterations"].children[1].value == "2 of 4"
     assert "Answered" in box.children[-1].value
+    assert "<p>the end</p>" in box.children[-1].value
 
 
 def test_stop_ends_the_run_with_what_it_has() -> None:
