@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from IPython.core.error import StdinNotImplementedError
 
-from rlm_jupyter.frontends.options import or_close
 from rlm_jupyter.models import PROVIDERS
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
@@ -26,8 +25,8 @@ def enter(provider: str, ask: Ask) -> str:
     """
     variables = {name: preset.key_variables[0] for name, preset in PROVIDERS.items() if preset.key_variables}
     if provider not in variables:
-        what = f"No provider {quoted(provider)} takes a key" if provider else "Name the provider"
-        raise ConfigurationError(f"{what}: %rlm_key {or_close(provider, list(variables))}")
+        what = f"{quoted(provider)} is no provider that takes a key" if provider else "Name the provider"
+        raise ConfigurationError(f"{what}: %rlm_key NAME, with one of {', '.join(variables)}")
     variable = variables[provider]
     try:
         key = ask(f"{variable}: ").strip()

@@ -211,7 +211,7 @@ def still_loading(endpoint: Endpoint) -> ModelUnavailableError:
 
 def how_to_start(preset: Preset) -> str:
     """Return what to do where a server of one's own does not answer."""
-    return f"Start it ({preset.start}), or say where it is: base_url (--base-url), or {preset.url_variables[0]}."
+    return f"Start it ({preset.start}), or say where it is: base_url (--base-url), or {preset.url_variables[-1]}."
 
 
 def _refusal(status: int | None, detail: str, endpoint: Endpoint) -> ModelError:

@@ -64,16 +64,17 @@ class RunFiles:
         prompt
             Names the run: `YYYYMMDD-HHMMSS-` and its first words; `-2`, `-3`… when that is taken.
         path
-            The notebook, or a folder to put it into (see `is_folder`), created if needed. Where a run has that
-            name, the new one gets `NAME-2`, `NAME-3`…: files of a run are never moved, because its path was
-            returned. A notebook that is no run is never touched.
+            The notebook, or a folder to put it into (see `is_folder`), made if needed: outside the working directory
+            only where the one above it exists, else it is likely to be mistyped. Where a run has that name, the new
+            one gets `NAME-2`, `NAME-3`…: files of a run are never moved, because its path was returned. A notebook
+            that is no run is never touched.
         where
             The folder that `rlm_runs` is in; the working directory when left out.
 
         Raises
         ------
         ConfigurationError
-            The folder can't be written, or the notebook there is not a run's.
+            The folder can't be written or made, or the notebook there is not a run's.
         """
         # absolute, because the working directory may change while the run goes on
         place = (Path(where or ".") / FOLDER if path is None else Path(path)).absolute()
@@ -87,6 +88,10 @@ class RunFiles:
                 raise ConfigurationError(
                     f"{wanted} is not the notebook of a run, so it is not replaced. Name another path."
                 )
+        if not wanted.parent.parent.exists() and not Path(os.path.normpath(wanted)).is_relative_to(Path.cwd()):
+            raise ConfigurationError(
+                f"There is no folder {wanted.parent.parent} to save the run in: make it, or name another place."
+            )
         with _writable(wanted.parent):
             wanted.parent.mkdir(parents=True, exist_ok=True)
             files = cls(wanted)

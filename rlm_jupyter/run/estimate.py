@@ -69,7 +69,8 @@ class Estimate:
             run = f"The whole run: at most {_dollars(self.run_cost)} ({self.capped_by})."
             if self.capped_by != MAX_COST:
                 run = (
-                    f"No max_cost is set: with all other limits used up, {_dollars(self.run_cost)} ({self.capped_by})."
+                    f"No max_cost is set, which would bound it; the other limits ({self.capped_by}) do at "
+                    f"{_dollars(self.run_cost)}."
                 )
         if self.typical_cost is not None:
             run = f"The whole run: about {_dollars(self.typical_cost)} ({self.typical_basis}).\n{run}"

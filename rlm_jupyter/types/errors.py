@@ -21,12 +21,21 @@ says what to do.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rlm_jupyter.types.values import StopReason
+
+
+_SETTING = re.compile(r"\b(?:Limits|Sandbox)\((\w+)=([^)]*)\):")
+
+
+def _as_option(setting: re.Match[str]) -> str:
+    value = "" if setting[2] == "…" else f" {setting[2]}"
+    return f"--{setting[1].replace('_', '-')}{value}:"
 
 
 class RLMError(Exception):
@@ -62,8 +71,8 @@ class RLMError(Exception):
 
     @property
     def for_command_line(self) -> str:
-        """The text that a command shows."""
-        return self._advising(self._command or super().__str__())
+        """The text that a command shows: with the options that it has for settings."""
+        return self._advising(self._command or _SETTING.sub(_as_option, super().__str__()))
 
     def _advising(self, text: str) -> str:
         return f"{text.rstrip('.')}. {self.advice}" if self.advice else text

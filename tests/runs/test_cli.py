@@ -230,16 +230,23 @@ def test_a_served_model_and_a_sub_model_at_one_address() -> None:
         assert [request.body["model"] for request in server.requests] == ["root", "sub"]
 
 
+NO_QUESTION = "jupyter rlm: The question is missing: it comes first: jupyter rlm run"
+
+
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        (["run"], "jupyter rlm: The question is missing: it comes first."),
-        (["run", " "], "jupyter rlm: The question is missing: it comes first."),
+        (["run"], f'{NO_QUESTION} "QUESTION" --context PATH'),
+        (["run", " "], f'{NO_QUESTION} "QUESTION" --context PATH'),
+        (["run", "", "-c", "a.txt"], f'{NO_QUESTION} "QUESTION" --context PATH'),
+        (["run", "-c", "a.txt", "What is it?"], f"{NO_QUESTION} 'What is it?' --context PATH"),
+        (["run", "What is it?", "a.txt"], "jupyter rlm: .*the question is one argument, in quotes, .*"),
+        (["run", "?", "-c", "blank.txt"], "jupyter rlm: blank.txt is empty: there is nothing to answer from."),
         (
-            ["run", "-c", "a.txt", "What is it?"],
-            "jupyter rlm: The question is missing: it comes first, before --context: jupyter rlm run 'What is it?' "
-            "--context …",
+            ["run", "?", "-c", "a.txt", "--save", "../no/such/x.ipynb", "-m", "extractive"],
+            "jupyter rlm: There is no folder .*/no to save .*",
         ),
+        (["run", "?", "-c", "a.txt", "--read", "gone"], "jupyter rlm: --read: .*gone does not exist."),
         (["run", "?", "-c", "gone.txt", "-m", "extractive"], "jupyter rlm: gone.txt: there is no such file."),
         (["run", "?", "-c", "gone.txt"], "jupyter rlm: gone.txt: there is no such file."),
         (["run", "?", "--max-iteration", "3"], r"jupyter rlm: .* \(did you mean --max-iterations\?\) .*"),
@@ -247,7 +254,7 @@ def test_a_served_model_and_a_sub_model_at_one_address() -> None:
         (["run", "?", "-m", "nobody/x"], "jupyter rlm: .*nobody.*"),
         (["run", "?", "--base-url", "http://127.0.0.1:1"], "jupyter rlm: --base-url needs a model: .*"),
         (["run", "?", "-m", "extractive", "--termination", "x"], "jupyter rlm: Unknown termination policy 'x'.*"),
-        (["run", "?", "--max-iterations", "0"], r"jupyter rlm: Limits\(max_iterations=0\): it must be more than zero."),
+        (["run", "?", "--max-iterations", "0"], "jupyter rlm: --max-iterations 0: it must be more than zero."),
         (["run", "?", "--max-cost", "much"], "jupyter rlm run: .*invalid float value: 'much'.*"),
         (["run", "?", "--save", "a.txt/x", "-m", "extractive"], "jupyter rlm: A run can't be saved in .*"),
         (["walk"], "jupyter rlm: .*invalid choice: 'walk'.*"),
@@ -256,6 +263,7 @@ def test_a_served_model_and_a_sub_model_at_one_address() -> None:
 )
 def test_a_mistake_is_one_line_and_code_2(args: list[str], line: str) -> None:
     Path("a.txt").write_text("text")
+    Path("blank.txt").write_text("\n")
     done = cli(*args)
     assert (done.out, done.code) == ("", 2)
     assert done.err.count("\n") == 1
@@ -471,12 +479,18 @@ def kept(here: Path) -> Iterator[list[RunFiles]]:
     journals[2].close()
 
 
-@pytest.mark.parametrize(("given", "length"), [("größe".encode(), 5), (b"", 0)])
-def test_what_is_piped_in_is_the_context(given: bytes, length: int) -> None:
+def test_what_is_piped_in_is_the_context() -> None:
     model = script("```repl\nFINAL(len(context or ''))\n```")
-    done = cli("run", "How long?", "-m", model, "--no-save", stdin=given)
-    assert (done.code, done.out.strip()) == (0, str(length))
-    assert ("5 characters" if length else "Standard input is empty") in done.err
+    done = cli("run", "How long?", "-m", model, "--no-save", stdin="größe".encode())
+    assert (done.code, done.out.strip()) == (0, "5")
+    assert "5 characters" in done.err
+
+
+def test_a_pipe_that_brings_nothing_is_refused_before_anything_is_asked() -> None:
+    done = cli("run", "How long?", "-m", script(FINAL), stdin=b"")
+    assert (done.code, done.out) == (2, "")
+    assert "Standard input is empty: there is nothing to answer from." in done.err
+    assert not Path("rlm_runs").exists()
 
 
 def test_models_lists_the_embedded_one_and_suggests_the_nearest_provider() -> None:

@@ -168,7 +168,7 @@ def test_options_that_take_a_number_show_which_kind(shell: InteractiveShell) -> 
         ("%%rlm -c book what?\nbody", "stands below the first line"),
         ("%rlm_restore no-such-run", "There is no run 'no-such-run'"),
         ("%rlm_restore", "Which run?"),
-        ("%rlm_key opnai", "No provider 'opnai' takes a key: %rlm_key openai"),
+        ("%rlm_key opnai", "'opnai' is no provider that takes a key: %rlm_key NAME, with one of openai, anthropic, "),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(shell: InteractiveShell, line: str, says: str) -> None:

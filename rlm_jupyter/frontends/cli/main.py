@@ -168,6 +168,8 @@ class _Parser(argparse.ArgumentParser):
         commands = next((a.choices for a in self._actions if isinstance(a, argparse._SubParsersAction)), {})
         command = next((commands[word] for word in sys.argv[1:] if word in commands), self)
         hint = close_option(message, command.format_usage())
+        if not hint and command.prog.endswith(" run") and message.startswith("unrecognized arguments"):
+            hint = ': the question is one argument, in quotes, and files are named by --context ("…" --context PATH)'
         self.exit(MISUSED, f"{self.prog}: {message}{hint} (see {command.prog} --help)\n")
 
 

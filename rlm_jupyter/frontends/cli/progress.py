@@ -221,7 +221,7 @@ class Progress:
         if reply.rejected:
             self.say(f"{reply.iteration:>3} resampled: {terminal.one_line(reply.rejected, self._width - 16)}", "yellow")
         else:
-            words = "the last call: " * reply.forced + (prose or "(no words)")
+            words = "the last call: " * reply.forced + (prose or "(code alone)")
             took = _took(reply)
             line = terminal.one_line(words, self._width - 4 - len(took))
             self.say(f"{reply.iteration:>3} {line}{took}", "" if prose else "dim")

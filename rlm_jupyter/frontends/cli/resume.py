@@ -120,7 +120,11 @@ def _ask(args: Namespace, saved: SavedRun, cells: int) -> None:
         return
     count = terminal.count(cells, "cell")
     kind = args.sandbox or saved.trajectory.started.options.get("sandbox", {}).get("kind")
-    may = "with your rights, as there is no sandbox" if kind == "none" else "with all that they do"
+    may = (
+        "with your rights, as there is no sandbox"
+        if kind == "none"
+        else f"with all that {'it does' if cells == 1 else 'they do'}"
+    )
     if not sys.stdin or not sys.stdin.isatty():
         raise ConfigurationError(
             f"{count} of {saved.files.name} would be executed again, {may}, and nobody can be asked here: add --yes."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shlex
 import signal
 import stat
 import sys
@@ -52,8 +53,10 @@ def run(args: Namespace) -> int:
     limits = Limits(**{name: value for name, value in given.items() if value is not None})
     prompt = args.prompt or ""
     if not prompt.strip():
-        last = f", before --context: jupyter rlm run {args.context[-1]!r} --context …" if args.context else "."
-        raise ConfigurationError(f"The question is missing: it comes first{last}")
+        # it may have been taken for one more of the paths
+        last = args.context[-1] if args.context else ""
+        question = shlex.quote(last) if last and not Path(last).exists() else '"QUESTION"'
+        raise ConfigurationError(f"The question is missing: it comes first: jupyter rlm run {question} --context PATH")
     from rlm_jupyter.models.endpoint import keyless
 
     with keyless() if args.estimate else nullcontext():
@@ -133,14 +136,29 @@ def _context_of(args: Namespace) -> object:
     from rlm_jupyter.run.files.load import STDIN, load
 
     if paths:
-        return load(paths, note=terminal.say)
+        return _filled(load(paths, note=terminal.say), ", ".join(paths))
     if sys.platform != "win32" and not select.select([sys.stdin], [], [], _SILENT_SECONDS)[0]:
         # a pipe that was inherited, and that nobody writes to or closes, would be waited for without a word
         terminal.say("Reading the context from standard input, a pipe; --context PATH names another.")
     text = load(STDIN, note=terminal.say)
+    _filled(text, "Standard input")
     if not args.quiet:
-        terminal.say(f"Context: standard input, {len(str(text)):,} characters." if text else "Standard input is empty.")
-    return text or None
+        terminal.say(f"Context: standard input, {len(str(text)):,} characters.")
+    return text
+
+
+def _filled(context: object, name: str) -> object:
+    """Return a context that has something in it.
+
+    Raises
+    ------
+    ConfigurationError
+        It has nothing: whoever named it expects an answer from it.
+    """
+    if not (context.strip() if isinstance(context, str) else not hasattr(context, "__len__") or len(context)):
+        more = "" if name != "Standard input" else " To ask without a context: < /dev/null"
+        raise ConfigurationError(f"{name} is empty: there is nothing to answer from.{more}")
+    return context
 
 
 def _is_piped() -> bool:

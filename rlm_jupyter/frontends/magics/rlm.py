@@ -173,6 +173,8 @@ class RLMMagics(Configured):
             return options, rest
         if rest:
             raise UsageError(f"The prompt stands below the first line, which takes options only, not {quoted(rest)}.")
+        if not cell.strip():
+            raise UsageError("What is the question? It stands below the line with %%rlm.")
         return options, cell.removesuffix("\n")
 
     def _answer(self, options: Namespace, prompt: str) -> None:

@@ -28,7 +28,7 @@ class Passage:
     """A part of a context."""
 
     item: str
-    """Where its text stands in a collection, such as `item 3, `; empty for a single text."""
+    """Where its text stands in a collection, such as `context[3]` or `row 4`; empty for a single text."""
     start: int
     """Offset of its first character in that text."""
     heading: str
@@ -38,7 +38,12 @@ class Passage:
     @property
     def place(self) -> str:
         """Item and offset, in words."""
-        return f"{self.item}character {self.start:,}"
+        return self.place_of(self.start)
+
+    def place_of(self, start: int) -> str:
+        """Return item and offset of what begins at `start` of its text, in words."""
+        offset = f"character {start:,}"
+        return f"{self.item}, {offset}" if self.item and start else self.item or offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +113,24 @@ def _texts(source: Any) -> Iterator[tuple[str, str]]:
     """Yield every text in `source`, after the place where it stands."""
     if isinstance(source, bytes):
         source = source.decode("utf-8", "replace")
-    if hasattr(source, "columns"):  # a data frame: its rows
-        source = source.to_dicts() if hasattr(source, "to_dicts") else source.to_dict("records")
-    if isinstance(source, str):
+    if hasattr(source, "columns"):  # a data frame
+        rows = source.to_dicts() if hasattr(source, "to_dicts") else source.to_dict("records")
+        yield from ((f"row {number:,}", _text(row)) for number, row in enumerate(rows, 1))
+    elif isinstance(source, str):
         yield "", source
     elif isinstance(source, dict):
-        yield from ((f"key {key!r}, ", str(value)) for key, value in source.items())
+        yield from ((str(key), _text(value)) for key, value in source.items())
     elif hasattr(source, "__iter__"):
-        yield from ((f"item {i:,}, ", str(value)) for i, value in enumerate(source))
+        yield from ((f"context[{i}]", _text(value)) for i, value in enumerate(source))
     elif source is not None:
         yield "", str(source)
+
+
+def _text(value: Any) -> str:
+    """Return an item as text: a record as its names and values."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {part}" for name, part in value.items())
+    return str(value)
 
 
 def _pieces(text: str, size: int = _PASSAGE_CHARS) -> Iterator[tuple[int, int]]:

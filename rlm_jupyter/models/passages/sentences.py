@@ -58,7 +58,7 @@ def matching_sentences(ranking: Ranking, replies: Sequence[str]) -> Sentences:
         for sentence in reply.splitlines() if reply else ():
             found = re.search(r"\s+".join(map(re.escape, sentence.split())), passage.text)
             start = passage.start + (found.start() if found else 0)
-            places.setdefault(sentence, f"{passage.item}character {start:,}")
+            places.setdefault(sentence, passage.place_of(start))
     scores = {sentence: score(sentence, ranking.weights) for sentence in places}
     best = max(scores.values(), default=0.0)
     if best <= 0:

@@ -106,10 +106,10 @@ async def test_a_log_has_lines_instead_of_sentences():
 @pytest.mark.parametrize(
     ("context", "place"),
     [
-        (["nothing", "The access code is 7391 here."], "item 1, character 0"),
-        ({"a": "nothing", "b": "The access code is 7391 here."}, "key 'b', character 0"),
-        (pd.DataFrame({"n": [1, 2], "text": ["nothing", "The access code is 7391 here."]}), "item 1"),
-        (pl.DataFrame({"n": [1, 2], "text": ["nothing", "The access code is 7391 here."]}), "item 1"),
+        (["nothing", "The access code is 7391 here."], "context[1]"),
+        ({"a": "nothing", "b": "The access code is 7391 here."}, "(b)"),
+        (pd.DataFrame({"n": [1, 2], "text": ["nothing", "The access code is 7391 here."]}), "row 2"),
+        (pl.DataFrame({"n": [1, 2], "text": ["nothing", "The access code is 7391 here."]}), "row 2"),
         (b"nothing\n\nThe access code is 7391 here.", "character 9"),
     ],
     ids=["list", "dict", "pandas", "polars", "bytes"],
