@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterable
@@ -14,6 +15,8 @@ from rlm_jupyter.types.values import ContextInfo, PackedContext
 
 CHILDREN = "children"
 """The folder, inside of a run's, where the runs that it started are; they share its objects."""
+SHARED_BYTES = 1_000_000
+"""From this size on, runs of one folder that keep the same share a file, by a hard link; so each can be removed."""
 Buffer = bytes | memoryview
 
 
@@ -32,6 +35,11 @@ def context_kind(info: ContextInfo) -> Literal["none", "str", "bytes", "pickle"]
     if info.type_name == "str":
         return "str"
     return "bytes" if info.type_name == "bytes" else "pickle"
+
+
+def _has(path: Path, size: int) -> bool:
+    """Whether a file is there, and whole: a power cut can leave a name without its bytes."""
+    return path.is_file() and path.stat().st_size == size
 
 
 class Objects:
@@ -91,13 +99,25 @@ class Objects:
         sha256 = sha256 or digest(buffers)
         path = self.path(sha256)
         try:
-            # the size too: a power cut can leave a name without its bytes
-            if not (path.is_file() and path.stat().st_size == sum(memoryview(b).nbytes for b in buffers)):
+            size = sum(memoryview(buffer).nbytes for buffer in buffers)
+            if not _has(path, size):
                 self.folder.mkdir(parents=True, exist_ok=True)
-                atomic.replace(path, buffers, sync=False, staging=self.staging)
+                if not (size >= SHARED_BYTES and self._link(path, size)):
+                    atomic.replace(path, buffers, sync=False, staging=self.staging)
         except OSError as error:
             raise RecordError(f"{self.folder} can't be written: {error.strerror}.") from error
         return sha256
+
+    def _link(self, path: Path, size: int) -> bool:
+        """Share the file of a run beside this one that keeps the same; returns whether one does."""
+        if path.exists():
+            return False
+        for other in self.folder.parent.parent.glob(f"*.rlm/{self.folder.name}/{path.name}"):
+            if _has(other, size):
+                with contextlib.suppress(OSError):  # a file system without hard links, or the other was just removed
+                    path.hardlink_to(other)
+                    return True
+        return False
 
     def get(self, sha256: str) -> bytes:
         """Return the content that `put` named so.
