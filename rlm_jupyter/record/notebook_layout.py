@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import platform
 import re
+import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
@@ -46,6 +48,16 @@ _FIRST_CELLS = 3
 """The prompt, the cell that restores the run, and the line above the model's."""
 UNREAD = "Not read: here the model wrote an output of its own, before the kernel gave one."
 _KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+_LANGUAGE = {
+    "codemirror_mode": {"name": "ipython", "version": sys.version_info.major},
+    "file_extension": ".py",
+    "mimetype": "text/x-python",
+    "name": "python",
+    "nbconvert_exporter": "python",
+    "pygments_lexer": f"ipython{sys.version_info.major}",
+    "version": platform.python_version(),
+}
+"""As ipykernel says it: a page that finds something else counts the notebook as changed as soon as it is open."""
 _TAGS: dict[CellStatus, tuple[str, ...]] = {
     "ok": (),
     "error": ("raises-exception",),
@@ -162,7 +174,7 @@ class Layout:
         return b"".join(
             [
                 b'{\n  "kernelspec": ' + json.dumps(_KERNEL).encode() + b",\n",
-                b'  "language_info": {"name": "python"},\n',
+                b'  "language_info": ' + json.dumps(_LANGUAGE).encode() + b",\n",
                 b'  "rlm": ' + head + b', "records": [\n   ' + records + b"\n  ]}\n }",
             ]
         )

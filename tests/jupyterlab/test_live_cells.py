@@ -10,7 +10,7 @@ import nbformat
 from nbconvert import HTMLExporter
 
 from tests.jupyterlab.conftest import Open, Waiting
-from tests.jupyterlab.lab import NotebookPage, texts
+from tests.jupyterlab.lab import NotebookPage, Window, texts
 from tests.support.loopback import Said
 
 ASK = "%%rlm -m openai/any -c text --rerun\nHow long is it?"
@@ -431,3 +431,24 @@ def test_a_recorded_run_shows_its_steps_once_in_a_kernel_that_has_just_started(o
     page.until(lambda: page.live("answer"), "its cells")
     # the kernel hears only after the run that this page shows cells
     page.until(lambda: "Steps" not in cell.inner_text(), "that they stand there once")
+
+
+def test_the_runs_own_notebook_can_be_opened_and_closed_without_a_question(
+    opened: Open, model: Waiting, window: Window
+) -> None:
+    model.play([FINAL], opened=1)
+    page = opened("text = 'x'", ASK.replace("How long", "How clean"))
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.live("answer") and page.cells()[2]["execution_count"], "the answer")
+    [run] = (window.lab.folder / "rlm_runs").glob("*how-clean*.ipynb")
+    page.command("rlm:open-run")
+    current = "window.jupyterapp.shell.currentWidget"
+    page.until(lambda: page.page.evaluate(f"{current}.context?.path").endswith(run.name), "the run's notebook")
+    page.until(
+        lambda: page.page.evaluate(f"{current}.sessionContext.session?.kernel?.status") in {"idle", "unknown"},
+        "a kernel",
+    )
+    page.page.wait_for_timeout(1_000)  # Lab asks the kernel what it speaks, and writes that into the notebook
+    assert page.page.evaluate(f"{current}.context.model.dirty") is False
+    page.page.evaluate(f"{current}.close()")
