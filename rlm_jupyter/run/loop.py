@@ -25,6 +25,8 @@ _OVERTIME = 0.75
 """Seconds after its deadline at which a run that has not ended by itself is ended, wherever it is."""
 _LAST_LOOK = 0.5
 """Seconds in which its kernel may then tell its best answer."""
+_LEAST_SECONDS = 0.1
+"""With less than this left, no model is asked once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,10 @@ def _limit_reached(run: Run) -> StopReason | None:
 async def _salvage(run: Run, stop: StopReason, message: str = "") -> Ending:
     """Return the best answer there is: sent back, a draft, an unconfirmed FINAL, one forced call, or none."""
     answer = run.best
+    # a cell that was interrupted in time has taken of the margin: what is left is enough for a reply like those before
+    least = min(INTERRUPT_MARGIN, max(run.requests.last_word.seconds, _LEAST_SECONDS))
     # where nothing was seen and nothing is kept, an answer would be made up
-    if answer is None and stop != "cancelled" and run.can_conclude and run.ledger.has_time(INTERRUPT_MARGIN):
+    if answer is None and stop != "cancelled" and run.can_conclude and run.ledger.has_time(least):
         answer, why = await _forced(run)
         message = "; ".join(filter(None, [message, why]))
     return Ending(stop, answer, message)
