@@ -40,6 +40,19 @@ def test_the_context_menu_acts_on_the_cell_that_was_clicked(opened: Open, model:
     assert page.cells()[-1]["source"].startswith("# from a run: %rlm_restore ")
     assert "rlm" not in page.cells()[-1]["metadata"]
 
+    # a copy that is pasted is the person's own as soon as it is run
+    page.select(second["id"])
+    page.command("notebook:copy-cell")
+    page.select(page.cells()[-1]["id"])
+    page.command("notebook:paste-cell-below")
+    pasted = page.until(lambda: [c for c in page.cells() if c["source"] == "print('second')"][1:], "the pasted copy")[0]
+    page.run(pasted["id"])
+    pasted = page.until(
+        lambda: [c for c in page.cells() if c["id"] == pasted["id"] and "second" in texts(c) and c["execution_count"]],
+        "its output",
+    )[0]
+    assert not {"rlm", "tags"} & set(pasted["metadata"])
+
     choose(page, second["id"], "Branch from Here")
     page.until(lambda: "RLM.fork(" in "".join(cell["source"] for cell in page.cells()), "the cell that branches")
     branch = next(cell for cell in page.cells() if "RLM.fork(" in cell["source"])

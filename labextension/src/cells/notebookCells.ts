@@ -81,6 +81,19 @@ export class NotebookCells {
     void this._panel.content.scrollToItem(place, 'smart');
   }
 
+  /** Take what marks a live cell from one that is a person's: what executes notebooks would pass over it. */
+  own(model: ICellModel): void {
+    const tags = ((model.getMetadata('tags') ?? []) as string[]).filter(tag => !TAGS.includes(tag));
+    this._shared?.transact(() => {
+      model.deleteMetadata('rlm');
+      if (tags.length) {
+        model.setMetadata('tags', tags);
+      } else {
+        model.deleteMetadata('tags');
+      }
+    }, false);
+  }
+
   /** A person takes a cell over: it becomes one like any other, with an id of its own. */
   giveAway(model: ICellModel): void {
     const shared = this._shared;

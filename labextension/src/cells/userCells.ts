@@ -11,7 +11,7 @@ import type { IDisposable } from '@lumino/disposable';
 import { prompt } from '../inline/cellLabels';
 import type { CellWriter } from './writer';
 import type { Edits } from './edits';
-import { isAstray, isEdited, leftMarkOf, markOf } from '../model/marks';
+import { isAstray, isEdited, isPasted, leftMarkOf, markOf } from '../model/marks';
 import { isRefused, takeExecutions } from './execution';
 
 const TOLD_MILLISECONDS = 8000;
@@ -114,6 +114,9 @@ export class Executed implements IDisposable {
     this._scheduled += 1;
     window.setTimeout(() => (this._scheduled -= 1));
     const { model } = args.cell;
+    if (isPasted(model)) {
+      this._writer.own(model);
+    }
     if (model.type === 'code' && markOf(model) && !this._runs.approval(model.id) && !this._isBusy(model)) {
       const code = model as ICodeCellModel;
       const before = { outputs: code.outputs.toJSON(), count: code.executionCount, isAlone: true };

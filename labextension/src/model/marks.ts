@@ -55,6 +55,12 @@ export function isAstray(model: ICellModel, mark: Mark): boolean {
   return mark.base === undefined ? isEdited(model, mark) : mark.base !== model.sharedModel.getSource();
 }
 
+/** Whether a person has pasted a copy of a live cell: it has another id, so it is a cell of theirs. */
+export function isPasted(model: ICellModel): boolean {
+  const mark = LIVE_ID.test(model.id) ? undefined : (model.getMetadata('rlm') as Partial<Mark> | undefined);
+  return mark?.v === 1 && typeof mark.parent === 'string';
+}
+
 /** A live cell's source for a cell of a person's own: what code needs is in the kernel of its run. */
 export function copied(model: ICellModel, source: string, trans: TranslationBundle): string {
   const run = markOf(model)?.run_id;
