@@ -489,7 +489,9 @@ def test_what_is_piped_in_is_the_context() -> None:
 def test_a_pipe_that_brings_nothing_is_refused_before_anything_is_asked() -> None:
     done = cli("run", "How long?", "-m", script(FINAL), stdin=b"")
     assert (done.code, done.out) == (2, "")
-    assert "Standard input is empty: there is nothing to answer from." in done.err
+    refused = "jupyter rlm: Standard input is empty: there is nothing to answer from."
+    assert done.err == f"{refused} To ask without a context: < /dev/null\n"
+    assert cli("run", "How long?", "-c", "-", "-m", script(FINAL), stdin=b" \n").err == f"{refused}\n"
     assert not Path("rlm_runs").exists()
 
 

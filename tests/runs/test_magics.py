@@ -165,14 +165,16 @@ def test_options_that_take_a_number_show_which_kind(shell: InteractiveShell) -> 
         ("%rlm -o a.b What?", "-o takes the name of a variable"),
         ("%rlm -m scripted/two.json --termination nope What?", "nope"),
         ("%rlm", "What is the question?"),
+        ("%%rlm -c book\n  \n", "What is the question? It stands below the line with %%rlm."),
         ("%%rlm -c book what?\nbody", "stands below the first line"),
         ("%rlm_restore no-such-run", "There is no run 'no-such-run'"),
+        ("%rlm -c blank What?", "The variable 'blank' is empty: there is nothing in it to read."),
         ("%rlm_restore", "Which run?"),
         ("%rlm_key opnai", "'opnai' is no provider that takes a key: %rlm_key NAME, with one of openai, anthropic, "),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(shell: InteractiveShell, line: str, says: str) -> None:
-    shell.user_ns |= {"book": "text", "nothing": None}
+    shell.user_ns |= {"book": "text", "nothing": None, "blank": " \n"}
     text, error = run(shell, line)
     assert says in text
     assert len(text.strip().splitlines()) == 1

@@ -133,32 +133,22 @@ def _context_of(args: Namespace) -> object:
     paths = args.context
     if not paths and not _is_piped():
         return None
+    from rlm_jupyter.run.files.blank import BlankError
     from rlm_jupyter.run.files.load import STDIN, load
 
     if paths:
-        return _filled(load(paths, note=terminal.say), ", ".join(paths))
+        return load(paths, note=terminal.say)
     if sys.platform != "win32" and not select.select([sys.stdin], [], [], _SILENT_SECONDS)[0]:
         # a pipe that was inherited, and that nobody writes to or closes, would be waited for without a word
         terminal.say("Reading the context from standard input, a pipe; --context PATH names another.")
-    text = load(STDIN, note=terminal.say)
-    _filled(text, "Standard input")
+    try:
+        text = load(STDIN, note=terminal.say)
+    except BlankError as error:
+        # nobody named it: it may be that there is to be no context
+        raise BlankError(f"{error} To ask without a context: < /dev/null") from None
     if not args.quiet:
         terminal.say(f"Context: standard input, {len(str(text)):,} characters.")
     return text
-
-
-def _filled(context: object, name: str) -> object:
-    """Return a context that has something in it.
-
-    Raises
-    ------
-    ConfigurationError
-        It has nothing: whoever named it expects an answer from it.
-    """
-    if not (context.strip() if isinstance(context, str) else not hasattr(context, "__len__") or len(context)):
-        more = "" if name != "Standard input" else " To ask without a context: < /dev/null"
-        raise ConfigurationError(f"{name} is empty: there is nothing to answer from.{more}")
-    return context
 
 
 def _is_piped() -> bool:

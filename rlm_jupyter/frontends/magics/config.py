@@ -22,6 +22,7 @@ from rlm_jupyter.models.endpoint import keyless
 from rlm_jupyter.models.sampling import parsed
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.rlm import RLM
+from rlm_jupyter.run.files.blank import is_blank
 from rlm_jupyter.run.files.load import read_paths
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits
@@ -120,6 +121,8 @@ class Configured(Magics):
                 raise ConfigurationError(f"There is no variable {quoted(name)} for the context.{hint}")
             if namespace[name] is None:
                 raise ConfigurationError(f"The variable {quoted(name)} is None: there is nothing in it to read.")
+            if isinstance(namespace[name], str) and is_blank(namespace[name]):
+                raise ConfigurationError(f"The variable {quoted(name)} is empty: there is nothing in it to read.")
             if (kind := _code(namespace[name])) is not None:
                 raise ConfigurationError(
                     f"{name} is a {kind}, not data, so it can't be the context: name a variable that holds data."

@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from rlm_jupyter.prompts.description import describe
+from rlm_jupyter.run.files.blank import BlankError, is_blank
 from rlm_jupyter.run.files.formats import INSTALL, Note, Unreadable, decode, read
 from rlm_jupyter.types.errors import ConfigurationError
 
@@ -51,8 +52,8 @@ def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, no
     Raises
     ------
     ConfigurationError
-        A file is missing, unreadable, binary or damaged, a pattern matches nothing, a folder is empty, or
-        a library is missing; one line that names it and says what to do.
+        A file is missing, unreadable, binary or damaged, a pattern matches nothing, a folder is empty, a library is
+        missing, or there is nothing in any of the files; one line that names it and says what to do.
 
     Examples
     --------
@@ -65,6 +66,7 @@ def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, no
     loading = _Loading(_on_stderr if note is None else note)
     for path in given:
         loading.add(path)
+    loading.refuse_blank(given)
     return loading.only() if len(given) == 1 and loading.single else loading.contents
 
 
@@ -138,6 +140,27 @@ class _Loading:
                 self.contents[_key(path)] = self._read(path)
             except (Unreadable, OSError) as error:
                 raise ConfigurationError(f"{given}: {_reason(error)}") from None
+
+    def refuse_blank(self, given: list[str]) -> None:
+        """Refuse files that hold nothing, and tell of those among others that were named.
+
+        Raises
+        ------
+        BlankError
+            Nothing is in any of them.
+        """
+        blank = [name for name, content in self.contents.items() if is_blank(content)]
+        if len(blank) == len(self.contents):
+            named = ["Standard input" if path == STDIN else path for path in given]
+            some = ", ".join(named[:_MOST_NAMES]) + (", …" if len(named) > _MOST_NAMES else "")
+            what = (
+                f"{some} {'is' if len(named) == 1 else 'are'} empty" if self.single else f"{some}: all files are empty"
+            )
+            raise BlankError(f"{what}: there is nothing to answer from.")
+        of_given = {STDIN if path == STDIN else _key(os.path.expanduser(path)) for path in given}  # noqa: PTH111
+        for name in blank:
+            if name in of_given:  # in a folder there often are some
+                self.note(f"{'Standard input' if name == STDIN else name} is empty.")
 
     def _collect(self, given: str, found: Iterator[str], nothing: str, most_bytes: float = math.inf) -> None:
         """Read files that were not named one by one; what can't be read is left out."""

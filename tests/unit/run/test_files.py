@@ -91,7 +91,9 @@ def pdf(*pages: str) -> bytes:
 
 @settings(max_examples=some(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\ufeff"), max_size=300),
+    text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\ufeff"), max_size=300).filter(
+        str.strip
+    ),
     encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"]),
 )
 def test_unicode_text_comes_back_character_by_character(text: str, encoding: str) -> None:
@@ -100,7 +102,7 @@ def test_unicode_text_comes_back_character_by_character(text: str, encoding: str
 
 @settings(max_examples=some(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.text(st.characters(min_codepoint=9, max_codepoint=126, exclude_categories=["Cc"]), min_size=1),
+    st.text(st.characters(min_codepoint=9, max_codepoint=126, exclude_categories=["Cc"]), min_size=1).filter(str.strip),
     st.sampled_from(["utf-16-le", "utf-16-be"]),
 )
 def test_utf16_without_a_mark_is_seen(text: str, encoding: str) -> None:
@@ -124,9 +126,36 @@ def test_a_log_with_a_torn_line_stays_utf8(notes: Notes) -> None:
     assert notes == ["app.log: UTF-8 but for 2 stray bytes, read as U+FFFD."]
 
 
-def test_line_ends_and_an_empty_file_stay_as_they_are() -> None:
+def test_line_ends_stay_as_they_are() -> None:
     assert load(put("a.txt", "a\r\nb\rc\n")) == "a\r\nb\rc\n"
-    assert load(put("empty.txt", "")) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["empty.txt"], "empty.txt is empty"),
+        (["blank.txt"], "blank.txt is empty"),
+        (["empty.csv"], "empty.csv is empty"),
+        (["null.json"], "null.json is empty"),
+        (["none.json"], "none.json is empty"),
+        (["empty.txt", "blank.txt"], "empty.txt, blank.txt are empty"),
+        (["folder"], "folder: all files are empty"),
+    ],
+)
+def test_files_that_hold_nothing_are_refused(given: list[str], says: str) -> None:
+    for name, text in [("blank.txt", " \n\n"), ("null.json", "null"), ("none.json", "{}"), ("folder/a.txt", "")]:
+        put(name, text)
+    put("empty.txt", ""), put("empty.csv", "id,name\n")
+    with pytest.raises(ConfigurationError) as caught:
+        load(given)
+    assert str(caught.value) == f"{says}: there is nothing to answer from."
+
+
+def test_an_empty_file_among_others_is_told_of_where_it_was_named(notes: Notes) -> None:
+    put("folder/a.txt", "text"), put("folder/b.txt", ""), put("empty.txt", "")
+    assert load(["folder", "empty.txt"], note=notes) == {"folder/a.txt": "text", "folder/b.txt": "", "empty.txt": ""}
+    assert notes == ["empty.txt is empty."]
+    assert load(put("a.json", '[""]')) == [""]
 
 
 def test_without_charset_normalizer_the_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +223,7 @@ def test_rows_with_gaps_keep_their_whole_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [{"a": {"b": [1]}}, [1, 2], [], [{}], "text", None, [{"a": 1}, {"b": 2}], [{"a": [1]}, {"a": [2]}]]
+    "data", [{"a": {"b": [1]}}, [1, 2], [[]], [{}], "text", [None], [{"a": 1}, {"b": 2}], [{"a": [1]}, {"a": [2]}]]
 )
 def test_json_that_is_no_table_is_plain_data(data: object) -> None:
     assert load(put("a.json", json.dumps(data))) == data
