@@ -486,6 +486,27 @@ def test_what_is_piped_in_is_the_context() -> None:
     assert "5 characters" in done.err
 
 
+@pytest.mark.parametrize(
+    ("paths", "given", "options", "answer", "told"),
+    [
+        (["a.txt"], b"piped", [], "4", True),
+        (["a.txt"], b"", [], "4", False),
+        (["a.txt"], b"piped", ["-q"], "4", False),
+        (["a.txt", "-"], b"piped", [], "2", False),
+    ],
+)
+def test_a_pipe_beside_files_is_told_of_where_it_is_not_read(
+    paths: list[str], given: bytes, options: list[str], answer: str, told: bool
+) -> None:
+    Path("a.txt").write_text("text")
+    Path("piped").write_bytes(given)
+    for stdin in (subprocess.PIPE, os.open("piped", os.O_RDONLY)):
+        args = ["run", "?", "-m", script(FINAL), "--no-save", *options, "-c", *paths]
+        done = Done(start(*args, stdin=stdin), given if stdin == subprocess.PIPE else None)
+        assert (done.code, done.out.strip()) == (0, answer)
+        assert ("What is piped in is not read, because --context names the context" in done.err) == told
+
+
 def test_a_pipe_that_brings_nothing_is_refused_before_anything_is_asked() -> None:
     done = cli("run", "How long?", "-m", script(FINAL), stdin=b"")
     assert (done.code, done.out) == (2, "")

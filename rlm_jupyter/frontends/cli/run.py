@@ -137,7 +137,10 @@ def _context_of(args: Namespace) -> object:
     from rlm_jupyter.run.files.load import STDIN, load
 
     if paths:
-        return load(paths, note=terminal.say)
+        context = load(paths, note=terminal.say)
+        if STDIN not in paths and not args.quiet and _is_piped() and _brings_something():
+            terminal.say("What is piped in is not read, because --context names the context; add - to it for both.")
+        return context
     if sys.platform != "win32" and not select.select([sys.stdin], [], [], _SILENT_SECONDS)[0]:
         # a pipe that was inherited, and that nobody writes to or closes, would be waited for without a word
         terminal.say("Reading the context from standard input, a pipe; --context PATH names another.")
@@ -158,6 +161,16 @@ def _is_piped() -> bool:
     except (AttributeError, OSError, ValueError):
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def _brings_something() -> bool:
+    """Whether a pipe or a file at standard input has bytes that nobody has read yet."""
+    if sys.platform == "win32":
+        return False
+    from fcntl import ioctl
+    from termios import FIONREAD
+
+    return any(ioctl(sys.stdin.fileno(), FIONREAD, bytes(4)))  # of a closed pipe, too, which `select` calls readable
 
 
 def _model(args: Namespace) -> str | None:
