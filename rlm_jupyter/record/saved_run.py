@@ -14,7 +14,7 @@ from rlm_jupyter.record.blobs import CHILDREN
 from rlm_jupyter.record.edits import Place, edited_cells
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory, read_files
-from rlm_jupyter.types.errors import ConfigurationError, RecordError
+from rlm_jupyter.types.errors import ConfigurationError, NoRunError, RecordError
 from rlm_jupyter.types.events import (
     CellFinished,
     DirectReplied,
@@ -83,12 +83,12 @@ class SavedRun:
 
         Raises
         ------
-        RecordError
+        NoRunError
             There is none.
         """
         newest = next(iter(store.list_runs(folder)), None)
         if newest is None:
-            raise RecordError(f"There are no runs in {folder or store.FOLDER}: name one.")
+            raise NoRunError(f"There are no runs in {folder or store.FOLDER}: name one.")
         return cls.load(newest.files.notebook)
 
     def latest(self) -> SavedRun:

@@ -18,7 +18,7 @@ from typing import Self
 
 from rlm_jupyter.record import journal, notebook
 from rlm_jupyter.record.blobs import CHILDREN, Objects
-from rlm_jupyter.types.errors import ConfigurationError, RecordError
+from rlm_jupyter.types.errors import ConfigurationError, NoRunError, RecordError
 from rlm_jupyter.types.events import RunEnded, RunStarted
 from rlm_jupyter.types.values import PackedContext
 
@@ -228,7 +228,7 @@ def find(run: str | Path, where: str | Path | None = None) -> RunFiles:
 
     Raises
     ------
-    RecordError
+    NoRunError
         There is no such run; says where it was looked for.
     """
     base = Path(where or ".").absolute()
@@ -237,7 +237,7 @@ def find(run: str | Path, where: str | Path | None = None) -> RunFiles:
         files = RunFiles(_as_notebook(path))
         if files.exists():
             return files
-        raise RecordError(f"There is no run at {path}.")
+        raise NoRunError(f"There is no run at {path}.")
     needle = json.dumps(str(run), ensure_ascii=False).encode("utf-8", "replace")
     places = [base, base / FOLDER]
     for place in places:
@@ -254,7 +254,7 @@ def find(run: str | Path, where: str | Path | None = None) -> RunFiles:
             with contextlib.suppress(RecordError):
                 if notebook.read_started(path).run_id == run:
                     return RunFiles(path)
-    raise RecordError(f"There is no run {str(run)!r} in {base} or its {FOLDER}. Change to the folder of its notebook.")
+    raise NoRunError(f"There is no run {str(run)!r} in {base} or its {FOLDER}. Change to the folder of its notebook.")
 
 
 def list_runs(folder: str | Path | None = None) -> list[RunSummary]:

@@ -17,6 +17,7 @@ says what to do.
     ├── PolicyError                       a policy of the user's failed
     ├── LimitReached                      a limit of the run refuses a request (becomes a `stop_reason`)
     └── RecordError                       a saved run can't be read or written
+        └── NoRunError                    there is none by that name (a ConfigurationError, too)
 """
 
 from __future__ import annotations
@@ -164,3 +165,7 @@ class LimitReached(RLMError):
 
 class RecordError(RLMError):
     """A saved run can't be read or written."""
+
+
+class NoRunError(RecordError, ConfigurationError):
+    """The run that was named is not there; the text says where it was looked for."""

@@ -550,10 +550,28 @@ def test_show_reads_a_run_and_exports_it(kept: list[RunFiles]) -> None:
     assert exported.err == "Written: run.jsonl\nWritten: run.html\n"
     assert json.loads(Path("run.jsonl").read_text().splitlines()[0])["type"] == "metadata"
     assert "<html" in Path("run.html").read_text()
-    missing = cli("show", "nothing")
-    assert missing.code == 1
-    assert missing.err.startswith("jupyter rlm: There is no run 'nothing'")
+
+
+@pytest.mark.parametrize("command", ["show", "export", "resume", "fork", "replay"])
+@pytest.mark.parametrize(("named", "says"), [(["nothing"], "There is no run 'nothing'"), ([], "There are no runs in")])
+def test_a_run_that_is_not_there_is_one_line_and_code_2(command: str, named: list[str], says: str) -> None:
+    missing = cli(command, *named)
+    assert (missing.out, missing.code) == ("", 2)
+    assert missing.err.startswith(f"jupyter rlm: {says}")
     assert missing.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_without_its_server_nothing_is_started_and_one_line_says_how(
+    monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
+    done = cli("run", "?", "-m", "ollama/qwen", *options)
+    assert (done.out, done.code) == ("", 2)
+    assert done.err.startswith("jupyter rlm: ollama/qwen: no connection to http://127.0.0.1:1/v1 ")
+    assert done.err.endswith("Start it (ollama serve), or say where it is: base_url (--base-url), or OLLAMA_HOST.\n")
+    assert done.err.count("\n") == 1
+    assert not list(Path().glob("rlm_runs/*"))
 
 
 def test_clean_deletes_only_runs_that_ended(kept: list[RunFiles]) -> None:

@@ -5,6 +5,6 @@ ANSWERED = 0
 FAILED = 1
 """Exit code: ended without an answer, or failed."""
 MISUSED = 2
-"""Exit code: wrong usage or configuration."""
+"""Exit code: nothing was started or spent, as with wrong usage or configuration."""
 INTERRUPTED = 130
 """Exit code: Ctrl-C, as shells give it."""

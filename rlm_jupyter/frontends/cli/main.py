@@ -18,7 +18,7 @@ _EXIT_CODES = """\
 exit codes:
   0    answered (for list, show, export, clean: done; for replay: the same came out)
   1    ended without an answer, or failed (replay: something else came out)
-  2    wrong usage or configuration; nothing was started or spent
+  2    nothing was started or spent: wrong usage or configuration, no such run, or a model's own server is not there
   130  interrupted; the best answer so far is printed, if there is one
 """
 _EXAMPLES = """\

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, INTERRUPTED, terminal
 from rlm_jupyter.types.endings import WORDS, why_ended
-from rlm_jupyter.types.errors import ConfigurationError, RecordError, RLMError
+from rlm_jupyter.types.errors import ConfigurationError, ModelError, RecordError, RLMError
 
 if TYPE_CHECKING:
     from rlm_jupyter.frontends.cli.progress import Progress
@@ -285,6 +285,9 @@ def _outcome(running: Running, progress: Progress) -> _Outcome:
     except ConfigurationError:
         raise  # nothing was started
     except RLMError as error:
+        if isinstance(error, ModelError) and error.result is None and not interrupted:
+            # a server of one's own is not there, or has no such model: that is found out before a run begins
+            raise ConfigurationError(error.for_command_line) from None
         error.advice = ""  # it stands in a line of its own
         return _Outcome(error.result, error.for_command_line, interrupted)
 

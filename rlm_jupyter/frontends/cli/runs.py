@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
 from rlm_jupyter.record import journal, removal, store
 from rlm_jupyter.types.endings import in_short
-from rlm_jupyter.types.errors import ConfigurationError, RecordError
+from rlm_jupyter.types.errors import ConfigurationError, NoRunError, RecordError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,7 +83,7 @@ def _named(run: str | None) -> RunFiles:
         return store.find(run)
     newest = next(iter(store.list_runs()), None)
     if newest is None:
-        raise RecordError(f"There are no runs in {store.FOLDER}: name one.")
+        raise NoRunError(f"There are no runs in {store.FOLDER}: name one.")
     return newest.files
 
 

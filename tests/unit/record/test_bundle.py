@@ -359,7 +359,7 @@ def test_a_mistake_is_said_in_a_line_and_costs_no_file(capsys: pytest.CaptureFix
         assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
     shutil.rmtree("rlm_runs")
     none = cli("export")
-    assert (none.err, none.code) == ("jupyter rlm: There are no runs in rlm_runs: name one.\n", 1)
+    assert (none.err, none.code) == ("jupyter rlm: There are no runs in rlm_runs: name one.\n", 2)
 
 
 @pytest.mark.parametrize("saved", [True, False])
