@@ -55,7 +55,7 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
     run.emit(CellStarted(run.iteration, cells.block, source))
     cell = CellRun("interrupted")
     try:
-        left = run.ledger.seconds_left
+        left = run.ledger.deadline.left
         margin = run.requests.last_word.seconds + INTERRUPT_MARGIN
         cell = await kernel.execute(
             executed or source,

@@ -6,7 +6,7 @@ import asyncio
 
 from rlm_jupyter.models.abilities import fixed
 from rlm_jupyter.prompts import direct
-from rlm_jupyter.run.budget.ledger import Bill
+from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import ask
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.loop import Ending

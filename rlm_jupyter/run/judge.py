@@ -115,7 +115,7 @@ async def end(run: Run) -> None:
 
 def _patience(run: Run) -> float:
     """How long a policy may take to begin and to end: no longer than the run has, and a moment."""
-    left = run.ledger.seconds_left
+    left = run.ledger.deadline.left
     return _PATIENCE if left is None else min(_PATIENCE, max(left, _MOMENT))
 
 
@@ -141,7 +141,7 @@ async def judge(run: Run, outcome: Outcome) -> Verdict:
         variables=KernelVariables(run),
         metrics=_metrics(run),
     )
-    signal = await _call(run, run.policies.reward, run.ledger.seconds_left, _rate, run, iteration, result, context)
+    signal = await _call(run, run.policies.reward, run.ledger.deadline.left, _rate, run, iteration, result, context)
     context.metrics["last_reward"] = signal.value
     run.policies.total_reward += signal.value
     context.metrics["total_reward"] = run.policies.total_reward
@@ -151,7 +151,7 @@ async def judge(run: Run, outcome: Outcome) -> Verdict:
     if type(run.policies.termination) is DeclaredTerminationPolicy:  # a class made of it may say otherwise
         return Verdict(outcome.answer is not None, outcome.answer)
     # a policy may take its time, and look variables up: not in the thread that serves them
-    ends, text = await _aside(run, run.ledger.seconds_left, _ask, run, result, context)
+    ends, text = await _aside(run, run.ledger.deadline.left, _ask, run, result, context)
     return await _verdict(run, outcome, ends, text)
 
 

@@ -150,7 +150,7 @@ def ended(run: Run, ending: Ending) -> RunEnded:
         cost = None if own is None or run.requests.lost.cost is None else own + run.requests.lost.cost
     recorder = run.entries.recorder
     renamed = recorder.files.renamed if recorder is not None else ""
-    remarks = [*run.ledger.overbilled.values(), *run.ledger.remarks.values(), *filter(None, [renamed])]
+    remarks = [*run.ledger.overbilling.found.values(), *run.ledger.remarks.values(), *filter(None, [renamed])]
     return RunEnded(
         stop_reason=ending.stop_reason,
         answer=answer.text if answer else None,

@@ -99,16 +99,16 @@ async def until_stopped(run: Run, work: Callable[[Run], Coroutine[Any, Any, _T]]
 
 async def _expired(run: Run) -> None:
     """Until the time is up, and a moment more."""
-    await run.ledger.expired(_OVERTIME)
+    await run.ledger.deadline.expired(_OVERTIME)
     while run.is_replaying:  # nothing is spent meanwhile, and the clock will begin anew
         await asyncio.sleep(_OVERTIME)
-        await run.ledger.expired(_OVERTIME)
+        await run.ledger.deadline.expired(_OVERTIME)
 
 
 def _limit_reached(run: Run) -> StopReason | None:
     if (stop := run.ledger.reached) is not None:
         return stop
-    left = run.ledger.seconds_left
+    left = run.ledger.deadline.left
     if left is not None and left <= INTERRUPT_MARGIN + run.requests.last_word.seconds:
         return "seconds"
     if run.limits.max_errors is not None and run.errors >= run.limits.max_errors:
@@ -122,7 +122,7 @@ async def _salvage(run: Run, stop: StopReason, message: str = "") -> Ending:
     # a cell that was interrupted in time has taken of the margin: what is left is enough for a reply like those before
     least = min(INTERRUPT_MARGIN, max(run.requests.last_word.seconds, _LEAST_SECONDS))
     # where nothing was seen and nothing is kept, an answer would be made up
-    if answer is None and stop != "cancelled" and run.can_conclude and run.ledger.has_time(least):
+    if answer is None and stop != "cancelled" and run.can_conclude and run.ledger.deadline.has(least):
         answer, why = await _forced(run)
         message = "; ".join(filter(None, [message, why]))
     return Ending(stop, answer, message)

@@ -48,14 +48,14 @@ async def open_in_time(
     async def opened() -> Session:
         session = await stack.enter_async_context(open_session(settings, context, emit=emit))
         if bring_back is not None:
-            with ledger.held():
+            with ledger.deadline.held():
                 await bring_back(session)
         return session
 
     opening = asyncio.create_task(opened())
     waiting: list[asyncio.Task[Any]] = [
         asyncio.create_task(control.stopping.wait()),
-        asyncio.create_task(ledger.expired()),
+        asyncio.create_task(ledger.deadline.expired()),
     ]
     try:
         await asyncio.wait([opening, *waiting], return_when="FIRST_COMPLETED")
@@ -98,5 +98,5 @@ def unopened(
         or f"{'It was stopped' if stopped else 'The time was up'} before its kernel had started",
         tell=guarded(emit),
         recorder=recorder,
-        seconds=ledger.seconds,
+        seconds=ledger.deadline.seconds,
     )

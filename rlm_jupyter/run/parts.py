@@ -8,8 +8,8 @@ from typing import Any
 
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
+from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.last_reply import LastWord
-from rlm_jupyter.run.budget.ledger import Bill
 from rlm_jupyter.run.conversation import Conversation
 from rlm_jupyter.types.values import Value, Variable
 

@@ -8,7 +8,7 @@ from rlm_jupyter import parsing
 from rlm_jupyter.prompts.outputs import shown_chars
 from rlm_jupyter.run import reply_checks as rejections
 from rlm_jupyter.run.budget import request as calls
-from rlm_jupyter.run.budget.ledger import Bill
+from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import Answered
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.errors import ContextWindowError, LimitReached, UnusableReplyError

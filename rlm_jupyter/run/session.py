@@ -209,7 +209,7 @@ class Session:
             ending = await self._ending(run, parent)
         except asyncio.CancelledError:
             # the cell that asked is interrupted a moment before the deadline, and takes its children along
-            in_time = parent is None or run.ledger.has_time(INTERRUPT_MARGIN)
+            in_time = parent is None or run.ledger.deadline.has(INTERRUPT_MARGIN)
             ending = Ending("cancelled" if in_time else "seconds")
             raise
         except RLMError as error:

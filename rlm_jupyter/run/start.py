@@ -12,7 +12,8 @@ from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.record.recorder import recording
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.run.budget.ledger import Bill, Ledger
+from rlm_jupyter.run.budget.bill import Bill
+from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.observers import reporting

@@ -194,7 +194,7 @@ class Run:
         control = self.control
         if control.is_paused:
             self.emit(RunPaused(self.iteration + 1))
-            with self.ledger.held():
+            with self.ledger.deadline.held():
                 await control.while_paused()
                 async with self.kernel.aside:  # a person's cell may not be over yet
                     pass
@@ -219,7 +219,7 @@ class Run:
             return Decision(True)
         block = self.cells.block
         proposed = CellProposed(self.iteration, block, source)
-        with self.ledger.held():
+        with self.ledger.deadline.held():
             decision = await self.control.decision((self.iteration, block), lambda: self.emit(proposed))
         self.emit(CellDecided(self.iteration, block, decision.runs))
         return decision

@@ -17,7 +17,7 @@ from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.prompts.notices import BARE, EMPTY, NOT_SENT_AGAIN
 from rlm_jupyter.prompts.preview import is_whole
-from rlm_jupyter.run.budget.ledger import Bill
+from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import ask
 from rlm_jupyter.run.guards.subcalls import is_bare
 from rlm_jupyter.run.state import Run

@@ -18,7 +18,8 @@ from rlm_jupyter.models import Model, load_model
 from rlm_jupyter.models.priced import PricedModel
 from rlm_jupyter.models.pricing import Price
 from rlm_jupyter.run.budget import request as calls
-from rlm_jupyter.run.budget.ledger import Bill, Ledger
+from rlm_jupyter.run.budget.bill import Bill
+from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.rate_limit import Pace
 from rlm_jupyter.run.budget.request import ask
 from rlm_jupyter.types.errors import LimitReached, ModelUnavailableError

@@ -13,7 +13,8 @@ from rlm_jupyter.frontends.live.result import in_one_line
 from rlm_jupyter.frontends.magics.config import Configured
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run import background
-from rlm_jupyter.run.budget.ledger import Bill, Ledger
+from rlm_jupyter.run.budget.bill import Bill
+from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.request import ask
 from rlm_jupyter.run.interrupts import Wait
 from rlm_jupyter.run.settings import Settings, prepare

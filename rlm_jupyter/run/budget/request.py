@@ -14,8 +14,9 @@ from typing import Any
 from rlm_jupyter.models import Model
 from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.repetition import Repetition
+from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.last_reply import LastWord
-from rlm_jupyter.run.budget.ledger import Bill, Ledger
+from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.types.errors import (
     ContextWindowError,
     LimitReached,
@@ -197,7 +198,7 @@ class _Request:
 def _affordable(model: Model, most: int, cap: int, ledger: Ledger, own: LastWord | None) -> int:
     """Return the cap that the limits leave beside an input of at most `most` tokens, not below `_LEAST_REPLY`."""
     least = min(cap, _LEAST_REPLY)
-    excess = ledger.excess(model.name)
+    excess = ledger.overbilling.factor(model.name)
     if (tokens := ledger.tokens_left(own)) is not None:
         cap = max(min(cap, int(tokens / excess) - most), least)
     if (money := ledger.money_left(own)) is None:
@@ -277,7 +278,7 @@ async def _complete(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
             raise UnusableReplyError(f"{model.name} wrote {shown!r} over and over; its reply was cut off.")
 
     try:
-        async with ledger.in_time():
+        async with ledger.deadline.in_time():
             extra = _extra(request, ledger.limits.request_idle_seconds)
             reply = await model.complete(messages, max_output_tokens=most.output_tokens, on_text=count, **extra)
     except BaseException as error:
@@ -302,7 +303,7 @@ async def _rest(ledger: Ledger, model: Model, failures: int, error: ModelUnavail
     tries = f"({failures + 2} of {error.retries + 1})"
     ledger.delay(request, f"{model.name}: {error.brief}, trying again in {math.ceil(rest)} s {tries}")
     try:
-        async with ledger.in_time():
+        async with ledger.deadline.in_time():
             await asyncio.sleep(rest)
     finally:
         ledger.delay(request, "")

@@ -291,7 +291,7 @@ async def test_who_bills_more_than_was_asked_for_is_named_and_gets_less_the_next
     ledger = Ledger(Limits(max_tokens=1000))
     async with ledger.request(Usage(50, 50), model="some/model") as entry:
         entry.settle(Usage(50, 250), 0.0)
-    assert ledger.overbilled == {"some/model": "some/model billed 250 output tokens where 50 were allowed"}
+    assert ledger.overbilling.found == {"some/model": "some/model billed 250 output tokens where 50 were allowed"}
     assert "some/model billed 250 output tokens" in caplog.text
     assert ledger.usage.total_tokens == 300
     # three times as much as was reserved: from now on it is asked only where that fits
@@ -306,7 +306,7 @@ async def test_what_a_request_uses_beside_its_cap_is_no_excess() -> None:
     ledger = Ledger(Limits())
     async with ledger.request(Usage(50, 50), 1.0, model="some/model") as entry:
         entry.settle(Usage(50, 50), 1.0)
-    assert ledger.overbilled == {}
+    assert ledger.overbilling.found == {}
 
 
 # the time
@@ -315,7 +315,7 @@ async def test_what_a_request_uses_beside_its_cap_is_no_excess() -> None:
 def test_the_time_is_measured() -> None:
     now = [0.0]
     ledger = Ledger(Limits(max_seconds=5), clock=lambda: now[0])
-    assert ledger.seconds_left == 5
+    assert ledger.deadline.left == 5
     now[0] = 6.0
     assert ledger.reached == "seconds"
 
@@ -342,9 +342,9 @@ async def test_nobody_waits_longer_than_the_time_that_is_left(what: str) -> None
 
 async def test_a_raised_limit_counts_for_those_who_wait_already_and_a_held_clock_stands() -> None:
     ledger = Ledger(Limits(max_seconds=1))
-    waiting = asyncio.create_task(ledger.expired())
+    waiting = asyncio.create_task(ledger.deadline.expired())
     await asyncio.sleep(0)
-    with ledger.held():
+    with ledger.deadline.held():
         await asyncio.sleep(1.5)
         assert not waiting.done()
     ledger.limit(Limits(max_seconds=5))
