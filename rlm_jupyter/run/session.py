@@ -124,7 +124,7 @@ class Session:
                 playback=playback,
             )
             if parent is None:
-                run.ledger.on_delay = lambda text: run.emit(RequestDelayed(text))
+                run.ledger.delays.on_change = lambda text: run.emit(RequestDelayed(text))
             self.records.append(run.trajectory)
             run.control.attach(
                 run.take_limits,

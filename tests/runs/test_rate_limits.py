@@ -291,11 +291,11 @@ async def test_a_wait_is_shown_while_it_lasts(wire: str, monkeypatch: pytest.Mon
 async def test_of_many_requests_that_wait_one_is_told() -> None:
     told: list[str] = []
     ledger = Ledger(Limits())
-    ledger.on_delay = told.append
+    ledger.delays.on_change = told.append
     for n in range(100):
-        ledger.delay(n, f"request {n}")
+        ledger.delays.put(n, f"request {n}")
     for n in range(100):
-        ledger.delay(n, "")
+        ledger.delays.put(n, "")
     assert told == [*(f"request {n}" for n in range(100)), ""]
 
 

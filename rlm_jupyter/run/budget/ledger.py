@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.deadline import Deadline
+from rlm_jupyter.run.budget.delays import Delays
 from rlm_jupyter.run.budget.last_reply import LastWord
 from rlm_jupyter.run.budget.overbilling import ROUNDING, Overbilling
 from rlm_jupyter.run.budget.rate_limit import Pace
@@ -60,9 +61,7 @@ class Ledger:
         self.overbilling = Overbilling()
         self.remarks: dict[str, str] = {}
         """What people should know of who answered, by the model's name; in one line each."""
-        self.on_delay: Callable[[str], None] = lambda text: None
-        """Told why a request of the tree waits to be sent again; with an empty text, that none does any more."""
-        self._delays: dict[object, str] = {}
+        self.delays = Delays()
 
     @property
     def reached(self) -> StopReason | None:
@@ -251,20 +250,6 @@ class Ledger:
 
         pace.fail(refusal)
         raise refusal()
-
-    def delay(self, request: object, text: str) -> None:
-        """Say why a request waits; with an empty text, that it goes on."""
-        before = self._delayed
-        if text:
-            self._delays[request] = text
-        else:
-            self._delays.pop(request, None)
-        if self._delayed != before:
-            self.on_delay(self._delayed)
-
-    @property
-    def _delayed(self) -> str:
-        return next(iter(self._delays.values()), "")
 
     @asynccontextmanager
     async def kernel(self, depth: int) -> AsyncIterator[None]:

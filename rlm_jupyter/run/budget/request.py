@@ -232,7 +232,7 @@ async def _served(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
         while True:
             try:
                 async with ledger.turn(pace, again=again):
-                    ledger.delay(request, "")
+                    ledger.delays.put(request, "")
                     return await _complete(request, ledger, entry)
             except ModelUnavailableError as error:
                 if not error.overloaded or entry.usage.total_tokens:
@@ -242,10 +242,10 @@ async def _served(request: _Request, ledger: Ledger, entry: Bill) -> Reply:
                     text = f"{error} It refuses everything, and wants to be asked again in {pace.rest:.0f} s."
                     pace.fail(lambda: ModelUnavailableError(text))  # noqa: B023  it is called at once
                     raise ModelUnavailableError(text) from error
-                ledger.delay(request, f"{model.name}: {error.brief}, trying again in {math.ceil(pace.rest)} s")
+                ledger.delays.put(request, f"{model.name}: {error.brief}, trying again in {math.ceil(pace.rest)} s")
             again = True
     finally:
-        ledger.delay(request, "")
+        ledger.delays.put(request, "")
 
 
 def _extra(request: _Request, idle: float | None) -> dict[str, Any]:
@@ -301,12 +301,12 @@ async def _rest(ledger: Ledger, model: Model, failures: int, error: ModelUnavail
         rest = min(error.retry_after, _PATIENCE)
     request = object()
     tries = f"({failures + 2} of {error.retries + 1})"
-    ledger.delay(request, f"{model.name}: {error.brief}, trying again in {math.ceil(rest)} s {tries}")
+    ledger.delays.put(request, f"{model.name}: {error.brief}, trying again in {math.ceil(rest)} s {tries}")
     try:
         async with ledger.deadline.in_time():
             await asyncio.sleep(rest)
     finally:
-        ledger.delay(request, "")
+        ledger.delays.put(request, "")
 
 
 def _after_nothing(model: Model, messages: Sequence[Message], reply: Reply, cap: int, unusable: int) -> tuple[int, int]:
