@@ -64,10 +64,9 @@ class RunFiles:
         prompt
             Names the run: `YYYYMMDD-HHMMSS-` and its first words; `-2`, `-3`… when that is taken.
         path
-            The notebook, or a folder to put it into (see `is_folder`), made if needed: outside the working directory
-            only where the one above it exists, else it is likely to be mistyped. Where a run has that name, the new
-            one gets `NAME-2`, `NAME-3`…: files of a run are never moved, because its path was returned. A notebook
-            that is no run is never touched.
+            The notebook, or a folder to put it into (see `is_folder`), made if needed (see `check_place`). Where a run
+            has that name, the new one gets `NAME-2`, `NAME-3`…: files of a run are never moved, because its path was
+            returned. A notebook that is no run is never touched.
         where
             The folder that `rlm_runs` is in; the working directory when left out.
 
@@ -84,14 +83,8 @@ class RunFiles:
             wanted = place / f"{name}.ipynb"
         else:
             wanted = _as_notebook(place)
-            if wanted.exists() and not notebook.is_run(wanted):
-                raise ConfigurationError(
-                    f"{wanted} is not the notebook of a run, so it is not replaced. Name another path."
-                )
-        if not wanted.parent.parent.exists() and not Path(os.path.normpath(wanted)).is_relative_to(Path.cwd()):
-            raise ConfigurationError(
-                f"There is no folder {wanted.parent.parent} to save the run in: make it, or name another place."
-            )
+        if path is not None:
+            check_place(path)
         with _writable(wanted.parent):
             wanted.parent.mkdir(parents=True, exist_ok=True)
             files = cls(wanted)
@@ -191,6 +184,33 @@ class RunSummary:
 def is_folder(save: str | Path) -> bool:
     """Whether a place to save a run in is a folder: one that exists, or a text that ends with a slash."""
     return str(save).endswith(("/", os.sep)) or Path(save).is_dir()
+
+
+def check_place(save: str | Path | bool) -> None:
+    """Refuse a place that no run can be saved in; nothing is made.
+
+    Parameters
+    ----------
+    save
+        As for `RLM`.
+
+    Raises
+    ------
+    ConfigurationError
+        It is a notebook that is no run's, or more than its last folder is missing: then it is likely to be mistyped.
+    """
+    if isinstance(save, bool):
+        return
+    place = Path(save).absolute()
+    folder = place if is_folder(save) else place.parent
+    if not is_folder(save) and (named := _as_notebook(place)).exists() and not notebook.is_run(named):
+        raise ConfigurationError(f"{named} is not the notebook of a run, so it is not replaced. Name another path.")
+    with _writable(folder):
+        is_there = folder.parent.exists()
+    if not is_there:
+        raise ConfigurationError(
+            f"There is no folder {folder.parent} to save the run in: make it, or name another place."
+        )
 
 
 def folder_of(save: str | Path | bool) -> Path | None:

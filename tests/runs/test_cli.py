@@ -243,9 +243,10 @@ NO_QUESTION = "jupyter rlm: The question is missing: it comes first: jupyter rlm
         (["run", "What is it?", "a.txt"], "jupyter rlm: .*the question is one argument, in quotes, .*"),
         (["run", "?", "-c", "blank.txt"], "jupyter rlm: blank.txt is empty: there is nothing to answer from."),
         (
-            ["run", "?", "-c", "a.txt", "--save", "../no/such/x.ipynb", "-m", "extractive"],
+            ["run", "?", "-c", "a.txt", "--save", "../no/such/x.ipynb"],
             "jupyter rlm: There is no folder .*/no to save .*",
         ),
+        (["run", "?", "--save", "no/such/"], "jupyter rlm: There is no folder .*/no to save .*"),
         (["run", "?", "-c", "a.txt", "--read", "gone"], "jupyter rlm: --read: .*gone does not exist."),
         (["run", "?", "-c", "gone.txt", "-m", "extractive"], "jupyter rlm: gone.txt: there is no such file."),
         (["run", "?", "-c", "gone.txt"], "jupyter rlm: gone.txt: there is no such file."),

@@ -169,11 +169,14 @@ def test_options_that_take_a_number_show_which_kind(shell: InteractiveShell) -> 
         ("%%rlm -c book what?\nbody", "stands below the first line"),
         ("%rlm_restore no-such-run", "There is no run 'no-such-run'"),
         ("%rlm -c blank What?", "The variable 'blank' is empty: there is nothing in it to read."),
+        ("%rlm --save no/such/run.ipynb What?", "to save the run in: make it, or name another place."),
+        ("%rlm --save mine.ipynb What?", "mine.ipynb is not the notebook of a run, so it is not replaced."),
         ("%rlm_restore", "Which run?"),
         ("%rlm_key opnai", "'opnai' is no provider that takes a key: %rlm_key NAME, with one of openai, anthropic, "),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(shell: InteractiveShell, line: str, says: str) -> None:
+    Path("mine.ipynb").write_text("{}")
     shell.user_ns |= {"book": "text", "nothing": None, "blank": " \n"}
     text, error = run(shell, line)
     assert says in text

@@ -120,13 +120,23 @@ def demo(args: Namespace) -> int:
 
 
 def place(args: Namespace) -> str | bool:
-    """Return what `RLM(save=…)` takes; a slash at the end, which makes it a folder, stays."""
+    """Return what `RLM(save=…)` takes; a slash at the end, which makes it a folder, stays.
+
+    Raises
+    ------
+    ConfigurationError
+        No run can be saved there.
+    """
     if args.no_save:
         return False
     if args.save is None:
         return True
+    from rlm_jupyter.record.store import check_place
+
     path = str(Path(args.save).expanduser())
-    return f"{path}/" if args.save.endswith(("/", os.sep)) else path
+    save = f"{path}/" if args.save.endswith(("/", os.sep)) else path
+    check_place(save)
+    return save
 
 
 def _context_of(args: Namespace) -> object:

@@ -21,6 +21,7 @@ from rlm_jupyter.models import discovery as nearby
 from rlm_jupyter.models.endpoint import keyless
 from rlm_jupyter.models.sampling import parsed
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
+from rlm_jupyter.record.store import check_place
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.files.blank import is_blank
 from rlm_jupyter.run.files.load import read_paths
@@ -154,6 +155,8 @@ class Configured(Magics):
 
     def configuration(self, options: Namespace) -> tuple[str, dict[str, Any]]:
         """Model and options of `RLM`: options first, then traits, the page's settings, and the environment."""
+        save = options.save or self.save
+        check_place(save)
         model = options.model or self._model()
         base_url, window, sampling = options.base_url, options.window, parsed(options.option)
         usual = self._model()
@@ -180,7 +183,7 @@ class Configured(Magics):
             "limits": Limits(**{name: value for name, value in limits.items() if value is not None}),
             "termination": self._policy(options.termination, TerminationPolicy) or self.termination,
             "reward": self._policy(options.reward, RewardPolicy) or self.reward,
-            "save": options.save or self.save,
+            "save": save,
             "prices": self.prices,
             "model_options": sampling,
             "sub_model_options": parsed(options.sub_option) or self.sub_model_options,

@@ -13,7 +13,7 @@ from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.notebook import NotebookWriter
 from rlm_jupyter.record.recorder import recording
-from rlm_jupyter.record.store import RunFiles, find, find_request, folder_of, list_runs
+from rlm_jupyter.record.store import RunFiles, check_place, find, find_request, folder_of, list_runs
 from rlm_jupyter.run.context import pack
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
 from rlm_jupyter.types.values import ContextInfo
@@ -68,6 +68,7 @@ def test_names_never_collide(here, monkeypatch) -> None:
 
 @pytest.mark.parametrize("path", ["run.ipynb", "run", "run.rlm", "deep/er/run.ipynb", "v1.2"])
 def test_a_path_names_the_notebook(here, path) -> None:
+    (here / "deep").mkdir()
     files = RunFiles.create("prompt", path)
     assert files.notebook.suffix == ".ipynb"
     assert files.name == ("v1.2" if path == "v1.2" else "run")
@@ -146,11 +147,20 @@ def test_processes_that_name_the_same_notebook_get_different_ones(here) -> None:
 
 @pytest.mark.parametrize("path", ["mine/", "deep/er/", f"other{os.sep}"])
 def test_a_path_that_ends_with_a_slash_is_a_folder(here, path) -> None:
+    (here / "deep").mkdir()
     files = RunFiles.create("prompt", path)
     assert files.notebook.parent == here / path
     assert files.name.endswith("-prompt")
     assert files.renamed == RunFiles.create("prompt", path).renamed == ""
     assert folder_of(path) == folder_of(f"{path}run.ipynb") == Path(path)
+
+
+@pytest.mark.parametrize("path", ["no/such/run.ipynb", "no/such/", "no/su/ch/run", "../no/such/run.ipynb"])
+def test_a_place_whose_folders_are_missing_is_refused_and_nothing_is_made(here, path) -> None:
+    for refuse in (check_place, lambda path: RunFiles.create("prompt", path)):
+        with pytest.raises(ConfigurationError, match=r"There is no folder .*no(/su)? to save the run in: make it, or"):
+            refuse(path)
+    assert not (here / "no").exists()
 
 
 def test_a_folder_in_place_of_a_file_is_refused(here) -> None:
