@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rlm_jupyter.models.hosted import TIMEOUTS, HostedModel, Listener
+from rlm_jupyter.models.client_pool import TIMEOUTS, http_arguments
+from rlm_jupyter.models.hosted import HostedModel
+from rlm_jupyter.models.listener import Listener
 from rlm_jupyter.models.sdk_errors import told_name, told_text
 from rlm_jupyter.models.usage import counted, tokens
 from rlm_jupyter.types.tokens import estimate_tokens
@@ -53,7 +55,7 @@ class AnthropicModel(HostedModel):
             default_headers=dict(at.headers),
             max_retries=0,
             timeout=anthropic.Timeout(**TIMEOUTS),
-            http_client=anthropic.DefaultAsyncHttpxClient(**self._http()),
+            http_client=anthropic.DefaultAsyncHttpxClient(**http_arguments(self.endpoint.url)),
         )
 
     def _send(self, client: anthropic.AsyncAnthropic) -> Any:

@@ -6,11 +6,29 @@ import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
+
+from rlm_jupyter.models.allowance import bounds
+from rlm_jupyter.models.endpoint import on_this_machine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+
+
+TIMEOUTS: dict[str, float | None] = {"timeout": None, "connect": 5.0}
+"""For the SDK's HTTP client: how long it may be silent is watched by `Listener`."""
+
+
+def http_arguments(url: str) -> dict[str, Any]:
+    """Return arguments for the HTTP client of an SDK that sends to this address."""
+    return {
+        # a proxy that the environment names can't reach this machine from where it is
+        "trust_env": not on_this_machine(url),
+        # a key is for the address that it was given for
+        "follow_redirects": False,
+        **bounds(),
+    }
 
 
 class Closable(Protocol):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
 from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -13,13 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rlm_jupyter.models import pricing as prices
 from rlm_jupyter.models import sdk_errors as faults
 from rlm_jupyter.models.abilities import Abilities
-from rlm_jupyter.models.allowance import Allowance, allow, bounds
+from rlm_jupyter.models.allowance import Allowance, allow
 from rlm_jupyter.models.client_pool import Clients
-from rlm_jupyter.models.discovery import listed
-from rlm_jupyter.models.endpoint import on_this_machine
-from rlm_jupyter.models.http import FetchError, aside
+from rlm_jupyter.models.listener import Listener
+from rlm_jupyter.models.own_server import OwnServer
 from rlm_jupyter.models.sampling import placed
-from rlm_jupyter.models.servers import Served, Server, load, look
 from rlm_jupyter.types.errors import ConfigurationError, ContextWindowError, ModelError
 from rlm_jupyter.types.tokens import DEFAULT_WINDOW
 from rlm_jupyter.types.values import Message, Reply, Usage
@@ -34,53 +30,6 @@ _IDLE_SECONDS = 600.0
 _LOCAL_FACTOR = 3
 """So many times longer until the reply of a server of one's own begins: without a graphics card it reads a long prompt
 for many minutes."""
-TIMEOUTS: dict[str, float | None] = {"timeout": None, "connect": 5.0}
-"""For the SDK's HTTP client: how long it may be silent is watched here."""
-_LOOK_AGAIN_SECONDS = 0.5
-_LOADING = 503
-_ANY_NAME = "local"
-"""Stands for whatever llama.cpp serves: it answers to every name."""
-
-
-class Listener:
-    """Hears a reply arrive: hands its text on, and puts the deadline off."""
-
-    def __init__(
-        self,
-        first_seconds: float,
-        idle_seconds: float,
-        on_text: Callable[[str], None] | None,
-        until: Callable[[str], bool] | None = None,
-    ) -> None:
-        self.patience = first_seconds
-        """Seconds of silence that end the request now."""
-        self.deadline = asyncio.timeout(first_seconds)
-        self.started = False
-        """The server has begun to stream."""
-        self.heard = False
-        """Visible text has arrived."""
-        self.over = False
-        """Nobody wants to hear the rest."""
-        self.failure: Exception | None = None
-        """What `on_text` or `until` raised: no fault of the server's."""
-        self._idle_seconds, self._on_text, self._until = idle_seconds, on_text, until
-
-    def __call__(self, text: str = "") -> bool:
-        """Something arrived; `text` is what is visible of it. `True`: the rest need not come."""
-        self.started = True
-        if text:
-            self.heard = True
-        self.patience = self._idle_seconds if self.heard else self.patience
-        self.deadline.reschedule(asyncio.get_running_loop().time() + self.patience)
-        if text:
-            try:
-                if self._on_text is not None:
-                    self._on_text(text)
-                self.over = self.over or (self._until is not None and self._until(text))
-            except Exception as error:
-                self.failure = error
-                raise
-        return self.over
 
 
 class HostedModel(ABC):
@@ -98,11 +47,6 @@ class HostedModel(ABC):
         Seconds of silence after which a request is given up, whatever `complete` is told.
     options
         Sampling options, which its SDK is given with every request (`sampling.checked`).
-
-    Attributes
-    ----------
-    remark
-        What people should know of who answers: another model than the one that was named. Empty: nothing.
     """
 
     gives_logprobs: ClassVar[bool] = False
@@ -124,11 +68,10 @@ class HostedModel(ABC):
         """The options as the SDK takes them; known once it is loaded."""
         self.temperature: float | None = self.options.get("temperature", temperature)
         self.patience = patience
-        self.remark = ""
-        self._given_window = window
+        self._own = OwnServer(endpoint)
         self._window = window
-        self._slots: int | None = None
-        self._looked = False
+        """As it was given, or as a refusal said."""
+        self._listed_window: int | None = None
         self._clients: Clients[Any] = Clients(self._open)
 
     def __repr__(self) -> str:
@@ -147,14 +90,21 @@ class HostedModel(ABC):
     @property
     def window(self) -> int:
         """Tokens, input and output. One's own server is asked when the first lease begins."""
-        if self._window is None:
-            self._window = prices.window(self.name)
-        return self._window or DEFAULT_WINDOW
+        if known := self._window or self._own.window:
+            return known
+        if self._listed_window is None:
+            self._listed_window = prices.window(self.name) or DEFAULT_WINDOW
+        return self._listed_window
 
     @property
     def slots(self) -> int | None:
         """How many requests its server takes at once; `None`: as many as are sent."""
-        return self._slots or self.endpoint.preset.slots
+        return self._own.slots or self.endpoint.preset.slots
+
+    @property
+    def remark(self) -> str:
+        """What people should know of who answers: another model than the one that was named. Empty: nothing."""
+        return self._own.remark
 
     def cost(self, usage: Usage) -> float | None:
         """Return what `usage` costs at list price, in US dollars; `None` when unknown."""
@@ -181,85 +131,7 @@ class HostedModel(ABC):
         ModelError
             It has no such model, or one that only makes embeddings.
         """
-        if not self.endpoint.preset.local:
-            return
-        began = time.monotonic()
-        server = await self._ready(tell, stop, None if seconds is None else began + seconds)
-        if server is not None and not stop.is_set():
-            self._take(server, check=True)
-
-    async def _ready(self, tell: Callable[[str], None], stop: asyncio.Event, until: float | None) -> Server | None:
-        """Return what the server says once it has loaded the model."""
-        at, told = self.endpoint, False
-        loading: asyncio.Task[None] | None = None
-        try:
-            while True:
-                try:
-                    server = await aside(lambda: look(at))
-                except FetchError as error:
-                    if error.status is None and "timed out" not in error.said:
-                        raise faults.not_there(at, error.said) from None
-                    if error.status != _LOADING:
-                        return None  # it has no such page, or is busy: the request will say what is wrong
-                else:
-                    model = server.find(at.model)
-                    if model is None or model.is_loaded or model.embeds or (loading is not None and loading.done()):
-                        return server
-                    # what it loads by itself with the first request it loads now: only then it knows the window
-                    loading = loading or asyncio.create_task(self._load())
-                if not told:
-                    told = True
-                    tell(f"{at.preset.title} at {at.url} loads {at.model}: waiting for it.")
-                if await _stopped(stop, loading) or (until is not None and time.monotonic() > until):
-                    break
-        finally:
-            if loading is not None:
-                loading.cancel()
-        if stop.is_set():
-            return None
-        raise faults.still_loading(at)
-
-    async def _load(self) -> None:
-        try:
-            await aside(lambda: load(self.endpoint))
-        except FetchError:
-            return  # the request itself will say why
-
-    def _take(self, server: Server, *, check: bool) -> None:
-        """Take over what the server says of the model."""
-        at, self._looked = self.endpoint, True
-        model = server.find(at.model)
-        if model is None:
-            self._miss(server.models, check=check)
-        if model is not None and model.embeds and check:
-            raise ModelError(f"{at.name} makes embeddings only, it can't write: name another model.")
-        if model is None and len(server.models) == 1:
-            model = server.models[0]
-        self._slots = server.slots
-        if self._given_window is None and model is not None and model.window is not None:
-            self._window = model.window
-
-    def _miss(self, models: Sequence[Served], *, check: bool) -> None:
-        """Raise where the server has no model of that name; llama.cpp answers to every name."""
-        at = self.endpoint
-        if not models:
-            return
-        if at.preset.provider == "llamacpp":
-            if len(models) == 1 and at.model != _ANY_NAME:
-                self.remark = f"{at.preset.title} at {at.url} serves {models[0].name}, which answers for {at.model!r}."
-            return
-        if not check:
-            return
-        pull = f" Get it: ollama pull {at.model}." if at.preset.provider == "ollama" else ""
-        raise ModelError(f"{at.name}: {at.preset.title} at {at.url} has no such model, but {listed(models)}.{pull}")
-
-    def _compare(self, reply: Reply) -> None:
-        """Whether the model that was named has answered."""
-        at = self.endpoint
-        if not at.preset.local or self.remark or self._looked or at.model == _ANY_NAME or not reply.model:
-            return  # what the server has listed was compared already
-        if reply.model.removesuffix(":latest") != at.model.removesuffix(":latest"):
-            self.remark = f"{at.preset.title} at {at.url} answers for {at.model!r} with {reply.model}."
+        await self._own.prepare(tell, stop, seconds)
 
     @asynccontextmanager
     async def lease(self) -> AsyncIterator[None]:
@@ -303,7 +175,7 @@ class HostedModel(ABC):
         async with self._clients.lease() as client:
             hear = self._listener(_IDLE_SECONDS if idle_seconds is None else idle_seconds, on_text, until)
             reply = await self._attempt(client, wire, max_output_tokens, hear, how)
-        self._compare(reply)
+        self._own.compare(reply)
         return reply
 
     def _listener(
@@ -363,16 +235,6 @@ class HostedModel(ABC):
         except Exception:  # noqa: BLE001  an error that can't be shown can't be a cause
             return True
 
-    def _http(self) -> dict[str, Any]:
-        """Arguments for the SDK's HTTP client."""
-        return {
-            # a proxy that the environment names can't reach this machine from where it is
-            "trust_env": not on_this_machine(self.endpoint.url),
-            # a key is for the address that it was given for
-            "follow_redirects": False,
-            **bounds(),
-        }
-
     @property
     def abilities(self) -> Abilities:
         """What it can do beyond `Model`; how many requests its server takes is known once a lease has begun."""
@@ -397,9 +259,7 @@ class HostedModel(ABC):
     async def _open(self) -> Any:
         # Cold imports take seconds: a kernel that starts in the same loop must not wait for them.
         await asyncio.to_thread(import_module, self.sdk)
-        if self.endpoint.preset.local and not self._looked:
-            with contextlib.suppress(FetchError):  # the request itself will say what is wrong
-                self._take(await aside(lambda: look(self.endpoint)), check=False)
+        await self._own.look()
         client = self._client()
         try:
             self._placed = placed(self.name, self.sdk, self._send(client), self.options)
@@ -428,15 +288,6 @@ class HostedModel(ABC):
         temperature: float | None,
     ) -> Reply | None:
         """Send one request and gather its reply; `None` when the stream ended without saying why."""
-
-
-async def _stopped(stop: asyncio.Event, loading: asyncio.Task[None] | None) -> bool:
-    """Wait a moment, or until the model is loaded; whether the waiting is to end."""
-    stopping = asyncio.create_task(stop.wait())
-    waited = [stopping, *([] if loading is None else [loading])]
-    await asyncio.wait(waited, timeout=_LOOK_AGAIN_SECONDS, return_when="FIRST_COMPLETED")
-    stopping.cancel()
-    return stop.is_set()
 
 
 def _sendable(text: str) -> str:

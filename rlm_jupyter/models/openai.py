@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from rlm_jupyter.models.hosted import TIMEOUTS, HostedModel, Listener
+from rlm_jupyter.models.client_pool import TIMEOUTS, http_arguments
+from rlm_jupyter.models.hosted import HostedModel
+from rlm_jupyter.models.listener import Listener
 from rlm_jupyter.models.sdk_errors import MalformedReply, kind_of, told_name, told_text
 from rlm_jupyter.models.usage import counted, tokens
 from rlm_jupyter.types.values import FinishReason, Message, Reply, Usage
@@ -39,7 +41,7 @@ class OpenAIModel(HostedModel):
         import openai
 
         at = self.endpoint
-        http_client = openai.DefaultAsyncHttpxClient(**self._http())
+        http_client = openai.DefaultAsyncHttpxClient(**http_arguments(self.endpoint.url))
         if at.preset.wire == "azure":
             is_token = at.key_variable == "AZURE_OPENAI_AD_TOKEN"
             return openai.AsyncAzureOpenAI(

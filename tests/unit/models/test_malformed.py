@@ -14,6 +14,7 @@ import pytest
 
 from rlm_jupyter.models import load_model
 from rlm_jupyter.models.allowance import Allowance
+from rlm_jupyter.models.client_pool import http_arguments
 from rlm_jupyter.models.hosted import HostedModel
 from rlm_jupyter.types.errors import ModelError, ModelUnavailableError
 from rlm_jupyter.types.tokens import estimate_tokens
@@ -127,8 +128,8 @@ class InProcess:
             c.__module__.partition(".")[0] for c in sdk.DefaultAsyncHttpxClient.__mro__ if "httpx" in c.__module__
         )
         self._library: Any = import_module(name)
-        usual = model._http()
-        monkeypatch.setattr(model, "_http", lambda: {**usual, "transport": self._library.MockTransport(self._answer)})
+        ours = {**http_arguments(model.endpoint.url), "transport": self._library.MockTransport(self._answer)}
+        monkeypatch.setattr(import_module(type(model).__module__), "http_arguments", lambda url: ours)
 
     async def _answer(self, request: Any) -> Any:
         self.answered += 1
