@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.models.abilities import Abilities
-from rlm_jupyter.types.errors import UnusableReplyError
+from rlm_jupyter.types.errors import NoAnswerError
 from rlm_jupyter.types.tokens import estimate_tokens
 from rlm_jupyter.types.values import Message, Reply, Usage
 
@@ -121,12 +121,12 @@ def write_cell(messages: Sequence[Message]) -> str:
 
     Raises
     ------
-    UnusableReplyError
+    NoAnswerError
         All three cells were written, and there is no answer; says why.
     """
     iteration = sum(message.role == "assistant" for message in messages)
     if iteration >= len(_CELLS):
-        raise UnusableReplyError(_why_nothing(messages[-1].content))
+        raise NoAnswerError(_why_nothing(messages[-1].content))
     opening = next((message.content for message in messages if message.role == "user"), "")
     found = _PROMPT.search(opening)
     question = found.group(1) if found else opening

@@ -55,7 +55,7 @@ async def solve(run: Run) -> Ending:
             outcome = await carry_out(run, reply)
         except LimitReached as limit:
             run.iteration = max((iteration.index for iteration in run.trajectory.iterations[-1:]), default=0)
-            return await _salvage(run, limit.stop_reason, str(limit))
+            return await _salvage(run, limit.stop_reason, str(limit), may_ask=not limit.is_last_word)
         except KernelDiedError as death:
             return await _salvage(run, "kernel_died", str(death))
         await cells.show(run)
@@ -116,13 +116,13 @@ def _limit_reached(run: Run) -> StopReason | None:
     return "iterations" if run.iteration >= run.limits.max_iterations else None
 
 
-async def _salvage(run: Run, stop: StopReason, message: str = "") -> Ending:
+async def _salvage(run: Run, stop: StopReason, message: str = "", *, may_ask: bool = True) -> Ending:
     """Return the best answer there is: sent back, a draft, an unconfirmed FINAL, one forced call, or none."""
     answer = run.best
     # a cell that was interrupted in time has taken of the margin: what is left is enough for a reply like those before
     least = min(INTERRUPT_MARGIN, max(run.requests.last_word.seconds, _LEAST_SECONDS))
     # where nothing was seen and nothing is kept, an answer would be made up
-    if answer is None and stop != "cancelled" and run.can_conclude and run.ledger.deadline.has(least):
+    if may_ask and answer is None and stop != "cancelled" and run.can_conclude and run.ledger.deadline.has(least):
         answer, why = await _forced(run)
         message = "; ".join(filter(None, [message, why]))
     return Ending(stop, answer, message)

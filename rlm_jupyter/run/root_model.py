@@ -11,7 +11,7 @@ from rlm_jupyter.run.budget import request as calls
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import Answered
 from rlm_jupyter.run.state import Run
-from rlm_jupyter.types.errors import ContextWindowError, LimitReached, UnusableReplyError
+from rlm_jupyter.types.errors import ContextWindowError, LimitReached, NoAnswerError, UnusableReplyError
 from rlm_jupyter.types.events import NoticeGiven, OutputsElided, ReplyReceived, ReplyStreamed
 from rlm_jupyter.types.tokens import BYTES_PER_TOKEN, most_tokens
 from rlm_jupyter.types.values import FinishReason, Message, Usage
@@ -90,7 +90,8 @@ async def ask(run: Run, temperature: float | None = None, *, last: bool = False)
                 raise LimitReached(str(overflow), stop_reason="context_window") from overflow
             continue
         except UnusableReplyError as nothing:
-            raise LimitReached(str(nothing), stop_reason="no_progress") from nothing
+            is_last_word = isinstance(nothing, NoAnswerError)
+            raise LimitReached(str(nothing), stop_reason="no_progress", is_last_word=is_last_word) from nothing
         usage = answered.reply.usage
         run.requests.token_confidence = answered.reply.token_confidence
         if not answered.reply.estimated:

@@ -50,7 +50,7 @@ def why_ended(stop_reason: StopReason, message: str = "") -> str:
 
 
 def in_short(stop_reason: StopReason, message: str = "") -> str:
-    """Say why a run ended, in a few words.
+    """Say why a run ended, in a few words: alike in its headline, its notebook and the list of runs.
 
     Parameters
     ----------
@@ -58,7 +58,10 @@ def in_short(stop_reason: StopReason, message: str = "") -> str:
         Of the result, or of the run's last record.
     """
     is_said = bool(message) and stop_reason in {"cancelled", "no_progress"}  # and says more than the reason's words
-    return why_ended(stop_reason, message).partition(". ")[0] if is_said else WORDS[stop_reason]
+    if not is_said:
+        return WORDS[stop_reason]
+    words = why_ended(stop_reason, message).partition(". ")[0]
+    return words[0].lower() + words[1:] if words[1:2].islower() else words  # as the other reasons
 
 
 def no_answer(stop_reason: StopReason, message: str = "") -> str:

@@ -11,6 +11,7 @@ says what to do.
     │   ├── ModelUnavailableError         no answer: refused, timed out, overloaded, cut off
     │   ├── ContextWindowError            the prompt does not fit the model's window
     │   └── UnusableReplyError            it replied, with nothing that can be used
+    │       └── NoAnswerError             it said by itself that it has no answer
     ├── KernelError                       the kernel can't be used
     │   ├── KernelStartError
     │   └── KernelDiedError
@@ -134,6 +135,10 @@ class UnusableReplyError(ModelError):
     """A model did reply, also when it was asked again, but with nothing, or with one thing over and over."""
 
 
+class NoAnswerError(UnusableReplyError):
+    """A model said by itself, and why, that it has no answer: asking it for its best one would bring nothing."""
+
+
 class KernelError(RLMError):
     """The kernel can't be used."""
 
@@ -158,9 +163,11 @@ class PolicyError(RLMError):
 class LimitReached(RLMError):
     """A limit refuses a request. Inside a run it becomes the `stop_reason`, outside nobody sees it."""
 
-    def __init__(self, message: str, *, stop_reason: StopReason) -> None:
+    def __init__(self, message: str, *, stop_reason: StopReason, is_last_word: bool = False) -> None:
         super().__init__(message)
         self.stop_reason: StopReason = stop_reason
+        self.is_last_word = is_last_word
+        """It is what the model has said, and need not be asked for an answer."""
 
 
 class RecordError(RLMError):

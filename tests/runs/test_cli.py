@@ -540,6 +540,22 @@ def test_list_tells_what_became_of_each_run(kept: list[RunFiles]) -> None:
     assert (empty.out, empty.err, empty.code) == ("", "No runs in nowhere.\n", 0)
 
 
+def test_why_a_run_ended_is_the_same_everywhere() -> None:
+    Path("a.txt").write_text("Rome is the capital of Italy.")
+    done = cli("run", "zebra?", "-c", "a.txt", "-m", "extractive")
+    says = "nothing in the context matches"
+    assert "No answer: Nothing in the context matches. The extractive model only matches words: try " in done.err
+    assert "to the model" not in done.err  # it has said that it has no answer
+    [path] = Path("rlm_runs").glob("*.ipynb")
+    told = json.loads(path.read_text())["cells"]
+    assert "".join(told[-1]["source"]) == f"*End of the run: {says}.*"
+    assert f"*{says} · iterations: 3 · " in "".join(told[1]["source"])
+    assert cli("list").out.split("\t")[2] == says
+    assert cli("show").out.splitlines()[2].startswith(f"{says} · 3 iterations")
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in on_terminal("list", width=90)[0].splitlines()]
+    assert re.fullmatch(rf"{path.stem} +{says} +zebra\? *", lines[1].rstrip())
+
+
 def test_show_reads_a_run_and_exports_it(kept: list[RunFiles]) -> None:
     done = cli("show", "ended")
     assert ended().answer in done.out.splitlines()

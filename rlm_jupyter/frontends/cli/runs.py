@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _OUTPUT_CHARS = 600
 """What `show` shows of a cell's output."""
 _PROMPT_CHARS = 60
+_STATE_CHARS = 32
+"""Of why a run ended: it may be what a model said."""
 
 
 def list_runs(args: Namespace) -> int:
@@ -52,7 +54,11 @@ def list_runs(args: Namespace) -> int:
     # names stay whole, because `show` is given them; of the rest there is as much as the width allows
     table.columns[0].no_wrap = table.columns[1].no_wrap = True
     for name, _, state, *rest in rows:
-        table.add_row(name, state, *(Text(text, no_wrap=True, overflow="ellipsis") for text in rest))
+        table.add_row(
+            name,
+            terminal.one_line(state, _STATE_CHARS),
+            *(Text(text, no_wrap=True, overflow="ellipsis") for text in rest),
+        )
     terminal.console().print(table)
     return ANSWERED
 

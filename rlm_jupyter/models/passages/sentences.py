@@ -14,7 +14,7 @@ _GOOD_ENOUGH = 0.6
 """Of the best sentence's score: what a further sentence must reach."""
 _DUNDER = re.compile(r"(?<![`\w])(__\w+__(?:\(\))?)(?![`\w])")
 NO_CONTEXT = "There is no context to look into."
-NO_MATCH = "Nothing in the context matches the words of the question."
+NO_MATCH = "Nothing in the context matches."
 METHOD = "Picked by word matching (extractive/bm25): no language model read the text."
 
 
