@@ -19,6 +19,7 @@ from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, Shared, TerminationPolicy
 from rlm_jupyter.replay.from_saved import FromRecord
 from rlm_jupyter.run import interrupts
+from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
@@ -27,8 +28,9 @@ from rlm_jupyter.run.files.load import read_paths
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.opening import open_in_time, unopened
 from rlm_jupyter.run.outcome import outcome_of
+from rlm_jupyter.run.prompt import check_length, check_prompt
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.runner import BackgroundSession, Running, check_length, check_prompt
+from rlm_jupyter.run.running import Running
 from rlm_jupyter.run.settings import Settings, Strategy
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event

@@ -22,6 +22,7 @@ from rlm_jupyter.run import interrupts
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result
+from rlm_jupyter.run.running import Answers
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import (
@@ -84,7 +85,7 @@ def forked(saved: SavedRun, at: int | None = None, *, edit: bool = False) -> For
     return Forked(at, tuple(_kept(saved.records, at)))
 
 
-class Forking:
+class Forking(Answers):
     """A fork to be run in the background (`Running`).
 
     Parameters

@@ -13,7 +13,7 @@ from rlm_jupyter.replay.resume import TakingUp, check_resumable, configuration
 from rlm_jupyter.replay.verify import Replayed
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.runner import Running
+from rlm_jupyter.run.running import Running
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError
 

@@ -13,12 +13,12 @@ from rlm_jupyter.record.store import RunSummary
 from rlm_jupyter.replay.player import as_text
 from rlm_jupyter.replay.recording import Difference
 from rlm_jupyter.replay.resume import go_over
+from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.opening import open_in_time
 from rlm_jupyter.run.result import OnEvent
-from rlm_jupyter.run.runner import BackgroundSession
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings, request_digest
 from rlm_jupyter.types.events import RemarkMade

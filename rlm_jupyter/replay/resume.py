@@ -26,6 +26,7 @@ from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result
+from rlm_jupyter.run.running import Answers
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.run.start import open_session
@@ -149,7 +150,7 @@ def _check_whole(saved: SavedRun) -> None:
         raise ConfigurationError(f"This run answers a sub-call of {started.parent}: go on with that one.")
 
 
-class TakingUp:
+class TakingUp(Answers):
     """A saved run, to be gone on with in the background (`Running`).
 
     Parameters

@@ -9,7 +9,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from rlm_jupyter import RLM
 from rlm_jupyter.models.scripted import ScriptedModel
-from rlm_jupyter.run.runner import MOST_PROMPT_CHARS
+from rlm_jupyter.run.prompt import MOST_PROMPT_CHARS
 from rlm_jupyter.types.errors import ConfigurationError
 from tests.runs.test_cli import cli, script
 from tests.runs.test_cli import here as here

@@ -24,7 +24,7 @@ _CHANGES = ("model", "sub_model", "base_url", "window", "termination", "reward",
 def resume(args: Namespace) -> int:
     """`jupyter rlm resume`; returns the exit code."""
     from rlm_jupyter.replay.resume import TakingUp, check_resumable
-    from rlm_jupyter.run.runner import Running
+    from rlm_jupyter.run.running import Running
 
     saved = _saved(args)
     check_resumable(saved, None)
@@ -37,7 +37,7 @@ def resume(args: Namespace) -> int:
 def fork(args: Namespace) -> int:
     """`jupyter rlm fork`; returns the exit code."""
     from rlm_jupyter.replay.fork import Forking, forked
-    from rlm_jupyter.run.runner import Running
+    from rlm_jupyter.run.running import Running
     from rlm_jupyter.types.events import CellFinished
 
     saved = _saved(args)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rlm_jupyter.frontends.cli.progress import Progress
     from rlm_jupyter.rlm import RLM
     from rlm_jupyter.run.result import OnEvent, Result
-    from rlm_jupyter.run.runner import Running
+    from rlm_jupyter.run.running import Running
     from rlm_jupyter.types.events import RunEnded
     from rlm_jupyter.types.limits import Limits
     from rlm_jupyter.types.values import ModelUsage, StopReason

@@ -17,7 +17,7 @@ from rlm_jupyter.record import store
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.outcome import outcome_of
-from rlm_jupyter.run.runner import check_prompt
+from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.settings import Settings, request_digest
 from rlm_jupyter.run.start import open_session
 from rlm_jupyter.types.errors import ConfigurationError, RLMError

@@ -26,8 +26,8 @@ from rlm_jupyter.prompts.initial import surroundings
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run import context as contexts
 from rlm_jupyter.run.observers import nobody
+from rlm_jupyter.run.prompt import check_length, check_prompt
 from rlm_jupyter.run.result import OnEvent, result_of
-from rlm_jupyter.run.runner import check_length, check_prompt
 from rlm_jupyter.types import errors
 from rlm_jupyter.types.errors import ConfigurationError, ContextError, RLMError, saved_at
 from rlm_jupyter.types.events import CellProposed, Event, Record

@@ -15,11 +15,13 @@ from rlm_jupyter.record import safe_html
 from rlm_jupyter.record.store import RunSummary
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.recorded_session import RecordedSession
+from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.interrupts import let_cell_end
 from rlm_jupyter.run.outcome import resume_command
+from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.result import OnEvent, Result, result_of
-from rlm_jupyter.run.runner import BackgroundSession, Running, check_prompt
+from rlm_jupyter.run.running import Running
 from rlm_jupyter.types.endings import LIMITED_BY, in_short, no_answer, raised_limit
 from rlm_jupyter.types.errors import ConfigurationError, RLMError, saved_at
 

@@ -19,7 +19,8 @@ from rlm_jupyter.frontends.live.comm import LiveRun, line_of
 from rlm_jupyter.frontends.live.relay import Relay
 from rlm_jupyter.replay.recalled_calls import Recalled
 from rlm_jupyter.run import background
-from rlm_jupyter.run.runner import BackgroundSession, Running
+from rlm_jupyter.run.background_session import BackgroundSession
+from rlm_jupyter.run.running import Running
 from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError
 from rlm_jupyter.types.values import CellRun, Value
 

@@ -12,7 +12,7 @@ import time
 from concurrent.futures import Future
 
 from rlm_jupyter.frontends.live.result import BackgroundRun, ShownResult, kernel_of
-from rlm_jupyter.run.runner import BackgroundSession
+from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.types.events import Event, ReplyReceived, RunTakenUp
 
 Holds = ShownResult | BackgroundRun

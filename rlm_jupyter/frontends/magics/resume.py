@@ -17,7 +17,7 @@ from rlm_jupyter.frontends.run_options import magic
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay.resume import TakingUp, check_resumable, configuration
 from rlm_jupyter.rlm import RLM
-from rlm_jupyter.run.runner import Running
+from rlm_jupyter.run.running import Running
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.quoted import quoted
 

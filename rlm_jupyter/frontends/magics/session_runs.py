@@ -16,7 +16,7 @@ from rlm_jupyter.record import store
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.result import OnEvent
-from rlm_jupyter.run.runner import Running
+from rlm_jupyter.run.running import Running
 from rlm_jupyter.run.settings import Settings, request_digest
 from rlm_jupyter.types.errors import RLMError, saved_at
 from rlm_jupyter.types.events import Event

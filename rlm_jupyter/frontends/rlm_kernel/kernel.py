@@ -18,8 +18,8 @@ from rlm_jupyter.frontends.rlm_kernel.config import Configuration
 from rlm_jupyter.frontends.rlm_kernel.output import Page
 from rlm_jupyter.models import discovery as nearby
 from rlm_jupyter.run import background
+from rlm_jupyter.run.prompt import check_length
 from rlm_jupyter.run.result import Result
-from rlm_jupyter.run.runner import check_length
 from rlm_jupyter.types.endings import no_answer
 from rlm_jupyter.types.errors import KernelError, RLMError, saved_at
 

@@ -14,7 +14,7 @@ from rlm_jupyter.frontends.approval import Approvals
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.result import Result
-from rlm_jupyter.run.runner import Running
+from rlm_jupyter.run.running import Running
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import CellDecided, CellProposed, Event, OutputsShown, RunPaused, RunResumed, RunStarted
 from tests.answers.table import block

@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.frontends.live.widget import Steering
 from rlm_jupyter.models.scripted import ScriptedModel
-from rlm_jupyter.run.runner import Running
+from rlm_jupyter.run.running import Running
 
 SLOW = "I wait.\n```repl\nimport time\nanswer['content'] = 'a draft'\ntime.sleep(0.3)\n```"
 END = "```repl\nFINAL('the end')\n```"

@@ -9,7 +9,8 @@ import pytest
 
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.rlm import RLM
-from rlm_jupyter.run.runner import BackgroundSession, Running
+from rlm_jupyter.run.background_session import BackgroundSession
+from rlm_jupyter.run.running import Running
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event, RunEnded, RunStarted
 

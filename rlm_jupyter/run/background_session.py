@@ -1,12 +1,11 @@
-"""`Running`: a run under way in the background loop, and the session that it runs in."""
+"""`BackgroundSession`: a session in the background loop, opened by its first prompt and kept for more if asked to."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import time
 from contextlib import AsyncExitStack
-from typing import Any, Protocol
+from typing import Any
 
 from rlm_jupyter.kernel.execution import OnMessage
 from rlm_jupyter.record.recorder import Recorder
@@ -15,94 +14,30 @@ from rlm_jupyter.run import background
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
-from rlm_jupyter.run.interrupts import Wait
+from rlm_jupyter.run.idle import IdleTimer
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.opening import open_in_time, unopened
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result, result_of
+from rlm_jupyter.run.running import Answers, Running
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.events import Event, RunPaused, RunResumed
 from rlm_jupyter.types.values import AnswerSubcall, CellRun, Value
 
-MOST_PROMPT_CHARS = 10_000
-"""Of a prompt without a context: four pages, more than any question has, and less than a text that needs a kernel."""
 _IN_USE = "the run is using its kernel: stop or pause it first"
 _STILL_RUNS = "another cell that was run by hand is not over"
 
 
-class Answers(Protocol):
-    """Where a run can be."""
+class BackgroundSession(Answers):
+    """Answers one prompt after the other with one kernel; its methods are called on the loop, where they don't say.
 
-    async def answer(self, prompt: str, on_event: OnEvent | None, control: Control) -> Result:
-        """Answer one prompt; on the background loop."""
-        ...
-
-
-class Running:
-    """A run under way in the background; made by `RLM.start`."""
-
-    def __init__(self, session: Answers, prompt: str, on_event: OnEvent | None, *, approve: bool = False) -> None:
-        check_prompt(prompt)
-        background.refuse_inside()
-        self.control = Control(approving=approve)
-        """Stop, pause, approval, notes and limits, from any thread."""
-        self.session = session
-        """Where it runs."""
-        if isinstance(session, BackgroundSession):
-            session.expect(self.control)
-        self._future = background.submit(session.answer(prompt, on_event, self.control))
-
-    @property
-    def done(self) -> bool:
-        """Whether it is over."""
-        return self._future.done()
-
-    def stop(self, why: str = "") -> None:
-        """End the run with the best answer so far; `result()` then has it, and `why`. Thread-safe."""
-        self.control.stop(why)
-
-    def result(self, timeout: float | None = None) -> Result:
-        """Wait for the result.
-
-        Raises
-        ------
-        TimeoutError
-            It is not there after `timeout` seconds.
-        RLMError
-            The host failed.
-        """
-        try:
-            return self._future.result(timeout)
-        except concurrent.futures.CancelledError:
-            raise RLMError("the run was cancelled") from None
-
-    def wait(self, *, close: bool = False) -> Result:
-        """Wait for the result; an interrupt stops the run, waits until it is gone, and goes on upwards.
-
-        A second one does not wait.
-
-        Parameters
-        ----------
-        close
-            On an interrupt, end a kept kernel too: nobody gets a handle on it.
-        """
-        with Wait(self._future) as wait:
-            try:
-                wait.until_done()
-            except KeyboardInterrupt:
-                self.stop()
-                wait.until_done()
-                result = self.result()
-                if close:
-                    result.close()
-                raise
-            return self.result()
-
-
-class BackgroundSession:
-    """A session in the background loop, opened by its first prompt and kept for more if asked to."""
+    Parameters
+    ----------
+    keep
+        The kernel stays for more prompts, with the result.
+    """
 
     def __init__(self, settings: Settings, context: Context, keep: bool) -> None:
         self._settings = settings
@@ -115,8 +50,10 @@ class BackgroundSession:
         self._is_paused = False
         self._hand: asyncio.Task[object] | None = None
         """A person's cell that runs."""
-        self._idle_seconds: float | None = None
-        self._idle: asyncio.TimerHandle | None = None
+        self._idle = IdleTimer(
+            lambda: self.closed or self.in_use or self._session is None,
+            self._expire,
+        )
         self._closing: asyncio.Task[None] | None = None
         self.closed = False
         self.why_closed = ""
@@ -125,8 +62,6 @@ class BackgroundSession:
         """Why nobody is to use it any more, though it may not be closed yet."""
         self.owner = ""
         """The variable that holds the result, where one does."""
-        self.used = time.monotonic()
-        """When it was used last."""
 
     @property
     def is_alive(self) -> bool:
@@ -137,6 +72,11 @@ class BackgroundSession:
     def in_use(self) -> bool:
         """Whether something runs in it, or waits for that; from any thread."""
         return bool(self._controls) or self._hand is not None
+
+    @property
+    def used(self) -> float:
+        """When it was used last, by `time.monotonic`."""
+        return self._idle.used
 
     @property
     def records(self) -> tuple[Trajectory, ...]:
@@ -258,8 +198,8 @@ class BackgroundSession:
 
     def close_after(self, seconds: float | None) -> None:
         """Close the kernel once it was not used for so long; `None`: never. From any thread."""
-        self._idle_seconds = seconds
-        background.loop().call_soon_threadsafe(self._watch_idle)
+        self._idle.seconds = seconds
+        background.loop().call_soon_threadsafe(self._idle.look)
 
     def close(self, why: str = "") -> None:
         """End the kernel, from any thread."""
@@ -279,7 +219,7 @@ class BackgroundSession:
             control.stop()
         if self._hand is not None:
             self._hand.cancel()
-        self._watch_idle()
+        self._idle.look()
         async with self._turn:
             await self._stack.aclose()
 
@@ -332,59 +272,8 @@ class BackgroundSession:
         return tell
 
     def _rest(self) -> None:
-        self.used = time.monotonic()
-        self._watch_idle()
+        self._idle.use()
+        self._idle.look()
 
-    def _watch_idle(self) -> None:
-        """Look again when it will have been idle for so long: a timer of the loop, no thread."""
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
-        if self._idle_seconds is None or self.closed or self.in_use or self._session is None:
-            return
-        left = self._idle_seconds - (time.monotonic() - self.used)
-        if left > 0:
-            self._idle = asyncio.get_running_loop().call_later(left, self._watch_idle)
-        else:
-            self._closing = asyncio.create_task(self.aclose(f"after {_span(self._idle_seconds)} without use"))
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.3g} s"
-
-
-def check_length(prompt: str, instead: str = "assign the text to a variable and name that: %%rlm -c text") -> None:
-    """Refuse a prompt without a context that is itself the text that a question should be about.
-
-    Parameters
-    ----------
-    instead
-        What to do in this notebook.
-
-    Raises
-    ------
-    ConfigurationError
-        It is longer than any question; the model would get all of it at once.
-    """
-    if len(prompt) <= MOST_PROMPT_CHARS:
-        return
-    long = f"The prompt has {len(prompt):,} characters, and there is no context"
-    raise ConfigurationError(
-        f"{long}. Did you mean completion(question, context=text), or completion(text, root_prompt=question)?",
-        notebook=f"{long}: {instead}, with the question alone as the prompt.",
-        command=f"{long}: put the text into a file and name that: QUESTION -c FILE.",
-    )
-
-
-def check_prompt(prompt: object) -> None:
-    """Refuse what is no question, before anything is started.
-
-    Raises
-    ------
-    ConfigurationError
-        It is no `str`, or there is nothing in it.
-    """
-    if not isinstance(prompt, str):
-        raise ConfigurationError(f"The prompt is a str, not {type(prompt).__name__}; data goes into context=.")
-    if not prompt.strip():
-        raise ConfigurationError("The prompt is empty: ask something.")
+    def _expire(self, why: str) -> None:
+        self._closing = asyncio.create_task(self.aclose(why))
