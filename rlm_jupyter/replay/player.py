@@ -226,6 +226,10 @@ class Player:
         playback_options = replace(self.recording.options, spent=None, settled=0, unclaimed=waiting_below, owed=())
         return child, Player(Recording(child.records, playback_options))
 
+    def was_stopped_in(self, iteration: int, block: int) -> bool:
+        """Whether a person had stopped the run in this cell, and it is not executed again."""
+        return (iteration, block) in self.recording.stopped_in
+
     @property
     def earlier_answer(self) -> Value | None:
         """What the run had ended with before it was resumed."""
@@ -274,15 +278,16 @@ class Player:
         """Bring its effect on the kernel back; how its outputs differ."""
         if not self.recording.options.reexecutes:
             return ""
+        place = cell.iteration, cell.block
         await self.run.kernel.snapshot_begun()
         if cell.status == "died":
             await self._start_again(self.recording.revival())
             return ""
         if cell.status == "interrupted":
             await self.run.kernel.execute(_COUNTED)
-            self.recording.passed_over.append(cell.iteration)
+            if place not in self.recording.stopped_in or self.recording.options.only:  # else its own notice says it
+                self.recording.passed_over.append(cell.iteration)
             return ""
-        place = cell.iteration, cell.block
         self.recording.calls.begin(place)
         again = await self.run.kernel.execute(cell.executed or cell.source, cell_seconds=self.run.limits.cell_seconds)
         self.run.subcalls.cut = 0

@@ -15,6 +15,7 @@ from rlm_jupyter.kernel.snapshots import Moment
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.saved_run import Spent, taken_up_at
 from rlm_jupyter.replay.recorded_calls import RecordedCalls
+from rlm_jupyter.replay.stops import counts, goes_on_in_its_last, stopped_in, superseded
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import (
     CellFinished,
@@ -111,7 +112,10 @@ class Recording:
         self.owed = RecordedCalls(owed)
         self.last_iteration = max((getattr(record, "iteration", 0) for record in records), default=0)
         self._left = deque(records[1:])
-        self._superseded = _superseded(records)
+        again = self.options.only or goes_on_in_its_last(records)
+        self._superseded = superseded(records, again=again)
+        self.stopped_in = stopped_in(records, again=again)
+        """Iteration and block of the cells in which a person had stopped the run, and which are not executed again."""
         self._settled = max(self.options.settled, _settled(records))
         self._sent_back = {
             record.iteration
@@ -147,7 +151,7 @@ class Recording:
         for record in self._left:
             if isinstance(record, NoticeGiven):
                 return record
-            if _counts(record) or isinstance(record, CellFinished | OutputsShown):
+            if counts(record) or isinstance(record, CellFinished | OutputsShown):
                 break
         return None
 
@@ -166,14 +170,14 @@ class Recording:
     def reply(self) -> tuple[list[Record], ReplyReceived | None]:
         """Return the next reply that counted, with what comes before it; `None` when there is none."""
         for record in self._left:
-            if isinstance(record, ReplyReceived) and _counts(record):
+            if isinstance(record, ReplyReceived) and counts(record):
                 return self._through(record), record
         return [], None
 
     def cell(self, iteration: int, block: int) -> tuple[list[Record], CellFinished | None]:
         """Return what was recorded of a cell, and what comes before that; `None` when there is nothing."""
         for record in self._left:
-            if _counts(record) or isinstance(record, OutputsShown):
+            if counts(record) or isinstance(record, OutputsShown):
                 break
             if self._is_cell(record) and isinstance(record, CellFinished):
                 if (record.iteration, record.block) == (iteration, block):
@@ -187,7 +191,7 @@ class Recording:
         for one in self._left:
             if _corresponds(one, record):
                 return self._through(one)
-            if _counts(one) or (isinstance(record, NoticeGiven | CellFinished) and isinstance(one, OutputsShown)):
+            if counts(one) or (isinstance(record, NoticeGiven | CellFinished) and isinstance(one, OutputsShown)):
                 break
             if isinstance(record, NoticeGiven) and self._is_cell(one):
                 break
@@ -196,7 +200,7 @@ class Recording:
     def rest_of_iteration(self) -> list[Record]:
         """All up to the next reply that counted."""
         taken: list[Record] = []
-        while self._left and not _counts(self._left[0]):
+        while self._left and not counts(self._left[0]):
             taken.append(self._pop())
         return taken
 
@@ -233,7 +237,7 @@ class Recording:
     def _drives(self, record: Record) -> bool:
         """Whether the run's code comes by this record."""
         told = isinstance(record, NoticeGiven | OutputsShown | IterationRated)
-        return told or _counts(record) or self._is_cell(record)
+        return told or counts(record) or self._is_cell(record)
 
 
 def copied(record: Record) -> Record:
@@ -246,10 +250,6 @@ def copied(record: Record) -> Record:
 def recorded_cell(cell: CellFinished) -> CellRun:
     """Return what came of executing it, as recorded."""
     return CellRun(cell.status, cell.outputs, cell.execution_count, cell.seconds)
-
-
-def _counts(record: Record) -> bool:
-    return isinstance(record, ReplyReceived) and not record.rejected and not record.forced
 
 
 def _corresponds(recorded: Record, now: Record) -> bool:
@@ -269,27 +269,8 @@ def _settled(records: Sequence[Record]) -> int:
     for record in records:
         if isinstance(record, OutputsShown):
             shown = record.iteration
-        elif _counts(record) and isinstance(record, ReplyReceived):
+        elif counts(record) and isinstance(record, ReplyReceived):
             settled = record.iteration - 1
         elif isinstance(record, RunEnded) and record.stop_reason not in {"answered", "terminated"}:
             settled = max(settled, shown)
     return settled
-
-
-def _superseded(records: Sequence[Record]) -> set[int]:
-    """Return the cells that were executed anew later, and the one in which the run was stopped: it is to be."""
-    latest: dict[tuple[int, int], CellFinished] = {}
-    superseded: set[int] = set()
-    open_cell: CellFinished | None = None
-    for record in records:
-        if isinstance(record, CellFinished):
-            place = record.iteration, record.block
-            if place in latest:
-                superseded.add(id(latest[place]))
-            latest[place] = record
-            open_cell = record if record.status == "interrupted" else None
-        elif isinstance(record, OutputsShown) or _counts(record):
-            open_cell = None
-        elif isinstance(record, RunEnded) and open_cell is not None and record.stop_reason in {"cancelled", "failed"}:
-            superseded.add(id(open_cell))
-    return superseded

@@ -171,7 +171,8 @@ def _tell(run: Run, source: str, cell: CellRun, inspection: Inspection) -> None:
     if inspection.problem and cell.status == "ok":
         run.notice(notices.NO_ANSWER_YET.format(problem=inspection.problem))
     if cell.status == "interrupted":
-        run.notice(notices.INTERRUPTED)
+        is_stopped = run.playback is not None and run.playback.was_stopped_in(run.iteration, run.cells.block - 1)
+        run.notice(notices.STOPPED if is_stopped else notices.INTERRUPTED)
     failed_name = any(output.get("ename") == "NameError" for output in cell.outputs)
     if failed_name and "FINAL" in source:
         names = ", ".join(variable.name for variable in inspection.variables) or "none yet"

@@ -90,6 +90,9 @@ class Playback(Protocol):
             Of the text; of a sample `sample N`.
         """
 
+    def was_stopped_in(self, iteration: int, block: int) -> bool:
+        """Return whether a person had stopped the run in this cell, and it is not executed again."""
+
     @property
     def earlier_answer(self) -> Value | None:
         """What the run ended with before."""

@@ -24,6 +24,7 @@ from rlm_jupyter.kernel import snapshots
 from rlm_jupyter.models import load_model
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.policies import TerminationPolicy
+from rlm_jupyter.prompts import notices
 from rlm_jupyter.record import journal, notebook
 from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.saved_run import SavedRun
@@ -262,6 +263,58 @@ async def test_a_cell_in_which_the_run_was_stopped_is_executed_and_what_it_had_a
     assert tuple(notebook.read("run.ipynb")) == again.trajectory.records
     executed = [cell for cell in nbformat.read("run.ipynb", as_version=4).cells if "llm_query('a')" in cell.source]
     assert [cell.metadata.get("tags") for cell in executed] == [["rlm-interrupted", "skip-execution"], None]
+
+
+async def _stopped(cells: list[str], begins: str, *, again: bool = False, times: int = 1) -> list[str]:
+    """Stop a run, or one that is gone on with, as soon as a cell has begun so often; what the model was asked."""
+    model, control = Counting(cells), Control()
+    if again:
+        running = asyncio.create_task(RLM.aresume("run.ipynb", model=model, control=control))
+    else:
+        rlm = RLM(model, save="run.ipynb", sandbox="none")
+        running = asyncio.create_task(rlm.acompletion("What?", CONTEXT, control=control))
+    await _until(lambda: Path(begins).exists() and len(Path(begins).read_text()) == times)
+    await asyncio.sleep(0.2)
+    control.stop()
+    assert (await running).stop_reason == "cancelled"
+    return model.asked
+
+
+async def test_a_cell_that_was_stopped_is_not_executed_again_and_the_model_is_told() -> None:
+    endless = ["open('begun', 'a').write('x')", "print('half')", "y = 2", "while True: pass"]
+    cells = [block("x = 1"), block(*endless), block("FINAL([x, 'y' in globals()])")]
+    await _stopped(cells, "begun")
+    model = Counting(cells)
+    again = await RLM.aresume("run.ipynb", model=model)
+    assert (again.value, model.roots) == ([1, False], 1)
+    assert Path("begun").read_text() == "x"
+    assert [cell.status for i in again.trajectory.iterations for cell in i.cells] == ["ok", "interrupted", "ok"]
+    stopped = again.trajectory.iterations[1]
+    assert stopped.notices == (notices.STOPPED,)
+    assert "half" in stopped.shown
+    assert model.requests[-1][-1].content.startswith("Outputs:\nhalf")
+    assert notices.STOPPED in model.requests[-1][-1].content
+    # gone over once more, it is the same
+    replayed = await RLM.areplay("run.ipynb")
+    assert (replayed.differences, replayed.passed_over) == ((), (2,))
+    path = cut(again, len(again.trajectory.records) - 3, name="copy")
+    model = Counting(cells)
+    third = await RLM.aresume(path, model=model)
+    assert (third.value, third.trajectory.iterations[1].notices) == ([1, False], (notices.STOPPED,))
+    assert Path("begun").read_text() == "x"
+
+
+async def test_a_cell_with_sub_calls_that_is_stopped_a_second_time_is_not_executed_again() -> None:
+    cells = [
+        block("a = llm_query('a')", "open('begun', 'a').write('x')", "while True: pass"),
+        block("FINAL('a' in globals())"),
+    ]
+    assert await _stopped(cells, "begun") == ["a"]
+    assert await _stopped(cells, "begun", again=True, times=2) == []
+    model = Counting(cells)
+    again = await RLM.aresume("run.ipynb", model=model)
+    assert (again.value, model.asked, Path("begun").read_text()) == (False, [], "xx")
+    assert again.trajectory.iterations[0].notices == (notices.STOPPED,)
 
 
 class Slow(Counting):
