@@ -53,6 +53,8 @@ class Stop:
     """For `Stage.play`."""
     forced: bool
     """Whether there is time, and room, for one final call."""
+    is_close: bool = False
+    """There may be time for it all the same."""
     patches: Mapping[str, float] = field(default_factory=dict)
     keeps_cell: bool = True
     """Whether what the last cell put into `answer` is still there."""
@@ -78,7 +80,7 @@ STOPS = (
         {"max_cost": 0.30, "max_output_tokens": 32_000, "price": _PRICE},
         forced=True,
     ),
-    Stop("seconds, in a cell", "seconds", _cell(after=SLEEP), {"max_seconds": 1.2}, forced=False),
+    Stop("seconds, in a cell", "seconds", _cell(after=SLEEP), {"max_seconds": 1.2}, forced=False, is_close=True),
     Stop(
         "seconds, while the model replies",
         "seconds",

@@ -164,7 +164,7 @@ def test_limits_export_filter_and_fold(opened: Open, model: Waiting) -> None:
     page.page.evaluate("sessionStorage.clear()")
     page.open()
     bar = bar_of(page)
-    page.until(lambda: "Saved with this notebook · 3 iterations" in bar.inner_text(), "the bar")
+    page.until(lambda: "Answered · 3 iterations" in bar.inner_text(), "the bar")
     assert (len(page.live()), page.page.locator(".rlm-live:visible").count()) == (before, 0)
     page.until(lambda: "Iteration 2" in runs.inner_text(), "the tree of the saved run")
     assert "How long is the needle?" in runs.inner_text()

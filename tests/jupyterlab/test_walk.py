@@ -306,7 +306,7 @@ def reopen(walk: Walk) -> None:
     walk.page.locator(".jp-DirListing-item[title*='quickstart']").dblclick()
     walk.until_ready()
     runs = walk.page.locator("#rlm-runs")
-    walk.until(lambda: "Saved with this notebook · 2 iterations" in runs.inner_text(), "the saved runs")
+    walk.until(lambda: "Answered · 2 iterations" in runs.inner_text(), "the saved runs")
     walk.step("reopened")
     assert len(walk.live()) == before
     [old] = walk.path.parent.glob("*plum.jsonl")

@@ -300,7 +300,7 @@ def test_a_key_reaches_the_driver_and_nothing_that_others_can_read(notebook: Not
         ("%%rlm --here --background\nWhat?", "--here runs in this cell"),
         ("%%rlm --here --max-cots 3\nWhat?", "did you mean --max-cost?"),
         ("%%rlm --here --approve\nWhat?", "nobody can answer here"),
-        ("%%rlm --here -m extractive\n  ", "The prompt is empty"),
+        ("%%rlm --here -m extractive\n  ", "What is the question?"),
         ("x = 1\n%rlm --here -m extractive What?", "with %rlm in a cell of its own"),
         ("%%rlm --here -m extractive\nWhat?", "%autoawait asyncio"),
         ("%%rlm --here --reward rate -m extractive\nWhat?", "a reward policy must come from a module"),
