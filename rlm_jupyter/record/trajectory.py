@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from rlm_jupyter.record import delivery, journal, notebook
+from rlm_jupyter.record.iteration import Iteration, iteration_of
 from rlm_jupyter.record.notebook_layout import Layout
 from rlm_jupyter.record.store import RunFiles, find
 from rlm_jupyter.types.errors import RecordError
@@ -27,48 +27,10 @@ from rlm_jupyter.types.events import (
     SampleSettled,
     SubcallSettled,
 )
-from rlm_jupyter.types.values import CellStatus, Output, Usage
+from rlm_jupyter.types.values import Usage
 
 _ANSWER_CHARS = 2_000
 """Of an answer, where a trajectory shows itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell of an iteration, with the sub-calls that it made."""
-
-    block: int
-    """The n-th cell of its iteration, from 0."""
-    source: str
-    """As the model wrote it."""
-    executed: str | None
-    """What was executed, where that differs from `source`."""
-    status: CellStatus
-    outputs: tuple[Output, ...]
-    execution_count: int | None
-    seconds: float
-    subcalls: tuple[SubcallSettled, ...] = ()
-    """In the order in which they settled."""
-
-
-@dataclass(frozen=True, slots=True)
-class Iteration:
-    """One reply that counted, the cells it ran, and what the model was told of them."""
-
-    index: int
-    """From 1."""
-    reply: ReplyReceived
-    cells: tuple[Cell, ...]
-    notices: tuple[str, ...]
-    """What the run told the model of its own, in order."""
-    shown: str
-    """The outputs as the model was shown them; empty until then."""
-    subcalls: tuple[SubcallSettled, ...]
-    """Of all cells, in the order in which they settled."""
-    rated: IterationRated | None
-    """How the reward policy rated it; `None` until then."""
-    records: tuple[Record, ...]
-    """All of this iteration, in order: rejected and forced replies too."""
 
 
 class Trajectory:
@@ -157,7 +119,7 @@ class Trajectory:
         if self._iterations is None:
             for index in self._counted:
                 if index not in self._views:
-                    self._views[index] = _view(index, self._by_iteration[index])
+                    self._views[index] = iteration_of(index, self._by_iteration[index])
             self._iterations = tuple(self._views[index] for index in self._counted)
         return self._iterations
 
@@ -316,47 +278,6 @@ def read_files(files: RunFiles) -> tuple[list[Record], list[Record] | None]:
         raise errors[0]
     first = candidates[0][0]
     return max((records for records in candidates if records[0] == first), key=len), journaled
-
-
-def _view(index: int, records: list[Record]) -> Iteration:
-    reply: ReplyReceived | None = None
-    rated: IterationRated | None = None
-    finished: dict[int, CellFinished] = {}
-    subcalls: dict[int, list[SubcallSettled]] = {}
-    settled: list[SubcallSettled] = []
-    notices: list[str] = []
-    shown: list[str] = []
-    for record in records:
-        if isinstance(record, ReplyReceived) and not record.rejected and not record.forced:
-            reply = record
-        elif isinstance(record, CellFinished):
-            # of one that was interrupted and then executed anew, the last
-            finished[record.block] = record
-        elif isinstance(record, SubcallSettled):
-            subcalls.setdefault(record.block, []).append(record)
-            settled.append(record)
-        elif isinstance(record, NoticeGiven):
-            notices.append(record.text)
-        elif isinstance(record, OutputsShown):
-            shown.append(record.text)
-        elif isinstance(record, IterationRated):
-            rated = record
-    if reply is None:
-        raise AssertionError("an iteration counts from its reply on")
-    cells = tuple(
-        Cell(
-            block=cell.block,
-            source=cell.source,
-            executed=cell.executed,
-            status=cell.status,
-            outputs=cell.outputs,
-            execution_count=cell.execution_count,
-            seconds=cell.seconds,
-            subcalls=tuple(subcalls.get(cell.block, ())),
-        )
-        for cell in finished.values()
-    )
-    return Iteration(index, reply, cells, tuple(notices), "\n\n".join(shown), tuple(settled), rated, tuple(records))
 
 
 def _head(text: str) -> str:

@@ -12,7 +12,8 @@ from rlm_jupyter.types.tokens import estimate_tokens
 from rlm_jupyter.types.values import Message
 
 if TYPE_CHECKING:
-    from rlm_jupyter.record.trajectory import Iteration, Trajectory
+    from rlm_jupyter.record.iteration import Iteration
+    from rlm_jupyter.record.trajectory import Trajectory
 
 
 class Conversation:

@@ -8,7 +8,7 @@ import contextvars
 import logging
 import textwrap
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,11 +21,12 @@ from rlm_jupyter.policies import (
     RewardSignal,
 )
 from rlm_jupyter.prompts import notices
-from rlm_jupyter.record.trajectory import Iteration
+from rlm_jupyter.record.iteration import Iteration
 from rlm_jupyter.run import cells
 from rlm_jupyter.run.iteration import Outcome
+from rlm_jupyter.run.kernel_variables import PATIENCE, KernelVariables
 from rlm_jupyter.run.state import Run
-from rlm_jupyter.types.errors import KernelError, LimitReached, PolicyError
+from rlm_jupyter.types.errors import LimitReached, PolicyError
 from rlm_jupyter.types.events import IterationRated
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.values import Value
@@ -35,9 +36,6 @@ _REASON_CHARS = 200
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-
-_PATIENCE = 30.0
-"""Seconds that a policy waits for a variable, and that it may take to begin and to end."""
 
 _MOMENT = 0.5
 
@@ -50,41 +48,6 @@ class Verdict:
     answer: Value | None = None
     message: str = ""
     """Why a policy ends it, where that is no answer."""
-
-
-class KernelVariables(Mapping[str, Any]):
-    """The kernel's variables, as a policy sees them: each is fetched when it is looked up.
-
-    Values are plain data where they are JSON-able, else text. To be read from another thread than the run's.
-    """
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._loop = asyncio.get_running_loop()
-        self._names = {variable.name: None for variable in run.cells.variables}
-
-    def __getitem__(self, name: str) -> Any:
-        # a kept kernel answers another prompt when the run is over
-        if name not in self._names or self._run.trajectory.ended is not None:
-            raise KeyError(name)
-        coroutine = self._run.kernel.get(name)
-        try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError as error:  # the loop is closed
-            coroutine.close()
-            raise KeyError(name) from error
-        try:
-            value = future.result(_PATIENCE)
-        except (KernelError, TimeoutError) as error:
-            future.cancel()
-            raise KeyError(name) from error
-        return value.json if value.is_json else value.text
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 async def begin(run: Run, prompt: str) -> None:
@@ -116,7 +79,7 @@ async def end(run: Run) -> None:
 def _patience(run: Run) -> float:
     """How long a policy may take to begin and to end: no longer than the run has, and a moment."""
     left = run.ledger.deadline.left
-    return _PATIENCE if left is None else min(_PATIENCE, max(left, _MOMENT))
+    return PATIENCE if left is None else min(PATIENCE, max(left, _MOMENT))
 
 
 async def judge(run: Run, outcome: Outcome) -> Verdict:

@@ -12,8 +12,9 @@ from rlm_jupyter.models import Model
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.prompts.preview import is_whole
 from rlm_jupyter.record.event_log import Entries
+from rlm_jupyter.record.iteration import Cell
 from rlm_jupyter.record.saved_run import SavedRun
-from rlm_jupyter.record.trajectory import Cell, Trajectory
+from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.control import Control, Decision
 from rlm_jupyter.run.parts import CellState, PolicyState, ReplyState, RequestState, SubcallTally

@@ -12,7 +12,7 @@ import pytest
 
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.models.scripted import Scripted, ScriptedModel, Sub
-from rlm_jupyter.record.trajectory import Iteration
+from rlm_jupyter.record.iteration import Iteration
 from rlm_jupyter.run import background
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control

@@ -17,8 +17,9 @@ from rlm_jupyter.types.errors import ConfigurationError, NoRunError, RecordError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rlm_jupyter.record.iteration import Cell
     from rlm_jupyter.record.store import RunFiles, RunSummary
-    from rlm_jupyter.record.trajectory import Cell, Trajectory
+    from rlm_jupyter.record.trajectory import Trajectory
     from rlm_jupyter.types.events import RunEnded
 
 _OUTPUT_CHARS = 600

@@ -15,7 +15,8 @@ from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.namespace import Names
 from rlm_jupyter.kernel.guest.subcalls import SubcallError, SubcallFailure, functions
 from rlm_jupyter.record import safe_html, store
-from rlm_jupyter.record.trajectory import Cell, Trajectory
+from rlm_jupyter.record.iteration import Cell
+from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.recorded_calls import KernelCalls, Place, saved_outputs
 from rlm_jupyter.run import context as contexts
 from rlm_jupyter.types.errors import RecordError

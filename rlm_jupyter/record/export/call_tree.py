@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rlm_jupyter.record.export.bundle import WholeRun
 from rlm_jupyter.record.export.markup import cut
-from rlm_jupyter.record.trajectory import Cell, Iteration
+from rlm_jupyter.record.iteration import Cell, Iteration
 from rlm_jupyter.types.endings import in_short, no_answer
 from rlm_jupyter.types.events import DirectReplied, SampleSettled, SubcallSettled
 from rlm_jupyter.types.values import Usage

@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from rlm_jupyter.record.export.bundle import WholeRun
-from rlm_jupyter.record.trajectory import Cell, Iteration, Trajectory
+from rlm_jupyter.record.iteration import Cell, Iteration
+from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.events import SubcallSettled
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
