@@ -42,6 +42,11 @@ def _has(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
 
 
+def _digest_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 class Objects:
     """Content-addressed files: what is the same is kept once, what is read is checked.
 
@@ -113,8 +118,9 @@ class Objects:
         if path.exists():
             return False
         for other in self.folder.parent.parent.glob(f"*.rlm/{self.folder.name}/{path.name}"):
-            if _has(other, size):
-                with contextlib.suppress(OSError):  # a file system without hard links, or the other was just removed
+            with contextlib.suppress(OSError):  # a file system without hard links, or the other was just removed
+                # what is shared is whole: else the damage of one run would be that of all
+                if _has(other, size) and not other.is_symlink() and _digest_of(other) == path.name:
                     path.hardlink_to(other)
                     return True
         return False

@@ -630,6 +630,17 @@ def test_clean_takes_the_notebook_with_it() -> None:
     assert list(Path("rlm_runs").iterdir()) == []
 
 
+def test_a_large_context_is_kept_once_told_of_and_cleaned_with_the_last_run() -> None:
+    Path("a.txt").write_bytes(b"0123456789abcde\n" * 3_200_000)
+    model = script("```repl\nFINAL(len(context))\n```")
+    told = [cli("run", "?", "-c", "a.txt", "-m", model, "--save", f"rlm_runs/{name}.ipynb").err for name in "ab"]
+    assert "Its context is kept with it: 51 MB, once for all runs here. jupyter rlm clean deletes old runs." in told[0]
+    assert "Its context (51 MB) is kept once for 2 runs here." in told[1]
+    done = cli("clean", "-y")
+    assert [line for line in done.err.splitlines() if "51.2 MB of it shared" in line] == done.err.splitlines()[:2]
+    assert "Deleted 2 runs (51.2 MB)" in done.err
+
+
 def test_clean_leaves_what_is_not_the_runs() -> None:
     child = ["```repl\nprint(rlm_query('the part'))\n```", "```repl\nFINAL(1)\n```", "```repl\nFINAL(2)\n```"]
     for name in ("a", "b", "c"):

@@ -239,6 +239,11 @@ def answered(
         terminal.say(f"No answer: {terminal.one_line(outcome.failure, 1_000)}")
     if notebook is not None and not (args.quiet and notebook_on is terminal.say):
         notebook_on(f"Notebook: {_relative(notebook)}")
+    if result is not None and notebook is not None and not args.quiet:
+        from rlm_jupyter.record.footprint import kept_context
+
+        if stored := kept_context(notebook, result.trajectory.started.context):
+            terminal.say(stored)
     if notebook is not None:
         limits = {} if result is None else result.trajectory.started.limits
         _say_how_to_resume(stop_reason, notebook, limits)

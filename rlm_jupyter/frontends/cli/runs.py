@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
-from rlm_jupyter.record import journal, removal, store
+from rlm_jupyter.record import footprint, journal, removal, store
 from rlm_jupyter.types.endings import in_short
 from rlm_jupyter.types.errors import ConfigurationError, NoRunError, RecordError
 
@@ -107,9 +107,12 @@ def clean(args: Namespace) -> int:
         terminal.say(f"Nothing to delete in {_folder(args)}.")
         return ANSWERED
     for doomed in chosen:
-        terminal.say(f"  {doomed.run.files.name}  {doomed.size / 1e6:.1f} MB")
-    size = sum(doomed.size for doomed in chosen) / 1e6
-    what = f"{terminal.count(len(chosen), 'run')} ({size:.1f} MB) in {_folder(args)}"
+        size, own = footprint.size(doomed.run.files), footprint.freed([doomed.run.files])
+        shared = f", {(size - own) / 1e6:.1f} MB of it shared" if size > own else ""
+        terminal.say(f"  {doomed.run.files.name}  {size / 1e6:.1f} MB{shared}")
+    # what only these share goes with the last of them
+    freed = footprint.freed(doomed.run.files for doomed in chosen) / 1e6
+    what = f"{terminal.count(len(chosen), 'run')} ({freed:.1f} MB) in {_folder(args)}"
     if not args.yes and not _confirmed(f"Delete {what}? [y/N] "):
         terminal.say("Nothing was deleted.")
         return FAILED
@@ -125,13 +128,6 @@ class _Doomed:
     """A run that is to be deleted."""
 
     run: RunSummary
-
-    @property
-    def size(self) -> int:
-        """Bytes, of notebook and folder."""
-        files = self.run.files
-        inside = [path for path in files.folder.rglob("*") if path.is_file() and not path.is_symlink()]
-        return sum(path.stat().st_size for path in [*inside, *([files.notebook] if files.notebook.is_file() else [])])
 
     def delete(self) -> list[Path]:
         """Delete the run; returns what is not the run's, and stays."""

@@ -13,6 +13,7 @@ from rlm_jupyter.frontends.live.result import BackgroundRun, ShownResult, line_o
 from rlm_jupyter.frontends.live.widget import Steering
 from rlm_jupyter.frontends.magics.kernels import Claim, Kept
 from rlm_jupyter.record import store
+from rlm_jupyter.record.footprint import kept_context
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.result import OnEvent
@@ -150,6 +151,8 @@ class SessionRuns:
             self._leave(handle, shown, claim)
             raise KeyboardInterrupt("the run is being stopped in the background")
         shown.end(result.path)
+        if result.path is not None and (stored := kept_context(result.path, result.trajectory.started.context)):
+            print(stored)  # noqa: T201
         self.conclude(claim, ShownResult.of(result))
 
     def _leave(

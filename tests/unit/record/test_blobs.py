@@ -37,6 +37,10 @@ def test_what_is_small_or_not_whole_is_not_shared(tmp_path: Path) -> None:
     one.path(large).write_bytes(LARGE[:-1])  # as a power cut leaves it
     two.put(LARGE)
     assert two.get(large) == LARGE
+    two.path(large).write_bytes(LARGE[:-1] + b"y")  # of the same size
+    three = of(tmp_path, "three")
+    three.put(LARGE)
+    assert three.get(large) == LARGE
     with pytest.raises(RecordError, match="damaged"):
         one.get(large)
 
