@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rlm_jupyter.models.client_pool import TIMEOUTS, http_arguments
 from rlm_jupyter.models.hosted import HostedModel
 from rlm_jupyter.models.listener import Listener
-from rlm_jupyter.models.sdk_errors import told_name, told_text
+from rlm_jupyter.models.reply_fields import told_name, told_text
 from rlm_jupyter.models.usage import counted, tokens
 from rlm_jupyter.types.tokens import estimate_tokens
 from rlm_jupyter.types.values import FinishReason, Message, Reply, Usage

@@ -15,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.models.endpoint import with_advice
+from rlm_jupyter.models.reply_fields import MalformedReply
 from rlm_jupyter.models.usage import tokens
 from rlm_jupyter.types.errors import ContextWindowError, ModelError, ModelUnavailableError
 
@@ -26,7 +27,6 @@ _DETAIL_CHARS = 300
 _READ_CHARS = 20_000
 """Of what a server says of a failure."""
 _MOST_DIGITS = 12
-_NAME_CHARS = 200
 _LONGEST_WAIT = 366 * 86_400.0
 """Seconds. A server may name any time; it is shown, and added to a clock."""
 _RETRIES = 4
@@ -54,14 +54,6 @@ _STREAMED_STATUS = {
 }
 """An error inside a stream has no status of its own, only a type."""
 
-_KINDS: dict[type, str] = {
-    type(None): "null",
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-    str: "text",
-    list: "a list",
-}
 _OVERFLOW_TYPES = {"context_length_exceeded", "exceed_context_size_error"}
 _COUNT = r"(\d[\d,_]*)"
 _OVERFLOW_TEXTS = (
@@ -74,35 +66,6 @@ _OVERFLOW_TEXTS = (
     r"maximum context length|context window|prompt is too long|exceeds the available context size",
 )
 """How servers say that a prompt is too long: Anthropic (2), OpenAI and vLLM, llama.cpp, Gemini, others."""
-
-
-class MalformedReply(Exception):
-    """What came is not what the protocol has there; the text says what it is."""
-
-
-def told_text(value: object, what: str) -> str:
-    """Return a text that a server has sent, empty where it sent none.
-
-    Raises
-    ------
-    MalformedReply
-        It is something else.
-    """
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise MalformedReply(f"{what} is {kind_of(value)}, not text")
-    return value
-
-
-def told_name(value: object) -> str:
-    """Return a model's name as a server has sent it: a line of bounded length, empty where it sent none."""
-    return "".join(c for c in told_text(value, "the model's name") if c.isprintable())[:_NAME_CHARS]
-
-
-def kind_of(value: object) -> str:
-    """Name the type of a JSON value."""
-    return _KINDS.get(type(value), "an object")
 
 
 def transport_errors() -> tuple[type[Exception], ...]:

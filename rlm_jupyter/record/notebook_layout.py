@@ -17,9 +17,9 @@ from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.boundaries import closing_line, opening_line
 from rlm_jupyter.record.dollars import keep_amounts
 from rlm_jupyter.record.encoding import dump, encode
+from rlm_jupyter.record.head_cells import farewell, greeting
 from rlm_jupyter.record.notebook_cell import Cell, Role
-from rlm_jupyter.record.notice import quoted_notice
-from rlm_jupyter.types.endings import in_short
+from rlm_jupyter.record.notice import quoted_notice, taken_up_notice, unread_notice
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import (
     CellFinished,
@@ -42,11 +42,8 @@ SCHEMA = 1
 """Of `metadata.rlm`. Raised when an older version would read it wrongly."""
 INLINE_BYTES = 65_536
 """A context up to this size stands in the notebook itself."""
-_SHOWN_CHARS = 20_000
-"""Of a prompt or an answer, to read; the whole is in the record."""
 _FIRST_CELLS = 3
 """The prompt, the cell that restores the run, and the line above the model's."""
-UNREAD = "Not read: here the model wrote an output of its own, before the kernel gave one."
 _KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 _LANGUAGE = {
     "codemirror_mode": {"name": "ipython", "version": sys.version_info.major},
@@ -124,7 +121,7 @@ class Layout:
                 self._attempts.append(record)
                 self._records.append(dump(data))
             case RunTakenUp():
-                self._add("notice", record.iteration, _taken_up(record)).add(dump(data))
+                self._add("notice", record.iteration, taken_up_notice(record)).add(dump(data))
             case RunEnded():
                 self._ended = record
                 self._records.append(dump(data))
@@ -149,7 +146,7 @@ class Layout:
         if self._ended is not None:
             base, end = self._id_base, closing_line(self._ended)
             # right below the prompt: a reader finds question and answer first
-            cells.insert(1, Cell("markdown", f"{base}-answer", _farewell(self._ended), {"role": "answer"}).encode())
+            cells.insert(1, Cell("markdown", f"{base}-answer", farewell(self._ended), {"role": "answer"}).encode())
             if is_framed:
                 cells.append(Cell("markdown", f"{base}-end", end, {"role": "boundary"}).encode())
         pieces = [b'{\n "cells": [\n']
@@ -192,7 +189,7 @@ class Layout:
         self._records.append(dump(data))
         base, restore = self._id_base, f"%load_ext rlm_jupyter\n%rlm_restore {record.run_id}"
         self._cells += [
-            Cell("markdown", f"{base}-prompt", _greeting(record), {"role": "prompt"}),
+            Cell("markdown", f"{base}-prompt", greeting(record), {"role": "prompt"}),
             Cell("code", f"{base}-restore", restore, {"role": "restore"}),
             Cell("markdown", f"{base}-begin", opening_line(record), {"role": "boundary"}),
         ]
@@ -243,7 +240,7 @@ class Layout:
             if part == 0:
                 cell.add(dump(data))
         if record.unread.strip():
-            self._add("notice", record.iteration, _unread(record))
+            self._add("notice", record.iteration, unread_notice(record))
 
     def _finish(self, record: CellFinished, data: dict[str, Any]) -> None:
         cell = self._blocks.get((record.iteration, record.block))
@@ -281,56 +278,9 @@ def _segments(record: ReplyReceived) -> tuple[tuple[Segment, ...], str]:
     return parsed.segments, record.text[parsed.read :]
 
 
-def _unread(record: ReplyReceived) -> str:
-    """Instead of what the model wrote in the kernel's place, which nobody is to take for an output."""
-    closed = " The request was closed there, so its tokens are an estimate." if record.estimated else ""
-    return f"> {UNREAD} ({len(record.unread.strip()):,} characters, kept in the record.){closed}"
-
-
 def _inline(context: PackedContext) -> dict[str, Any] | None:
     if context.kind == "none" or context.info.nbytes > INLINE_BYTES:
         return None
     if context.kind == "str":
         return {"kind": "str", "text": str(context.buffers[0], "utf-8", "surrogatepass")}
     return {"kind": context.kind, "base64": [base64.b64encode(buffer).decode() for buffer in context.buffers]}
-
-
-def _greeting(started: RunStarted) -> str:
-    context = started.context
-    lines = [f"- Model: `{started.model}`" + (f", sub-calls: `{started.sub_model}`" if started.sub_model else "")]
-    if context.type_name != "none":
-        lines.append(f"- Context: `{context.type_name}`, {context.size}")
-    lines.append(
-        f"- Run: `{started.run_id}`, {started.started}" + (f", started by `{started.parent}`" if started.parent else "")
-    )
-    if sandbox := started.options.get("sandbox"):
-        shown = [f"`{path}`" for path in (*sandbox.get("read", ()), *sandbox.get("write", ()))]
-        lines.append(f"- Sandbox: {sandbox['kind']}" + (f", shows {', '.join(shown)}" if shown else ""))
-    if started.forked_from is not None:
-        lines.append(f"- Forked from `{started.forked_from}` after iteration {started.forked_at}")
-    return f"## Prompt\n\n{keep_amounts(_cut(started.prompt))}\n\n" + "\n".join(lines)
-
-
-def _taken_up(record: RunTakenUp) -> str:
-    models = record.model if record.sub_model == record.model else f"{record.model}, {record.sub_model}"
-    kernel = "the cells were executed again" if record.reexecuted else "in an empty kernel"
-    return f"*Taken up again {record.taken_up}: {models}; {kernel}.*"
-
-
-def _farewell(ended: RunEnded) -> str:
-    facts = [
-        in_short(ended.stop_reason, ended.message),
-        f"iterations: {ended.iteration}",
-        f"{ended.seconds:,.1f} s",
-        f"tokens: {ended.usage.total_tokens:,}",
-        "cost: unknown" if ended.cost is None else f"${ended.cost:,.4f}",
-    ]
-    body = "## No answer" if ended.answer is None else f"## Answer\n\n{_cut(ended.answer)}"
-    message = f"\n\n> {' '.join(ended.message.split())}" if ended.message else ""
-    return f"{keep_amounts(f'{body}{message}')}\n\n*{' · '.join(facts)}*"
-
-
-def _cut(text: str) -> str:
-    if len(text) <= _SHOWN_CHARS:
-        return text
-    return f"{text[:_SHOWN_CHARS]}\n\n*… {len(text) - _SHOWN_CHARS:,} more characters are in the record.*"

@@ -17,7 +17,7 @@ from rlm_jupyter.frontends.display.iteration import SeenIteration, count
 from rlm_jupyter.frontends.display.status import Speed
 from rlm_jupyter.parsing import Segment, parse
 from rlm_jupyter.record.attempts import Attempt, line
-from rlm_jupyter.record.notebook_layout import UNREAD
+from rlm_jupyter.record.notice import UNREAD
 from rlm_jupyter.types.endings import WORDS, in_short
 from rlm_jupyter.types.events import (
     CellDecided,

@@ -23,8 +23,7 @@ from rlm_jupyter.frontends.live.facts import RunFacts
 from rlm_jupyter.frontends.live.streaming import Part, arrived, arriving
 from rlm_jupyter.record.attempts import Attempt, markdown
 from rlm_jupyter.record.boundaries import FAILED_LINE, closing_line, opening_line
-from rlm_jupyter.record.notebook_layout import UNREAD
-from rlm_jupyter.record.notice import quoted_notice
+from rlm_jupyter.record.notice import UNREAD, quoted_notice
 from rlm_jupyter.types.events import (
     CellDecided,
     CellFinished,

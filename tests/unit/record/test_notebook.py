@@ -16,7 +16,8 @@ from rlm_jupyter.record import atomic, notebook
 from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.encoding import LARGE
 from rlm_jupyter.record.notebook import NotebookWriter, read
-from rlm_jupyter.record.notebook_layout import UNREAD, Layout
+from rlm_jupyter.record.notebook_layout import Layout
+from rlm_jupyter.record.notice import UNREAD
 from rlm_jupyter.run.context import pack
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import CellFinished, Record, ReplyReceived

@@ -1,0 +1,47 @@
+"""What stands at the head of a run's notebook: the prompt, and the answer right below it."""
+
+from __future__ import annotations
+
+from rlm_jupyter.record.dollars import keep_amounts
+from rlm_jupyter.types.endings import in_short
+from rlm_jupyter.types.events import RunEnded, RunStarted
+
+_SHOWN_CHARS = 20_000
+"""Of a prompt or an answer, to read; the whole is in the record."""
+
+
+def greeting(started: RunStarted) -> str:
+    """Return the prompt, and what the run was started with."""
+    context = started.context
+    lines = [f"- Model: `{started.model}`" + (f", sub-calls: `{started.sub_model}`" if started.sub_model else "")]
+    if context.type_name != "none":
+        lines.append(f"- Context: `{context.type_name}`, {context.size}")
+    lines.append(
+        f"- Run: `{started.run_id}`, {started.started}" + (f", started by `{started.parent}`" if started.parent else "")
+    )
+    if sandbox := started.options.get("sandbox"):
+        shown = [f"`{path}`" for path in (*sandbox.get("read", ()), *sandbox.get("write", ()))]
+        lines.append(f"- Sandbox: {sandbox['kind']}" + (f", shows {', '.join(shown)}" if shown else ""))
+    if started.forked_from is not None:
+        lines.append(f"- Forked from `{started.forked_from}` after iteration {started.forked_at}")
+    return f"## Prompt\n\n{keep_amounts(_cut(started.prompt))}\n\n" + "\n".join(lines)
+
+
+def farewell(ended: RunEnded) -> str:
+    """Return the answer, and what it took."""
+    facts = [
+        in_short(ended.stop_reason, ended.message),
+        f"iterations: {ended.iteration}",
+        f"{ended.seconds:,.1f} s",
+        f"tokens: {ended.usage.total_tokens:,}",
+        "cost: unknown" if ended.cost is None else f"${ended.cost:,.4f}",
+    ]
+    body = "## No answer" if ended.answer is None else f"## Answer\n\n{_cut(ended.answer)}"
+    message = f"\n\n> {' '.join(ended.message.split())}" if ended.message else ""
+    return f"{keep_amounts(f'{body}{message}')}\n\n*{' · '.join(facts)}*"
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _SHOWN_CHARS:
+        return text
+    return f"{text[:_SHOWN_CHARS]}\n\n*… {len(text) - _SHOWN_CHARS:,} more characters are in the record.*"
