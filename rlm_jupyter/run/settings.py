@@ -100,6 +100,24 @@ async def prepare(settings: Settings, emit: Callable[[Event], None] | None, cont
         emit(RemarkMade(remark))
 
 
+async def refuse_absent(settings: Settings) -> None:
+    """Refuse models before anything is shown or started; a server that loads its model is not waited for.
+
+    Raises
+    ------
+    ModelError
+        One's own server is not there, or has no such model.
+    """
+    is_loading = asyncio.Event()
+    failed: Exception | None = None
+    try:
+        await settings.routing.prepare(lambda _: is_loading.set(), is_loading)
+    except ExceptionGroup as group:
+        failed = group.exceptions[0]
+    if failed is not None:
+        raise failed  # out here, as in `prepare`
+
+
 def sampled_options(settings: Settings) -> dict[str, Any]:
     """Return how often and in which way the question is asked, as far as that is not the default."""
     options: dict[str, Any] = {}

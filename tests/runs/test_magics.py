@@ -171,11 +171,16 @@ def test_options_that_take_a_number_show_which_kind(shell: InteractiveShell) -> 
         ("%rlm -c blank What?", "The variable 'blank' is empty: there is nothing in it to read."),
         ("%rlm --save no/such/run.ipynb What?", "to save the run in: make it, or name another place."),
         ("%rlm --save mine.ipynb What?", "mine.ipynb is not the notebook of a run, so it is not replaced."),
+        ("%rlm -m ollama/qwen What?", "ollama/qwen: no connection to http://127.0.0.1:1/v1"),
+        ("%rlm -m ollama/qwen --background What?", "Start it (ollama serve), or say where it is: base_url"),
         ("%rlm_restore", "Which run?"),
         ("%rlm_key opnai", "'opnai' is no provider that takes a key: %rlm_key NAME, with one of openai, anthropic, "),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(shell: InteractiveShell, line: str, says: str) -> None:
+def test_what_is_wrong_is_said_in_one_line(
+    shell: InteractiveShell, line: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
     Path("mine.ipynb").write_text("{}")
     shell.user_ns |= {"book": "text", "nothing": None, "blank": " \n"}
     text, error = run(shell, line)
@@ -183,6 +188,27 @@ def test_what_is_wrong_is_said_in_one_line(shell: InteractiveShell, line: str, s
     assert len(text.strip().splitlines()) == 1
     assert error is not None  # the cell fails: Run All stops here
     assert "rlm_result" not in shell.user_ns
+
+
+def test_a_server_of_ones_own_is_looked_at_before_anything_is_shown(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LocalServer([block("FINAL('ok')")], kind="ollama", models={"coder": 8000}) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        text, error = run(shell, "%rlm -m ollama/codr What?")
+        assert "has no such model, but coder" in text
+        assert len(text.strip().splitlines()) == 1
+        assert error is not None
+        _, error = run(shell, "%rlm -m ollama/coder What?")
+        assert error is None
+    text, error = run(shell, "%rlm -m ollama/coder What?")
+    assert error is None, "a recorded run needs no server"
+    assert shell.user_ns["rlm_result"].answer == "ok"
+    with LocalServer(
+        [block("FINAL('ok')")], loading=1.0
+    ) as server:  # one that loads is waited for while the run is shown
+        _, error = run(shell, f"%rlm -m llamacpp/coder --base-url {server.url} --rerun What?")
+        assert error is None
 
 
 def test_configuration_counts_below_options_and_above_the_environment(

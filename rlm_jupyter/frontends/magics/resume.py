@@ -17,7 +17,9 @@ from rlm_jupyter.frontends.run_options import magic
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay.resume import TakingUp, check_resumable, configuration
 from rlm_jupyter.rlm import RLM
+from rlm_jupyter.run import background
 from rlm_jupyter.run.running import Running
+from rlm_jupyter.run.settings import refuse_absent
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.quoted import quoted
 
@@ -71,7 +73,9 @@ class ResumeMagics(Magics):
             saved = SavedRun.load(options.run.strip("'\""))  # IPython leaves quotes in
         check_resumable(saved, None)
         found = configuration(saved, {name: getattr(options, name) for name in _CHANGES})
-        going_on = TakingUp(saved, RLM(found.model, **found.options).settings, reexecutes=not options.no_reexec)
+        settings = RLM(found.model, **found.options).settings
+        going_on = TakingUp(saved, settings, reexecutes=not options.no_reexec)
+        background.submit(refuse_absent(settings)).result()
         prompt = saved.trajectory.started.prompt
         claim = self._runs.claim(options.output, resumed=True)
         self._runs.run(lambda tell: Running(going_on, prompt, tell), claim)

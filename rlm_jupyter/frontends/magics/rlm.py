@@ -30,7 +30,9 @@ from rlm_jupyter.frontends.options import split
 from rlm_jupyter.frontends.run_options import magic
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.record import store
+from rlm_jupyter.run import background
 from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.settings import refuse_absent
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.quoted import quoted
 
@@ -187,6 +189,7 @@ class RLMMagics(Configured):
             return
         if options.approve:
             self._check_somebody_answers(options)
+        background.submit(refuse_absent(configured.settings)).result()
         self.runs.run(
             lambda tell: configured.start(prompt, context, on_event=tell, keep_kernel=True, approve=options.approve),
             self.runs.claim(options.output),
