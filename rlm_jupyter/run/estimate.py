@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from statistics import median
 
@@ -25,6 +26,8 @@ _SHORTER = 20
 """How many times shorter than what it reads a sub-call's reply is."""
 
 
+_BOUND = 4
+"""How many times what a typical run costs is proposed as `max_cost`."""
 MAX_COST = "max_cost"
 """What bounds a run whose cost is limited, in `Estimate.capped_by`."""
 
@@ -65,16 +68,22 @@ class Estimate:
             )
         if self.run_cost is None:
             run = f"The whole run: not known ({self.capped_by})."
+        elif not self.run_cost:
+            run = "The whole run costs nothing."
         else:
-            run = f"The whole run: at most {_dollars(self.run_cost)} ({self.capped_by})."
-            if self.capped_by != MAX_COST:
-                run = (
-                    f"No max_cost is set, which would bound it; the other limits ({self.capped_by}) do at "
-                    f"{_dollars(self.run_cost)}."
-                )
-        if self.typical_cost is not None:
+            run = self._bound(self.run_cost)
+        if self.typical_cost:
             run = f"The whole run: about {_dollars(self.typical_cost)} ({self.typical_basis}).\n{run}"
         return "\n".join([first, run, *(f"- {assumption}" for assumption in self.assumptions)])
+
+    def _bound(self, most: float) -> str:
+        proposed = _rounded_up(max(_BOUND * (self.typical_cost or 0.0), 2 * (self.request_cost or 0.0)))
+        if self.capped_by == MAX_COST or proposed >= most:
+            return f"The whole run: at most {_dollars(most)} ({self.capped_by})."
+        return (
+            f"To bound it, set max_cost, such as --max-cost {proposed:g}: the other limits ({self.capped_by}) allow "
+            f"{_dollars(most)}, of which nearly all runs take a small part."
+        )
 
 
 def estimate(settings: Settings, prompt: str, context: Context) -> Estimate:
@@ -187,6 +196,12 @@ def _subcall(model: Model, limits: Limits, first: int, depth: int) -> float:
 
 def _dearest(model: Model, tokens: int) -> float:
     return max(most_cost(model, Usage(tokens)) or 0.0, most_cost(model, Usage(0, tokens)) or 0.0)
+
+
+def _rounded_up(cost: float) -> float:
+    """Return a cost in dollars with one figure, and no less than a cent."""
+    figure = 10.0 ** math.floor(math.log10(max(cost, 0.01)))
+    return math.ceil(round(max(cost, 0.01) / figure, 6)) * figure
 
 
 def _dollars(cost: float) -> str:

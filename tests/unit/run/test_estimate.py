@@ -130,6 +130,19 @@ def test_without_a_limit_in_dollars_the_others_bound_it(limits: dict[str, Any], 
         assert estimate.run_cost >= 2 * estimate.request_cost
 
 
+def test_a_bound_is_proposed_where_none_is_set() -> None:
+    def said(price: tuple[float, float], **limits: Any) -> str:
+        model = ScriptedModel([])
+        return str(RLM(model, prices={model.name: price}, limits=Limits(**limits)).estimate("Who?", "text"))
+
+    assert "(assumed: 5 replies" in said((1, 10))
+    assert "\nTo bound it, set max_cost, such as --max-cost 0.2: the other limits (max_iterations and " in said((1, 10))
+    assert "such as --max-cost 0.04:" in said((0.1, 1.9))
+    assert "The whole run: at most $0.0500 (max_cost)." in said((1, 10), max_cost=0.05)
+    assert "The whole run: at most $0.0500 (max_tokens, all" in said((1, 10), max_tokens=5_000)
+    assert said((0, 0)).splitlines()[1] == "The whole run costs nothing."
+
+
 def test_an_unknown_price_is_said() -> None:
     estimate = RLM(mine()).estimate("Who?", "text")
     assert estimate.run_cost is None
