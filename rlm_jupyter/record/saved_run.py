@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from rlm_jupyter.record import journal, store
+from rlm_jupyter.record import catalog, journal, store
 from rlm_jupyter.record.blobs import CHILDREN
 from rlm_jupyter.record.edits import Place, edited_cells
 from rlm_jupyter.record.store import RunFiles
@@ -67,7 +67,7 @@ class SavedRun:
         RecordError
             There is no such run, or it can't be read.
         """
-        files = store.find(run)
+        files = catalog.find(run)
         stamp = _stamp(files)  # before it is read: what changes meanwhile is read anew
         records, journaled = read_files(files)
         return cls(files, Trajectory(records), None if journaled is None else tuple(journaled), stamp)
@@ -79,14 +79,14 @@ class SavedRun:
         Parameters
         ----------
         folder
-            As for `store.list_runs`.
+            As for `catalog.list_runs`.
 
         Raises
         ------
         NoRunError
             There is none.
         """
-        newest = next(iter(store.list_runs(folder)), None)
+        newest = next(iter(catalog.list_runs(folder)), None)
         if newest is None:
             raise NoRunError(f"There are no runs in {folder or store.FOLDER}: name one.")
         return cls.load(newest.files.notebook)
@@ -138,7 +138,7 @@ class SavedRun:
         found = []
         for one in self.trajectory.started.options.get("after", []):
             try:
-                files = store.find(one["run_id"], self.files.notebook.parent)
+                files = catalog.find(one["run_id"], self.files.notebook.parent)
             except RecordError:
                 raise RecordError(
                     f"{self.files.name} was asked in the kernel of {one['run_id']}, whose record is not beside it."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import os
 import re
 import secrets
@@ -18,8 +17,7 @@ from typing import Self
 
 from rlm_jupyter.record import journal, notebook
 from rlm_jupyter.record.blobs import CHILDREN, Objects
-from rlm_jupyter.types.errors import ConfigurationError, NoRunError, RecordError
-from rlm_jupyter.types.events import RunEnded, RunStarted
+from rlm_jupyter.types.errors import ConfigurationError, RecordError
 from rlm_jupyter.types.values import PackedContext
 
 FOLDER = "rlm_runs"
@@ -82,7 +80,7 @@ class RunFiles:
             name = f"{datetime.now():%Y%m%d-%H%M%S}-{_slug(prompt)}"  # local time: it is for people
             wanted = place / f"{name}.ipynb"
         else:
-            wanted = _as_notebook(place)
+            wanted = as_notebook(place)
         if path is not None:
             check_place(path)
         with _writable(wanted.parent):
@@ -172,15 +170,6 @@ class RunFiles:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """A run in a list: where it is, how it began, and how it ended (`None`: it did not, or was killed)."""
-
-    files: RunFiles
-    started: RunStarted
-    ended: RunEnded | None
-
-
 def is_folder(save: str | Path) -> bool:
     """Whether a place to save a run in is a folder: one that exists, or a text that ends with a slash."""
     return str(save).endswith(("/", os.sep)) or Path(save).is_dir()
@@ -203,7 +192,7 @@ def check_place(save: str | Path | bool) -> None:
         return
     place = Path(save).absolute()
     folder = place if is_folder(save) else place.parent
-    if not is_folder(save) and (named := _as_notebook(place)).exists() and not notebook.is_run(named):
+    if not is_folder(save) and (named := as_notebook(place)).exists() and not notebook.is_run(named):
         raise ConfigurationError(f"{named} is not the notebook of a run, so it is not replaced. Name another path.")
     with _writable(folder):
         is_there = folder.parent.exists()
@@ -235,104 +224,8 @@ def name_from_here(notebook: Path) -> str:
     return str(notebook.relative_to(here) if notebook.is_relative_to(here) else notebook)
 
 
-def find(run: str | Path, where: str | Path | None = None) -> RunFiles:
-    """Return the files of a run that exists.
-
-    Parameters
-    ----------
-    run
-        A run id, a name, or the path of a notebook or of its `.rlm` folder.
-    where
-        The folder to look from, when it is no path: in it, in its `rlm_runs`, and in the runs' children
-        there. The working directory when left out.
-
-    Raises
-    ------
-    NoRunError
-        There is no such run; says where it was looked for.
-    """
-    base = Path(where or ".").absolute()
-    path = base / run
-    if path.suffix in {".ipynb", ".rlm"} or len(Path(run).parts) > 1:
-        files = RunFiles(_as_notebook(path))
-        if files.exists():
-            return files
-        raise NoRunError(f"There is no run at {path}.")
-    needle = json.dumps(str(run), ensure_ascii=False).encode("utf-8", "replace")
-    places = [base, base / FOLDER]
-    for place in places:
-        for files in _runs_in(place, children=True):
-            started = journal.read_first(files.journal, needle)
-            if started is not None and started.run_id == run:
-                return files
-    for place in places:
-        files = RunFiles(place / f"{run}.ipynb")
-        if files.exists():
-            return files
-    for place in places:
-        for path in sorted(place.glob("*.ipynb")):
-            with contextlib.suppress(RecordError):
-                if notebook.read_started(path).run_id == run:
-                    return RunFiles(path)
-    raise NoRunError(f"There is no run {str(run)!r} in {base} or its {FOLDER}. Change to the folder of its notebook.")
-
-
-def list_runs(folder: str | Path | None = None) -> list[RunSummary]:
-    """Return the runs in a folder, newest first; of each only the first and the last record are read.
-
-    Parameters
-    ----------
-    folder
-        The `rlm_runs` of the working directory when left out. A folder that is not there has no runs.
-    """
-    found = _summaries(Path(FOLDER if folder is None else folder).absolute())
-    return sorted(found, key=lambda run: run.started.started, reverse=True)
-
-
-def find_request(digest: str, folder: str | Path | None = None) -> RunSummary | None:
-    """Return the newest run that was asked exactly this and ended in an answer.
-
-    Parameters
-    ----------
-    digest
-        `RunStarted.request`.
-    folder
-        As for `list_runs`.
-    """
-    place = Path(FOLDER if folder is None else folder).absolute()
-    runs = [
-        run
-        for run in _summaries(place, contains=json.dumps(digest).encode())
-        if run.started.request == digest
-        and run.ended is not None
-        and run.ended.answer is not None
-        and run.ended.stop_reason in {"answered", "terminated"}
-    ]
-    return max(runs, key=lambda run: run.started.started, default=None)
-
-
-def _summaries(folder: Path, contains: bytes = b"") -> Iterator[RunSummary]:
-    for files in _runs_in(folder):
-        if (ends := journal.read_ends(files.journal, contains)) is not None:
-            started, last = ends
-            yield RunSummary(files, started, last if isinstance(last, RunEnded) else None)
-
-
-def _runs_in(folder: Path, *, children: bool = False) -> Iterator[RunFiles]:
-    """Yield the runs whose folders are in `folder`, with those that they started if asked for."""
-    try:
-        with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in entries if entry.name.endswith(".rlm"))
-    except OSError:
-        return
-    for name in names:
-        files = RunFiles((folder / name).with_suffix(".ipynb"))
-        yield files
-        if children:
-            yield from _runs_in(files.folder / CHILDREN)
-
-
-def _as_notebook(path: Path) -> Path:
+def as_notebook(path: Path) -> Path:
+    """Return the notebook of a run that is named by it, its folder, or their name without an ending."""
     return path.with_suffix(".ipynb") if path.suffix in {".ipynb", ".rlm"} else path.with_name(f"{path.name}.ipynb")
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Self
 
 from rlm_jupyter.record import delivery, journal, notebook
+from rlm_jupyter.record.catalog import find
 from rlm_jupyter.record.iteration import Iteration, iteration_of
 from rlm_jupyter.record.notebook_layout import Layout
-from rlm_jupyter.record.store import RunFiles, find
+from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import (
     CellFinished,

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from rlm_jupyter.prompts import notices
-from rlm_jupyter.record import store
+from rlm_jupyter.record import catalog
+from rlm_jupyter.record.catalog import RunSummary
 from rlm_jupyter.record.saved_run import SavedRun
-from rlm_jupyter.record.store import RunSummary
 from rlm_jupyter.replay.player import as_text
 from rlm_jupyter.replay.recording import Difference
 from rlm_jupyter.replay.resume import go_over
@@ -64,7 +64,7 @@ class RecordedSession(BackgroundSession):
             return None
         after = [run.started.run_id for run in self._runs]
         digest = request_digest(self._settings, prompt, self._context, after=after)
-        found = store.find_request(digest, self._runs[0].files.notebook.parent)
+        found = catalog.find_request(digest, self._runs[0].files.notebook.parent)
         if found is not None:
             self._runs.append(found)
         return found

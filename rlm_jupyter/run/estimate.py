@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from rlm_jupyter.models import Model
-from rlm_jupyter.record.store import folder_of, list_runs
+from rlm_jupyter.record.catalog import list_runs
+from rlm_jupyter.record.store import folder_of
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.request import most_cost
 from rlm_jupyter.run.context import Context

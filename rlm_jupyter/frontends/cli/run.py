@@ -374,7 +374,8 @@ def _notebook(progress: Progress, save: str | Path | bool) -> Path | None:
     """Where the record of a run is that failed."""
     if save is False or progress.run_id is None:
         return None
-    from rlm_jupyter.record.store import find, folder_of
+    from rlm_jupyter.record.catalog import find
+    from rlm_jupyter.record.store import folder_of
 
     try:
         return find(progress.run_id, folder_of(save)).notebook

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
-from rlm_jupyter.record import footprint, journal, removal, store
+from rlm_jupyter.record import catalog, footprint, journal, removal, store
 from rlm_jupyter.types.endings import in_short
 from rlm_jupyter.types.errors import ConfigurationError, NoRunError, RecordError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rlm_jupyter.record.catalog import RunSummary
     from rlm_jupyter.record.iteration import Cell
-    from rlm_jupyter.record.store import RunFiles, RunSummary
+    from rlm_jupyter.record.store import RunFiles
     from rlm_jupyter.record.trajectory import Trajectory
     from rlm_jupyter.types.events import RunEnded
 
@@ -31,7 +32,7 @@ _STATE_CHARS = 32
 
 def list_runs(args: Namespace) -> int:
     """`jupyter rlm list`: a table on a terminal, lines with tabs (and the time) in a pipe; returns the exit code."""
-    runs = store.list_runs(args.folder)
+    runs = catalog.list_runs(args.folder)
     if not runs:
         terminal.say(f"No runs in {_folder(args)}.")
         return ANSWERED
@@ -87,8 +88,8 @@ def export(args: Namespace) -> int:
 def _named(run: str | None) -> RunFiles:
     """Return the run that was named, else the newest."""
     if run is not None:
-        return store.find(run)
-    newest = next(iter(store.list_runs()), None)
+        return catalog.find(run)
+    newest = next(iter(catalog.list_runs()), None)
     if newest is None:
         raise NoRunError(f"There are no runs in {store.FOLDER}: name one.")
     return newest.files
@@ -96,7 +97,7 @@ def _named(run: str | None) -> RunFiles:
 
 def clean(args: Namespace) -> int:
     """`jupyter rlm clean`: delete runs that have ended, after asking; returns the exit code."""
-    runs = store.list_runs(args.folder)
+    runs = catalog.list_runs(args.folder)
     latest = datetime.now(UTC) - timedelta(days=args.older_than)
     ended = [run for run in runs if run.ended is not None and not journal.is_open(run.files.journal)]
     chosen = [_Doomed(run) for run in ended if _ended_at(run) <= latest]

@@ -13,7 +13,7 @@ from rlm_jupyter.frontends.here.pipe import Began, Failed, Over, Pipe, Recorded,
 from rlm_jupyter.frontends.here.remote_control import Steered
 from rlm_jupyter.kernel.attached import LentKernel
 from rlm_jupyter.kernel.session import Kernel
-from rlm_jupyter.record import store
+from rlm_jupyter.record import catalog, store
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.outcome import outcome_of
@@ -85,7 +85,7 @@ class Drive:
         if settings.save is False:
             return None
         digest = request_digest(settings, self._request.prompt, self._request.context, lent=True)
-        found = store.find_request(digest, store.folder_of(settings.save))
+        found = catalog.find_request(digest, store.folder_of(settings.save))
         return None if found is None else found.files.notebook
 
     async def _join(self, answer_subcall: AnswerSubcall) -> Kernel:

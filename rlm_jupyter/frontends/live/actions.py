@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rlm_jupyter.frontends.live import facts
-from rlm_jupyter.record.store import RunFiles, find
+from rlm_jupyter.record.catalog import find
+from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.quoted import quoted
 

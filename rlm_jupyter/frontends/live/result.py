@@ -12,7 +12,7 @@ from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.live import progress, widget
 from rlm_jupyter.frontends.live.widget import Steering
 from rlm_jupyter.record import safe_html
-from rlm_jupyter.record.store import RunSummary
+from rlm_jupyter.record.catalog import RunSummary
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.run.background_session import BackgroundSession

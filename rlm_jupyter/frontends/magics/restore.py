@@ -14,7 +14,7 @@ from rlm_jupyter.kernel.guest.final import Finals, NamedFinals
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.namespace import Names
 from rlm_jupyter.kernel.guest.subcalls import SubcallError, SubcallFailure, functions
-from rlm_jupyter.record import safe_html, store
+from rlm_jupyter.record import catalog, safe_html
 from rlm_jupyter.record.iteration import Cell
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.recorded_calls import KernelCalls, Place, saved_outputs
@@ -46,7 +46,7 @@ def restore(shell: Any, run: str) -> str:
     RecordError
         There is no such run, or its context is not with it.
     """
-    files = store.find(run)
+    files = catalog.find(run)
     trajectory = Trajectory.load(files.notebook if files.notebook.exists() else files.folder)
     packed = files.load_context()
     context = _unpack(packed)

@@ -12,7 +12,7 @@ from rlm_jupyter.frontends.live import progress
 from rlm_jupyter.frontends.live.result import BackgroundRun, ShownResult, line_of, show_recorded, wait
 from rlm_jupyter.frontends.live.widget import Steering
 from rlm_jupyter.frontends.magics.kernels import Claim, Kept
-from rlm_jupyter.record import store
+from rlm_jupyter.record import catalog, store
 from rlm_jupyter.record.footprint import kept_context
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.run.context import Context
@@ -98,7 +98,7 @@ class SessionRuns:
         if settings.save is False or not prompt.strip():
             return False
         digest = request_digest(settings, prompt, context)
-        found = store.find_request(digest, store.folder_of(settings.save))
+        found = catalog.find_request(digest, store.folder_of(settings.save))
         if found is None:
             return False
         session = RecordedSession(settings, context, found, lambda: self._kept.make_room(1))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rlm_jupyter.record import store
+from rlm_jupyter.record import catalog
 from rlm_jupyter.record.blobs import CHILDREN, Objects
 from rlm_jupyter.record.export import embedded
 from rlm_jupyter.record.redaction import Redactor
@@ -40,7 +40,7 @@ class WholeRun:
         Parameters
         ----------
         run
-            As for `store.find`.
+            As for `catalog.find`.
         context
             Read the contexts too.
 
@@ -49,7 +49,7 @@ class WholeRun:
         RecordError
             There is no such run, or it can't be read.
         """
-        files = run if isinstance(run, RunFiles) else store.find(run)
+        files = run if isinstance(run, RunFiles) else catalog.find(run)
         trajectory = Trajectory.load(files.notebook)
         found = [*_kept_beside(files, context=context), *_kept_within(files)]
         whole = cls(trajectory, _context_of(files) if context else None, _descendants(trajectory.run_id, found))

@@ -21,12 +21,13 @@ from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.frontends.cli import runs as kept
 from rlm_jupyter.frontends.cli.main import _parser
 from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.record.catalog import find, list_runs
 from rlm_jupyter.record.export import WholeRun, bundle, to_html, to_jsonl, to_notebook
 from rlm_jupyter.record.export.costs import costs, total
 from rlm_jupyter.record.export.write import send
 from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.notebook import is_run, read, read_context
-from rlm_jupyter.record.store import RunFiles, find, list_runs
+from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.context import pack, unpack
 from rlm_jupyter.types.errors import ConfigurationError, ModelError, RecordError, RLMError
