@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import sys
 from collections.abc import Iterator
 from io import BufferedReader, FileIO
 from pathlib import Path
@@ -14,13 +13,9 @@ from typing import Any, Self
 
 from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.encoding import decode, dump, encode, load
+from rlm_jupyter.record.journal_lock import held, lock
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import Record, RunStarted
-
-try:
-    import fcntl
-except ImportError:  # Windows, where a file that is open can't be renamed or removed anyway
-    fcntl = None  # type: ignore[assignment]
 
 NAME = "journal.jsonl"
 """The file's name in a run's folder."""
@@ -62,7 +57,7 @@ class Journal:
             file = path.open("a+b", buffering=0)  # nothing waits in this process
         except OSError as error:
             raise RecordError(f"{path} can't be written: {error.strerror}.") from error
-        if not _lock(file):
+        if not lock(file):
             file.close()
             raise RecordError(f"{path} is being written by a run that is still going on.")
         size = _whole_size(file)
@@ -190,28 +185,6 @@ def read_ends(path: Path, contains: bytes = b"") -> tuple[RunStarted, Record | N
     return None
 
 
-def is_open(path: Path) -> bool:
-    """Whether a run that is still going on, here or in another process, writes this journal."""
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        return not _lock(file)
-    return False
-
-
-@contextlib.contextmanager
-def held(path: Path) -> Iterator[bool]:
-    """Keep everybody else from writing a journal; yields `False` where somebody writes it, or it can't be opened."""
-    if sys.platform == "win32":  # where nothing that is open is removed or renamed
-        yield not is_open(path)
-        return
-    try:
-        file = path.open("rb")
-    except OSError:
-        yield False
-        return
-    with file:
-        yield _lock(file)
-
-
 def set_aside(path: Path) -> Path:
     """Rename a journal that is damaged to `journal.damaged`, `journal-2.damaged`…: none is replaced.
 
@@ -291,15 +264,3 @@ def _last_line(file: BufferedReader | FileIO, least: int) -> bytes:
         if newline >= 0 or start == least:
             return tail[newline + 1 :]
         size *= 8
-
-
-def _lock(file: BufferedReader | FileIO) -> bool:
-    """Take the file's lock, which ends with the file or its process; whether nobody else has it."""
-    if fcntl is not None:
-        try:
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True  # a file system without locks, such as some network ones
-    return True

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from rlm_jupyter.record import catalog, journal, store
+from rlm_jupyter.record import catalog, journal_lock, store
 from rlm_jupyter.record.blobs import CHILDREN
 from rlm_jupyter.record.edits import Place, edited_cells
 from rlm_jupyter.record.store import RunFiles
@@ -113,7 +113,7 @@ class SavedRun:
     @property
     def is_open(self) -> bool:
         """Whether a process is at work on it."""
-        return journal.is_open(self.files.journal)
+        return journal_lock.is_open(self.files.journal)
 
     @property
     def has_answer(self) -> bool:

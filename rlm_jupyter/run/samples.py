@@ -68,7 +68,7 @@ class _Voting:
         """Start the run itself, and the samples that are not on record."""
         self.tasks = [asyncio.create_task(self._solve_own())]
         if self._run.playback is None or self._run.playback.asks_models:
-            self._run.ledger.roots = samples
+            self._run.ledger.kernels.roots = samples
             missing = (number for number in range(2, samples + 1) if number not in self._recorded)
             self.tasks += [asyncio.create_task(self._solve_other(number)) for number in missing]
 

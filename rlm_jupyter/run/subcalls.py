@@ -95,7 +95,9 @@ class Answering:
         try:
             model = self._routing.model_for(self._depth + 1, call.model)
             _check_passages(run, call)
-            again = _asked_again(run, call, asking, model) if kind == "llm" and _is_deterministic(model) else {}
+            again = (
+                _asked_again(run, call, asking, model) if kind == "llm" and abilities_of(model).is_deterministic else {}
+            )
             asking = [i for i in asking if i not in again]
             unfit = _unfit(run, call, asking, model if kind == "llm" else None)
             asking = [i for i in asking if i not in unfit]
@@ -188,7 +190,7 @@ class Answering:
         self._replies, self._reply_tokens = self._replies + 1, self._reply_tokens + answered.usage.output_tokens
         if answered.reply.finish == "length":
             run.subcalls.cut += 1
-        if _is_deterministic(model):
+        if abilities_of(model).is_deterministic:
             run.subcalls.known_answers[_digest(prompt), model.name] = answered.reply.text
         return _Settled(answered.reply.text, model=answered.reply.model)
 
@@ -202,11 +204,6 @@ class Answering:
 
 def _digest(prompt: str) -> str:
     return hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _is_deterministic(model: Model) -> bool:
-    """Whether it gives the same reply to the same prompt."""
-    return abilities_of(model).is_deterministic
 
 
 def _check_passages(run: Run, call: Subcall) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
-from rlm_jupyter.record import catalog, footprint, journal, removal, store
+from rlm_jupyter.record import catalog, footprint, journal, journal_lock, removal, store
 from rlm_jupyter.types.endings import in_short
 from rlm_jupyter.types.errors import ConfigurationError, NoRunError, RecordError
 
@@ -99,7 +99,7 @@ def clean(args: Namespace) -> int:
     """`jupyter rlm clean`: delete runs that have ended, after asking; returns the exit code."""
     runs = catalog.list_runs(args.folder)
     latest = datetime.now(UTC) - timedelta(days=args.older_than)
-    ended = [run for run in runs if run.ended is not None and not journal.is_open(run.files.journal)]
+    ended = [run for run in runs if run.ended is not None and not journal_lock.is_open(run.files.journal)]
     chosen = [_Doomed(run) for run in ended if _ended_at(run) <= latest]
     kept = len(runs) - len(ended)
     if kept:
@@ -134,7 +134,7 @@ class _Doomed:
         """Delete the run; returns what is not the run's, and stays."""
         files = self.run.files
         try:
-            with journal.held(files.journal) as is_free:
+            with journal_lock.held(files.journal) as is_free:
                 ends = journal.read_ends(files.journal)
                 if not is_free or ends is None or ends != (self.run.started, self.run.ended):
                     raise RecordError(f"{files.name} is going on again, so it is not deleted.")
@@ -165,7 +165,7 @@ def _started(run: RunSummary) -> str:
 
 
 def _state(files: RunFiles, ended: RunEnded | None) -> str:
-    if journal.is_open(files.journal):
+    if journal_lock.is_open(files.journal):
         return "going on"
     return in_short(ended.stop_reason, ended.message) if ended is not None else "interrupted"
 

@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.deadline import Deadline
 from rlm_jupyter.run.budget.delays import Delays
+from rlm_jupyter.run.budget.kernel_places import KernelPlaces
 from rlm_jupyter.run.budget.last_reply import LastWord
 from rlm_jupyter.run.budget.overbilling import ROUNDING, Overbilling
 from rlm_jupyter.run.budget.rate_limit import Pace
@@ -40,11 +41,9 @@ class Ledger:
         self.limits = limits
         self._clock = clock
         self.deadline = Deadline(limits.max_seconds, clock)
-        self.roots = 1
-        """Runs of the question itself: each has a kernel that is not a child's."""
+        self.kernels = KernelPlaces(limits, self.deadline)
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._paces: dict[str, Pace] = {}
-        self._kernels: dict[int, asyncio.Semaphore] = {}
         self._queue = asyncio.Lock()
         self._changed = asyncio.Event()
         self._reserved_tokens = 0
@@ -88,6 +87,7 @@ class Ledger:
         self.limits = limits
         self._subcalls_refused = self._subcalls_refused and self.subcalls >= (limits.max_subcalls or self.subcalls + 1)
         self.deadline.limit(limits.max_seconds)
+        self.kernels.limits = limits
         self._changed.set()
 
     def left(self, *, at_start: bool = False) -> list[str]:
@@ -250,25 +250,6 @@ class Ledger:
 
         pace.fail(refusal)
         raise refusal()
-
-    @asynccontextmanager
-    async def kernel(self, depth: int) -> AsyncIterator[None]:
-        """Hold a place for a child's kernel, counted per depth.
-
-        A kernel is held while its own children run, so a common pool could fill up with parents that wait.
-        With one pool for each depth the deepest can always go on, and so can everybody above.
-
-        Raises
-        ------
-        LimitReached
-            The time is up, and there was none.
-        """
-        limits = self.limits
-        places = max(1, (limits.max_kernels - self.roots) // max(1, limits.max_depth - 1))
-        async with AsyncExitStack() as stack:
-            async with self.deadline.in_time():
-                await stack.enter_async_context(self._kernels.setdefault(depth, asyncio.Semaphore(places)))
-            yield
 
     async def _reserve(self, tokens: int, cost: float, own: LastWord | None) -> None:
         # first come, first served: only the head of the queue looks again when something is settled

@@ -12,7 +12,8 @@ from rlm_jupyter import RLM
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.encoding import LARGE, decode, dump, encode, load
-from rlm_jupyter.record.journal import Journal, is_open, read, read_ends, read_first, set_aside
+from rlm_jupyter.record.journal import Journal, read, read_ends, read_first, set_aside
+from rlm_jupyter.record.journal_lock import is_open
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import CellFinished, RunEnded, RunStarted, SubcallSettled, SubcallStarted
 from tests.support.examples import some
