@@ -1,4 +1,7 @@
-"""`RLM`: what a run is configured with, and the ways to start one."""
+"""`RLM`: what a run is configured with, and the ways to start one.
+
+Long for its docstrings: they are the reference of the public class.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 A started kernel is a value of this type; there is no half-started one. It executes a cell, hands values
 in and out, can be interrupted at any moment, notices its own death and starts again.
+
+Long because all that may be asked of a kernel stands here, with what it gives and raises.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ both, in order.
 
 A child (`rlm_query`, or a sample) is a run with a record of its own. Whoever watches the root sees what happens in it
 as `ChildReported`: a glimpse that carries the child's own event, so that nobody takes it for one of the root's.
+
+Long because each kind of event is described here, and nowhere else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The command line: `jupyter rlm run`, `demo`, `resume`, `fork`, `replay`, `list`, `show`, `export`, `clean`."""
+"""The command line: `jupyter rlm run`, `demo`, `resume`, `fork`, `replay`, `list`, `show`, `export`, `clean`.
+
+Long because the parsers and the help of all commands stand here; what a command does is imported when it is called.
+"""
 
 from __future__ import annotations
 

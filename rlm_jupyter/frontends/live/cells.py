@@ -3,6 +3,8 @@
 `take` tells what is new since the last time, as items of the protocol (`tests/live/protocol.json` has all of
 them), and `snapshot` tells everything. A cell that is done is told whole: so a page that missed something
 is right again with the next of them, whether or not it can ask.
+
+Long because what an event does to the cells is read in one place: they share one order, and one set of changes.
 """
 
 from __future__ import annotations
