@@ -68,8 +68,8 @@ class RLMError(Exception):
 
     @property
     def for_notebook(self) -> str:
-        """The text that a magic shows."""
-        return self._advising(self._notebook or super().__str__())
+        """The text that a magic shows: with the options that it has for settings."""
+        return self._advising(self._notebook or _SETTING.sub(_as_option, super().__str__()))
 
     @property
     def for_command_line(self) -> str:
