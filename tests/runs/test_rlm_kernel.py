@@ -244,10 +244,20 @@ async def test_code_is_relayed_as_it_comes(front: Front) -> None:
     assert lines[2] - lines[1] > 0.5
 
 
+async def test_without_its_server_a_prompt_brings_one_line(front: Front) -> None:
+    await front.run("%model ollama/qwen --base-url 127.0.0.1:1")
+    shown = await front.run("What is it?")
+    [error] = shown.all("error")
+    assert error["evalue"].startswith("ollama/qwen: no connection to http://127.0.0.1:1")
+    assert (shown.drawn, shown.text()) == ("", "")
+
+
 async def test_what_is_wrong_is_said_in_one_line_and_changes_nothing(front: Front) -> None:
+    Path("empty.txt").touch()
     await front.run("%context book.txt\n%model scripted/two.json\n%limits max_seconds=60")
     cases = {
         "%context nope.txt": "nope.txt: there is no such file.",
+        "%context empty.txt": "empty.txt is empty: there is nothing to answer from.",
         "%context 'book.txt": "quotation mark is missing",
         "%context -": "no standard input here",
         "%context *.nope": "No file matches '*.nope'.",

@@ -143,7 +143,7 @@ def _context_of(args: Namespace) -> object:
     paths = args.context
     if not paths and not _is_piped():
         return None
-    from rlm_jupyter.run.files.blank import BlankError
+    from rlm_jupyter.run.files.blank import EmptyContextError
     from rlm_jupyter.run.files.load import STDIN, load
 
     if paths:
@@ -156,9 +156,9 @@ def _context_of(args: Namespace) -> object:
         terminal.say("Reading the context from standard input, a pipe; --context PATH names another.")
     try:
         text = load(STDIN, note=terminal.say)
-    except BlankError as error:
+    except EmptyContextError as error:
         # nobody named it: it may be that there is to be no context
-        raise BlankError(f"{error} To ask without a context: < /dev/null") from None
+        raise EmptyContextError(f"{error} To ask without a context: < /dev/null") from None
     if not args.quiet:
         terminal.say(f"Context: standard input, {len(str(text)):,} characters.")
     return text

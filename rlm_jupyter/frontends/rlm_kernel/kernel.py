@@ -20,6 +20,7 @@ from rlm_jupyter.models import discovery as nearby
 from rlm_jupyter.run import background
 from rlm_jupyter.run.prompt import check_length
 from rlm_jupyter.run.result import Result
+from rlm_jupyter.run.settings import refuse_absent
 from rlm_jupyter.types.endings import no_answer
 from rlm_jupyter.types.errors import KernelError, RLMError, saved_at
 
@@ -171,6 +172,7 @@ class RLMKernel(Kernel):
             self._banner_shown = True
             hint = _BANNER if self._driven.context.nbytes else f"{_BANNER} {_NO_CONTEXT}"
             page.hint(" ".join(filter(None, [hint, await asyncio.to_thread(nearby.offer, "%model")])))
+        await _awaited(refuse_absent(settings))
         shown = page.progress(lines=lines)
         try:
             answering = self._driven.answer(prompt, settings, page.count, shown, page.note)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlm_jupyter.types.errors import ConfigurationError
 
 
-class BlankError(ConfigurationError):
+class EmptyContextError(ConfigurationError):
     """What was named as a context holds nothing: whoever named it expects an answer from it."""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from rlm_jupyter.prompts.description import describe
-from rlm_jupyter.run.files.blank import BlankError, is_blank
+from rlm_jupyter.run.files.blank import EmptyContextError, is_blank
 from rlm_jupyter.run.files.formats import INSTALL, Note, Unreadable, decode, read
 from rlm_jupyter.types.errors import ConfigurationError
 
@@ -146,7 +146,7 @@ class _Loading:
 
         Raises
         ------
-        BlankError
+        EmptyContextError
             Nothing is in any of them.
         """
         blank = [name for name, content in self.contents.items() if is_blank(content)]
@@ -156,7 +156,7 @@ class _Loading:
             what = (
                 f"{some} {'is' if len(named) == 1 else 'are'} empty" if self.single else f"{some}: all files are empty"
             )
-            raise BlankError(f"{what}: there is nothing to answer from.")
+            raise EmptyContextError(f"{what}: there is nothing to answer from.")
         of_given = {STDIN if path == STDIN else _key(os.path.expanduser(path)) for path in given}  # noqa: PTH111
         for name in blank:
             if name in of_given:  # in a folder there often are some
