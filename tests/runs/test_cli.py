@@ -129,6 +129,7 @@ def test_save_names_a_folder_or_a_notebook_and_replaces_neither() -> None:
     assert "another run" not in first.err
     assert "out.ipynb is the notebook of another run, so this run is saved in out-2.ipynb." in second.err.splitlines()
     assert "Notebook: out-2.ipynb" in second.err.splitlines()
+    Path("some").mkdir()
     assert cli("run", "How long?", "-m", model, "--save", "some/folder/").code == 0
     assert len(list(Path("some/folder").glob("*-how-long.ipynb"))) == 1
 
