@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import zmq
 
@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 START_SECONDS = 60.0
 """How long a kernel may take to come up."""
+_RESTS = (0.25, 1.0)
+"""Seconds before a kernel that was killed as it started is launched again."""
 _NUDGE_SECONDS = 0.02
 _UNHEARD_SECONDS = (0.3, 1.0, 3.0)
 """After how long the kernel is told to look for a request that it has said nothing of."""
@@ -86,11 +88,24 @@ class Connection:
     async def open(cls, launch: Mapping[str, Any], **receivers: Callable[[Any], None]) -> Self:
         """Launch a kernel and wait until it answers on every channel.
 
+        One that is killed as it starts, as where memory runs short, is launched again after a rest.
+
         Raises
         ------
         KernelStartError
             It did not come up.
         """
+        for rest in _RESTS:
+            try:
+                return await cls._open(launch, receivers)
+            except KernelStartError as error:
+                if not error.killed:
+                    raise
+            await asyncio.sleep(rest)
+        return await cls._open(launch, receivers)
+
+    @classmethod
+    async def _open(cls, launch: Mapping[str, Any], receivers: Mapping[str, Callable[[Any], None]]) -> Self:
         connection = cls(await KernelProcess.launch(**launch), **receivers)
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -182,9 +197,7 @@ class Connection:
                     done: WireMessage = await future
             except TimeoutError:
                 self.check()
-                await self.process.kill()
-                self.died(None)
-                raise KernelDiedError(f"the kernel did not answer within {seconds:.0f} s and was ended") from None
+                await self.kill(f"the kernel did not answer within {seconds:.0f} s and was ended")
         finally:
             del self._requests[msg_id]
         if not isinstance(done.content, dict):  # the kernel is not trusted, and knows the key
@@ -211,6 +224,18 @@ class Connection:
             self._killed = code is not None and code < 0
             self._fail(reason)
             self._tell_death(reason)
+
+    async def kill(self, problem: str) -> NoReturn:
+        """End the process, which is of no use any more.
+
+        Raises
+        ------
+        KernelDiedError
+            Always; `problem` is its text.
+        """
+        await self.process.kill()
+        self.died(None)
+        raise KernelDiedError(problem) from None
 
     async def close(self, reason: str) -> None:
         """Fail what waits, close the channels, end the process at once. A second time does nothing."""

@@ -11,24 +11,33 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from rlm_jupyter.kernel.connection import Connection
+from rlm_jupyter.kernel.contexts import Contexts
 from rlm_jupyter.kernel.execution import OnMessage, RunningCell
 from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.kernel.shell_requests import ShellRequests
 from rlm_jupyter.kernel.shield import see_through
-from rlm_jupyter.kernel.snapshots import RESTORE_SECONDS, Moment, Restored, Snapshots
+from rlm_jupyter.kernel.snapshots import Moment, Restored, Snapshots
 from rlm_jupyter.kernel.subcalls import Subcalls
 from rlm_jupyter.kernel.untrusted import changed, fetched, inspection, readable
-from rlm_jupyter.types.errors import ContextError, KernelDiedError, KernelError, KernelStartError
+from rlm_jupyter.types.errors import KernelDiedError
 from rlm_jupyter.types.values import AnswerSubcall, CellRun, Inspection, Output, PacksContext, Value
 
 LOOK_SECONDS = 10.0
 """How long the kernel may take to describe itself, or to turn a variable into text."""
-_RESTS = (0.25, 1.0)
-"""Seconds before a kernel that was killed as it started is started again."""
+
+
+@dataclass(slots=True)
+class _Declared:
+    """What FINAL recorded in the kernel since the last reset; a reset makes a new one, so a late fetch is lost."""
+
+    answer: Value | None = None
+    confidence: float | None = None
 
 
 class Kernel:
@@ -40,14 +49,13 @@ class Kernel:
     def __init__(self, answer_subcall: AnswerSubcall, launch: Mapping[str, Any], *, snapshot: bool = False) -> None:
         self._launch_options = launch
         self._subcalls = Subcalls(answer_subcall, self._tell, self.get)
-        self._recorded: Value | None = None
-        self._recorded_confidence: float | None = None
-        self._resets = 0
+        self._declared = _Declared()
         self._cell: RunningCell | None = None
-        self._contexts: list[PacksContext] = []
-        self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._contexts = Contexts()
+        self._shell = ShellRequests()
         self._connection: Connection
-        self._snapshots = Snapshots() if snapshot else None
+        self.snapshots = Snapshots(self._shell if snapshot else None)
+        """Its variables, for the kernel that is started in its place."""
         self.aside = asyncio.Lock()
         """Held while a cell runs that is not the run's own, such as a person's while the run is paused."""
 
@@ -98,44 +106,27 @@ class Kernel:
         ContextError
             The kernel can't load it; the text says why.
         """
-        packed = context.packed()
-        if packed.kind == "none":
-            return
-        name = f"context_{len(self._contexts)}"
-        try:
-            await self._connection.request("rlm_context", {"name": name, "kind": packed.kind}, packed.buffers)
-        except KernelDiedError:
-            raise
-        except KernelError as error:
-            raise ContextError(
-                f"The kernel can't load the context ({packed.info.type_name}): {error}. "
-                "Pass a str, list, dict or data frame, or make its module importable there."
-            ) from error
-        self._contexts.append(context)
+        await self._contexts.give(self._connection, context)
 
     @property
     def recorded(self) -> Value | None:
         """The answer that FINAL recorded, fetched while it was called: it outlives its kernel."""
-        return self._recorded
+        return self._declared.answer
 
     @property
     def recorded_confidence(self) -> float | None:
         """What was stated with it, from 0 to 1."""
-        return self._recorded_confidence
+        return self._declared.confidence
 
     async def begin(self) -> None:
         """Begin a new prompt: forget a recorded answer, set up an empty `answer`."""
-        self._forget()
+        self._declared = _Declared()
         await self._connection.request("rlm_begin", {}, seconds=LOOK_SECONDS)
 
     async def reopen(self) -> None:
         """Forget a recorded answer, and nothing else: the next FINAL counts again."""
-        self._forget()
+        self._declared = _Declared()
         await self._connection.request("rlm_reopen", {}, seconds=LOOK_SECONDS)
-
-    def _forget(self) -> None:
-        self._recorded, self._recorded_confidence = None, None
-        self._resets += 1
 
     async def put(self, name: str, value: str | list[Any]) -> None:
         """Set a variable that the model may change."""
@@ -152,14 +143,14 @@ class Kernel:
         KernelError
             There is no such variable, or it can't become text.
         """
-        if name is None and self._recorded is not None:
-            return self._recorded
-        resets = self._resets
+        declared = self._declared
+        if name is None and declared.answer is not None:
+            return declared.answer
         done = await self._connection.request("rlm_get", {"name": name}, seconds=None if name is None else LOOK_SECONDS)
         with readable():
             value = fetched(done)
-            if name is None and resets == self._resets:  # else it was asked for before a reset, and is over
-                self._recorded, self._recorded_confidence = value, done.content["confidence"]
+            if name is None:
+                declared.answer, declared.confidence = value, done.content["confidence"]
         return value
 
     async def inspect(self) -> Inspection:
@@ -262,50 +253,23 @@ class Kernel:
         KernelDiedError
             There is no kernel any more.
         """
-        msg_id = self._connection.next_id()
-        reply = self._asked[msg_id] = asyncio.get_running_loop().create_future()
-        try:
-            self._connection.ask(msg_id, msg_type, content)
-            async with asyncio.timeout(seconds):
-                return await reply
-        except TimeoutError:
-            return None
-        finally:
-            del self._asked[msg_id]
+        return await self._shell.send(self._connection, msg_type, content, seconds=seconds)
 
     async def restart(self) -> None:
         """End the process and start a new one with the same contexts; every other variable is gone."""
         await see_through(self._close)
         await self._connect()
-        contexts, self._contexts = self._contexts, []
         try:
-            for context in contexts:
-                await self.set_context(context)
+            await self._contexts.give_again(self._connection)
         except BaseException:
             # never one that is alive and lacks its context; the next restart brings it
-            self._contexts = contexts
             await see_through(self._close)
             raise
 
     def take_snapshot(self, moment: Moment) -> None:
         """Keep the variables as they are now, after this cell; returns at once. Does nothing where none are kept."""
-        if self._snapshots is not None and self.is_alive and self._recorded is None:
-            self._snapshots.take(self._connection, moment)
-
-    async def snapshot_begun(self) -> None:
-        """Wait until the snapshot that was asked for, if one was, is no concern of the next cell's: some ms."""
-        if self._snapshots is not None:
-            await self._snapshots.begun()
-
-    async def snapshot_settled(self) -> None:
-        """Wait until the snapshot that was asked for, if one was, is kept, or has failed."""
-        if self._snapshots is not None:
-            await self._snapshots.settled()
-
-    def age_snapshot(self) -> None:
-        """Age the snapshot: a new prompt begins, and what is kept is from before it."""
-        if self._snapshots is not None:
-            self._snapshots.age()
+        if self.is_alive and self.recorded is None:
+            self.snapshots.take(self._connection, moment)
 
     async def restore(self, only: Sequence[str] | None = None) -> Restored | None:
         """After a restart: bring the variables of the kernel before back, as far as they were kept.
@@ -325,25 +289,12 @@ class Kernel:
         KernelDiedError
             The kernel has died over it; it is not tried a second time.
         """
-        if self._snapshots is None:
-            return None
-        return await self._snapshots.restore(self._connection, self._execute_unseen, only)
-
-    async def _execute_unseen(self, source: str) -> None:
-        content = {"code": source, "silent": True, "store_history": False, "allow_stdin": False}
-        if await self.ask("execute_request", content, seconds=RESTORE_SECONDS) is None:
-            await self._end(f"the kernel did not come to an end of its snapshot within {RESTORE_SECONDS:.0f} s")
-
-    async def _end(self, reason: str) -> NoReturn:
-        await self._connection.process.kill()
-        self._connection.died(None)
-        raise KernelDiedError(reason)
+        return await self.snapshots.restore(self._connection, only)
 
     async def close(self) -> None:
         """Give up what is open and end the kernel at once. A second time does nothing."""
         await see_through(self._close)
-        if self._snapshots is not None:
-            await self._snapshots.close()
+        await self.snapshots.close()
 
     async def _close(self) -> None:
         await self._subcalls.cancel()
@@ -352,23 +303,11 @@ class Kernel:
 
     async def _check(self) -> None:
         """End it if it executes nothing any more: a cell can break the shell that all cells run in."""
-        nothing = {"code": "", "silent": True, "store_history": False, "allow_stdin": False}
-        if await self.ask("execute_request", nothing, seconds=LOOK_SECONDS) is None:
-            await self._end("the kernel executed nothing any more and was ended")
+        problem = "the kernel executed nothing any more and was ended"
+        await self._shell.execute_silently(self._connection, "", seconds=LOOK_SECONDS, problem=problem)
 
     async def _connect(self) -> None:
-        """Start it; one that is killed as it starts, as where memory runs short, is tried again after a rest."""
-        for rest in (*_RESTS, None):
-            try:
-                self._connection = await self._open()
-                return
-            except KernelStartError as error:
-                if rest is None or not error.killed:
-                    raise
-                await asyncio.sleep(rest)
-
-    async def _open(self) -> Connection:
-        return await Connection.open(
+        self._connection = await Connection.open(
             self._launch_options,
             on_shell=self._on_shell,
             on_iopub=self._on_iopub,
@@ -380,16 +319,13 @@ class Kernel:
         self._connection.tell(msg_type, content, buffers)
 
     def _on_call(self, message: WireMessage) -> None:
-        if message.type != "rlm_snapshot":
+        if message.type == "rlm_snapshot":
+            self.snapshots.receive(message)
+        else:
             self._subcalls.receive(message)
-        elif self._snapshots is not None:
-            self._snapshots.receive(message)
 
     def _on_shell(self, message: WireMessage) -> None:
-        asked = self._asked.get(message.parent_id)
-        if asked is not None and not asked.done():
-            asked.set_result(message.content)
-        elif self._cell is not None and message.parent_id == self._cell.id:
+        if not self._shell.receive(message) and self._cell is not None and message.parent_id == self._cell.id:
             self._cell.take_reply(message)
 
     def _on_iopub(self, message: WireMessage) -> None:
@@ -397,11 +333,7 @@ class Kernel:
             self._cell.take(message)
 
     def _fail_cell(self, reason: str) -> None:
-        if self._snapshots is not None:
-            self._snapshots.broken_off()
+        self.snapshots.broken_off()
         if self._cell is not None:
             self._cell.fail(reason)
-        for asked in self._asked.values():
-            if not asked.done():
-                asked.set_exception(KernelDiedError(reason))
-                asked.exception()
+        self._shell.fail(reason)

@@ -12,12 +12,13 @@ import asyncio
 import logging
 import os
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
 from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.guest.codec import WireMessage
+from rlm_jupyter.kernel.shell_requests import ShellRequests
 from rlm_jupyter.kernel.untrusted import readable
 from rlm_jupyter.types.errors import KernelDiedError, KernelError
 
@@ -63,9 +64,16 @@ class _Kept:
 
 
 class Snapshots:
-    """The latest snapshot of one kernel, which may be started again any number of times."""
+    """The latest snapshot of one kernel, which may be started again any number of times.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    shell
+        The kernel's, to have a snapshot read; `None`: none is taken, and none comes back.
+    """
+
+    def __init__(self, shell: ShellRequests | None) -> None:
+        self._shell = shell
         self._kept: _Kept | None = None
         self._number = 0
         self._taking: asyncio.Task[None] | None = None
@@ -77,6 +85,8 @@ class Snapshots:
 
     def take(self, connection: Connection, moment: Moment) -> None:
         """Have a snapshot taken, and return at once; while one is written, the next waits for it."""
+        if self._shell is None:
+            return
         if self._taking is not None and not self._taking.done():
             self._due = moment
             return
@@ -128,20 +138,13 @@ class Snapshots:
         await self.settled()
         self.drop()
 
-    async def restore(
-        self,
-        connection: Connection,
-        execute: Callable[[str], Awaitable[None]],
-        only: Sequence[str] | None = None,
-    ) -> Restored | None:
+    async def restore(self, connection: Connection, only: Sequence[str] | None = None) -> Restored | None:
         """Have a kernel read the snapshot of the one before it; `None`: there is none.
 
         A snapshot that its kernel dies over, or does not come to an end of, is dropped.
 
         Parameters
         ----------
-        execute
-            Executes a line in the kernel, and nobody sees it.
         only
             Names of the variables to bring back. Default: all.
 
@@ -152,13 +155,14 @@ class Snapshots:
         """
         await self.settled()
         kept = self._kept
-        if kept is None:
+        if kept is None or self._shell is None:
             return None
         asked = {"only": None if only is None else list(only)}
         try:
             data = await asyncio.to_thread(os.pread, kept.file.fileno(), kept.nbytes, 0)
             await connection.request("rlm_restore", asked, [data], _LOOK_SECONDS)
-            await execute(_RESTORE)
+            problem = f"the kernel did not come to an end of its snapshot within {RESTORE_SECONDS:.0f} s"
+            await self._shell.execute_silently(connection, _RESTORE, seconds=RESTORE_SECONDS, problem=problem)
             report = (await connection.request("rlm_restored", {}, seconds=_LOOK_SECONDS)).content
             with readable():
                 return Restored(

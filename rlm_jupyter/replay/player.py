@@ -279,7 +279,7 @@ class Player:
         if not self.recording.options.reexecutes:
             return ""
         place = cell.iteration, cell.block
-        await self.run.kernel.snapshot_begun()
+        await self.run.kernel.snapshots.begun()
         if cell.status == "died":
             await self._start_again(self.recording.revival())
             return ""
@@ -314,7 +314,7 @@ class Player:
         if needed is None or needed == place:
             self.run.kernel.take_snapshot(place)
         if needed == place:
-            await self.run.kernel.snapshot_settled()
+            await self.run.kernel.snapshots.settled()
 
     async def _start_again(self, notice: NoticeGiven | None) -> None:
         """Start the kernel again, with what had come back then, as the notice has it."""

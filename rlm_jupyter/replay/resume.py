@@ -263,7 +263,7 @@ async def _start_again(session: Session, started: RunStarted, reexecutes: bool) 
     if not restarted or not reexecutes:
         return []
     wanted: list[str] = restarted["names"]
-    await session.kernel.snapshot_settled()
+    await session.kernel.snapshots.settled()
     await session.restart(wanted)
     back = {variable.name for variable in session.variables}
     missing = [name for name in wanted if name not in back]

@@ -48,7 +48,7 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
         latest = now
         run.emit(OutputChanged(run.iteration, cells.block, now))
 
-    await kernel.snapshot_begun()
+    await kernel.snapshots.begun()
     if not kernel.is_alive:
         await _revive(run, notices.DIED_BETWEEN)
     run.subcalls.begin()

@@ -165,7 +165,7 @@ class Session:
         KernelDiedError
             There was no kernel any more; one that the cell takes along is a status of its own.
         """
-        await self.kernel.snapshot_begun()
+        await self.kernel.snapshots.begun()
         await self.kernel.reopen()  # after an answer no sub-call is let through
         self.answering.instead = answer_subcall
         ok = False
@@ -191,7 +191,7 @@ class Session:
     async def _solve(self, run: Run, prompt: str, parent: str | None, run_id: str) -> None:
         self.answering.run = run
         restarted, restored = "", dict[str, Any]()
-        self.kernel.age_snapshot()
+        self.kernel.snapshots.age()
         try:
             await self.kernel.begin()
         except KernelDiedError:  # before, or just now

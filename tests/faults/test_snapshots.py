@@ -100,7 +100,7 @@ async def kept(kernel: Kernel, source: str) -> None:
     """Execute it, and wait until the variables are kept."""
     assert (await kernel.execute(source)).status == "ok"
     kernel.take_snapshot((1, 0))
-    await kernel.snapshot_settled()
+    await kernel.snapshots.settled()
 
 
 async def reborn(kernel: Kernel) -> Restored | None:
@@ -128,8 +128,7 @@ async def test_all_that_can_be_pickled_comes_back_as_it_was(answerer: Any, kind:
             "odd": "Odd.__init__() missing 1 required positional argument: 'b'",
         }
         # it is none of the user's files, and gone with the kernel
-        held = kernel._snapshots
-        assert held is not None
+        held = kernel.snapshots
         assert held._kept is not None
         file = held._kept.file
         assert not Path(str(file.name)).exists()

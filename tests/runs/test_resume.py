@@ -647,7 +647,7 @@ def test_a_further_prompt_is_gone_on_with_in_the_kernel_that_the_one_before_had_
     try:
         if dies:
             kernel = cast(Any, first._kept)._session.kernel
-            background.submit(kernel.snapshot_settled()).result()
+            background.submit(kernel.snapshots.settled()).result()
             os.kill(kernel._connection.process.pid, signal.SIGKILL)
             time.sleep(0.5)
         second = first.ask("Second?")
