@@ -1,4 +1,4 @@
-"""`difference`: what a cell's outputs have become, where that means anything.
+"""`Difference`: something that went otherwise than recorded, such as what a cell's outputs have become.
 
 Two executions of the same cell are never the same byte for byte. What differs for no reason of the code's is left out
 of the comparison: memory addresses, durations, the clock, random UUIDs, colours, the numbers of cells, temporary files
@@ -13,6 +13,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rlm_jupyter.types.values import CellRun, Output
@@ -35,6 +36,23 @@ _CONTEXT = 1
 """Lines around what differs."""
 _MOST_LINES = 400
 """Of an output that are compared line by line: what is longer is compared by its size and its first difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that went otherwise than recorded."""
+
+    iteration: int
+    block: int | None
+    text: str
+    """A unified diff, or a sentence."""
+
+
+def as_text(differences: Sequence[Difference], chars: int = 4_000) -> str:
+    """Render differences for the model, cut to `chars`."""
+    texts = [f"{one.text}" if one.block is None else f"[iteration {one.iteration}] {one.text}" for one in differences]
+    text = "\n".join(texts)
+    return text if len(text) <= chars else f"{text[:chars]}\n… ({len(differences)} in all)"
 
 
 def difference(before: CellRun, after: CellRun, label: str = "cell") -> str:

@@ -7,10 +7,9 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 
 from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.replay.recorded_calls import head
 from rlm_jupyter.types.events import SubcallSettled
 from rlm_jupyter.types.values import Subcall, SubcallFailure
-
-_HEAD_CHARS = 60
 
 
 class Recalled:
@@ -49,9 +48,13 @@ class Recalled:
         in_cell = self._in_cell.get(asked)
         found = in_cell.popleft() if in_cell else self._first.get(asked)
         if found is None:
-            head = prompt if len(prompt) <= _HEAD_CHARS else f"{prompt[:_HEAD_CHARS]}…"
             return SubcallFailure(
-                f"a cell that you run by hand spends nothing: it is answered from the run's record, and {head!r} was "
-                "not asked there. rlm_result.ask(…) asks the model"
+                f"a cell that you run by hand spends nothing: it is answered from the run's record, and "
+                f"{head(prompt)!r} was not asked there. rlm_result.ask(…) asks the model"
             )
-        return SubcallFailure(found.text) if found.failed else found.text
+        return answer_of(found)
+
+
+def answer_of(call: SubcallSettled) -> str | SubcallFailure:
+    """Return what a recorded sub-call was answered with."""
+    return SubcallFailure(call.text) if call.failed else call.text

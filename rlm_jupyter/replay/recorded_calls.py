@@ -124,12 +124,16 @@ class KernelCalls(RecordedCalls):
     def _one(self, kind: str, prompt: str, model: str | None) -> str | SubcallFailure:
         found = self.find(kind, prompt, model)
         if found is None:
-            head = prompt if len(prompt) <= _HEAD_CHARS else f"{prompt[:_HEAD_CHARS]}…"
             raise SubcallError(
-                f"this notebook only replays a recorded run, in which {head!r} was not asked. To ask a model anew: "
-                "%%rlm --rerun with your prompt, or RLM('provider/model').completion(prompt, context)"
+                f"this notebook only replays a recorded run, in which {head(prompt)!r} was not asked. To ask "
+                "a model anew: %%rlm --rerun with your prompt, or RLM('provider/model').completion(prompt, context)"
             )
         return SubcallFailure(found.text) if found.failed else found.text
+
+
+def head(prompt: str) -> str:
+    """Return how a prompt begins, for a message that names it."""
+    return prompt if len(prompt) <= _HEAD_CHARS else f"{prompt[:_HEAD_CHARS]}…"
 
 
 def saved_outputs(trajectory: Trajectory) -> dict[str, str]:

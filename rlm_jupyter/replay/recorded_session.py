@@ -10,8 +10,7 @@ from rlm_jupyter.prompts import notices
 from rlm_jupyter.record import catalog
 from rlm_jupyter.record.catalog import RunSummary
 from rlm_jupyter.record.saved_run import SavedRun
-from rlm_jupyter.replay.player import as_text
-from rlm_jupyter.replay.recording import Difference
+from rlm_jupyter.replay.diff import Difference, as_text
 from rlm_jupyter.replay.resume import go_over
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.budget.ledger import Ledger

@@ -14,6 +14,7 @@ from pathlib import Path
 from rlm_jupyter.kernel.snapshots import Moment
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.saved_run import Spent, taken_up_at
+from rlm_jupyter.replay.diff import Difference
 from rlm_jupyter.replay.recorded_calls import RecordedCalls
 from rlm_jupyter.replay.stops import counts, goes_on_in_its_last, stopped_in, superseded
 from rlm_jupyter.types.errors import RecordError
@@ -38,16 +39,6 @@ _SENT_BACK = notices.SENT_BACK.partition("{")[0]
 
 class RecordEnds(Exception):
     """A run that is only replayed came to where its record ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Something that went otherwise than recorded."""
-
-    iteration: int
-    block: int | None
-    text: str
-    """A unified diff, or a sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.saved_run import SavedRun, taken_up_at
 from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.replay.diff import Difference
 from rlm_jupyter.replay.player import Player
-from rlm_jupyter.replay.recording import Difference, PlaybackOptions, RecordEnds, Recording
+from rlm_jupyter.replay.recording import PlaybackOptions, RecordEnds, Recording
 from rlm_jupyter.run import interrupts
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.control import Control

@@ -16,8 +16,8 @@ from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import PolicyRegistry, Shared
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.replay.diff import text_difference
-from rlm_jupyter.replay.recording import Difference, PlaybackOptions, RecordEnds, Recording
+from rlm_jupyter.replay.diff import Difference, text_difference
+from rlm_jupyter.replay.recording import PlaybackOptions, RecordEnds, Recording
 from rlm_jupyter.replay.resume import configuration, play
 from rlm_jupyter.run import background
 from rlm_jupyter.run.result import OnEvent

@@ -31,7 +31,6 @@ _TO_BE_SPLIT = {
     "kernel/guest/snapshots.py",
     "kernel/guest/subcalls.py",
     "record/notebook.py",
-    "replay/player.py",
     "run/budget/request.py",
     "run/files/load.py",
 }

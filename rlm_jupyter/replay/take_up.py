@@ -1,0 +1,63 @@
+"""A run taken up where its record ends: what is recorded of that, what it goes on with, what the model is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from datetime import UTC, datetime
+
+from rlm_jupyter.prompts import cues, notices
+from rlm_jupyter.replay.diff import as_text
+from rlm_jupyter.replay.recording import Recording
+from rlm_jupyter.run.state import Run
+from rlm_jupyter.types.events import RunTakenUp
+
+
+def taken_up(run: Run, recording: Recording) -> RunTakenUp:
+    """Return the record of a run that is taken up now, with its models and limits."""
+    options = recording.options
+    return RunTakenUp(
+        iteration=recording.last_iteration,
+        model=run.model.name,
+        sub_model=next(iter(options.sub_models), run.model.name),
+        sub_models=[*options.sub_models] if len(options.sub_models) > 1 else [],
+        limits=dataclasses.asdict(run.limits),
+        taken_up=datetime.now(UTC).isoformat(timespec="seconds"),
+        reexecuted=options.reexecutes,
+        sampling=dict(options.sampling),
+    )
+
+
+def take_up(run: Run, recording: Recording) -> None:
+    """Go on with a run whose record has ended: with its bill, its clock, and a word to the model."""
+    run.cells.restarts = min(run.cells.restarts, 1)
+    spent = recording.options.spent
+    if spent is not None:
+        run.ledger.limit(run.limits)
+        run.ledger.carry_on(spent.usage, spent.cost, spent.subcalls, spent.seconds)
+        run.began = time.monotonic() - spent.seconds
+    if recording.ended is not None and recording.ended.stop_reason == "errors":
+        run.errors = 0
+    if text := _news(run, recording):
+        run.notice(text)
+
+
+def _news(run: Run, recording: Recording) -> str:
+    """Return what the model has to know of the new kernel and of what may be used now."""
+    iterations = run.trajectory.iterations
+    if not iterations:
+        return ""
+    parts = []
+    if not recording.options.reexecutes:
+        parts.append(notices.EMPTY_KERNEL)
+    if recording.differences:
+        parts.append(f"{notices.DIFFERS}\n{as_text(recording.differences)}")
+    if recording.passed_over:
+        named = ", ".join(map(str, dict.fromkeys(recording.passed_over)))
+        parts.append(notices.PASSED_OVER.format(iterations=named))
+    is_whole = bool(iterations[-1].shown)
+    other_limits = recording.started.limits.get("max_iterations") != run.limits.max_iterations
+    if is_whole and (recording.ended is not None or (other_limits and not recording.options.copies)):
+        status = cues.status(run.iteration, run.limits.max_iterations, run.ledger.left())
+        parts.append(notices.GOES_ON.format(status=status))
+    return "\n\n".join(parts)
