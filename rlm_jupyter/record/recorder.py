@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from rlm_jupyter.record import atomic, journal, removal
 from rlm_jupyter.record.blobs import CHILDREN
 from rlm_jupyter.record.journal import Journal
-from rlm_jupyter.record.notebook import NotebookWriter
+from rlm_jupyter.record.notebook_writer import NotebookWriter
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.types.errors import ConfigurationError, RecordError

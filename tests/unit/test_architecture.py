@@ -30,7 +30,6 @@ _TO_BE_SPLIT = {
     "frontends/live/comm.py",
     "kernel/guest/snapshots.py",
     "kernel/guest/subcalls.py",
-    "record/notebook.py",
     "run/budget/request.py",
     "run/files/load.py",
 }

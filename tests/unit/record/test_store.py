@@ -12,7 +12,7 @@ import pytest
 from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.catalog import find, find_request, list_runs
 from rlm_jupyter.record.journal import Journal
-from rlm_jupyter.record.notebook import NotebookWriter
+from rlm_jupyter.record.notebook_writer import NotebookWriter
 from rlm_jupyter.record.recorder import recording
 from rlm_jupyter.record.store import RunFiles, check_place, folder_of
 from rlm_jupyter.run.context import pack

@@ -7,7 +7,7 @@ import pytest
 
 from rlm_jupyter.record import notebook
 from rlm_jupyter.record.journal import Journal
-from rlm_jupyter.record.notebook import NotebookWriter
+from rlm_jupyter.record.notebook_writer import NotebookWriter
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
 from rlm_jupyter.types.events import ReplyReceived, SubcallSettled
