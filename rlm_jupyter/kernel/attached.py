@@ -217,7 +217,7 @@ class LentKernel(Kernel):
     def _on_call(self, message: WireMessage) -> None:
         if message.type == "rlm_executed":
             # its outputs come on another channel, and may be lost there
-            asyncio.get_running_loop().call_later(_LOST_SECONDS, self._end_cell, message.content["cell"])
+            asyncio.get_running_loop().call_later(_LOST_SECONDS, self._give_up, message.content["cell"])
         else:
             self._subcalls.receive(message)
 
@@ -235,6 +235,13 @@ class LentKernel(Kernel):
                 self._end_cell(cell.id)
         elif message.type != "status" and self._within is not None and message.parent_id in (self._within, cell.id):
             cell.take_output(message)
+
+    def _give_up(self, cell_id: str) -> None:
+        """End a cell whose outputs have not all come."""
+        cell = self._cell
+        if cell is not None and cell.id == cell_id:
+            cell.outputs.is_incomplete = True
+            self._end_cell(cell_id)
 
     def _end_cell(self, cell_id: str) -> None:
         cell = self._cell

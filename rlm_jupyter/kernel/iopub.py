@@ -34,6 +34,8 @@ class CellOutputs:
         self._shown = self._errors = 0
         self.execution_count: int | None = None
         self.failed = False
+        self.is_incomplete = False
+        """The channel has lost the last of them."""
 
     def add(self, msg_type: str, content: dict[str, Any]) -> bool:
         """Fold one message in; `True` when the outputs changed.
@@ -95,7 +97,9 @@ class CellOutputs:
             kept = f"a cell keeps {MOST_CHARS:,} characters and {MOST_OUTPUTS:,} outputs"
             stopped = "; the cell was interrupted because it put out so much" if self.is_flood else ""
             note = f"\n[{' and '.join(left_out)} of output were left out: {kept}{stopped}]\n"
-            shown += ({"output_type": "stream", "name": "stderr", "text": note},)
+            shown += (_note(note),)
+        if self.is_incomplete:
+            shown += (_note("\n[the last outputs of this cell were lost between the kernel and its reader]\n"),)
         return shown
 
     def _stream(self, name: str, text: str) -> None:
@@ -167,6 +171,10 @@ class CellOutputs:
         self._outputs.clear()
         self._pieces.clear()
         self._displays.clear()
+
+
+def _note(text: str) -> Output:
+    return {"output_type": "stream", "name": "stderr", "text": text}
 
 
 def _chars(data: dict[str, Any]) -> int:

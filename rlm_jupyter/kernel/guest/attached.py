@@ -22,6 +22,8 @@ from rlm_jupyter.kernel.guest.subcalls import MakesCalls, functions
 
 _MISSING: Any = object()
 _MAGIC = "llm_query"
+_MOST_WAITING = 100_000
+"""Messages of IOPub that may wait for a slow reader. With ZeroMQ's 1,000, a busy machine loses a flood's last ones."""
 
 
 class LentNames(Names):
@@ -191,12 +193,14 @@ class LentGuest(Guest):
     def _unlimit(self) -> None:
         """While the host is there, no high-water mark: above it a ROUTER drops silently (control thread).
 
-        That of IOPub stays: put back while a slow reader has a backlog, it would drop what comes last.
+        That of IOPub is raised for good: put back while a slow reader has a backlog, it would drop what comes last.
         """
         socket = self._kernel.control_stream.socket
         if self._mark is None:
             self._mark = socket.get(zmq.SNDHWM)
         socket.set(zmq.SNDHWM, 0)
+        iopub = self._kernel.iopub_thread
+        iopub.schedule(lambda: _raise_mark(iopub.socket))
 
 
 def why_not(kernel: Any) -> str:
@@ -214,6 +218,12 @@ def why_not(kernel: Any) -> str:
     except RuntimeError:
         return "no event loop runs here"
     return ""
+
+
+def _raise_mark(socket: Any) -> None:
+    mark = socket.get(zmq.SNDHWM)
+    if 0 < mark < _MOST_WAITING:  # 0 is none
+        socket.set(zmq.SNDHWM, _MOST_WAITING)
 
 
 def _is_draft(name: str, value: Any) -> bool:

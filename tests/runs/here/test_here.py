@@ -213,6 +213,27 @@ def test_nothing_is_lost_in_a_flood(notebook: Notebook, folder: Path) -> None:
     assert shown.value == "1500"
 
 
+STOPPED_READER = """
+import os, signal, time, psutil
+from IPython.display import display
+[driver] = psutil.Process().children()
+driver.send_signal(signal.SIGSTOP)
+for n in range(1500):
+    display({'text/plain': str(n) + ' ' * 20_000}, raw=True)
+print('end')
+time.sleep(0.5)
+driver.send_signal(signal.SIGCONT)
+"""
+
+
+def test_nothing_is_lost_where_the_reader_is_slow(folder: Path) -> None:
+    with Notebook(folder) as notebook:
+        ask(notebook, folder, STOPPED_READER.strip(), "FINAL('done')")
+        [cell] = record(notebook).iterations[0].cells
+        assert len(cell.outputs) == 1501
+        assert cell.outputs[-1]["text"] == "end\n"
+
+
 def test_final_counts_from_the_models_cells_only(notebook: Notebook, folder: Path) -> None:
     notebook.run("def theirs():\n    FINAL('from a cell of the user')\ndocument = \"FINAL('from a document')\"")
     ask(notebook, folder, "exec(document)\nget_ipython().run_cell(document);", "theirs()", "FINAL('from the model')")

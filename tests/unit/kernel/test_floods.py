@@ -132,3 +132,12 @@ def test_many_small_displays_are_bounded_too_and_the_error_is_seen() -> None:
     shown = outputs.snapshot()
     assert [output["output_type"] for output in shown[-2:]] == ["error", "stream"]
     assert "[5 more displays of output were left out" in shown[-1]["text"]
+
+
+def test_outputs_that_the_channel_lost_are_named() -> None:
+    outputs = CellOutputs()
+    outputs.add("stream", {"name": "stdout", "text": "first\n"})
+    outputs.is_incomplete = True
+    first, note = outputs.snapshot()
+    assert (first["text"], note["name"]) == ("first\n", "stderr")
+    assert "were lost" in note["text"]
