@@ -1,6 +1,6 @@
-"""`LentKernel`: a kernel that somebody else started and is in the middle of a cell, lent to us for one run.
+"""`AttachedKernel`: a kernel that somebody else started and is in the middle of a cell, lent to us for one run.
 
-Its guest executes our cells inside that cell (`guest/lent.py`). It is neither restarted nor ended from here.
+Its guest executes our cells inside that cell (`guest/attached_cells.py`). It is neither restarted nor ended from here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError, Kernel
 from rlm_jupyter.types.values import AnswerSubcall, PacksContext
 
 _JOIN_SECONDS = 20.0
-"""How long a lent kernel may take to answer."""
+"""How long an attached kernel may take to answer."""
 _HELLO_SECONDS = 0.05
 _LOST_SECONDS = 5.0
 """After the news that a cell has ended, how long its last outputs may take to come."""
@@ -68,8 +68,8 @@ class Address:
         return cls(app.transport, ip, *ports, bytes(kernel.session.key), token)
 
 
-class LentProcess(KernelProcess):
-    """The process of a lent kernel: it is interrupted by its guest, and never ended."""
+class AttachedProcess(KernelProcess):
+    """The process of an attached kernel: it is interrupted by its guest, and never ended."""
 
     def __init__(self, address: Address, interrupt: Callable[[], None]) -> None:
         self._address = address
@@ -108,13 +108,13 @@ class LentProcess(KernelProcess):
         """Nothing: it is not ours to end."""
 
 
-class LentConnection(Connection):
-    """A connection to a lent kernel."""
+class AttachedConnection(Connection):
+    """A connection to an attached kernel."""
 
-    process: LentProcess
+    process: AttachedProcess
 
     @classmethod
-    async def join(cls, process: LentProcess, **receivers: Callable[[Any], None]) -> Self:
+    async def join(cls, process: AttachedProcess, **receivers: Callable[[Any], None]) -> Self:
         """Connect to a kernel whose guest waits for us.
 
         Raises
@@ -154,15 +154,15 @@ class LentConnection(Connection):
             self._tell_death(reason)
 
 
-class LentKernel(Kernel):
-    """A lent kernel; made by `await LentKernel.join(...)`."""
+class AttachedKernel(Kernel):
+    """An attached kernel; made by `await AttachedKernel.join(...)`."""
 
     can_restart = False
 
     def __init__(self, answer_subcall: AnswerSubcall, address: Address, on_stop: Callable[[], None]) -> None:
         super().__init__(answer_subcall, {})
         self._on_stop = on_stop
-        self._process = LentProcess(address, self._interrupt_cell)
+        self._process = AttachedProcess(address, self._interrupt_cell)
         self._within: str | None = None
         """The parent of the outputs of the cell that runs: the user's cell, or itself."""
 
@@ -202,7 +202,7 @@ class LentKernel(Kernel):
         raise KernelDiedError(self._connection.ended or "this notebook's kernel is not ours to restart")
 
     async def _connect(self) -> None:
-        self._connection = await LentConnection.join(
+        self._connection = await AttachedConnection.join(
             self._process,
             on_shell=self._on_shell,
             on_iopub=self._on_iopub,

@@ -11,7 +11,7 @@ FAILED_LINE = "*End of the run: it failed.*"
 
 def opening_line(started: RunStarted) -> str:
     """Return the Markdown that stands above the first of the model's cells."""
-    # a lent kernel is the one of the user's own notebook
+    # an attached kernel is the one of the user's own notebook
     kernel = "in this notebook's kernel" if started.options.get("lent") else "in a kernel of their own"
     return f"*The model's cells, run {kernel}:*"
 

@@ -10,7 +10,7 @@ from rlm_jupyter.models import Model
 from rlm_jupyter.record.catalog import list_runs
 from rlm_jupyter.record.store import folder_of
 from rlm_jupyter.run.budget.ledger import Ledger
-from rlm_jupyter.run.budget.request import most_cost
+from rlm_jupyter.run.budget.request_size import most_cost
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.lifecycle import first_messages
 from rlm_jupyter.run.settings import Settings

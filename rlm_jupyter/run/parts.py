@@ -9,7 +9,7 @@ from typing import Any
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.run.budget.bill import Bill
-from rlm_jupyter.run.budget.last_reply import LastWord
+from rlm_jupyter.run.budget.last_reply import LastReply
 from rlm_jupyter.run.conversation import Conversation
 from rlm_jupyter.types.values import Value, Variable
 
@@ -95,7 +95,7 @@ class SubcallTally:
 class RequestState:
     """How large the next request to the root model may be. Assigned in `run/root_model.py`."""
 
-    last_word: LastWord
+    last_word: LastReply
     """Room of the limits that is held back for the run's last reply."""
     room: int
     """The cap of the next reply, in tokens."""

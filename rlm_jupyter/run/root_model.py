@@ -10,6 +10,7 @@ from rlm_jupyter.run import reply_checks as rejections
 from rlm_jupyter.run.budget import request as calls
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import Answered
+from rlm_jupyter.run.budget.request_size import most_cost
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.errors import ContextWindowError, LimitReached, NoAnswerError, UnusableReplyError
 from rlm_jupyter.types.events import NoticeGiven, OutputsElided, ReplyReceived, ReplyStreamed
@@ -142,7 +143,7 @@ def hold_last_word(run: Run, *, has_cells: bool = False) -> None:
     known = _most_input(run, conversation)
     tokens = most_tokens(conversation) if known is None else known
     tokens += shown_chars(run.limits, run.model.window) // 4 if has_cells else 0
-    cost = calls.most_cost(run.model, Usage(input_tokens=tokens, output_tokens=LAST_REPLY))
+    cost = most_cost(run.model, Usage(input_tokens=tokens, output_tokens=LAST_REPLY))
     last = run.trajectory.iterations[-1:]
     seconds = _REPLY_MARGIN * last[0].reply.seconds if last else 0.0
     if (most := run.limits.max_seconds) is not None:

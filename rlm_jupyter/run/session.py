@@ -16,7 +16,7 @@ from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.event_log import Entries
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.run.budget.last_reply import LastWord
+from rlm_jupyter.run.budget.last_reply import LastReply
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.cells import restoration
 from rlm_jupyter.run.context import Context
@@ -74,7 +74,7 @@ class Session:
         parent: str | None = None,
         run_id: str | None = None,
         playback: Playback | None = None,
-        above: LastWord | None = None,
+        above: LastReply | None = None,
     ) -> Trajectory:
         """Answer one prompt.
 
@@ -108,7 +108,7 @@ class Session:
         with (
             settings.termination.lend(asked) as policy,
             settings.reward.lend(asked) as reward,
-            LastWord(ledger, above) as last_word,
+            LastReply(ledger, above) as last_word,
         ):
             trajectory = Trajectory()
             run = Run(

@@ -217,9 +217,10 @@ def test_a_page_stays_responsive(lab: Lab, window: Window, model: Waiting, mode:
 COUNT = """
 import comm, gc, psutil, threading
 import rlm_jupyter.frontends.live.comm as live
+from rlm_jupyter.frontends.live import open_runs
 for _ in range(5):  # what has a finalizer goes later
     gc.collect()
-print('alive', len(comm.get_comm_manager().comms), len(live._lines), threading.active_count(),
+print('alive', len(comm.get_comm_manager().comms), len(open_runs._runs), threading.active_count(),
       sum(isinstance(each, live.LiveRun) for each in gc.get_objects()),
       sum(len(each) for each in get_ipython().events.callbacks.values()),
       len(psutil.Process().children(recursive=True)))

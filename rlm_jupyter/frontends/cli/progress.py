@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 import time
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from rlm_jupyter.frontends.cli import terminal
+from rlm_jupyter.frontends.cli import lines, terminal
 from rlm_jupyter.frontends.display.children import Underway
 from rlm_jupyter.frontends.display.status import Speed
 from rlm_jupyter.record import attempts
@@ -45,14 +44,7 @@ _PLAIN_WIDTH = 110
 """Of a line where no terminal says how wide it is."""
 _PLAIN_SECONDS = 5.0
 """Between two lines about sub-calls that go on."""
-_STYLES = {"ok": "green", "error": "red", "died": "red", "interrupted": "yellow", "skipped": "dim"}
-_MARKS = {"ok": "✓", "error": "✗", "died": "✗", "interrupted": "■", "skipped": "–"}
-_ASCII_MARKS = {"ok": "+", "error": "x", "died": "x", "interrupted": "#", "skipped": "-"}
 _WAITING = "waiting for a reply"
-_SLOW_SECONDS = 2.0
-"""A reply that took longer is told with its time."""
-_DULL = re.compile(r"\s*(#\s*)?(?:(?:from \S+ )?import\b.*|[\W_]*)$")
-"""A line that says nothing of what a cell does."""
 
 
 @dataclass
@@ -78,8 +70,8 @@ class Progress:
     _delay: str = ""
     """Why a request waits to be sent again."""
     _written: int = 0
-    _reward: float | None = None
     """Characters of the reply that is being received."""
+    _reward: float | None = None
     _started: int = 0
     """Sub-calls of the running cell."""
     _settled: int = 0
@@ -161,8 +153,7 @@ class Progress:
                 self.run_id = event.run_id
                 self._limits = event.limits
                 self._most_iterations = int(event.limits.get("max_iterations") or 0)
-                context = "" if event.context.type_name == "none" else f" · {_context(event)}"
-                self.say(f"{event.model}{context}{_shut(event)}", "dim")
+                self.say(lines.of_start(event), "dim")
                 self._begin(1)
             case ReplyStreamed():
                 self._begin(event.iteration)
@@ -172,9 +163,9 @@ class Progress:
                 self._spend(event.usage, event.cost)
                 self._begin(event.iteration)
                 self._written = 0
-                self._tell_reply(event)
+                self.say(*lines.of_reply(event, self._width))
             case CellStarted():
-                self._doing = _gist(event.source, self._width)
+                self._doing = lines.gist(event.source, self._width)
                 self._cell_began = time.monotonic()
                 self._started = self._settled = self._failed = 0
             case SubcallStarted():
@@ -216,28 +207,14 @@ class Progress:
         self.usage += usage
         self.cost = None if self.cost is None or cost is None else self.cost + cost
 
-    def _tell_reply(self, reply: ReplyReceived) -> None:
-        prose = reply.text[: reply.read].partition("```")[0].strip()
-        if reply.rejected:
-            self.say(f"{reply.iteration:>3} resampled: {terminal.one_line(reply.rejected, self._width - 16)}", "yellow")
-        else:
-            words = "the last call: " * reply.forced + (prose or "(code alone)")
-            took = _took(reply)
-            line = terminal.one_line(words, self._width - 4 - len(took))
-            self.say(f"{reply.iteration:>3} {line}{took}", "" if prose else "dim")
-
     def _tell_cell(self, cell: CellFinished) -> None:
-        marks = _MARKS if self._unicode else _ASCII_MARKS
         # of a cell that was cut short nobody has taken the time
         seconds = cell.seconds or time.monotonic() - self._cell_began
         facts = "not executed" if cell.status == "skipped" else terminal.duration(seconds)
         if self._started:
             facts += f" · {terminal.count(self._started, 'sub-call')}"
             facts += f", {self._failed} failed" if self._failed else ""
-        said = _error(cell) if cell.status == "error" else _gist(cell.source, self._width)
-        said = "the kernel died" if cell.status == "died" else said
-        room = max(self._width - len(facts) - 9, 20)
-        self.say(f"    {marks[cell.status]} {terminal.one_line(said, room)}  {facts}", _STYLES[cell.status])
+        self.say(*lines.of_cell(cell, facts, self._width, is_unicode=self._unicode))
         self._started = self._settled = self._failed = 0
         self._children.clear()
         self._doing = "looking at what came out"
@@ -296,34 +273,3 @@ class Progress:
     @property
     def _width(self) -> int:
         return self._console.width if self._console is not None and self._live is not None else _PLAIN_WIDTH
-
-
-def _took(reply: ReplyReceived) -> str:
-    """How long a slow reply took, and how fast it was written."""
-    if reply.seconds < _SLOW_SECONDS:
-        return ""
-    return f"  {terminal.duration(reply.seconds)}, {reply.usage.output_tokens / reply.seconds:.2g} tokens/s"
-
-
-def _context(started: RunStarted) -> str:
-    return f"{started.context.type_name}, {started.context.size}"
-
-
-def _shut(started: RunStarted) -> str:
-    kind = started.options.get("sandbox", {}).get("kind")
-    return "" if kind is None else " · no sandbox" if kind == "none" else f" · sandbox: {kind}"
-
-
-def _gist(source: str, width: int) -> str:
-    """Return the line of a cell that says most of what it does: its first comment, else its first line of work."""
-    lines = [line.strip() for line in source.splitlines()]
-    comments = [line.lstrip("# ") for line in lines if line.startswith("#") and not _DULL.match(line)]
-    work = [line for line in lines if not line.startswith("#") and not _DULL.match(line)]
-    return terminal.one_line(next(iter([*comments[:1], *work[:1], *lines[:1]]), ""), width)
-
-
-def _error(cell: CellFinished) -> str:
-    for output in reversed(cell.outputs):
-        if output.get("output_type") == "error":
-            return f"{output.get('ename', 'error')}: {output.get('evalue', '')}"
-    return "failed"

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
-from rlm_jupyter.frontends.cli import run as asking
+from rlm_jupyter.frontends.cli.outcome import answered
+from rlm_jupyter.frontends.cli.run import place
 from rlm_jupyter.types.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def resume(args: Namespace) -> int:
     going_on = TakingUp(saved, _rlm(args, saved).settings, reexecutes=not args.no_reexec)
     _ask(args, saved, saved.cells_again)
     prompt = saved.trajectory.started.prompt
-    return asking.answered(args, lambda tell: Running(going_on, prompt, tell), saved.files.notebook)
+    return answered(args, lambda tell: Running(going_on, prompt, tell), saved.files.notebook)
 
 
 def fork(args: Namespace) -> int:
@@ -42,7 +43,7 @@ def fork(args: Namespace) -> int:
 
     saved = _saved(args)
     part = forked(saved, args.at, edit=args.edit)
-    rlm = _rlm(args, saved, save=asking.place(args))
+    rlm = _rlm(args, saved, save=place(args))
     forking = Forking(saved, part, rlm.settings, reexecutes=not args.no_reexec)
     cells = [record for record in part.records if isinstance(record, CellFinished)]
     before = saved.cells_again - saved.cells
@@ -50,7 +51,7 @@ def fork(args: Namespace) -> int:
     if not args.quiet:
         terminal.say(f"A new run with the first {terminal.count(part.at, 'iteration')} of {saved.files.name}.")
     prompt = saved.trajectory.started.prompt
-    return asking.answered(args, lambda tell: Running(forking, prompt, tell), rlm.settings.save)
+    return answered(args, lambda tell: Running(forking, prompt, tell), rlm.settings.save)
 
 
 def replay(args: Namespace) -> int:

@@ -5,8 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rlm_jupyter.frontends.display import html as fragments
-from rlm_jupyter.parsing import Segment
+from rlm_jupyter.parsing import Segment, parse
 from rlm_jupyter.prompts import outputs
+from rlm_jupyter.record.notice import UNREAD
+from rlm_jupyter.types.events import (
+    CellFinished,
+    CellStarted,
+    NoticeGiven,
+    OutputChanged,
+    OutputsShown,
+    ReplyReceived,
+    ReplyStreamed,
+    SubcallSettled,
+    SubcallStarted,
+)
 from rlm_jupyter.types.values import CellStatus, Output
 
 _CODE_CHARS = 3_000
@@ -51,6 +63,20 @@ class SeenCell:
         return outputs.render(shown)
 
 
+OfIteration = (
+    ReplyStreamed
+    | ReplyReceived
+    | CellStarted
+    | OutputChanged
+    | CellFinished
+    | SubcallStarted
+    | SubcallSettled
+    | NoticeGiven
+    | OutputsShown
+)
+"""The events of the iteration under way."""
+
+
 @dataclass(slots=True)
 class SeenIteration:
     """An iteration, perhaps the one under way."""
@@ -71,10 +97,38 @@ class SeenIteration:
     """The forced reply of a run that met a limit, which belongs to no iteration."""
     _drawn: str | None = None
 
-    def arrive(self, text: str) -> None:
-        """Another piece of the reply is there."""
-        self.streamed += len(text)
-        self.stream = (self.stream + text)[-_STREAM_CHARS:]
+    def apply(self, event: OfIteration, *, shows_outputs: bool = True) -> None:
+        """Take in an event of it.
+
+        Parameters
+        ----------
+        shows_outputs
+            `False`: of the cells' outputs, keep the errors alone.
+        """
+
+        def shown(made: tuple[Output, ...]) -> tuple[Output, ...]:
+            return made if shows_outputs else tuple(one for one in made if one["output_type"] == "error")
+
+        match event:
+            case ReplyStreamed(text=text):
+                self.streamed += len(text)
+                self.stream = (self.stream + text)[-_STREAM_CHARS:]
+            case ReplyReceived():
+                self._reply(event)
+            case CellStarted(block=place, source=source):
+                self.cell(place, source)
+            case OutputChanged(block=place, outputs=changed):
+                self.cell(place).outputs = shown(changed)
+            case CellFinished(block=place):
+                cell = self.cell(place, event.source)
+                cell.outputs, cell.status = shown(event.outputs), event.status
+                self.seconds = (self.seconds or 0.0) + event.seconds
+            case SubcallSettled():
+                self.subcalls += 1
+            case NoticeGiven(text=text):
+                self.notices.append(f"To the model: {text}")
+            case _:
+                pass
 
     def cell(self, place: int, source: str = "") -> SeenCell:
         """Return the n-th cell; events may begin with any of its kinds."""
@@ -96,6 +150,18 @@ class SeenIteration:
         if self._drawn is None:
             self._drawn = self._draw()
         return self._drawn
+
+    def _reply(self, reply: ReplyReceived) -> None:
+        self.seconds = (self.seconds or 0.0) + reply.seconds
+        self.stream, self.streamed = "", 0
+        if reply.rejected:
+            self.notices.append(f"Resampled: the reply {reply.rejected}.")
+        else:
+            # no block of a forced reply is executed: it is shown as what was said
+            self.segments = (Segment("prose", reply.text),) if reply.forced else parse(reply.text).segments
+            self.is_last_call = reply.forced
+            if reply.unread.strip():
+                self.notices.append(UNREAD)
 
     def _draw(self) -> str:
         if self.segments is None and self.stream:

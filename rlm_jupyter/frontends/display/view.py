@@ -13,29 +13,24 @@ from pathlib import Path
 
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.display.children import Underway
-from rlm_jupyter.frontends.display.iteration import SeenIteration, count
+from rlm_jupyter.frontends.display.iteration import OfIteration, SeenIteration, count
+from rlm_jupyter.frontends.display.spending import Spending
 from rlm_jupyter.frontends.display.status import Speed
-from rlm_jupyter.parsing import Segment, parse
 from rlm_jupyter.record.attempts import Attempt, line
-from rlm_jupyter.record.notice import UNREAD
 from rlm_jupyter.types.endings import WORDS, in_short
 from rlm_jupyter.types.events import (
     CellDecided,
     CellFinished,
     CellProposed,
     CellReplayed,
-    CellStarted,
     ChildReported,
     DirectReplied,
     Event,
     IterationRated,
-    NoticeGiven,
-    OutputChanged,
     OutputsElided,
     OutputsShown,
     RemarkMade,
     ReplyReceived,
-    ReplyStreamed,
     RequestDelayed,
     RunEnded,
     RunPaused,
@@ -46,25 +41,12 @@ from rlm_jupyter.types.events import (
     SubcallSettled,
     SubcallStarted,
 )
-from rlm_jupyter.types.values import Output, Usage
 
 WAITING = "Waiting for the model"
 SHOWN_LIVE = 8
 """Iterations that are drawn while the run goes on."""
 SHOWN_AFTER = 30
 """Iterations that are drawn when it is over; all are in the run's notebook."""
-_Seen = (
-    ReplyStreamed
-    | ReplyReceived
-    | CellStarted
-    | OutputChanged
-    | CellFinished
-    | SubcallStarted
-    | SubcallSettled
-    | NoticeGiven
-    | OutputsShown
-)
-"""What belongs to the iteration under way."""
 
 
 class View:
@@ -92,10 +74,7 @@ class View:
         self._person = ""
         """What a person is waited for."""
         self._now: SeenIteration | None = None
-        self._usage = Usage()
-        self._cost: float | None = 0.0
-        self._asked = 0
-        self._settled = 0
+        self._spending = Spending()
         self._in_flight = 0
         self._children = Underway()
         self._speed = Speed()
@@ -187,7 +166,7 @@ class View:
         elif isinstance(event, ChildReported):
             self._children.apply(event)
         elif isinstance(event, SampleSettled | DirectReplied):
-            self._spend(event.usage, event.cost)
+            self._spending.add(event.usage, event.cost)
             self._attempts.append(event)
         else:
             self._see(event)
@@ -199,55 +178,29 @@ class View:
         if is_asked and self._done and self._done[-1].index == rated.iteration:
             self._done[-1].reward = rated.reward
 
-    def _see(self, event: _Seen) -> None:
+    def _see(self, event: OfIteration) -> None:
         if self._now is None or event.iteration > self._now.index:
             self._close()
             self._now = SeenIteration(event.iteration)
         now = self._now
+        now.apply(event, shows_outputs=self._shows_outputs)
         match event:
-            case ReplyStreamed(text=text):
-                now.arrive(text)
             case ReplyReceived():
-                self._reply(now, event)
-            case CellStarted(block=place, source=source):
-                now.cell(place, source)
-            case OutputChanged(block=place, outputs=changed):
-                now.cell(place).outputs = self._shown(changed)
-            case CellFinished(block=place):
-                cell = now.cell(place, event.source)
-                cell.outputs, cell.status = self._shown(event.outputs), event.status
-                now.seconds = (now.seconds or 0.0) + event.seconds
+                self._spending.add(event.usage, event.cost)
+                if not event.rejected:
+                    self._replies = max(self._replies, event.iteration)
+            case CellFinished():
                 self._in_flight = 0  # what was cancelled with the cell never settles
                 self._children.clear()
             case SubcallStarted():
-                self._asked += 1
                 self._in_flight += 1
             case SubcallSettled():
-                self._settled += 1
                 self._in_flight = max(self._in_flight - 1, 0)
-                now.subcalls += 1
-                self._spend(event.usage, event.cost)
-            case NoticeGiven(text=text):
-                now.notices.append(f"To the model: {text}")
+                self._spending.add(event.usage, event.cost, subcalls=1)
             case OutputsShown():
                 self._close()
-
-    def _shown(self, made: tuple[Output, ...]) -> tuple[Output, ...]:
-        return made if self._shows_outputs else tuple(one for one in made if one["output_type"] == "error")
-
-    def _reply(self, now: SeenIteration, event: ReplyReceived) -> None:
-        self._spend(event.usage, event.cost)
-        now.seconds = (now.seconds or 0.0) + event.seconds
-        now.stream, now.streamed = "", 0
-        if event.rejected:
-            now.notices.append(f"Resampled: the reply {event.rejected}.")
-        else:
-            # no block of a forced reply is executed: it is shown as what was said
-            now.segments = (Segment("prose", event.text),) if event.forced else parse(event.text).segments
-            now.is_last_call = event.forced
-            self._replies = max(self._replies, event.iteration)
-            if event.unread.strip():
-                now.notices.append(UNREAD)
+            case _:
+                pass
 
     def _close(self) -> None:
         if self._now is not None:
@@ -256,10 +209,6 @@ class View:
             if self._now.cells:
                 self._replies = max(self._replies, self._now.index)
             self._now = None
-
-    def _spend(self, usage: Usage, cost: float | None) -> None:
-        self._usage += usage
-        self._cost = None if self._cost is None or cost is None else self._cost + cost
 
     def _headline(self, path: Path | None) -> str:
         title, facts = self._words()
@@ -296,18 +245,7 @@ class View:
         return now.facts() if now.segments is not None else ["writing"]
 
     def _spent(self) -> list[str]:
-        spent = []
-        if self._settled:
-            spent.append(count(self._settled, "sub-call"))
-        tokens, limits = self._usage.total_tokens, {} if self._started is None else self._started.limits
-        if most := limits.get("max_tokens"):
-            spent.append(f"{tokens:,} of {count(most, 'token')}")
-        elif tokens:
-            spent.append(count(tokens, "token"))
-        if self._cost is not None and (self._cost or limits.get("max_cost")):
-            of = f" of ${most:.2f}" if (most := limits.get("max_cost")) else ""
-            spent.append(f"${self._cost:.4f}{of}")
-        return spent
+        return self._spending.words({} if self._started is None else self._started.limits)
 
     def _unsafe(self) -> list[str]:
         """Say that the model's code has the user's rights, where it has."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rlm_jupyter.frontends.here.pipe import Began, Failed, Over, Pipe, Recorded, Request
 from rlm_jupyter.frontends.here.remote_control import Steered
-from rlm_jupyter.kernel.attached import LentKernel
+from rlm_jupyter.kernel.attached import AttachedKernel
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.record import catalog, store
 from rlm_jupyter.rlm import RLM
@@ -47,7 +47,7 @@ class Drive:
         self._request = request
         self._pipe = pipe
         self._control = Control(approving=request.approve)
-        self._kernel: LentKernel | None = None
+        self._kernel: AttachedKernel | None = None
 
     async def run(self) -> None:
         """Answer it, and tell how that ended."""
@@ -89,7 +89,7 @@ class Drive:
         return None if found is None else found.files.notebook
 
     async def _join(self, answer_subcall: AnswerSubcall) -> Kernel:
-        self._kernel = await LentKernel.join(answer_subcall, self._request.address, self._control.stop)
+        self._kernel = await AttachedKernel.join(answer_subcall, self._request.address, self._control.stop)
         return self._kernel
 
     def _tell(self, event: Event) -> None:

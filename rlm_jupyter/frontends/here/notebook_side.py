@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-import pickle
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,47 +12,28 @@ from typing import Any
 from rlm_jupyter.frontends.approval import Approvals
 from rlm_jupyter.frontends.here.driver_process import DriverProcess, Gone, provider_keys
 from rlm_jupyter.frontends.here.pipe import Began, Failed, Over, Recorded, Request
+from rlm_jupyter.frontends.here.question import Question, check_options, packed
 from rlm_jupyter.frontends.here.remote_control import FarControl, Steered
 from rlm_jupyter.frontends.here.replay import replay
 from rlm_jupyter.frontends.here.texts import say_once
 from rlm_jupyter.frontends.live import progress
 from rlm_jupyter.frontends.live.result import ShownResult
 from rlm_jupyter.kernel.attached import Address
-from rlm_jupyter.kernel.guest.attached import LentGuest, why_not
-from rlm_jupyter.prompts.description import describe
+from rlm_jupyter.kernel.guest.attached import AttachedGuest, why_not
 from rlm_jupyter.prompts.initial import surroundings
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.run import context as contexts
 from rlm_jupyter.run.observers import nobody
 from rlm_jupyter.run.prompt import check_length, check_prompt
 from rlm_jupyter.run.result import OnEvent, result_of
 from rlm_jupyter.types import errors
-from rlm_jupyter.types.errors import ConfigurationError, ContextError, RLMError, saved_at
+from rlm_jupyter.types.errors import ConfigurationError, RLMError, saved_at
 from rlm_jupyter.types.events import CellProposed, Event, Record
-from rlm_jupyter.types.values import ContextInfo, PackedContext
 
-_MOST_KEPT = 64 * 2**20
-"""Bytes of a context above which it is not kept with the run: it is here already, and may be larger than a disk."""
 _INTERRUPTS = 5
 """That a cell gets when its driver is gone."""
 _AGAIN_SECONDS = 2.0
 _DRIVEN = "_rlm_driven"
 """The attribute of a shell whose kernel a model drives."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a cell asks."""
-
-    prompt: str
-    context: Any
-    """The object itself; `None` where `-c` names nothing."""
-    model: str
-    options: dict[str, Any]
-    """Of `RLM`, less the model."""
-    rerun: bool = False
-    approve: bool = False
-    """Put each cell before the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +62,7 @@ class HereResult(ShownResult):
         )
 
 
-async def answer(shell: Any, asked: Asked, on_event: OnEvent = nobody) -> ShownResult:
+async def answer(shell: Any, question: Question, on_event: OnEvent = nobody) -> ShownResult:
     """Let a model drive the kernel of this shell until it has answered.
 
     Parameters
@@ -91,29 +70,29 @@ async def answer(shell: Any, asked: Asked, on_event: OnEvent = nobody) -> ShownR
     shell
         The kernel's `InteractiveShell`.
     asked
-        What is asked.
+        What is question.
     on_event
         Told every event, on a thread of ours.
 
     Raises
     ------
     ConfigurationError
-        This kernel can't be driven so, or something asked is wrong.
+        This kernel can't be driven so, or something in the question is wrong.
     RLMError
         The host failed, or its process ended.
     KeyboardInterrupt
         The user's second interrupt; after a first one there is a result, `cancelled`.
     """
-    check_prompt(asked.prompt)
-    if asked.context is None:
-        check_length(asked.prompt)
+    check_prompt(question.prompt)
+    if question.context is None:
+        check_length(question.prompt)
     reason = "a model drives it already" if getattr(shell, _DRIVEN, False) else why_not(shell.kernel)
     if reason:
         raise ConfigurationError(f"--here is not possible in this kernel: {reason}. Leave --here out.")
-    _check_options(asked.options)
+    check_options(question.options)
     setattr(shell, _DRIVEN, True)
     try:
-        return await _Here(shell, asked, on_event).run()
+        return await _Here(shell, question, on_event).run()
     finally:
         setattr(shell, _DRIVEN, False)
 
@@ -121,22 +100,22 @@ async def answer(shell: Any, asked: Asked, on_event: OnEvent = nobody) -> ShownR
 class _Here:
     """A run in the notebook's own kernel, as that kernel sees it."""
 
-    def __init__(self, shell: Any, asked: Asked, on_event: OnEvent) -> None:
+    def __init__(self, shell: Any, question: Question, on_event: OnEvent) -> None:
         self._shell = shell
         self._on_event = on_event
-        self._asked = asked
-        self._packed = _packed(asked.context)
+        self._question = question
+        self._packed = packed(question.context)
         self._loop = asyncio.get_running_loop()
         self._news: asyncio.Queue[object] = asyncio.Queue()
         self._trajectory = Trajectory()
         self._driver: DriverProcess | None = None
-        self.control = FarControl(self._send, approving=asked.approve)
+        self.control = FarControl(self._send, approving=question.approve)
         self._interrupts = 0
         self._asks_user = False
         self._path: Path | None = None
-        self._guest = LentGuest(
+        self._guest = AttachedGuest(
             shell.kernel,
-            asked.context,
+            question.context,
             on_cell=lambda cell, source: self._put(_Cell(cell, source)),
             is_shown=lambda: self._shown.is_live,
         )
@@ -171,14 +150,14 @@ class _Here:
             raise
 
     def _request(self) -> Request:
-        asked = self._asked
+        question = self._question
         return Request(
-            prompt=asked.prompt,
+            prompt=question.prompt,
             context=self._packed,
-            model=asked.model,
-            options=asked.options,
-            rerun=asked.rerun,
-            approve=asked.approve,
+            model=question.model,
+            options=question.options,
+            rerun=question.rerun,
+            approve=question.approve,
             surroundings=surroundings(self._guest.variables()),
             address=self._address,
             keys=provider_keys(),
@@ -231,7 +210,7 @@ class _Here:
     async def _replay(self, path: Path) -> ShownResult:
         """Show the recorded run, and do again what its cells did to the variables."""
         trajectory = Trajectory.load(path)
-        again = await replay(self._shell, trajectory, self._asked.context, lambda: self._shown.is_live)
+        again = await replay(self._shell, trajectory, self._question.context, lambda: self._shown.is_live)
         for record in trajectory.records:
             self._shown(record)
         when = trajectory.started.started.replace("T", " ").removesuffix("+00:00")
@@ -282,38 +261,6 @@ class _Here:
     def _send(self, steered: Steered) -> None:
         if self._driver is not None:
             self._driver.send(steered)
-
-
-def _packed(context: Any) -> PackedContext:
-    """Return the context described, with its bytes where they are to be kept with the run."""
-    try:
-        packed = contexts.pack(context)
-    except ContextError:
-        # it can't be kept, but it is here: the model gets the object itself
-        return PackedContext("none", (), ContextInfo(type(context).__name__, *describe(context)))
-    if packed.info.nbytes > _MOST_KEPT:
-        return PackedContext("none", (), packed.info)
-    return dataclasses.replace(packed, buffers=tuple(bytes(buffer) for buffer in packed.buffers))
-
-
-def _check_options(options: dict[str, Any]) -> None:
-    """Refuse what the driver, a process of its own, could not have."""
-    for name in ("termination", "reward"):
-        policy = options.get(name)
-        module = getattr(policy, "__module__", None) or ""
-        if module == "__main__" or not _is_picklable(policy):
-            raise ConfigurationError(
-                f"With --here a {name} policy must come from a module, as package.module:Name: the process that "
-                "drives the run has none of this notebook's own definitions."
-            )
-
-
-def _is_picklable(value: object) -> bool:
-    try:
-        pickle.dumps(value)
-    except Exception:  # noqa: BLE001  whatever it was, it can't be handed over
-        return False
-    return True
 
 
 def _error(kind: str, text: str) -> RLMError:

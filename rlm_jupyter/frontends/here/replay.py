@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rlm_jupyter.kernel.guest.attached import LentGuest
+from rlm_jupyter.kernel.guest.attached import AttachedGuest
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.recorded_calls import KernelCalls, saved_outputs
 from rlm_jupyter.types.errors import RecordError
@@ -35,7 +35,7 @@ async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Cal
         The user's interrupt.
     """
     calls = KernelCalls(trajectory)
-    guest = LentGuest(shell.kernel, context, answers=calls, is_shown=is_shown)
+    guest = AttachedGuest(shell.kernel, context, answers=calls, is_shown=is_shown)
     stopped: list[bool] = []
     done = 0
     try:

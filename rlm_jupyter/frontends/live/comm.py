@@ -12,11 +12,11 @@ import logging
 import secrets
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rlm_jupyter.frontends.live import open_runs
 from rlm_jupyter.frontends.live.actions import act, export
 from rlm_jupyter.frontends.live.asking_cell import AskingCell
 from rlm_jupyter.frontends.live.cell import in_parts
@@ -35,12 +35,7 @@ _BEHIND_SECONDS = 0.25
 """Until what was left for the next time is told."""
 _AGAIN_SECONDS = (1.0, 3.0, 10.0, 30.0)
 """From the end on, until it is told again: the server may have dropped it, and nothing comes after it."""
-_MOST_KEPT = 16
-"""Runs that are over and can still be asked for all they had."""
 log = logging.getLogger(__name__)
-
-_lines: OrderedDict[str, LiveRun] = OrderedDict()
-"""By comm id, those that are open."""
 _greeted: set[str] = set()
 """Sessions of pages that have said that they show cells: their displays can be small from the start."""
 
@@ -64,15 +59,10 @@ def open_live(shell: Any) -> LiveRun | None:
 
 
 def _hear_on_control(stream: object, identity: object, message: dict[str, Any]) -> None:
-    """Hand a page's message to its run; a page that was reloaded may name one that is not known any more."""
-    line = _lines.get(str(message.get("content", {}).get("comm_id")))
-    if line is not None:
-        line._hear(message)
-
-
-def line_of(cell_id: str) -> LiveRun | None:
-    """Return the run that wrote a live code cell of this session, by the cell's id."""
-    return next((line for line in list(_lines.values()) if line.cells.source(cell_id) is not None), None)
+    """Hand a page's message to its run."""
+    run = open_runs.by_comm(str(message.get("content", {}).get("comm_id")))
+    if run is not None:
+        run.hear(message)
 
 
 class LiveRun:
@@ -117,15 +107,15 @@ class LiveRun:
         self._asking = AskingCell(shell)
         self._is_asking_wanted = False
         """The page wants to know what the cell that asked shows in the end."""
-        comm_id = _free(cell_id)
+        comm_id = open_runs.free_id(TARGET, cell_id)
         opening = self._message({"parent": cell_id, "execution": parent["header"]["msg_id"]})
         self._comm = comm.create_comm(target_name=TARGET, comm_id=comm_id, data=opening)
         # ipykernel 7.4 hands a page's message to the shell that used the comm last, which is busy with this run;
         # where this name means nothing, nothing is changed by it
         self._comm._reply_subshell_for = lambda data, default: default  # type: ignore[attr-defined]
-        self._comm.on_msg(self._hear)
+        self._comm.on_msg(self.hear)
         self._comm.on_close(self._refuse)
-        _keep(comm_id, self)
+        open_runs.keep(comm_id, self)
         shell.events.register("post_run_cell", self._leave_cell)
         self._shell = shell
         self._thread = threading.Thread(target=self._keep_up, name="rlm_jupyter live cells", daemon=True)
@@ -135,6 +125,11 @@ class LiveRun:
     def is_shown(self) -> bool:
         """Whether the page has said that it shows the cells."""
         return not self.refused and self._page in _greeted
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come."""
+        return self._over.is_set()
 
     def __call__(self, event: Event) -> None:
         """Take in an event, from any thread; returns at once."""
@@ -210,8 +205,8 @@ class LiveRun:
             cells = [item["cell"] for item in last]
             self._comm.send(self._message({"snapshot": {**snapshot, "cells": cells, "since": since}}))
 
-    def _hear(self, message: dict[str, Any]) -> None:
-        """Something came from the page; in a thread of its own, or once the cell is over."""
+    def hear(self, message: dict[str, Any]) -> None:
+        """Take a message of the page; in a thread of its own, or once the cell is over."""
         data = message.get("content", {}).get("data", {})
         kind = data.get("type") if isinstance(data, dict) else None
         if kind == "resync":
@@ -294,22 +289,3 @@ class LiveRun:
             if self._cell_is_over and self._is_asking_wanted and not self.refused:
                 self._is_asking_wanted = False
                 self._comm.send(self._message({"shown": self._asking.told()}))
-
-
-def _free(cell_id: str) -> str:
-    """Find a comm id for a cell: the same again once its last run is over, as a reloaded page knows it."""
-    comm_id, number = f"{TARGET}-{cell_id}", 1
-    while (line := _lines.get(comm_id)) is not None:
-        if line._over.is_set():
-            _lines.pop(comm_id).close()
-            break
-        number += 1
-        comm_id = f"{TARGET}-{cell_id}-{number}"
-    return comm_id
-
-
-def _keep(comm_id: str, line: LiveRun) -> None:
-    _lines[comm_id] = line
-    over = [name for name, kept in _lines.items() if kept._over.is_set()]
-    for name in over[: max(len(_lines) - _MOST_KEPT, 0)]:
-        _lines.pop(name).close()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlm_jupyter.frontends.display import html as fragments
-from rlm_jupyter.frontends.live.comm import LiveRun, line_of
+from rlm_jupyter.frontends.live.open_runs import OpenRun, by_cell
 from rlm_jupyter.frontends.live.relay import Relay
 from rlm_jupyter.replay.recalled_calls import Recalled
 from rlm_jupyter.run import background
@@ -56,8 +56,8 @@ def to_its_kernel(shell: Any) -> Callable[[list[str]], list[str]]:
         if not isinstance(cell_id, str) or not _LIVE.fullmatch(cell_id):
             return lines
         lines = lines[1:] if lines[:1] == [_GUARD] else lines
-        source, line = "".join(lines), line_of(cell_id)
-        if _ran_here(line) and line is not None and _differs(line, cell_id, source):
+        source, live = "".join(lines), by_cell(cell_id)
+        if _ran_here(live) and live is not None and _differs(live, cell_id, source):
             return lines  # somebody has made it theirs
         return [f"get_ipython().magics_manager.registry['RLMMagics'].by_hand({cell_id!r}, {source!r})\n"]
 
@@ -85,15 +85,15 @@ def execute(shell: Any, cell_id: str, source: str) -> None:
     KeyboardInterrupt
         It heeded no interrupt, and still runs.
     """
-    line = line_of(cell_id)
+    live = by_cell(cell_id)
     relay = Relay(shell.kernel, cell_id.rpartition("-")[0])
-    running = line.running if line is not None else None
-    place = line.cells.place(cell_id) if line is not None else None
+    running = live.running if live is not None else None
+    place = live.cells.place(cell_id) if live is not None else None
     session = running.session if isinstance(running, Running) else None
-    if line is None or not isinstance(session, BackgroundSession) or place is None:
-        _refuse(relay, _why_not(line, place))
+    if live is None or not isinstance(session, BackgroundSession) or place is None:
+        _refuse(relay, _why_not(live, place))
         return
-    recalled = Recalled(session.records, line.cells.facts.told()["run_id"], place)
+    recalled = Recalled(session.records, live.cells.facts.told()["run_id"], place)
     news: queue.SimpleQueue[tuple[str, dict[str, Any]] | None] = queue.SimpleQueue()
     executing = background.submit(session.execute(source, recalled, lambda *message: news.put(message)))
     executing.add_done_callback(lambda _: news.put(None))
@@ -174,21 +174,21 @@ def _small(text: str) -> str:
     return f'<div class="rlm">{fragments.facts(text)}</div>'
 
 
-def _why_not(line: LiveRun | None, place: tuple[int, int] | None) -> str:
-    if line is None:
+def _why_not(live: OpenRun | None, place: tuple[int, int] | None) -> str:
+    if live is None:
         return _UNKNOWN
-    if _ran_here(line):
+    if _ran_here(live):
         return _HERE
     return _RECORDED if place is not None else _CHILD
 
 
-def _ran_here(line: LiveRun | None) -> bool:
+def _ran_here(live: OpenRun | None) -> bool:
     """Whether its run was one in the reader's own kernel (`--here`)."""
-    return line is not None and line.running is not None and not isinstance(line.running, Running)
+    return live is not None and live.running is not None and not isinstance(live.running, Running)
 
 
-def _differs(line: LiveRun, cell_id: str, source: str) -> bool:
-    return (line.cells.source(cell_id) or "").strip() != source.strip()
+def _differs(live: OpenRun, cell_id: str, source: str) -> bool:
+    return (live.cells.source(cell_id) or "").strip() != source.strip()
 
 
 def _ask(session: BackgroundSession) -> str:

@@ -13,7 +13,8 @@ from typing import Any
 from rlm_jupyter.kernel.guest.final import Finals, NamedFinals
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.namespace import Names
-from rlm_jupyter.kernel.guest.subcalls import SubcallError, SubcallFailure, functions
+from rlm_jupyter.kernel.guest.subcall_functions import functions
+from rlm_jupyter.kernel.guest.subcalls import SubcallError, SubcallFailure
 from rlm_jupyter.record import catalog, safe_html
 from rlm_jupyter.record.iteration import Cell
 from rlm_jupyter.record.trajectory import Trajectory

@@ -86,7 +86,8 @@ class RLMMagics(Configured):
 
     async def rlm_here(self, line: str, cell: str | None = None) -> None:
         """Answer with this session's own kernel: what a cell of `%%rlm --here` is turned into."""
-        from rlm_jupyter.frontends.here.notebook_side import Asked, answer
+        from rlm_jupyter.frontends.here.notebook_side import answer
+        from rlm_jupyter.frontends.here.question import Question
 
         options, prompt = self._parse(line, cell)
         if not options.output.isidentifier():
@@ -105,10 +106,10 @@ class RLMMagics(Configured):
                 print(self.configured(options).estimate(prompt, context))  # noqa: T201
                 return
             model, configured = self.configuration(options)
-            asked = Asked(prompt, context, model, configured, _asks_anew(options), options.approve)
+            question = Question(prompt, context, model, configured, _asks_anew(options), options.approve)
             claim = self.runs.claim(options.output)
             try:
-                result = await answer(self.shell, asked, claim)
+                result = await answer(self.shell, question, claim)
             except BaseException as error:
                 self.runs.conclude_failed(claim, error)
                 raise

@@ -1,7 +1,7 @@
 """The second way in: a guest in a kernel that somebody lends us, such as the one of a user's notebook.
 
 The kernel may be any ipykernel. While the guest is in it, its control channel carries our messages, and the
-host's cells are executed on its main thread, inside the user's own cell (`LentCells`). When the guest leaves,
+host's cells are executed on its main thread, inside the user's own cell (`AttachedCells`). When the guest leaves,
 the names, the magics and the settings that it had replaced are what they were before.
 """
 
@@ -14,11 +14,11 @@ from typing import Any
 
 import zmq
 
-from rlm_jupyter.kernel.guest.attached_cells import LentCells
+from rlm_jupyter.kernel.guest.attached_cells import AttachedCells
 from rlm_jupyter.kernel.guest.codec import WireMessage
 from rlm_jupyter.kernel.guest.guest import Guest
 from rlm_jupyter.kernel.guest.namespace import Names
-from rlm_jupyter.kernel.guest.subcalls import MakesCalls, functions
+from rlm_jupyter.kernel.guest.subcall_functions import MakesCalls, functions
 
 _MISSING: Any = object()
 _MAGIC = "llm_query"
@@ -26,7 +26,7 @@ _MOST_WAITING = 100_000
 """Messages of IOPub that may wait for a slow reader. With ZeroMQ's 1,000, a busy machine loses a flood's last ones."""
 
 
-class LentNames(Names):
+class BorrowedNames(Names):
     """Our names in a namespace that is somebody's own: what stood there before can be put back."""
 
     def __init__(self, shell: Any) -> None:
@@ -62,7 +62,7 @@ class LentNames(Names):
                 self._before[name] = next(before), next(before)
 
 
-class LentGuest(Guest):
+class AttachedGuest(Guest):
     """A guest that comes for one run.
 
     Parameters
@@ -73,7 +73,7 @@ class LentGuest(Guest):
         What becomes `context`, itself and no copy; nothing where it is `None`: then a `context` of the user's own
         stays what it is.
     is_shown
-        Whether the page shows the cells themselves; for `LentCells`.
+        Whether the page shows the cells themselves; for `AttachedCells`.
     answers
         Answers sub-calls in place of a host.
     on_cell
@@ -89,7 +89,7 @@ class LentGuest(Guest):
         is_shown: Callable[[], bool] = lambda: False,
         answers: MakesCalls | None = None,
     ) -> None:
-        self.cells = LentCells(kernel, self._fail_calls, is_shown)
+        self.cells = AttachedCells(kernel, self._fail_calls, is_shown)
         self._on_cell = on_cell
         self._magics = [(kind, kind.get(_MAGIC, _MISSING)) for kind in kernel.shell.magics_manager.magics.values()]
         self._mark: int | None = None
@@ -97,7 +97,7 @@ class LentGuest(Guest):
         self._left = False
         self.token = secrets.token_hex(8)
         """What the host must name when it attaches: that of an earlier run may still be putting things away."""
-        names = LentNames(kernel.shell)
+        names = BorrowedNames(kernel.shell)
         super().__init__(kernel, names)
         self._lent_names = names
         if context is not None:
@@ -106,7 +106,7 @@ class LentGuest(Guest):
             names.keep({"context": ""})
         if answers is not None:
             names.keep(functions(answers))
-        kernel.rlm_lent_to = self
+        kernel.rlm_attached = self
         self._tap(self._take)
 
     def leave(self) -> None:
@@ -132,8 +132,8 @@ class LentGuest(Guest):
 
     def host_gone(self) -> None:
         """Nothing comes from the host any more: the control channel is the kernel's alone again. Any thread."""
-        if getattr(self._kernel, "rlm_lent_to", None) is self:
-            del self._kernel.rlm_lent_to
+        if getattr(self._kernel, "rlm_attached", None) is self:
+            del self._kernel.rlm_attached
             self._tap(self._kernel.dispatch_control)
 
     async def execute(self, cell: str, source: str) -> bool:

@@ -1,4 +1,4 @@
-"""`LentCells`: executes a host's cells on the main thread of a kernel, inside a cell of the user's.
+"""`AttachedCells`: executes a host's cells on the main thread of a kernel, inside a cell of the user's.
 
 They are ordinary cells: numbered, kept in `In` and `Out`. For the host, which reads their outputs from IOPub, each is
 framed by two messages of our own, `rlm_cell`. Where the page shows the cells themselves, their outputs name the cell
@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 
-class LentCells:
+class AttachedCells:
     """Executes one cell at a time, and serves SIGINT meanwhile.
 
     Parameters
@@ -203,7 +203,7 @@ class LentCells:
 
     def _in_cell(self, frame: FrameType | None) -> bool:
         """Whether the model's code runs: what is below ours on the stack is the user's own cell."""
-        while frame is not None and frame.f_code is not LentCells.run.__code__:
+        while frame is not None and frame.f_code is not AttachedCells.run.__code__:
             if frame.f_globals is self._shell.user_ns:
                 return True
             frame = frame.f_back

@@ -19,7 +19,8 @@ from rlm_jupyter.kernel.guest.final import Finals, NamedFinals, as_share
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.namespace import Names
 from rlm_jupyter.kernel.guest.snapshots import Snapshots
-from rlm_jupyter.kernel.guest.subcalls import Calls, SubcallError, SubcallFailure, functions
+from rlm_jupyter.kernel.guest.subcall_functions import functions
+from rlm_jupyter.kernel.guest.subcalls import Calls, SubcallError, SubcallFailure
 from rlm_jupyter.kernel.guest.wire import Wire
 from rlm_jupyter.types.quoted import quoted
 

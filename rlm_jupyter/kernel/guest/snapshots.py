@@ -9,20 +9,16 @@ which keeps it, reads nothing of it, and hands it to the next kernel.
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import json
 import mmap
 import os
 import re
-import select
-import signal
 import struct
 import sys
 import threading
 import time
 import types
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,14 +26,11 @@ from typing import Any
 
 from rlm_jupyter.kernel.guest import pickling
 from rlm_jupyter.kernel.guest.codec import WireMessage
+from rlm_jupyter.kernel.guest.snapshot_process import Child, Clock, settle, uninterrupted
 
 _LENGTH = struct.Struct("!I")
 _NONE = 2**32 - 1
-_CHUNK = 2**20
-_NO_TIME = "it takes too long to pickle"
 _REASON_CHARS = 100
-_NICE = 10
-"""How much the writing child stands back behind cells."""
 _OF_IPYTHON = re.compile(r"_+|_i+|_i?\d+|_[doi]h|_exit_code|__.*__")
 _NOT_KEPT = frozenset({"answer", "history"})
 """Given to each prompt anew."""
@@ -126,7 +119,7 @@ class Snapshots:
         progress = mmap.mmap(-1, _LENGTH.size)  # shared with the child
         reads, writes = os.pipe()
         try:
-            with _uninterrupted():
+            with uninterrupted():
                 child = os.fork()
                 if child == 0:
                     os.close(reads)
@@ -137,7 +130,7 @@ class Snapshots:
         finally:
             os.close(writes)
         self._is_writing = True
-        child_of = _Child(child, reads, progress, [*variables], time.monotonic() + 1.5 * seconds)
+        child_of = Child(child, reads, progress, [*variables], time.monotonic() + 1.5 * seconds)
         threading.Thread(target=self._collect, args=(number, child_of), daemon=True).start()
         return True
 
@@ -197,15 +190,15 @@ class Snapshots:
     def _be_child(self, pipe: int, variables: dict[str, Any], progress: mmap.mmap, nbytes: int, seconds: float) -> None:
         """Write it all, and end; nothing is left behind."""
         try:
-            _settle()
+            settle()
             with open(pipe, "wb", closefd=False) as file:
-                for piece in self._written(variables, progress, nbytes, _Clock(seconds)):
+                for piece in self._written(variables, progress, nbytes, Clock(seconds)):
                     file.write(piece)
         except BaseException:  # noqa: BLE001  nobody is above who could take it
             os._exit(1)
         os._exit(0)
 
-    def _written(self, variables: dict[str, Any], progress: mmap.mmap, nbytes: int, clock: _Clock) -> list[bytes]:
+    def _written(self, variables: dict[str, Any], progress: mmap.mmap, nbytes: int, clock: Clock) -> list[bytes]:
         in_order = [name for name in self._shell.user_ns if name in variables]
         written = Written(order=in_order, files=[*self._files], lent=[name for name in self._lent if name in variables])
         ours = {id(value): name for name, value in self._kept.items()}
@@ -242,7 +235,7 @@ class Snapshots:
         head = json.dumps({name: getattr(written, name) for name in Written.__slots__}).encode()
         return [_LENGTH.pack(len(head)), head, *pieces]
 
-    def _collect(self, number: int, child: _Child) -> None:
+    def _collect(self, number: int, child: Child) -> None:
         """Pass on what the child writes, once it is whole; a child that does not come to an end is ended."""
         pieces = [*child.read()]
         code = child.end()
@@ -258,84 +251,6 @@ class Snapshots:
         if is_news:
             self._barred[name] = id(value)
         self._send("rlm_snapshot", {"number": number, "written": False, "again": is_news}, [])
-
-
-@dataclass(frozen=True, slots=True)
-class _Child:
-    """A child that writes."""
-
-    pid: int
-    pipe: int
-    progress: mmap.mmap
-    names: list[str]
-    deadline: float
-
-    def read(self) -> Iterator[bytes]:
-        """Yield what it writes, until it has ended, or its time is up."""
-        while select.select([self.pipe], [], [], max(self.deadline - time.monotonic(), 0))[0]:
-            if not (piece := os.read(self.pipe, _CHUNK)):
-                return
-            yield piece
-
-    def end(self) -> int:
-        """End it, if it has not ended; its exit code."""
-        os.close(self.pipe)
-        try:
-            if time.monotonic() >= self.deadline:
-                os.kill(self.pid, signal.SIGKILL)
-            return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        except (ChildProcessError, ProcessLookupError):  # a cell has waited for all children there are
-            return -1
-
-
-@contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Without SIGINT, which goes to all processes of the kernel, and means none but the kernel."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        with warnings.catch_warnings():
-            # of forks in a process with threads: the child uses none
-            warnings.simplefilter("ignore", DeprecationWarning)
-            yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _settle() -> None:
-    """Make this a process that can do no harm to the one that it was forked from."""
-    for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_DFL)
-    gc.disable()
-    os.nice(_NICE)
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in range(3):
-        os.dup2(null, fd)
-    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115  until the end
-
-
-class _Clock:
-    """The time of a child; what is done under it is broken off after a quarter of it, or with all that is left."""
-
-    def __init__(self, seconds: float) -> None:
-        self._most, self._end = seconds / 4, time.monotonic() + seconds
-        self._runs = False
-        signal.signal(signal.SIGALRM, self._alarm)
-
-    def __enter__(self) -> None:
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError(_NO_TIME)
-        self._runs = True
-        # again and again: the model's own code may swallow it
-        signal.setitimer(signal.ITIMER_REAL, min(left, self._most), self._most / 10)
-
-    def __exit__(self, *_: object) -> None:
-        self._runs = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-    def _alarm(self, _number: int, _frame: types.FrameType | None) -> None:
-        if self._runs:
-            raise TimeoutError(_NO_TIME)
 
 
 def _submodules(packages: set[str]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.deadline import Deadline
 from rlm_jupyter.run.budget.delays import Delays
 from rlm_jupyter.run.budget.kernel_places import KernelPlaces
-from rlm_jupyter.run.budget.last_reply import LastWord
+from rlm_jupyter.run.budget.last_reply import LastReply
 from rlm_jupyter.run.budget.overbilling import ROUNDING, Overbilling
 from rlm_jupyter.run.budget.rate_limit import Pace
 from rlm_jupyter.types.errors import LimitReached
@@ -121,8 +121,8 @@ class Ledger:
             )
         self.subcalls += prompts
 
-    def hold_back(self, word: LastWord, tokens: int, cost: float) -> None:
-        """Keep room for a run's last reply free of all other requests; `LastWord.hold` calls this."""
+    def hold_back(self, word: LastReply, tokens: int, cost: float) -> None:
+        """Keep room for a run's last reply free of all other requests; `LastReply.hold` calls this."""
         limits = self.limits
         self._held_tokens -= word.tokens
         self._held_cost -= word.cost
@@ -134,7 +134,7 @@ class Ledger:
         self._held_cost += word.cost
         self._changed.set()
 
-    def tokens_left(self, own: LastWord | None = None) -> int | None:
+    def tokens_left(self, own: LastReply | None = None) -> int | None:
         """Return how many tokens requests may still use, those in flight included; `None` without a limit.
 
         Parameters
@@ -147,7 +147,7 @@ class Ledger:
         held = self._held_tokens - (0 if own is None else own.tokens)
         return max(self.limits.max_tokens - self.usage.total_tokens - held, 0)
 
-    def money_left(self, own: LastWord | None = None) -> float | None:
+    def money_left(self, own: LastReply | None = None) -> float | None:
         """Return how many US dollars requests may still cost; else as `tokens_left`."""
         if self.limits.max_cost is None:
             return None
@@ -156,7 +156,7 @@ class Ledger:
 
     @asynccontextmanager
     async def request(
-        self, most: Usage, cost: float | None = None, *, model: str = "", own: LastWord | None = None
+        self, most: Usage, cost: float | None = None, *, model: str = "", own: LastReply | None = None
     ) -> AsyncIterator[Bill]:
         """Reserve the most that a request can use, and settle what it did use on leaving.
 
@@ -251,14 +251,14 @@ class Ledger:
         pace.fail(refusal)
         raise refusal()
 
-    async def _reserve(self, tokens: int, cost: float, own: LastWord | None) -> None:
+    async def _reserve(self, tokens: int, cost: float, own: LastReply | None) -> None:
         # first come, first served: only the head of the queue looks again when something is settled
         async with self._queue:
             while not self._take(tokens, cost, own):
                 self._changed.clear()
                 await self._changed.wait()
 
-    def _take(self, tokens: int, cost: float, own: LastWord | None) -> bool:
+    def _take(self, tokens: int, cost: float, own: LastReply | None) -> bool:
         """Reserve this if there is room now."""
         if not self._fits(tokens, cost, own):
             return False
@@ -266,7 +266,7 @@ class Ledger:
         self._reserved_cost += cost
         return True
 
-    def _fits(self, tokens: int, cost: float, own: LastWord | None) -> bool:
+    def _fits(self, tokens: int, cost: float, own: LastReply | None) -> bool:
         """Whether there is room now; raises where nothing in flight could make any."""
         limits = self.limits
         left, money = self.tokens_left(own), self.money_left(own)

@@ -13,7 +13,8 @@ from typing import Any
 
 from rlm_jupyter.prompts.description import describe
 from rlm_jupyter.run.files.blank import EmptyContextError, is_blank
-from rlm_jupyter.run.files.formats import INSTALL, Note, Unreadable, decode, read
+from rlm_jupyter.run.files.formats import Note, Unreadable, decode, read
+from rlm_jupyter.run.files.found import matches, walk, why
 from rlm_jupyter.types.errors import ConfigurationError
 
 STDIN = "-"
@@ -21,8 +22,6 @@ STDIN = "-"
 MOST_BYTES = 20 * 1024 * 1024
 """Larger files in a folder are left out; a file that is named is read whatever its size."""
 
-_PASSED_OVER = frozenset({"__pycache__", "node_modules", "rlm_runs"})
-"""Folders that hold nothing of the user's own; earlier runs would bring their contexts back."""
 _MOST_NAMES = 3
 _MOST_PATH_CHARS = 1_024
 
@@ -131,15 +130,15 @@ class _Loading:
             return
         path = os.path.expanduser(given)  # noqa: PTH111 — a Path would lose `./`, by which people name `./-`
         if not os.path.lexists(path) and glob.has_magic(path):
-            self._collect(given, _matches(path), f"No file matches {given!r}.")
+            self._collect(given, matches(path), f"No file matches {given!r}.")
         elif Path(path).is_dir():
             nothing = f"{given}: no file in this folder can be read."
-            self._collect(given, _walk(Path(path), self.note), nothing, most_bytes=MOST_BYTES)
+            self._collect(given, walk(Path(path), self.note), nothing, most_bytes=MOST_BYTES)
         elif self._is_new(path):
             try:
                 self.contents[_key(path)] = self._read(path)
             except (Unreadable, OSError) as error:
-                raise ConfigurationError(f"{given}: {_reason(error)}") from None
+                raise ConfigurationError(f"{given}: {why(error)}") from None
 
     def refuse_blank(self, given: list[str]) -> None:
         """Refuse files that hold nothing, and tell of those among others that were named.
@@ -177,7 +176,7 @@ class _Loading:
                     raise Unreadable(f"larger than {MOST_BYTES // 1024**2} MB (name it to read it).")
                 self.contents[_key(path)] = self._read(path)
             except (Unreadable, OSError) as error:
-                reason = error.brief if isinstance(error, Unreadable) else _reason(error)
+                reason = error.brief if isinstance(error, Unreadable) else why(error)
                 left_out.setdefault(reason, []).append(_key(path))
         for reason, names in left_out.items():
             more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
@@ -204,88 +203,7 @@ class _Loading:
         try:
             return decode(stream.read(), lambda text: self.note(f"standard input: {text}"))
         except (Unreadable, OSError) as error:
-            raise ConfigurationError(f"standard input: {_reason(error)}") from None
-
-
-def _matches(pattern: str) -> Iterator[str]:
-    for path in sorted(glob.glob(pattern, recursive=True)):  # noqa: PTH207 — Path.glob takes no absolute pattern
-        if Path(path).is_file() and (_is_of_run(pattern) or not _is_of_run(path)):
-            yield path
-
-
-def _walk(folder: Path, note: Note) -> Iterator[str]:
-    """Yield the files below a folder, sorted, without those that git ignores."""
-    ignored = _Ignored(folder, note)
-
-    def unreadable(error: OSError) -> None:
-        note(f"{error.filename}: left out: {_reason(error)}")
-
-    for here, folders, names in os.walk(folder, onerror=unreadable):
-        place = Path(here)
-        ignored.enter(place, names)
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith(".")
-            and name not in _PASSED_OVER
-            and not name.endswith(".rlm")
-            and not ignored.matches(place / name, folder=True)
-        )
-        for name in sorted(names):
-            path = place / name
-            # a pipe would be waited for, for ever
-            if not name.startswith(".") and path.is_file() and not ignored.matches(path, folder=False):
-                yield str(path)
-
-
-class _Ignored:
-    """What `.gitignore` files say: those in the folder, and those above it in the same repository."""
-
-    def __init__(self, folder: Path, note: Note) -> None:
-        self._specs: list[tuple[Path, Any]] = []
-        self._note: Note | None = note
-        root = folder.resolve()
-        above = [root, *root.parents]
-        repository = next((place for place in above if (place / ".git").exists()), root)
-        for place in reversed(above[1 : above.index(repository) + 1]):
-            self._add(place)
-
-    def enter(self, folder: Path, names: list[str]) -> None:
-        """Read the file in `folder`, if it is among `names`."""
-        if ".gitignore" in names:
-            self._add(folder.resolve())
-
-    def matches(self, path: Path, *, folder: bool) -> bool:
-        """Whether git would ignore it: the last rule that says anything counts."""
-        if not self._specs:
-            return False
-        # not of the path itself: a link is ignored by its own name
-        real = path.parent.resolve() / path.name
-        for place, spec in reversed(self._specs):
-            if real.is_relative_to(place):
-                relative = real.relative_to(place).as_posix()
-                include = spec.check_file(f"{relative}/" if folder else relative).include
-                if include is not None:
-                    return bool(include)
-        return False
-
-    def _add(self, place: Path) -> None:
-        file = place / ".gitignore"
-        if not file.is_file():
-            return
-        try:
-            from pathspec import GitIgnoreSpec
-        except ImportError:
-            if self._note is not None:
-                self._note(f"{file} is not honoured without pathspec: {INSTALL}.")
-                self._note = None
-            return
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-        self._specs.append((place, GitIgnoreSpec.from_lines(lines)))
-
-
-def _is_of_run(path: str) -> bool:
-    return any(part == "rlm_runs" or part.endswith(".rlm") for part in Path(path).parts)
+            raise ConfigurationError(f"standard input: {why(error)}") from None
 
 
 def _key(path: str) -> str:
@@ -293,12 +211,6 @@ def _key(path: str) -> str:
     absolute = Path(os.path.abspath(path))  # noqa: PTH100 — without following links, which have names of their own
     here = Path.cwd()
     return absolute.relative_to(here).as_posix() if absolute.is_relative_to(here) else PurePath(path).as_posix()
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "there is no such file."
-    return f"{error.strerror or error}." if isinstance(error, OSError) else str(error)
 
 
 def _on_stderr(text: str) -> None:

@@ -246,9 +246,9 @@ def test_a_driver_that_is_killed_is_said_in_one_line_and_the_cell_ends(
 
 
 LATELY = """import asyncio, signal, time
-from rlm_jupyter.kernel.guest.attached_cells import LentCells
-interrupt = LentCells.interrupt
-LentCells.interrupt = lambda self, cell: (time.sleep(0.5), interrupt(self, cell))
+from rlm_jupyter.kernel.guest.attached_cells import AttachedCells
+interrupt = AttachedCells.interrupt
+AttachedCells.interrupt = lambda self, cell: (time.sleep(0.5), interrupt(self, cell))
 selector = asyncio.get_running_loop()._selector
 select = selector.select
 def lately(timeout=None):
@@ -272,7 +272,7 @@ def test_an_interrupt_that_comes_as_the_loop_goes_to_sleep_is_not_lost(notebook:
     try:
         shown = notebook.run(f"%%rlm --here -m {model} --rerun\nWhat?", once(kill, "waits", 0.3))
     finally:
-        notebook.run("selector.select, LentCells.interrupt = select, interrupt")
+        notebook.run("selector.select, AttachedCells.interrupt = select, interrupt")
     assert shown.seconds < 30
     assert shown.error.startswith("RLMError: The process that drove the run has ended (signal 9)")
 

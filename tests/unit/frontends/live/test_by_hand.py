@@ -248,9 +248,9 @@ def test_while_the_run_goes_on_it_waits_for_a_pause(notebook: Notebook, model: M
     slow = "```repl\nx = 1\nimport time\nfor n in range(30):\n    time.sleep(0.1)\nprint('slept')\n```"
     ask(notebook, model, slow, "```repl\nFINAL(x)\n```", options="--rerun --background", cell="pausing")
     cell_id = notebook.run(
-        "import time\nfrom rlm_jupyter.frontends.live import comm\ncells, until = [], time.monotonic() + 60\n"
+        "import time\nfrom rlm_jupyter.frontends.live import open_runs\ncells, until = [], time.monotonic() + 60\n"
         "while not cells and time.monotonic() < until:\n"
-        "    cells = [c.id for c in comm._lines['rlm-pausing'].cells.settled() if c.status == 'running']\n"
+        "    cells = [c.id for c in open_runs._runs['rlm-pausing'].cells.settled() if c.status == 'running']\n"
         "    time.sleep(0.05)\n"
         "rlm_result.control.pause()\ncells[0]"
     ).value.strip("'")

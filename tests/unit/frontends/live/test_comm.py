@@ -262,7 +262,7 @@ def a_live_run(control: Any) -> tuple[LiveRun, Line]:
 
 
 def say(live: LiveRun, data: Any) -> None:
-    live._hear({"content": {"data": data}})
+    live.hear({"content": {"data": data}})
 
 
 class Steered(Control):
@@ -442,7 +442,7 @@ def test_the_second_half_of_a_double_click_runs_no_cell_unseen() -> None:
     first = live.cells.proposed
 
     def click(kind: str, number: int) -> None:
-        live._hear({"content": {"data": asks({"type": kind, "cell": first, "n": number})}})
+        live.hear({"content": {"data": asks({"type": kind, "cell": first, "n": number})}})
 
     click("approve", 1)
     live.cells.apply(CellDecided(1, 0, runs=True))

@@ -1,0 +1,209 @@
+"""`answered`: a run is started, shown as it goes, and what came of it is printed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlm_jupyter.frontends.cli import ANSWERED, FAILED, INTERRUPTED, terminal
+from rlm_jupyter.types.endings import WORDS, why_ended
+from rlm_jupyter.types.errors import ConfigurationError, ModelError, RecordError, RLMError
+
+if TYPE_CHECKING:
+    from rlm_jupyter.frontends.cli.progress import Progress
+    from rlm_jupyter.run.result import OnEvent, Result
+    from rlm_jupyter.run.running import Running
+    from rlm_jupyter.types.events import RunEnded
+    from rlm_jupyter.types.values import ModelUsage, StopReason
+
+_RESUMABLE = {"failed", "cancelled", "kernel_died"}
+"""What may end otherwise when the run is resumed as it is."""
+_POLL_SECONDS = 0.5
+
+
+def answered(
+    args: Namespace,
+    start: Callable[[OnEvent], Running],
+    save: str | Path | bool,
+    *,
+    notebook_on: Callable[[str], None] = terminal.say,
+) -> int:
+    """Start a run, show how it goes, print what came of it; returns the exit code.
+
+    Parameters
+    ----------
+    start
+        Begins the run; it is given what tells the events.
+    save
+        Where the run's notebook goes.
+    """
+    from rlm_jupyter.frontends.cli.progress import Progress
+
+    with Progress(quiet=args.quiet) as progress:
+        running = start(progress.on_event)
+        del start  # with a large context, which is packed by now
+        outcome = _outcome(running, progress)
+    result = outcome.result
+    stop_reason: StopReason = "cancelled" if outcome.interrupted else "failed"
+    if result is not None:
+        notebook, stop_reason = result.path, result.stop_reason
+        _print(args, result, outcome.failure)
+    else:
+        notebook = _notebook(progress, save)
+        if args.json and progress.ended is not None:
+            _print_json(progress.ended, progress.ended.iteration, notebook, by_model={})
+        terminal.say(f"No answer: {terminal.one_line(outcome.failure, 1_000)}")
+    if notebook is not None and not (args.quiet and notebook_on is terminal.say):
+        notebook_on(f"Notebook: {_relative(notebook)}")
+    if result is not None and notebook is not None and not args.quiet:
+        from rlm_jupyter.record.footprint import kept_context
+
+        if stored := kept_context(notebook, result.trajectory.started.context):
+            terminal.say(stored)
+    if notebook is not None:
+        limits = {} if result is None else result.trajectory.started.limits
+        _say_how_to_resume(stop_reason, notebook, limits)
+    if outcome.interrupted:
+        return INTERRUPTED
+    return FAILED if result is None or result.answer is None or stop_reason == "failed" else ANSWERED
+
+
+def _say_how_to_resume(stop_reason: StopReason, notebook: Path, limits: Mapping[str, Any]) -> None:
+    from rlm_jupyter.run.outcome import resume_command
+    from rlm_jupyter.types.endings import LIMITED_BY, raised_limit
+
+    if stop_reason in LIMITED_BY:
+        terminal.say(f"To resume it: {resume_command(notebook)} {raised_limit(stop_reason, limits)}")
+    elif stop_reason in _RESUMABLE:
+        terminal.say(f"To resume it: {resume_command(notebook)}")
+
+
+def _option(stop_reason: StopReason) -> str:
+    """Return the option that raises the limit behind a stop reason."""
+    from rlm_jupyter.types.endings import LIMITED_BY
+
+    return f"--{LIMITED_BY[stop_reason].replace('_', '-')}"
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """How a run went."""
+
+    result: Result | None
+    failure: str = ""
+    """What went wrong, where the host failed."""
+    interrupted: bool = False
+
+
+def _outcome(running: Running, progress: Progress) -> _Outcome:
+    """Wait for the run; Ctrl-C ends it with the best answer so far, a second one without."""
+    from rlm_jupyter.run import background
+
+    interrupted = False
+    try:
+        try:
+            return _Outcome(_wait(running))
+        except KeyboardInterrupt:
+            interrupted = True
+            running.stop()
+            progress.say("Stopping the run… (Ctrl-C again: leave at once)", "yellow")
+            return _Outcome(_wait(running), interrupted=True)
+    except KeyboardInterrupt:
+        # a third one would only bring tracebacks out of the clearing up, which takes a few seconds at most
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        background.shut_down()  # now, because at the interpreter's exit no thread can write any more
+        return _Outcome(None, "interrupted", interrupted=True)
+    except ConfigurationError:
+        raise  # nothing was started
+    except RLMError as error:
+        if isinstance(error, ModelError) and error.result is None and not interrupted:
+            # a server of one's own is not there, or has no such model: that is found out before a run begins
+            raise ConfigurationError(error.for_command_line) from None
+        error.advice = ""  # it stands in a line of its own
+        return _Outcome(error.result, error.for_command_line, interrupted)
+
+
+def _wait(running: Running) -> Result:
+    while True:
+        try:
+            # in slices, because Windows does not let Ctrl-C through to a wait without an end
+            return running.result(_POLL_SECONDS)
+        except TimeoutError:
+            if running.done:
+                return running.result()
+
+
+def _print(args: Namespace, result: Result, failure: str = "") -> None:
+    if args.json:
+        ended = result.trajectory.ended
+        assert ended is not None
+        iterations = len(result.trajectory.iterations)
+        _print_json(ended, iterations, result.path, result.unsaved, by_model=result.usage_by_model)
+    elif result.answer is not None:
+        apart = not args.quiet and sys.stdout.isatty() and sys.stderr.isatty()
+        terminal.write(f"\n{result.answer}\n\n" if apart else result.answer)
+    if result.stop_reason not in {"answered", "terminated"}:
+        terminal.say(terminal.one_line(_why(result, failure), 1_000))
+    elif result.message:
+        terminal.say(f"{result.message.rstrip('.')}.")
+    if result.unsaved:
+        terminal.say(f"{result.unsaved.rstrip('.')}.")
+    if not args.quiet:
+        counts = [(len(result.trajectory.iterations), "iteration"), (len(result.trajectory.subcalls), "sub-call")]
+        facts = [terminal.count(number, unit) for number, unit in counts if number]
+        facts += [terminal.spent(result.usage, result.cost), terminal.duration(result.seconds)]
+        terminal.say(" · ".join(facts))
+
+
+def _why(result: Result, failure: str = "") -> str:
+    """In one line, why a run ended without an answer of its own."""
+    from rlm_jupyter.types.endings import LIMITED_BY
+
+    have = "This is the best answer so far" if result.answer is not None else "No answer"
+    if result.stop_reason in LIMITED_BY:
+        more = f" {result.message.rstrip('.')}." if result.message else ""
+        return f"{have}: {WORDS[result.stop_reason]} ({_option(result.stop_reason)} raises it).{more}"
+    return f"{have}: {why_ended(result.stop_reason, failure or result.message)}."
+
+
+def _print_json(
+    ended: RunEnded, iterations: int, notebook: Path | None, unsaved: str = "", *, by_model: Mapping[str, ModelUsage]
+) -> None:
+    facts: dict[str, Any] = {
+        "answer": ended.answer,
+        "value": ended.value if ended.is_json else ended.answer,
+        "stop_reason": ended.stop_reason,
+        "message": ended.message,
+        "confidence": ended.confidence,
+        "usage": asdict(ended.usage),
+        "usage_by_model": {name: asdict(used) for name, used in by_model.items()},
+        "cost": ended.cost,
+        "seconds": round(ended.seconds, 3),
+        "iterations": iterations,
+        "notebook": None if notebook is None else str(notebook),
+        "unsaved": unsaved,
+    }
+    terminal.write(json.dumps(facts))  # in ASCII: a lone surrogate has no other form
+
+
+def _notebook(progress: Progress, save: str | Path | bool) -> Path | None:
+    """Where the record of a run is that failed."""
+    if save is False or progress.run_id is None:
+        return None
+    from rlm_jupyter.record.catalog import find
+    from rlm_jupyter.record.store import folder_of
+
+    try:
+        return find(progress.run_id, folder_of(save)).notebook
+    except RecordError:
+        return None
+
+
+def _relative(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

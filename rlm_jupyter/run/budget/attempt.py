@@ -1,0 +1,119 @@
+"""One attempt at a request: reserved, sent, settled, and sent again while the provider refuses everybody."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlm_jupyter.models import Model
+from rlm_jupyter.models.abilities import abilities_of
+from rlm_jupyter.models.repetition import Repetition
+from rlm_jupyter.run.budget.bill import Bill
+from rlm_jupyter.run.budget.last_reply import LastReply
+from rlm_jupyter.run.budget.ledger import Ledger
+from rlm_jupyter.run.budget.request_size import estimate_tokens_of, most_cost
+from rlm_jupyter.types.errors import LimitReached, ModelUnavailableError, UnusableReplyError
+from rlm_jupyter.types.tokens import estimate_tokens
+from rlm_jupyter.types.values import Message, Reply, Usage
+
+_SHOWN_CHARS = 40
+PATIENCE = 600.0
+"""Seconds for which a provider may refuse everything; then a refusal is a failure."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One request, with the most that it can use."""
+
+    model: Model
+    messages: Sequence[Message]
+    most: Usage
+    on_text: Callable[[str], None]
+    logprobs: bool
+    until: Callable[[], Callable[[str], bool]] | None
+    temperature: float | None
+
+
+async def billed(request: Request, ledger: Ledger, bill: Bill, own: LastReply | None) -> Reply:
+    """One reply, reserved and settled, whatever becomes of it."""
+    cost = most_cost(request.model, request.most)
+    async with ledger.request(request.most, cost, model=request.model.name, own=own) as entry:
+        try:
+            return await _served(request, ledger, entry)
+        finally:
+            bill.settle(entry.usage, entry.cost)
+
+
+async def _served(request: Request, ledger: Ledger, entry: Bill) -> Reply:
+    """One reply; while the provider refuses everybody, it is waited for."""
+    model = request.model
+    abilities = abilities_of(model)
+    pace = ledger.pace(abilities.provider or model.name, abilities.slots)
+    again = False
+    try:
+        while True:
+            try:
+                async with ledger.turn(pace, again=again):
+                    ledger.delays.put(request, "")
+                    return await _complete(request, ledger, entry)
+            except ModelUnavailableError as error:
+                if not error.overloaded or entry.usage.total_tokens:
+                    raise
+                ledger.check_rest(pace)
+                if max(pace.rest, pace.refused_for) > PATIENCE:
+                    text = f"{error} It refuses everything, and wants to be asked again in {pace.rest:.0f} s."
+                    pace.fail(lambda: ModelUnavailableError(text))  # noqa: B023  it is called at once
+                    raise ModelUnavailableError(text) from error
+                ledger.delays.put(request, f"{model.name}: {error.brief}, trying again in {math.ceil(pace.rest)} s")
+            again = True
+    finally:
+        ledger.delays.put(request, "")
+
+
+def _extra(request: Request, idle: float | None) -> dict[str, Any]:
+    """Return what the model is told of a request beyond `Model.complete`, as far as it can take it."""
+    abilities = abilities_of(request.model)
+    extra: dict[str, Any] = {}
+    if request.logprobs and abilities.gives_logprobs:
+        extra["logprobs"] = True
+    if request.until is not None and abilities.closes_early:
+        extra["until"] = request.until()
+    if abilities.takes_idle_seconds:
+        extra["idle_seconds"] = math.inf if idle is None else idle
+    if request.temperature is not None and abilities.takes_temperature:
+        extra["temperature"] = request.temperature
+    return extra
+
+
+async def _complete(request: Request, ledger: Ledger, entry: Bill) -> Reply:
+    """Send it once."""
+    model, messages, most = request.model, request.messages, request.most
+    written = 0
+    repetition = Repetition()
+
+    def count(text: str) -> None:
+        nonlocal written
+        written += estimate_tokens(text)
+        request.on_text(text)
+        if piece := repetition.hear(text):
+            shown = piece if len(piece) <= _SHOWN_CHARS else f"{piece[:_SHOWN_CHARS]}…"
+            raise UnusableReplyError(f"{model.name} wrote {shown!r} over and over; its reply was cut off.")
+
+    try:
+        async with ledger.deadline.in_time():
+            extra = _extra(request, ledger.limits.request_idle_seconds)
+            reply = await model.complete(messages, max_output_tokens=most.output_tokens, on_text=count, **extra)
+    except BaseException as error:
+        # what broke off, or was stopped, is billed all the same, and nobody says how much
+        if written or isinstance(error, asyncio.CancelledError | LimitReached | TimeoutError):
+            read = min(estimate_tokens_of(messages), most.input_tokens)
+            spent = Usage(input_tokens=read, output_tokens=min(written, most.output_tokens))
+            entry.settle(spent, model.cost(spent))
+        raise
+    entry.settle(reply.usage, model.cost(reply.usage))
+    if remark := abilities_of(model).remark:
+        ledger.remarks[model.name] = remark
+    return reply

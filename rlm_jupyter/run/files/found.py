@@ -1,0 +1,103 @@
+"""The files that a pattern or a folder stands for, without those that git ignores and those of earlier runs."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rlm_jupyter.run.files.formats import INSTALL, Note
+
+_PASSED_OVER = frozenset({"__pycache__", "node_modules", "rlm_runs"})
+"""Folders that hold nothing of the user's own; earlier runs would bring their contexts back."""
+
+
+def matches(pattern: str) -> Iterator[str]:
+    """Yield the files that match a pattern, sorted."""
+    for path in sorted(glob.glob(pattern, recursive=True)):  # noqa: PTH207 — Path.glob takes no absolute pattern
+        if Path(path).is_file() and (_is_of_run(pattern) or not _is_of_run(path)):
+            yield path
+
+
+def walk(folder: Path, note: Note) -> Iterator[str]:
+    """Yield the files below a folder, sorted, without those that git ignores."""
+    ignored = _Ignored(folder, note)
+
+    def unreadable(error: OSError) -> None:
+        note(f"{error.filename}: left out: {why(error)}")
+
+    for here, folders, names in os.walk(folder, onerror=unreadable):
+        place = Path(here)
+        ignored.enter(place, names)
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in _PASSED_OVER
+            and not name.endswith(".rlm")
+            and not ignored.matches(place / name, folder=True)
+        )
+        for name in sorted(names):
+            path = place / name
+            # a pipe would be waited for, for ever
+            if not name.startswith(".") and path.is_file() and not ignored.matches(path, folder=False):
+                yield str(path)
+
+
+class _Ignored:
+    """What `.gitignore` files say: those in the folder, and those above it in the same repository."""
+
+    def __init__(self, folder: Path, note: Note) -> None:
+        self._specs: list[tuple[Path, Any]] = []
+        self._note: Note | None = note
+        root = folder.resolve()
+        above = [root, *root.parents]
+        repository = next((place for place in above if (place / ".git").exists()), root)
+        for place in reversed(above[1 : above.index(repository) + 1]):
+            self._add(place)
+
+    def enter(self, folder: Path, names: list[str]) -> None:
+        """Read the file in `folder`, if it is among `names`."""
+        if ".gitignore" in names:
+            self._add(folder.resolve())
+
+    def matches(self, path: Path, *, folder: bool) -> bool:
+        """Whether git would ignore it: the last rule that says anything counts."""
+        if not self._specs:
+            return False
+        # not of the path itself: a link is ignored by its own name
+        real = path.parent.resolve() / path.name
+        for place, spec in reversed(self._specs):
+            if real.is_relative_to(place):
+                relative = real.relative_to(place).as_posix()
+                include = spec.check_file(f"{relative}/" if folder else relative).include
+                if include is not None:
+                    return bool(include)
+        return False
+
+    def _add(self, place: Path) -> None:
+        file = place / ".gitignore"
+        if not file.is_file():
+            return
+        try:
+            from pathspec import GitIgnoreSpec
+        except ImportError:
+            if self._note is not None:
+                self._note(f"{file} is not honoured without pathspec: {INSTALL}.")
+                self._note = None
+            return
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        self._specs.append((place, GitIgnoreSpec.from_lines(lines)))
+
+
+def _is_of_run(path: str) -> bool:
+    return any(part == "rlm_runs" or part.endswith(".rlm") for part in Path(path).parts)
+
+
+def why(error: Exception) -> str:
+    """Say in words why a file can't be read."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file."
+    return f"{error.strerror or error}." if isinstance(error, OSError) else str(error)
