@@ -5,25 +5,23 @@ Only what servers say of themselves is read this way; models are asked through t
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import http.client
 import json
-import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
-from typing import IO, Any, TypeVar
+from collections.abc import Mapping
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from rlm_jupyter.models.endpoint import on_this_machine
+from rlm_jupyter.types.detached import in_thread
 
 _MOST_BYTES = 4 << 20
 """Of a page. Parsed, it takes up to thirty times the memory; the longest list of models has a quarter of this."""
 _SAID_CHARS = 300
 _PIECE = 1 << 16
-T = TypeVar("T")
+THREAD = "rlm_jupyter looks at a server"
 
 
 class FetchError(Exception):
@@ -72,7 +70,7 @@ def fetch(url: str, *, seconds: float, headers: Mapping[str, str] | None = None,
     sent = {"accept": "application/json", **({} if data is None else {"content-type": "application/json"})}
     request = urllib.request.Request(url, data, {**sent, **(headers or {})})
     # a thread, since a timeout of a socket begins anew with every byte
-    page = in_thread(lambda: _page(request, seconds))
+    page = in_thread(lambda: _page(request, seconds), THREAD)
     try:
         return page.result(seconds)
     except TimeoutError:
@@ -116,29 +114,6 @@ def _parsed(page: bytes) -> Any:
         return json.loads(page)
     except (ValueError, RecursionError):
         return None
-
-
-def in_thread(call: Callable[[], T]) -> concurrent.futures.Future[T]:
-    """Call it in a thread that nobody has to wait for: neither a cancelled run nor the interpreter's end."""
-    future: concurrent.futures.Future[T] = concurrent.futures.Future()
-
-    def work() -> None:
-        try:
-            found = call()
-        except BaseException as error:  # noqa: BLE001  it is raised where it is awaited
-            if not future.cancelled():
-                future.set_exception(error)
-        else:
-            if not future.cancelled():
-                future.set_result(found)
-
-    threading.Thread(target=work, name="rlm_jupyter looks at a server", daemon=True).start()
-    return future
-
-
-async def aside(call: Callable[[], T]) -> T:
-    """Call it in a thread (`in_thread`) and wait for it."""
-    return await asyncio.wrap_future(in_thread(call))
 
 
 def _said(error: urllib.error.HTTPError, until: float) -> str:

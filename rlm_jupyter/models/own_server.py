@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from rlm_jupyter.models import sdk_errors as faults
 from rlm_jupyter.models.discovery import listed
-from rlm_jupyter.models.http import FetchError, aside
+from rlm_jupyter.models.http import THREAD, FetchError
 from rlm_jupyter.models.servers import Served, Server, load, look
+from rlm_jupyter.types.detached import detached
 from rlm_jupyter.types.errors import ModelError
 from rlm_jupyter.types.values import Reply
 
@@ -56,7 +57,7 @@ class OwnServer:
         """Ask it once, where that was not done; what is wrong the request itself will say."""
         if self.endpoint.preset.local and not self._is_known:
             with contextlib.suppress(FetchError):
-                self._take(await aside(lambda: look(self.endpoint)), check=False)
+                self._take(await detached(lambda: look(self.endpoint), THREAD), check=False)
 
     async def _ready(self, tell: Callable[[str], None], stop: asyncio.Event, until: float | None) -> Server | None:
         """Return what the server says once it has loaded the model."""
@@ -65,7 +66,7 @@ class OwnServer:
         try:
             while True:
                 try:
-                    server = await aside(lambda: look(at))
+                    server = await detached(lambda: look(at), THREAD)
                 except FetchError as error:
                     if error.status is None and "timed out" not in error.said:
                         raise faults.not_there(at, error.said) from None
@@ -91,7 +92,7 @@ class OwnServer:
 
     async def _load(self) -> None:
         try:
-            await aside(lambda: load(self.endpoint))
+            await detached(lambda: load(self.endpoint), THREAD)
         except FetchError:
             return  # the request itself will say why
 

@@ -13,10 +13,13 @@ import functools
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+_T = TypeVar("_T")
+_WAIT_SECONDS = 0.1
+"""Never longer: on Windows, Ctrl-C is seen between two waits."""
 _LOOK_SECONDS = 0.5
 """How often whoever waits looks up: where a lock can't be interrupted (Windows), Ctrl-C is heard then."""
 _END_SECONDS = 1.0
@@ -102,6 +105,28 @@ def let_cell_end(shell: Any) -> None:
             signal.default_int_handler(signum, frame)
 
     signal.signal(signal.SIGINT, on_sigint)
+
+
+def wait(look: Callable[[float], _T | None], on_interrupt: Callable[[int], None]) -> _T:
+    """Wait in the main thread for what other threads do, and hear each Ctrl-C.
+
+    Parameters
+    ----------
+    look
+        Waits, for at most so many seconds; what it returns ends the wait, `None` excepted.
+    on_interrupt
+        Called with the number of each Ctrl-C, from 1; what it raises ends the wait.
+    """
+    interrupts = 0
+    while True:
+        try:
+            # the loop is in here: an interrupt that another thread was woken by is seen where it goes round
+            while True:
+                if (found := look(_WAIT_SECONDS)) is not None:
+                    return found
+        except KeyboardInterrupt:
+            interrupts += 1
+            on_interrupt(interrupts)
 
 
 class Wait:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import logging
 import textwrap
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -26,6 +24,7 @@ from rlm_jupyter.run import cells
 from rlm_jupyter.run.iteration import Outcome
 from rlm_jupyter.run.kernel_variables import PATIENCE, KernelVariables
 from rlm_jupyter.run.state import Run
+from rlm_jupyter.types.detached import started
 from rlm_jupyter.types.errors import LimitReached, PolicyError
 from rlm_jupyter.types.events import IterationRated
 from rlm_jupyter.types.quoted import quoted
@@ -200,36 +199,23 @@ async def _call(run: Run, policy: object, seconds: float | None, function: Calla
 
 async def _aside(run: Run, seconds: float | None, function: Callable[..., _T], *args: Any) -> _T:
     """Call it in a thread of its own, which holds up neither the loop, nor the run's end, nor the interpreter's."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[_T] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(error: BaseException | None, value: Any = None) -> None:
-        if future.done():
-            return  # nobody waits any more
-        if error is None:
-            future.set_result(value)
-        elif isinstance(error, Exception):
-            future.set_exception(error)
-        else:
-            # SystemExit would end the loop, and every run in it
-            future.set_exception(PolicyError(f"A policy failed: {type(error).__name__}: {error}"))
-
-    def work() -> None:
+    def call() -> _T:
         try:
-            outcome: tuple[Any, ...] = (None, context.run(function, *args))
-        except BaseException as error:  # noqa: BLE001  whatever it is, it must not be lost with the thread
-            outcome = (error,)
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, *outcome)
+            return context.run(function, *args)
+        except Exception:
+            raise
+        except BaseException as error:
+            # SystemExit would end the loop, and every run in it
+            raise PolicyError(f"A policy failed: {type(error).__name__}: {error}") from error
 
-    thread = threading.Thread(target=work, name="rlm_policy", daemon=True)
+    future, thread = started(call, "rlm_policy")
     run.policies.threads[:] = [*(other for other in run.policies.threads if other.is_alive()), thread]
-    thread.start()
     deadline = asyncio.timeout(seconds)
     try:
         async with deadline:
-            return await future
+            return await asyncio.wrap_future(future)
     except TimeoutError:
         if not deadline.expired():
             raise

@@ -8,6 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _RESUMABLE = {"failed", "cancelled", "kernel_died"}
 """What may end otherwise when the run is resumed as it is."""
-_POLL_SECONDS = 0.5
 
 
 def answered(
@@ -103,17 +103,20 @@ class _Outcome:
 
 def _outcome(running: Running, progress: Progress) -> _Outcome:
     """Wait for the run; Ctrl-C ends it with the best answer so far, a second one without."""
-    from rlm_jupyter.run import background
+    from rlm_jupyter.run import background, interrupts
 
     interrupted = False
+
+    def on_interrupt(number: int) -> None:
+        nonlocal interrupted
+        interrupted = True
+        if number > 1:
+            raise KeyboardInterrupt
+        running.stop()
+        progress.say("Stopping the run… (Ctrl-C again: leave at once)", "yellow")
+
     try:
-        try:
-            return _Outcome(_wait(running))
-        except KeyboardInterrupt:
-            interrupted = True
-            running.stop()
-            progress.say("Stopping the run… (Ctrl-C again: leave at once)", "yellow")
-            return _Outcome(_wait(running), interrupted=True)
+        return _Outcome(interrupts.wait(partial(_look, running), on_interrupt), interrupted=interrupted)
     except KeyboardInterrupt:
         # a third one would only bring tracebacks out of the clearing up, which takes a few seconds at most
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -129,14 +132,11 @@ def _outcome(running: Running, progress: Progress) -> _Outcome:
         return _Outcome(error.result, error.for_command_line, interrupted)
 
 
-def _wait(running: Running) -> Result:
-    while True:
-        try:
-            # in slices, because Windows does not let Ctrl-C through to a wait without an end
-            return running.result(_POLL_SECONDS)
-        except TimeoutError:
-            if running.done:
-                return running.result()
+def _look(running: Running, seconds: float) -> Result | None:
+    try:
+        return running.result(seconds)
+    except TimeoutError:
+        return running.result() if running.done else None
 
 
 def _print(args: Namespace, result: Result, failure: str = "") -> None:

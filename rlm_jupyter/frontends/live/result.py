@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
@@ -15,9 +14,9 @@ from rlm_jupyter.record import safe_html
 from rlm_jupyter.record.catalog import RunSummary
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.recorded_session import RecordedSession
+from rlm_jupyter.run import interrupts
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.control import Control
-from rlm_jupyter.run.interrupts import let_cell_end
 from rlm_jupyter.run.outcome import resume_command
 from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.result import OnEvent, Result, result_of
@@ -231,21 +230,27 @@ def wait(running: Running, approvals: Approvals | None = None) -> Result | None:
     RLMError
         The host failed.
     """
-    interrupts = 0
-    while not running.done:
+    is_left = False
+
+    def look(seconds: float) -> Result | bool | None:
+        if is_left:
+            return False
         try:
-            # the loop is in here: an interrupt that another thread was woken by is seen where it goes round
-            while not running.done:
-                with contextlib.suppress(TimeoutError):
-                    return running.result(timeout=0.1)  # never longer: on Windows it is seen between two waits
-                if approvals is not None:
-                    approvals.put(running.control)
-        except KeyboardInterrupt:
-            interrupts += 1
-            running.stop()
-            if interrupts > 1:
-                return None
-    return running.result()
+            return running.result(timeout=seconds)
+        except TimeoutError:
+            if running.done:
+                return running.result()
+        if approvals is not None:
+            approvals.put(running.control)
+        return None
+
+    def on_interrupt(number: int) -> None:
+        nonlocal is_left
+        running.stop()
+        is_left = number > 1
+
+    found = interrupts.wait(look, on_interrupt)
+    return found if isinstance(found, Result) else None
 
 
 def line_of(error: BaseException) -> str:
@@ -257,7 +262,7 @@ def line_of(error: BaseException) -> str:
 def in_one_line(error: BaseException) -> BaseException:
     """Make IPython show an error that ends a cell as one line: the frames below it are not the reader's."""
     if isinstance(error, KeyboardInterrupt):
-        let_cell_end(_shell())
+        interrupts.let_cell_end(_shell())
     name, _, rest = line_of(error).partition(":")
     if isinstance(error, RLMError):
         # what executes notebooks reads this text alone

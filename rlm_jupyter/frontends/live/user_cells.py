@@ -8,7 +8,6 @@ that come after it are not known any more, and so run nowhere.
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import queue
 import re
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.live.open_runs import OpenRun, by_cell
 from rlm_jupyter.frontends.live.relay import Relay
 from rlm_jupyter.replay.recalled_calls import Recalled
-from rlm_jupyter.run import background
+from rlm_jupyter.run import background, interrupts
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.running import Running
 from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError
@@ -120,22 +119,24 @@ def _follow(
     session: BackgroundSession, news: queue.SimpleQueue[tuple[str, dict[str, Any]] | None], relay: Relay
 ) -> None:
     """Show what comes, until the cell is over; interrupts go to it."""
-    interrupts = 0
-    while True:
+
+    def look(seconds: float) -> bool | None:
         try:
-            # the loop is in here: an interrupt that another thread was woken by is seen where it goes round
-            while True:
-                with contextlib.suppress(queue.Empty):
-                    message = news.get(timeout=0.1)  # never longer: on Windows it is seen between two waits
-                    if message is None:
-                        return
-                    relay.take(*message)
-        except KeyboardInterrupt:
-            interrupts += 1
-            if interrupts > _MOST_INTERRUPTS:
-                owner = f" {session.owner}.close() ends its kernel." if session.owner else ""
-                raise KeyboardInterrupt(f"the cell heeds no interrupt, and still runs.{owner}") from None
-            background.submit(session.interrupt())
+            message = news.get(timeout=seconds)
+        except queue.Empty:
+            return None
+        if message is None:
+            return True
+        relay.take(*message)
+        return None
+
+    def on_interrupt(number: int) -> None:
+        if number > _MOST_INTERRUPTS:
+            owner = f" {session.owner}.close() ends its kernel." if session.owner else ""
+            raise KeyboardInterrupt(f"the cell heeds no interrupt, and still runs.{owner}") from None
+        background.submit(session.interrupt())
+
+    interrupts.wait(look, on_interrupt)
 
 
 def _end(session: BackgroundSession, relay: Relay, run: CellRun, said: Value | None) -> None:

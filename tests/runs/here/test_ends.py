@@ -66,8 +66,9 @@ def limited(model: str, **limits: float) -> str:
     """A cell that asks with limits which the magic has no options for."""
     given = ", ".join(f"{name}={value!r}" for name, value in limits.items())
     return (
-        "from rlm_jupyter.frontends.here.notebook_side import Asked, answer\nfrom rlm_jupyter import Limits\n"
-        f"r = await answer(get_ipython(), Asked('What?', None, {model!r}, {{'limits': Limits({given})}}, True))"
+        "from rlm_jupyter import Limits\nfrom rlm_jupyter.frontends.here.notebook_side import answer\n"
+        "from rlm_jupyter.frontends.here.question import Question\n"
+        f"r = await answer(get_ipython(), Question('What?', None, {model!r}, {{'limits': Limits({given})}}, True))"
     )
 
 
