@@ -9,7 +9,7 @@ import type { Form } from './protocol/messages';
 import { notebookOf } from './actions/openFile';
 import { stopRunIcon } from './icons';
 import type { RunModel } from './model/run';
-import { canBranch } from './notebook/view';
+import { canBranch } from './notebook/branch';
 import type { LiveCellOfRun, LiveNotebook } from './notebook/view';
 
 /** What a run can be exported as. */

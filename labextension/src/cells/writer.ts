@@ -1,27 +1,23 @@
 /** Writes a run's cells into a notebook, and leaves alone what is somebody's own. */
 
-import { MarkdownCell } from '@jupyterlab/cells';
 import type { Cell, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
-import { JSONExt } from '@lumino/coreutils';
-import type { ReadonlyPartialJSONValue } from '@lumino/coreutils';
 
 import { keepStyles, withoutCursors } from '../performance/editors';
 import type { LiveCell, Output } from '../protocol/messages';
 import { withHeights } from '../performance/outputHeights';
 import { atOnce, made } from './insert';
-import { isEdited, leftId, markFor, markOf, TAGS, timesOf } from '../model/marks';
-import { digest, isDone } from '../model/run';
+import { isEdited, leftId, markFor, markOf, TAGS } from '../model/marks';
+import { isDone } from '../model/run';
 import type { Change, RunModel } from '../model/run';
 import { NotebookCells } from './notebookCells';
 import { writeOutputs } from './outputs';
+import { Rendering } from './rendering';
+import { sign } from './sign';
 import { Slices } from '../performance/timeSlices';
 import type { Left } from '../performance/timeSlices';
 import { spotOf } from './position';
 
-const RENDER_MILLISECONDS = 150;
-/** Rendering takes the longer the more there is of it: then it is done less often. */
-const RENDER_MILLISECONDS_PER_CHAR = 0.01;
 /** How long the next ones wait until Lab has drawn those. */
 const FILL_MILLISECONDS = 400;
 
@@ -42,6 +38,7 @@ export class CellWriter extends NotebookCells {
     private readonly _told: (run: RunModel, changes: Change[]) => void = () => undefined
   ) {
     super(panel);
+    this._rendering = new Rendering(panel, id => this.widget(id));
   }
 
   override remove(parent: string, but: ReadonlySet<string> = new Set()): number {
@@ -155,7 +152,7 @@ export class CellWriter extends NotebookCells {
       this._unread.push(id);
     }
     if (isWhole || kinds.has('status')) {
-      this._sign(run, model, cell);
+      sign(this._shared, model, run, cell, this.widget(cell.id));
       this._told(run, [{ kind: isWhole ? 'done' : 'status', cell }]);
     }
   }
@@ -251,8 +248,8 @@ export class CellWriter extends NotebookCells {
     if (isDone(cell.status)) {
       this._unread.push(cell.id);
     }
-    this._sign(run, model, cell);
-    this._render(cell);
+    sign(this._shared, model, run, cell, this.widget(cell.id));
+    this._rendering.render(cell);
   }
 
   private _write(run: RunModel, model: ICellModel, cell: LiveCell): void {
@@ -268,34 +265,7 @@ export class CellWriter extends NotebookCells {
       model.sharedModel.updateSource(same, now.length, cell.source.slice(same));
       model.setMetadata('rlm', markFor(run, cell));
     }, false);
-    this._render(cell);
-  }
-
-  /** Say what a cell is and how far it is. */
-  private _sign(run: RunModel, model: ICellModel, cell: LiveCell): void {
-    const said = {
-      rlm: { ...markFor(run, cell), written: digest(model.sharedModel.getSource()) },
-      ...timesOf(cell)
-    };
-    const news = Object.entries(said).filter(
-      ([key, value]) => !JSONExt.deepEqual((model.getMetadata(key) ?? null) as ReadonlyPartialJSONValue, value as never)
-    );
-    if (news.length) {
-      this._shared?.transact(() => news.forEach(([key, value]) => model.setMetadata(key, value)), false);
-    }
-    if (model.type === 'code') {
-      const code = model as ICodeCellModel;
-      const shared = code.sharedModel as { executionState?: string };
-      // Lab shows `[*]` by this
-      const state = cell.status === 'running' ? 'running' : 'idle';
-      if (shared.executionState !== state) {
-        this._shared?.transact(() => (shared.executionState = state), false);
-      }
-    }
-    const widget = this.widget(cell.id);
-    if (widget) {
-      widget.node.dataset.rlmStatus = cell.status;
-    }
+    this._rendering.render(cell);
   }
 
   private _setOutputs(model: ICellModel, cell: LiveCell): void {
@@ -311,39 +281,13 @@ export class CellWriter extends NotebookCells {
     }
   }
 
-  /** Draw Markdown, now and then while it arrives: by itself Lab waits until nothing comes any more. */
-  private _render({ id, source }: Pick<LiveCell, 'id' | 'source'>): void {
-    if (this._resting.has(id)) {
-      this._resting.set(id, true);
-      return;
-    }
-    const widget = this.widget(id);
-    if (!(widget instanceof MarkdownCell)) {
-      return;
-    }
-    widget.rendered = true;
-    widget.update();
-    this._resting.set(id, false);
-    window.setTimeout(
-      () => {
-        const isDue = this._resting.get(id);
-        const cell = this._resting.delete(id) && isDue ? this._find(id) : undefined;
-        if (cell && !this._panel.isDisposed) {
-          this._render({ id, source: cell.sharedModel.getSource() });
-        }
-      },
-      RENDER_MILLISECONDS + RENDER_MILLISECONDS_PER_CHAR * source.length
-    );
-  }
-
   private readonly _needs = new Map<string, Need>();
   /** Cells that are done, and whose headings were not looked for yet. */
   private readonly _unread: string[] = [];
   private readonly _slices = new Slices(() => this._step());
   /** The outputs that were written last, of cells that are not done. */
   private readonly _outputs = new Map<string, Output[]>();
-  /** Cells that were rendered a moment ago, and whether they have become others since. */
-  private readonly _resting = new Map<string, boolean>();
+  private readonly _rendering: Rendering;
   private _placed: { at: number; widgets: Cell[] } = { at: 0, widgets: [] };
 }
 

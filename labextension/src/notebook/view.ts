@@ -1,4 +1,8 @@
-/** One view of a notebook: the cells of its runs, their bars, and what people do with them. */
+/**
+ * One view of a notebook: the cells of its runs, their bars, and what people do with them.
+ *
+ * Long because all that commands, panels and runs ask of a view meets here; what is done about it stands elsewhere.
+ */
 
 import { CodeCell, MarkdownCell } from '@jupyterlab/cells';
 import type { ICellModel } from '@jupyterlab/cells';
@@ -8,7 +12,6 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
 import type { ISignal } from '@lumino/signaling';
 
-import { RunBar } from '../inline/bar';
 import { CellWriter } from '../cells/writer';
 import { Rows } from '../inline/children';
 import { Dress } from '../inline/cellLabels';
@@ -24,12 +27,14 @@ import { copied, markOf } from '../model/marks';
 import type { Mark } from '../model/marks';
 import type { Change, RunModel } from '../model/run';
 import { LongCode } from '../inline/longCode';
-import { Proposal } from '../inline/approvalPrompt';
+import { Bars } from './bars';
+import type { BarActions } from './bars';
+import { branched, canBranch } from './branch';
+import { meantParent, meantRun } from './meant';
 import { NotebookRuns } from './runs';
 import type { View } from './runs';
 import { SavedRuns } from '../model/saved';
 import type { AskText, Steering } from '../actions/steering';
-import { addBelow } from '../inline/strip';
 
 /** By the notebooks that are open; the views of one have one context. */
 const opened = new WeakMap<NotebookPanel['context'], NotebookRuns<LiveNotebook>>();
@@ -66,6 +71,7 @@ export class LiveNotebook implements View {
     this._writer.left.connect((_, model) => this._runs.views.forEach(view => view._dressed(model)));
     const asks = { approval: (id: string) => this._approval(id), isBusy: (run: string) => this._isBusy(run) };
     this._executed = new Executed(panel, this._writer, this._edits, asks, _trans);
+    this._bars = new Bars(this._actions(), id => this._writer.widget(id), this._trans);
     this._runs.add(this);
     opened.set(context, this._runs);
     panel.disposed.connect(this.dispose, this);
@@ -101,22 +107,13 @@ export class LiveNotebook implements View {
 
   /** The run that a person means: that of the active cell, else the newest that is under way, else the newest. */
   get meant(): RunModel | undefined {
-    const active = this.panel.content.activeCell?.model;
-    const mark = active ? markOf(active) : null;
-    const newest = this.runs.reverse();
-    return (
-      newest.find(run => run.run === mark?.run || run.parent === active?.id) ??
-      newest.find(run => !run.isOver) ??
-      newest[0]
-    );
+    return meantRun(this.runs, this.panel.content.activeCell?.model);
   }
 
   /** The cell whose live cells are meant, also when its run was not seen by this page. */
   get meantParent(): string | undefined {
-    const active = this.panel.content.activeCell?.model;
-    const mark = active ? markOf(active) : null;
     const parents = this._writer.marked().map(item => item.mark.parent);
-    return mark?.parent ?? parents.find(parent => parent === active?.id) ?? this.meant?.parent ?? parents[0];
+    return meantParent(parents, this.panel.content.activeCell?.model) ?? this.meant?.parent ?? parents[0];
   }
 
   /** The live cell with this node, or the active one; `null`: it is no live cell. */
@@ -142,15 +139,7 @@ export class LiveNotebook implements View {
   /** Put a cell below those of the run that begins a new run with the iterations up to that of a live cell. */
   branch({ model, mark }: LiveCellOfRun): void {
     if (canBranch(mark)) {
-      const { run_id, iteration } = mark;
-      const source = [
-        'from rlm_jupyter import RLM',
-        '',
-        `# ${this._trans.__('a new run with iterations 1 to %1 of that one', iteration)}`,
-        `branch = RLM.fork(${JSON.stringify(run_id)}, at=${iteration})`,
-        'branch'
-      ].join('\n');
-      this._writer.copy(model, source, 'code');
+      this._writer.copy(model, branched(mark, this._trans), 'code');
     }
   }
 
@@ -169,7 +158,7 @@ export class LiveNotebook implements View {
     const isShown = this.isFolded(parent);
     for (const view of this._runs.views) {
       view._folds.show(parent, isShown);
-      view._bars.forEach(bar => bar.refresh());
+      view._bars.refresh();
     }
     this._folds.keep(parent);
   }
@@ -234,8 +223,8 @@ export class LiveNotebook implements View {
         }
       }
     }
-    this._bar(run)?.refresh();
-    this._propose(run);
+    this._bars.of(run)?.refresh();
+    this._bars.propose(run);
     this._changed.emit(run);
   }
 
@@ -249,12 +238,12 @@ export class LiveNotebook implements View {
   /** A run that was known from the notebook alone gets a bar of its own. */
   meet(run: RunModel): void {
     this._saved.forget(run.run);
-    this._unbar(run);
+    this._bars.remove(run);
   }
 
   part(run: RunModel): void {
-    this._unbar(run);
-    this._propose(run);
+    this._bars.remove(run);
+    this._bars.propose(run);
     this._changed.emit(run);
   }
 
@@ -274,72 +263,27 @@ export class LiveNotebook implements View {
   private _lookBack(gone: RunModel[], come: RunModel[]): void {
     for (const run of gone) {
       if (!this._runs.get(run.run)) {
-        this._unbar(run);
+        this._bars.remove(run);
       }
       this._changed.emit(run);
     }
     for (const run of come) {
-      this._bar(run);
+      this._bars.of(run);
       this._changed.emit(run);
     }
   }
 
-  /** This view's bar of a run; none while the cell that asked is not there. */
-  private _bar(model: RunModel): RunBar | null {
-    const known = this._bars.get(model.run);
-    if (known && !known.isDisposed) {
-      return known;
-    }
-    const widget = this._writer.widget(model.parent);
-    if (!widget) {
-      return null;
-    }
-    const bar = new RunBar(
-      model,
-      {
-        stop: () => this.steering.stop(model),
-        pause: () => this.steering.ask(model, { type: 'pause' }),
-        resume: () => this.steering.ask(model, { type: 'resume' }),
-        approve: () => this.steering.approve(model),
-        refuse: () => void this.steering.refuse(model),
-        note: () => void this.steering.note(model),
-        limits: () => void this.steering.limits(model),
-        fold: () => this.fold(model.parent),
-        isFolded: () => this.isFolded(model.parent),
-        said: () => this.steering.acknowledge(model),
-        showProposed: () => void (model.proposed && this.jump(model.proposed.id)),
-        // any view's writer is the one that writes for all of them
-        isWritten: () => this._runs.views.every(view => !view._writer.isBehind(model)),
-        remove: () => this.remove(model.parent)
-      },
-      this._trans
-    );
-    this._bars.set(model.run, bar);
-    addBelow(widget, bar);
-    return bar;
-  }
-
-  /** The cell of a run that waits for approval says so itself: the bar may be far above it. */
-  private _propose(run: RunModel): void {
-    const cell = run.isOver ? undefined : run.proposed;
-    const known = this._proposals.get(run.run);
-    if (known && known.cellId === cell?.id && !known.isDisposed) {
-      return;
-    }
-    known?.dispose();
-    this._proposals.delete(run.run);
-    const widget = cell && this._writer.widget(cell.id);
-    if (!cell || !widget) {
-      return;
-    }
-    const proposal = new Proposal(
-      cell.id,
-      () => this.steering.approve(run),
-      () => void this.steering.refuse(run),
-      this._trans
-    );
-    this._proposals.set(run.run, proposal);
-    addBelow(widget, proposal);
+  /** What the buttons of a run's bar do. */
+  private _actions(): BarActions {
+    return {
+      steering: this.steering,
+      fold: model => this.fold(model.parent),
+      isFolded: model => this.isFolded(model.parent),
+      showProposed: model => void (model.proposed && this.jump(model.proposed.id)),
+      // any view's writer is the one that writes for all of them
+      isWritten: model => this._runs.views.every(view => !view._writer.isBehind(model)),
+      remove: model => this.remove(model.parent)
+    };
   }
 
   /** What approves this cell, where it waits for that. */
@@ -368,24 +312,13 @@ export class LiveNotebook implements View {
     }
   }
 
-  private _unbar(run: RunModel): void {
-    this._bars.get(run.run)?.dispose();
-    this._bars.delete(run.run);
-  }
-
   private readonly _runs: NotebookRuns<LiveNotebook>;
   private readonly _writer: CellWriter;
   private readonly _executed: Executed;
   private readonly _dress: Dress;
   private readonly _edits: Edits;
-  private readonly _bars = new Map<string, RunBar>();
-  private readonly _proposals = new Map<string, Proposal>();
+  private readonly _bars: Bars;
   private readonly _folds: Folds;
   private readonly _saved: SavedRuns;
   private readonly _changed = new Signal<this, RunModel>(this);
-}
-
-/** Whether a new run can begin after the iteration of this cell: its run is kept, and it is no child's. */
-export function canBranch(mark: Mark): boolean {
-  return typeof mark.run_id === 'string' && mark.run_id !== '' && !mark.depth && mark.iteration > 0;
 }

@@ -1,0 +1,101 @@
+/** The bars of the runs in one view of a notebook, and the prompts below the cells that wait for approval. */
+
+import type { Cell } from '@jupyterlab/cells';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { Steering } from '../actions/steering';
+import { Proposal } from '../inline/approvalPrompt';
+import { RunBar } from '../inline/bar';
+import { addBelow } from '../inline/strip';
+import type { RunModel } from '../model/run';
+
+/** What people do with a run from its bar. */
+export interface BarActions {
+  steering: Steering;
+  fold: (run: RunModel) => void;
+  isFolded: (run: RunModel) => boolean;
+  showProposed: (run: RunModel) => void;
+  isWritten: (run: RunModel) => boolean;
+  remove: (run: RunModel) => void;
+}
+
+export class Bars {
+  constructor(
+    private readonly _actions: BarActions,
+    private readonly _widget: (id: string) => Cell | undefined,
+    private readonly _trans: TranslationBundle
+  ) {}
+
+  /** Bring all bars up to date. */
+  refresh(): void {
+    this._bars.forEach(bar => bar.refresh());
+  }
+
+  /** This view's bar of a run; none while the cell that asked is not there. */
+  of(model: RunModel): RunBar | null {
+    const known = this._bars.get(model.run);
+    if (known && !known.isDisposed) {
+      return known;
+    }
+    const widget = this._widget(model.parent);
+    if (!widget) {
+      return null;
+    }
+    const actions = this._actions;
+    const { steering } = actions;
+    const bar = new RunBar(
+      model,
+      {
+        stop: () => steering.stop(model),
+        pause: () => steering.ask(model, { type: 'pause' }),
+        resume: () => steering.ask(model, { type: 'resume' }),
+        approve: () => steering.approve(model),
+        refuse: () => void steering.refuse(model),
+        note: () => void steering.note(model),
+        limits: () => void steering.limits(model),
+        fold: () => actions.fold(model),
+        isFolded: () => actions.isFolded(model),
+        said: () => steering.acknowledge(model),
+        showProposed: () => actions.showProposed(model),
+        isWritten: () => actions.isWritten(model),
+        remove: () => actions.remove(model)
+      },
+      this._trans
+    );
+    this._bars.set(model.run, bar);
+    addBelow(widget, bar);
+    return bar;
+  }
+
+  /** The cell of a run that waits for approval says so itself: the bar may be far above it. */
+  propose(run: RunModel): void {
+    const cell = run.isOver ? undefined : run.proposed;
+    const known = this._proposals.get(run.run);
+    if (known && known.cellId === cell?.id && !known.isDisposed) {
+      return;
+    }
+    known?.dispose();
+    this._proposals.delete(run.run);
+    const widget = cell && this._widget(cell.id);
+    if (!cell || !widget) {
+      return;
+    }
+    const proposal = new Proposal(
+      cell.id,
+      () => this._actions.steering.approve(run),
+      () => void this._actions.steering.refuse(run),
+      this._trans
+    );
+    this._proposals.set(run.run, proposal);
+    addBelow(widget, proposal);
+  }
+
+  /** Remove the bar of a run. */
+  remove(run: RunModel): void {
+    this._bars.get(run.run)?.dispose();
+    this._bars.delete(run.run);
+  }
+
+  private readonly _bars = new Map<string, RunBar>();
+  private readonly _proposals = new Map<string, Proposal>();
+}
