@@ -52,12 +52,6 @@ NOT_READY = (
     'answer["ready"] is True, but no cell of yours says so plainly, so it does not count: write '
     'answer["ready"] = True in the cell itself, or end with FINAL.'
 )
-BARE = (
-    "The model that you ask reads this prompt and nothing else, not `context`, and there is only the question in it, "
-    "or what you were shown yourself. "
-    "Find the passages by code and put them into the prompt, as in "
-    'llm_query(f"QUESTION\\n\\n{passage}"); or let code decide'
-)
 EMPTY = "the prompt is empty, and was not sent: put the question and the passage into it."
 NOT_SENT_AGAIN = "The same prompt was not sent again: change it."
 EXITED = "`exit()` ended this cell, not the kernel. Nothing below it in that reply was executed; leave it out."

@@ -13,7 +13,7 @@ from rlm_jupyter.prompts import cues, notices
 from rlm_jupyter.run import cells
 from rlm_jupyter.run import root_model as root
 from rlm_jupyter.run.budget.request import Answered
-from rlm_jupyter.run.guards.grounding import echoed, made_up
+from rlm_jupyter.run.grounding import made_up
 from rlm_jupyter.run.iteration import carry_out
 from rlm_jupyter.run.judge import judge
 from rlm_jupyter.run.state import INTERRUPT_MARGIN, Run
@@ -154,8 +154,6 @@ def _no_answer(run: Run, said: str) -> str:
     """Why a last word in prose is no answer; empty where it may be one."""
     if not run.has_seen:
         return "no code has shown anything that it could come from"
-    if echoed(said, run.trajectory.started.prompt):
-        return "it is the question again"
     if cues.says_nothing_found(said) and not any(map(str.isdigit, said)):
         return "it only says that nothing was found"
     figure = made_up(said, run.trajectory)

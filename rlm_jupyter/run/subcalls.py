@@ -15,11 +15,9 @@ from typing import Any
 from rlm_jupyter.models import Model
 from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.routing import Routing
-from rlm_jupyter.prompts.notices import BARE, EMPTY, NOT_SENT_AGAIN
-from rlm_jupyter.prompts.preview import is_whole
+from rlm_jupyter.prompts.notices import EMPTY, NOT_SENT_AGAIN
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import ask
-from rlm_jupyter.run.guards.subcalls import is_bare
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.errors import ContextWindowError, LimitReached, ModelError, RLMError
 from rlm_jupyter.types.events import SubcallSettled, SubcallStarted
@@ -94,7 +92,6 @@ class Answering:
         first, run.subcalls.ordinal = run.subcalls.ordinal, run.subcalls.ordinal + len(call.prompts)
         try:
             model = self._routing.model_for(self._depth + 1, call.model)
-            _check_passages(run, call)
             again = (
                 _asked_again(run, call, asking, model) if kind == "llm" and abilities_of(model).is_deterministic else {}
             )
@@ -204,14 +201,6 @@ class Answering:
 
 def _digest(prompt: str) -> str:
     return hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _check_passages(run: Run, call: Subcall) -> None:
-    """Refuse what can only be answered with something made up, before it costs."""
-    started = run.trajectory.started
-    shown = "" if is_whole(started.context) else started.context.beginning
-    if run.has_context and all(is_bare(prompt, started.prompt, shown) for prompt in call.prompts):
-        raise RLMError(BARE)
 
 
 def _unfit(run: Run, call: Subcall, asking: Sequence[int], model: Model | None) -> dict[int, str]:

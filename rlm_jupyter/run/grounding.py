@@ -1,6 +1,6 @@
-"""`made_up`, `echoed`: a last word that comes from nowhere, or from the question itself.
+"""`made_up`: a last reply with a figure that comes from nowhere.
 
-Pressed for an answer when nothing came of their code, small models name a figure, or say the question again.
+Pressed for an answer when nothing came of their code, small models name one.
 """
 
 from __future__ import annotations
@@ -8,15 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from decimal import Decimal
-from difflib import SequenceMatcher
 
 from rlm_jupyter.prompts import outputs
 from rlm_jupyter.record.trajectory import Trajectory
 
 _SHORT = 200
 """Characters of an answer whose figures are looked for: in a longer one, some are worked out from others."""
-_LEAST_ECHO = 8
-"""Words in a row that are the prompt's: an answer that says again what it answers has fewer."""
 _NUMBER = re.compile(r"(?<![\w.])\d{1,3}(?:[,_'\u00a0\u2009\u202f]\d{3})+(?:\.\d+)?(?!\d)|\d+(?:\.\d+)?")
 
 
@@ -29,15 +26,6 @@ def made_up(answer: str, trajectory: Trajectory) -> str | None:
     if not figures or any(figures.keys() & _figures(text).keys() for text in _seen(trajectory)):
         return None
     return next(iter(figures.values()))
-
-
-def echoed(answer: str, prompt: str) -> bool:
-    """Whether a short answer is for its most part the prompt's own words, in a row."""
-    said, asked = (re.findall(r"\w+", text.lower()) for text in (answer, prompt))
-    if len(answer) > _SHORT or len(said) < _LEAST_ECHO:
-        return False
-    same = SequenceMatcher(None, said, asked, autojunk=False).find_longest_match()
-    return same.size >= max(_LEAST_ECHO, len(said) / 2)
 
 
 def _seen(trajectory: Trajectory) -> Iterator[str]:

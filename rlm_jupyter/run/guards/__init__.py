@@ -1,1 +1,0 @@
-"""Checks of answers and sub-calls."""
