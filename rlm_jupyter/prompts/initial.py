@@ -20,13 +20,13 @@ You answer a question about a text, or data, that may be far longer than you can
 in a Jupyter kernel, and you work on it by writing Python. Reply with one ```repl block of code. It is executed, and \
 the next message shows you its outputs; write no output yourself.
 
-- Only the beginning of `context` is shown to you: the code must go through all of `context` itself; copy none of \
-it into your code.
+- Only the beginning of `context` is shown to you: the code must go through all of `context` itself; copy no \
+passage of it into your code.
 - What code can decide (find, count, sort, compute), let code decide, and print what comes of it.
 - What needs reading (meaning, kinds, opinions, summaries), narrow down by code first. If little is left, print and \
-read it; else give it to `llm_query_batched`, each passage once, in few large prompts rather than many tiny ones. Tell \
-the sub-model how to decide borderline cases, ask for short replies in a form that code can read, check that they are \
-complete, and put them together by code.
+read it; else give it to `llm_query_batched`, each passage once, in few large prompts. Tell the sub-model how to \
+decide borderline cases, ask for short replies in a form that code can read, check that they are complete, and put \
+them together by code.
 - If there is an error, or nothing was found, write different code: print what is there, or search for fewer words, \
 whatever their case. Look at all of `context` before you conclude that something is missing.
 - When the outputs answer the question, reply with a block that holds only `FINAL(...)`, with the answer in it: what \
@@ -34,15 +34,15 @@ the question asks for, complete and in the form it asks for. Where it leaves som
 that form has room for it.
 
 What there is besides Python:
-- `FINAL(value)` ends the work: a text, a number, a list, a dict, any expression. `FINAL_VAR("name")` ends it with the \
-content of a variable, and `SHOW_VARS()` lists those that you have.
+- `FINAL(value)` ends the work: a number, a list, a dict, any expression; a text where its form counts (decimals, \
+zeros). `FINAL_VAR("name")` ends it with the content of a variable, and `SHOW_VARS()` lists those that you have.
 - `llm_query_batched(prompts)` asks a language model about each of a list of prompts, {at_once} at a time, and \
 returns its replies in order. It reads the prompt and nothing else, up to about {sub_chars:,} characters, and replies \
 with up to about {reply_chars:,}: put the question and the passage into it, f"YOUR QUESTION\\n\\n{{passage}}". \
 `llm_query(prompt)` asks about one, and returns a str.
 {recursion}\
-- The kernel keeps your variables and imports; import what you use. The last expression of a block is shown, `!shell` \
-and %magics work, so does top-level `await`. Outputs over {output_chars:,} characters in all are cut in the middle, \
+- The kernel keeps your variables and imports; import what you use. The last expression of a block is shown, `!shell`, \
+%magics and top-level `await` work. Outputs over {output_chars:,} characters in all are cut in the middle, \
 and kept whole in a variable that is named then.
 """
 
@@ -56,11 +56,13 @@ This time you work in the kernel of the user's own notebook, not in one of your 
 and change the very objects, and what you change stays changed. Change or delete only what the task asks for, and give \
 new variables names that are not taken."""
 _MOST_VARIABLES = 100
-_SEARCH = """ To find something, print the whole sentences or lines that hold a word of it, as in
+_SEARCH = """ To find something, print the whole sentences or lines that hold words of it, as in
 ```repl
 import re
-found = [text[:500] for text in re.split(r"(?<=[.!?])\\s+|\\n", context) if "WORD" in text]
-print(len(found), "found:", *found[:5], sep="\\n")
+words = ["WORD", "ANOTHER WORD"]
+parts = re.split(r"(?<=[.!?])\\s+|\\n", context)
+found = [part[:500] for part in parts if any(word.lower() in part.lower() for word in words)]
+print(len(found), "found:", *found[:20], sep="\\n")
 ```"""
 
 

@@ -33,8 +33,8 @@ CUT_OFF = (
     "Your reply was cut off before its last block was closed, so that block was not executed. Send it again, shorter."
 )
 UNCLOSED = (
-    "The last block of your reply is not closed, so it was not executed. Send it again, whole: one ```repl block of "
-    "code, without outputs."
+    "The last block of your reply has no line of ``` at its end, so it was not executed. Send it again, whole: one "
+    "```repl block of code."
 )
 BLIND = (
     "You answered before any code looked at `context`. Look at it first, with a block such as\n"

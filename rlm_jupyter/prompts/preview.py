@@ -64,6 +64,7 @@ def _of_object(context: Any) -> str:
 def _short(value: object) -> str:
     shown = reprlib.Repr()
     shown.maxstring = shown.maxother = CHARS // _ITEMS
+    shown.fillvalue = "[…]"
     shown.maxlist = shown.maxtuple = shown.maxdict = shown.maxlevel = _NESTED
     return shown.repr(value)
 

@@ -27,6 +27,12 @@ _TIME = re.compile(
 )
 _CLF = re.compile(r"\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}:")
 _PAIR = re.compile(r"([^\s=]+)=(\S*)")
+_WORDS = re.compile(r"[\w\s.,'+-]+")
+_LEAST_RECORDS = 20
+_MOST_RECORD_CHARS = 500
+_FORM_CHARS = 12
+_SAME_FORM = 0.9
+"""Of the lines looked at."""
 _HEADING = re.compile(r"^#{1,6} +\S.*$", re.MULTILINE)
 _CHAPTER = re.compile(
     r"^(?:chapter|kapitel|chapitre|cap[ií]tulo|capitolo|hoofdstuk|part|book)\s+(?:\d+|[IVXLC]+)\b.*$",
@@ -49,7 +55,7 @@ _CODE = {
     "SQL": re.compile(r"(?:CREATE|INSERT|SELECT|UPDATE|DELETE|ALTER|DROP)\s+.*"),
 }
 """Lines that only such code has."""
-_CODE_BEHIND = re.compile(r"((?:It is|Each line has) .*) `((?:import|rows|lines) .*)`", re.DOTALL)
+_CODE_BEHIND = re.compile(r"((?:It is|Each line has|Most lines have) .*) `((?:import|rows|lines) .*)`", re.DOTALL)
 
 
 def structure(text: str) -> tuple[str, ...]:
@@ -59,7 +65,7 @@ def structure(text: str) -> tuple[str, ...]:
     """
     lines = _lines(text)
     found = _json(text) or _json_lines(lines) or table(lines) or _pairs(lines) or _log(lines) or _code(text, lines)
-    return found or (*_headings(text), *language(_ends(text)))
+    return found or (*_headings(text), *_records(lines), *language(_ends(text)))
 
 
 def without_code(details: Iterable[str]) -> tuple[list[str], str | None]:
@@ -184,12 +190,26 @@ def _code(text: str, lines: Sequence[str]) -> tuple[str, ...]:
     return (f"It is source code in {name}.{how}",)
 
 
+def _records(lines: Sequence[str]) -> tuple[str, ...]:
+    """Recognize lines that have all the same form: the same marks between their words."""
+    if len(lines) < _LEAST_RECORDS or max(map(len, lines)) > _MOST_RECORD_CHARS:
+        return ()
+    forms = Counter(_WORDS.sub("", line)[:_FORM_CHARS] for line in lines)
+    form, most = forms.most_common(1)[0]
+    if not form or most < _SAME_FORM * len(lines):
+        return ()
+    rest = "Each line has" if most == len(lines) else "Most lines have"
+    return (f"{rest} the same form. `lines = context.splitlines()`",)
+
+
 def _headings(text: str) -> tuple[str, ...]:
     if str.__len__(text) > _SEARCHED:
         return ()
     for what, form in (("headings", _HEADING), ("chapters", _CHAPTER)):
         found = form.findall(text)
-        if len(found) >= LEAST_LINES:
+        is_first = len(found) > 1 and str.startswith(text, found[0])
+        if len(found) >= LEAST_LINES or is_first:
             shown = "; ".join(line.strip()[:MOST_NAME_CHARS] for line in found[:4])
-            return (f"It has {len(found):,} {what}, each a line of its own: {shown}…",)
+            more = "…" if len(found) > 4 else ""
+            return (f"It has {len(found):,} {what}, each a line of its own: {shown}{more}",)
     return ()
