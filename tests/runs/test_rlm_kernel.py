@@ -237,11 +237,20 @@ async def test_code_is_relayed_as_it_comes(front: Front) -> None:
     [page] = (await front.run("%%python\nlen?")).reply["payload"]
     assert page["source"] == "page"
 
-    lines = [time.monotonic()]
-    hear: Callable[[Any], None] = lambda msg: lines.append(time.monotonic()) if msg["msg_type"] == "stream" else None  # noqa: E731
-    slow = "%%python\nimport time\nprint(1, flush=True)\ntime.sleep(.8)\nprint(2)"
-    await front.kc.execute_interactive(slow, output_hook=hear, timeout=60)
-    assert lines[2] - lines[1] > 0.5
+    lines: list[str] = []
+
+    def hear(message: dict[str, Any]) -> None:
+        if message["msg_type"] == "stream":
+            lines.append(message["content"]["text"])
+            Path("heard").touch()
+
+    waits = (
+        "%%python\nimport pathlib, time\nend = time.monotonic() + 30\nprint('first', flush=True)\n"
+        f"while not (heard := pathlib.Path({str(Path('heard').absolute())!r}).exists()) and time.monotonic() < end:\n"
+        "    time.sleep(0.01)\nprint(heard)"
+    )
+    await front.kc.execute_interactive(waits, output_hook=hear, timeout=60)
+    assert "".join(lines) == "first\nTrue\n"
 
 
 async def test_without_its_server_a_prompt_brings_one_line(front: Front) -> None:
