@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, get_args
 from weakref import WeakSet
@@ -22,6 +23,7 @@ from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, Shared, TerminationPolicy
 from rlm_jupyter.replay.from_saved import FromRecord
 from rlm_jupyter.run import interrupts
+from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
@@ -108,6 +110,11 @@ class RLM(FromRecord):
         `loop`: the model works in a kernel, whatever the text is. `auto`: where the whole text takes at most half of
         the model's window, it is first asked directly, twice; the answer is taken if both replies say the same, else
         the model works in the kernel and is told what they said.
+    answer
+        What the answer must be: a pydantic model, a dataclass, `list[str]`, `Literal["yes", "no"]`, `dict[str, float]`,
+        any type that pydantic's `TypeAdapter` takes, or a JSON schema as a dict. The model is shown its form; an answer
+        of another form is sent back with the reasons (`Limits.max_answer_errors` times), and `result.value` is an
+        instance. With `answer`, `strategy` is `loop`. Follow-ups and children have no form to keep.
 
     Raises
     ------
@@ -138,6 +145,7 @@ class RLM(FromRecord):
         samples: int = 1,
         require_agreement: bool = False,
         strategy: Strategy = "loop",
+        answer: object = None,
     ) -> None:
         limits = Limits() if limits is None else limits
         _check_types(limits, save, cwd, snapshot)
@@ -170,8 +178,8 @@ class RLM(FromRecord):
             samples=samples,
             require_agreement=require_agreement,
             strategy=strategy,
+            answer=AnswerType.of(answer),
         )
-
         self._kept: WeakSet[BackgroundSession] = WeakSet()
 
     @property
@@ -205,6 +213,7 @@ class RLM(FromRecord):
         context: object = None,
         *,
         root_prompt: str | None = None,
+        answer: object = None,
         on_event: OnEvent | None = None,
         keep_kernel: bool = False,
     ) -> Result:
@@ -219,6 +228,8 @@ class RLM(FromRecord):
             `Path`, or a list of them, is read: a file, a folder, a pattern (`Path("docs/**/*.md")`).
         root_prompt
             With it, `prompt` is the context, as in the reference implementation.
+        answer
+            What the answer must be, as for `RLM`; default: what that says.
         on_event
             Told every event, on a thread of ours; as `stream`, those of children as `ChildReported`.
         keep_kernel
@@ -231,7 +242,9 @@ class RLM(FromRecord):
         ModelError, KernelError
             The host failed. The record on disk is complete up to there; `error.result` is the result so far.
         """
-        running = self.start(prompt, context, root_prompt=root_prompt, on_event=on_event, keep_kernel=keep_kernel)
+        running = self.start(
+            prompt, context, root_prompt=root_prompt, answer=answer, on_event=on_event, keep_kernel=keep_kernel
+        )
         return running.wait(close=True)
 
     async def acompletion(
@@ -240,6 +253,7 @@ class RLM(FromRecord):
         context: object = None,
         *,
         root_prompt: str | None = None,
+        answer: object = None,
         on_event: OnEvent | None = None,
         control: Control | None = None,
     ) -> Result:
@@ -253,17 +267,24 @@ class RLM(FromRecord):
         """
         prompt, held = _asked(prompt, context, root_prompt)
         with interrupts.in_order():
-            return await self._answer(prompt, held, on_event, control)
+            return await self._answer(self._for(answer), prompt, held, on_event, control)
 
-    async def _answer(self, prompt: str, held: Context, on_event: OnEvent | None, control: Control | None) -> Result:
+    def _for(self, answer: object) -> Settings:
+        """Return the settings of a run whose answer is to be this."""
+        return self._settings if answer is None else replace(self._settings, answer=AnswerType.of(answer))
+
+    async def _answer(
+        self, settings: Settings, prompt: str, held: Context, on_event: OnEvent | None, control: Control | None
+    ) -> Result:
         control, on_event = control or Control(), guarded(on_event)
         control.attach()
-        ledger = Ledger(self._settings.limits)
-        async with outcome_of(prompt, held, self._settings.save) as outcome, AsyncExitStack() as stack:
+        ledger = Ledger(settings.limits)
+        recording = outcome_of(prompt, held, settings.save, answer_type=settings.answer)
+        async with recording as outcome, AsyncExitStack() as stack:
             recorder = outcome.recorder
-            session = await open_in_time(stack, self._settings, held, ledger, control, on_event)
+            session = await open_in_time(stack, settings, held, ledger, control, on_event)
             if session is None:
-                trajectory = unopened(self._settings, held, prompt, ledger, control, recorder=recorder, emit=on_event)
+                trajectory = unopened(settings, held, prompt, ledger, control, recorder=recorder, emit=on_event)
             else:
                 trajectory = await session.answer(
                     prompt, ledger=ledger, recorder=recorder, emit=on_event, control=control
@@ -271,7 +292,7 @@ class RLM(FromRecord):
         return outcome.result(trajectory)
 
     async def stream(
-        self, prompt: str, context: object = None, *, root_prompt: str | None = None
+        self, prompt: str, context: object = None, *, root_prompt: str | None = None, answer: object = None
     ) -> AsyncIterator[Event]:
         """Yield the events of a run as they happen; the last is `RunEnded`. Closing the iterator stops the run.
 
@@ -279,7 +300,9 @@ class RLM(FromRecord):
         which sub-call it answers, and in `event` the child's own event.
         """
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        run = asyncio.create_task(self.acompletion(prompt, context, root_prompt=root_prompt, on_event=queue.put_nowait))
+        run = asyncio.create_task(
+            self.acompletion(prompt, context, root_prompt=root_prompt, answer=answer, on_event=queue.put_nowait)
+        )
         run.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:
@@ -295,6 +318,7 @@ class RLM(FromRecord):
         context: object = None,
         *,
         root_prompt: str | None = None,
+        answer: object = None,
         on_event: OnEvent | None = None,
         keep_kernel: bool = False,
         approve: bool = False,
@@ -309,7 +333,7 @@ class RLM(FromRecord):
         prompt, held = _asked(prompt, context, root_prompt)
         if approve and self._settings.samples > 1:
             raise ConfigurationError("approve=True shows the cells of one run: leave samples out.")
-        session = BackgroundSession(self._settings, held, keep_kernel)
+        session = BackgroundSession(self._for(answer), held, keep_kernel)
         if keep_kernel:
             self._kept.add(session)
         return Running(session, prompt, on_event, approve=approve)

@@ -102,6 +102,7 @@ def opening(
     *,
     max_iterations: int,
     left: Sequence[str] = (),
+    form: str = "",
     history: int = 0,
     restarted: str = "",
 ) -> str:
@@ -111,6 +112,8 @@ def opening(
     ----------
     left
         What is left of the limits, such as `1,000 sub-calls`.
+    form
+        Of the value that FINAL takes (`answer_form.form`), where that is checked.
     history
         How many prompts were answered in this kernel before; they stand in `history`.
     restarted
@@ -137,7 +140,10 @@ def opening(
             f"This kernel has answered {history} prompt{'s' if history > 1 else ''} before: {variables}, "
             "and `history` is a list of those prompts and answers."
         )
-    lines += ["", f"<prompt>\n{prompt}\n</prompt>", "", f"You have {max_iterations} iterations; each reply is one."]
+    lines += ["", f"<prompt>\n{prompt}\n</prompt>"]
+    if form:
+        lines += ["", f"FINAL takes a value of this form, and nothing else:\n<form>\n{form}\n</form>"]
+    lines += ["", f"You have {max_iterations} iterations; each reply is one."]
     if left:
         lines[-1] += f" Left: {', '.join(left)}."
     if context.type_name == "none":

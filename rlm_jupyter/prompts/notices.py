@@ -52,6 +52,10 @@ NOT_READY = (
     'answer["ready"] is True, but no cell of yours says so plainly, so it does not count: write '
     'answer["ready"] = True in the cell itself, or end with FINAL.'
 )
+WRONG_FORM = (
+    "Your answer does not count yet, because it does not have the form that was asked for:\n{reasons}\n"
+    "Mend that by code, and end with FINAL again."
+)
 EMPTY = "the prompt is empty, and was not sent: put the question and the passage into it."
 NOT_SENT_AGAIN = "The same prompt was not sent again: change it."
 EXITED = "`exit()` ended this cell, not the kernel. Nothing below it in that reply was executed; leave it out."

@@ -113,7 +113,7 @@ class Forking(Answers):
             owed=part.owed,
         )
         with interrupts.in_order():
-            async with outcome_of(prompt, context, settings.save) as outcome:
+            async with outcome_of(prompt, context, settings.save, answer_type=settings.answer) as outcome:
                 recorder = outcome.recorder
                 if recorder is not None:
                     _take_children(saved.files, recorder.files, part.records)

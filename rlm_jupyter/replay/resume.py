@@ -38,6 +38,16 @@ from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.values import PackedContext
 
 _LIMITS = frozenset(Limits.__dataclass_fields__)
+_AS_BEFORE = (
+    "sandbox",
+    "prices",
+    "snapshot",
+    "system_prompt_extra",
+    "samples",
+    "require_agreement",
+    "strategy",
+    "answer",
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,7 @@ def configuration(saved: SavedRun, changes: dict[str, Any]) -> Configuration:
     options.setdefault("kernel_name", recorded.get("kernel_name"))
     cwd = recorded.get("cwd")
     options.setdefault("cwd", cwd if cwd and Path(cwd).is_dir() else None)
-    for name in ("sandbox", "prices", "snapshot", "system_prompt_extra", "samples", "require_agreement", "strategy"):
+    for name in _AS_BEFORE:
         if name in recorded:
             options.setdefault(name, recorded[name])
     model = options.pop("model", last.model)
@@ -190,7 +200,7 @@ class TakingUp(Answers):
         )
         context = saved.context()
         with interrupts.in_order():
-            async with outcome_of(prompt, context, True, again=saved) as outcome:
+            async with outcome_of(prompt, context, True, again=saved, answer_type=self._settings.answer) as outcome:
                 recording = Recording(saved.records, playback_options)
                 trajectory = await play(
                     self._settings, context, recording, outcome.recorder, on_event, control, earlier=earlier

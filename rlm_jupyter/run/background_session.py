@@ -98,7 +98,9 @@ class BackgroundSession(Answers):
                 return self._stopped(prompt, on_event, control.why_stopped)
             ledger = Ledger(self._settings.limits)
             try:
-                async with outcome_of(prompt, self._context, self._settings.save) as outcome:
+                async with outcome_of(
+                    prompt, self._context, self._settings.save, answer_type=self._settings.answer
+                ) as outcome:
                     if self.closed:
                         raise ConfigurationError("The kernel of this run is closed.")
                     outcome.kept = self if self._keep and is_kept else None

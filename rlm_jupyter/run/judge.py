@@ -7,7 +7,7 @@ import contextvars
 import logging
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from rlm_jupyter.policies import (
@@ -21,6 +21,7 @@ from rlm_jupyter.policies import (
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.iteration import Iteration
 from rlm_jupyter.run import cells
+from rlm_jupyter.run.answer_type import AnswerError
 from rlm_jupyter.run.iteration import Outcome
 from rlm_jupyter.run.kernel_variables import PATIENCE, KernelVariables
 from rlm_jupyter.run.state import Run
@@ -47,6 +48,8 @@ class Verdict:
     answer: Value | None = None
     message: str = ""
     """Why a policy ends it, where that is no answer."""
+    is_invalid: bool = False
+    """The answer has not the form that was asked for, and the model has tried often enough."""
 
 
 async def begin(run: Run, prompt: str) -> None:
@@ -82,6 +85,29 @@ def _patience(run: Run) -> float:
 
 
 async def judge(run: Run, outcome: Outcome) -> Verdict:
+    """Rate the last iteration, ask the termination policy, and check the form of an answer that ends the run.
+
+    Raises
+    ------
+    PolicyError, LimitReached
+        As `_judged`.
+    """
+    verdict = await _judged(run, outcome)
+    if run.replies.answer_type is None or outcome.answer is None or verdict.answer is None:
+        return verdict
+    try:
+        return replace(verdict, answer=run.replies.answer_type.check(verdict.answer))
+    except AnswerError as error:
+        reasons = error.reasons
+    run.replies.answer_errors += 1
+    if run.replies.answer_errors > run.limits.max_answer_errors:
+        return replace(verdict, message="; ".join(reasons), is_invalid=True)
+    await cells.send_back(run, verdict.answer)
+    run.notice(notices.WRONG_FORM.format(reasons="\n".join(f"- {reason}" for reason in reasons)))
+    return Verdict(ends=False)
+
+
+async def _judged(run: Run, outcome: Outcome) -> Verdict:
     """Rate the last iteration, record that, and ask the termination policy.
 
     A declared answer ends the run unless a policy that judges answers sends it back; then it is kept.

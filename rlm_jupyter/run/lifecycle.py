@@ -46,6 +46,8 @@ def run_started(
     after
         The ids of the runs in this kernel so far.
     """
+    if history or after:
+        settings = dataclasses.replace(settings, answer=None)
     routing = settings.routing
     system, opening = first_messages(
         settings, context.info, prompt, ledger, depth=depth, history=history, restarted=restarted
@@ -98,6 +100,7 @@ def first_messages(
         context,
         max_iterations=limits.max_iterations,
         left=ledger.left(at_start=True),
+        form="" if settings.answer is None else settings.answer.form,
         history=history,
         restarted=restarted,
     )

@@ -68,7 +68,8 @@ async def solve(run: Run) -> Ending:
             if outcome.answer is not None and run.kernel.recorded is not None:
                 await cells.send_back(run, outcome.answer)
         elif verdict.answer is not None:
-            return Ending("answered" if outcome.answer else "terminated", verdict.answer)
+            stop = "answer_invalid" if verdict.is_invalid else "answered" if outcome.answer else "terminated"
+            return Ending(stop, verdict.answer, verdict.message)
         elif verdict.ends:
             return await _salvage(run, "terminated", verdict.message)
         run.errors = run.errors + 1 if outcome.failed else 0

@@ -13,6 +13,7 @@ from rlm_jupyter.record.recorder import Faults, Recorder, recording
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import name_from_here
 from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.result import Kept, Result, result_of
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.values import PacksContext
@@ -24,12 +25,14 @@ class Outcome:
 
     recorder: Recorder | None
     faults: Faults
+    answer_type: AnswerType | None = None
+    """What the answer is to be."""
     kept: Kept | None = None
     """The kernel that the result can put further prompts to, also where this prompt fails."""
 
     def result(self, trajectory: Trajectory) -> Result:
         """Return the result of a run that has ended."""
-        return result_of(trajectory, self._path, self.kept, self.faults)
+        return result_of(trajectory, self._path, self.kept, self.faults, self.answer_type)
 
     @property
     def _path(self) -> Path | None:
@@ -49,7 +52,12 @@ class Outcome:
 
 @asynccontextmanager
 async def outcome_of(
-    prompt: str, context: PacksContext, save: str | Path | bool, *, again: SavedRun | None = None
+    prompt: str,
+    context: PacksContext,
+    save: str | Path | bool,
+    *,
+    again: SavedRun | None = None,
+    answer_type: AnswerType | None = None,
 ) -> AsyncIterator[Outcome]:
     """Record a run (see `recording`); an error that ends it leaves with the result so far.
 
@@ -61,7 +69,7 @@ async def outcome_of(
     faults, outcome = Faults(), None
     try:
         async with recording(prompt, context, save, again=again, faults=faults) as recorder:
-            outcome = Outcome(recorder, faults)
+            outcome = Outcome(recorder, faults, answer_type)
             yield outcome
     except RLMError as error:
         if outcome is not None:  # by now all of it is written

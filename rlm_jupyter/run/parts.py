@@ -8,6 +8,7 @@ from typing import Any
 
 from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
+from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.last_reply import LastReply
 from rlm_jupyter.run.conversation import Conversation
@@ -43,7 +44,7 @@ class CellState:
 
 @dataclass
 class ReplyState:
-    """What replies have been questioned for. Assigned in `run/iteration.py` and `run/reply_checks.py`."""
+    """What replies have been questioned for. Assigned in `iteration`, `reply_checks` and `judge`."""
 
     ready_declared: bool = False
     """A cell has set `answer["ready"]` by a literal."""
@@ -55,6 +56,10 @@ class ReplyState:
     """An answer that was typed before any output was seen has been questioned."""
     iteration_of: dict[tuple[str, ...], int] = field(default_factory=dict)
     """The last iteration with such cells and such an answer."""
+    answer_type: AnswerType | None = None
+    """What the answer must be."""
+    answer_errors: int = 0
+    """Answers that were something else."""
 
     def withdraw(self) -> None:
         """Take note that an answer was sent back: it has to be declared again."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.types.endings import in_short, no_answer
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
 from rlm_jupyter.types.events import Event
@@ -40,7 +41,8 @@ class Result:
     answer: str | None
     """The answer as text; `None` when there is none."""
     value: Any
-    """The answer as plain data where it is JSON-able (a dict, a number), else its text."""
+    """The answer as plain data where it is JSON-able (a dict, a number), else its text. With `answer=`, an instance of
+    that type where the answer has its form: it has, where `stop_reason` is `answered`."""
     stop_reason: StopReason
     """`answered`, or what ended the run."""
     usage: Usage
@@ -158,7 +160,11 @@ class Result:
 
 
 def result_of(
-    trajectory: Trajectory, path: Path | None = None, kept: Kept | None = None, unsaved: object = ""
+    trajectory: Trajectory,
+    path: Path | None = None,
+    kept: Kept | None = None,
+    unsaved: object = "",
+    answer_type: AnswerType | None = None,
 ) -> Result:
     """Return the result that a finished record stands for.
 
@@ -166,6 +172,8 @@ def result_of(
     ----------
     unsaved
         What could not be written; its text is in one line.
+    answer_type
+        What the answer was to be: `value` is an instance of it.
 
     Raises
     ------
@@ -175,9 +183,12 @@ def result_of(
     ended = trajectory.ended
     if ended is None:
         raise RecordError(f"The run {trajectory.run_id} has not ended.")
+    value = ended.value if ended.is_json else ended.answer
+    if answer_type is not None and ended.answer is not None and "answer" in trajectory.started.options:
+        value = answer_type.instance(value)
     return Result(
         answer=ended.answer,
-        value=ended.value if ended.is_json else ended.answer,
+        value=value,
         stop_reason=ended.stop_reason,
         usage=ended.usage,
         cost=ended.cost,

@@ -26,7 +26,7 @@ from rlm_jupyter.run.judge import begin, end
 from rlm_jupyter.run.lifecycle import ended, never_begun, run_started
 from rlm_jupyter.run.loop import Ending, solve, until_stopped
 from rlm_jupyter.run.observers import guarded
-from rlm_jupyter.run.parts import CellState, PolicyState, RequestState
+from rlm_jupyter.run.parts import CellState, PolicyState, ReplyState, RequestState
 from rlm_jupyter.run.samples import StartSample, best_of
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.run.state import INTERRUPT_MARGIN, Playback, Run
@@ -121,6 +121,7 @@ class Session:
                 cells=CellState(self.kernel, self.history, self.variables),
                 requests=RequestState(last_word, settings.limits.max_output_tokens),
                 policies=PolicyState(policy, reward, asked),
+                replies=ReplyState(answer_type=None if self.after else settings.answer),
                 playback=playback,
             )
             if parent is None:
@@ -227,7 +228,7 @@ class Session:
         """Solve the run: by asking directly, by several runs of the question, or by itself."""
         if parent is not None or self.history:  # a further prompt is about the variables of this one kernel
             return await until_stopped(run, solve)
-        if self.settings.strategy == "auto":
+        if self.settings.strategy == "auto" and self.settings.answer is None:
             ending = await until_stopped(run, lambda run: ask_directly(run, self.context))
             if ending is not None:
                 return ending

@@ -16,6 +16,7 @@ from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.pricing import Price
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import RewardPolicy, Shared, TerminationPolicy
+from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.observers import guarded
@@ -58,6 +59,8 @@ class Settings:
     require_agreement: bool = False
     """Without agreement of the samples there is no answer."""
     strategy: Strategy = "loop"
+    answer: AnswerType | None = None
+    """The form that the answer to the first prompt must have; children and follow-ups have none."""
     system_prompt_extra: str = ""
     """A paragraph of the user's at the end of the system message, of children, too."""
 
@@ -134,6 +137,8 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dic
     options = {"kernel_name": settings.kernel_name, "cwd": str(cwd.absolute()), "lent": lent, **settings.policies}
     options["snapshot"] = settings.snapshot
     options |= sampled_options(settings)
+    if settings.answer is not None:
+        options["answer"] = settings.answer.schema
     options |= settings.sampling | {"system_prompt_extra": settings.system_prompt_extra}
     if not lent:
         options["sandbox"] = sandbox.asked()
@@ -163,7 +168,7 @@ def request_digest(
         "context": context.info.sha256,
         "kind": context.kind,
         "models": [model.name for model in settings.routing.models],
-        "limits": dataclasses.asdict(settings.limits),
+        "limits": _counting(settings),
         "policies": [settings.termination.digest, settings.reward.digest],
         "kernel": "lent" if lent else settings.kernel_name,
     }
@@ -173,9 +178,19 @@ def request_digest(
         asked["options"] = sampling
     if settings.system_prompt_extra:
         asked["system"] = settings.system_prompt_extra
+    if settings.answer is not None:
+        asked["answer"] = settings.answer.schema
     asked |= sampled_options(settings)
     if any(settings.served):
         asked["served"] = settings.served
     if folders := [(str(path), changed) for path, changed in settings.sandbox.folders()]:
         asked["folders"] = folders
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def _counting(settings: Settings) -> dict[str, Any]:
+    """Return the limits that the request can meet."""
+    limits = dataclasses.asdict(settings.limits)
+    if settings.answer is None:
+        del limits["max_answer_errors"]
+    return limits

@@ -92,6 +92,7 @@ async def open_session(
 
 def child_of(settings: Settings, depth: int) -> StartChild:
     """Return what starts the children of a run at `depth`."""
+    settings = replace(settings, answer=None)  # the form is that of the root's answer
 
     async def start_child(parent: Run, text: str, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
         context = Context(text)

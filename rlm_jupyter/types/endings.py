@@ -21,6 +21,7 @@ WORDS: dict[StopReason, str] = {
     "cancelled": "stopped by you",
     "kernel_died": "the kernel died too often",
     "no_agreement": "the samples do not agree",
+    "answer_invalid": "the answer does not have the form that was asked for",
     "failed": "an error ended the run",
 }
 LIMITED_BY = {
@@ -29,6 +30,7 @@ LIMITED_BY = {
     "cost": "max_cost",
     "seconds": "max_seconds",
     "subcalls": "max_subcalls",
+    "answer_invalid": "max_answer_errors",
 }
 """The limit behind a stop reason."""
 _SAYS_ITSELF = {"no_progress", "cancelled", "failed"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
 
-_MAY_BE_ZERO = {"max_depth", "max_subcalls"}
+_MAY_BE_ZERO = {"max_answer_errors", "max_depth", "max_subcalls"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,8 @@ class Limits:
     """Replies of the root model, for each run."""
     max_errors: int | None = 5
     """Iterations in a row that fail, for each run."""
+    max_answer_errors: int = 3
+    """Answers that don't have the form that was asked for (`answer=`), for each run; with one more it ends."""
     max_depth: int = 1
     """For the whole tree: at this depth `rlm_query` becomes a plain call, as in the paper."""
     max_subcalls: int | None = 1_000

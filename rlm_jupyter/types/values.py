@@ -24,6 +24,7 @@ StopReason = Literal[
     "cancelled",
     "kernel_died",
     "no_agreement",
+    "answer_invalid",
     "failed",
 ]
 """Why a run ended: `answered` (FINAL or one of its kin), `terminated` (a termination policy), the name of

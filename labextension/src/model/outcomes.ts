@@ -36,6 +36,8 @@ export function outcomeWords(outcome: string | null, message: string, trans: Tra
       return trans.__('The kernel died too often');
     case 'no_agreement':
       return trans.__('The samples do not agree');
+    case 'answer_invalid':
+      return trans.__('The answer does not have the form that was asked for');
     case 'cut':
       return trans.__('The kernel went away');
     case 'closed':

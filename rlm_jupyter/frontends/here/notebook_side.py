@@ -192,7 +192,7 @@ class _Here:
     def _result(self, over: object) -> ShownResult:
         match over:
             case Over(path, unsaved):
-                result = HereResult.of(result_of(self._trajectory, path, unsaved=unsaved))
+                result = self._outcome(self._trajectory, path, unsaved)
                 self._shown.end(path)
                 return result
             case Failed(kind, text):
@@ -200,12 +200,16 @@ class _Here:
                     raise KeyboardInterrupt(text)
                 error = _error(kind, text)
                 if self._trajectory.records and self._trajectory.ended is not None:
-                    error.result = HereResult.of(result_of(self._trajectory, self._path))
+                    error.result = self._outcome(self._trajectory, self._path)
                 raise error
             case Gone() as gone:
                 record = f" Its record up to there: {self._path}." if self._path else ""
                 raise RLMError(f"The process that drove the run has ended {gone}; the variables stay.{record}")
         raise KeyboardInterrupt("the run is being stopped in the background")
+
+    def _outcome(self, trajectory: Trajectory, path: Path | None, unsaved: str = "") -> HereResult:
+        answer_type = self._question.answer_type
+        return HereResult.of(result_of(trajectory, path, unsaved=unsaved, answer_type=answer_type))
 
     async def _replay(self, path: Path) -> ShownResult:
         """Show the recorded run, and do again what its cells did to the variables."""
@@ -219,7 +223,7 @@ class _Here:
             title=f"The recorded run of {when} UTC: nothing was asked or spent; {again} without a model. "
             "--rerun runs it again.",
         )
-        return HereResult.of(result_of(trajectory, path))
+        return self._outcome(trajectory, path)
 
     def _put(self, news: object) -> None:
         with contextlib.suppress(RuntimeError):  # the kernel is being shut down

@@ -9,6 +9,7 @@ from typing import Any
 
 from rlm_jupyter.prompts.description import describe
 from rlm_jupyter.run import context as contexts
+from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.types.errors import ConfigurationError, ContextError
 from rlm_jupyter.types.values import ContextInfo, PackedContext
 
@@ -26,6 +27,8 @@ class Question:
     model: str
     options: dict[str, Any]
     """Of `RLM`, less the model."""
+    answer_type: AnswerType | None = None
+    """What the answer must be; the driver knows its schema."""
     rerun: bool = False
     approve: bool = False
     """Put each cell before the user."""

@@ -15,6 +15,7 @@ from rlm_jupyter.record.catalog import RunSummary
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.run import interrupts
+from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.outcome import resume_command
@@ -132,16 +133,25 @@ class ShownResult(Result):
         printer.text(f"{self}\n\n{self._facts()}{place}{unsaved}")
 
 
-def show_recorded(shell: Any, found: RunSummary, kept: RecordedSession, on_event: OnEvent | None = None) -> ShownResult:
+def show_recorded(
+    shell: Any,
+    found: RunSummary,
+    kept: RecordedSession,
+    on_event: OnEvent | None = None,
+    *,
+    answer_type: AnswerType | None = None,
+) -> ShownResult:
     """Show a recorded run as if it went on, and return its result; no model is asked.
 
     Parameters
     ----------
     kept
         Where follow-ups to it go.
+    answer_type
+        What its answer is, where that was said.
     """
     trajectory = Trajectory.load(found.files.notebook)
-    result = ShownResult.of(result_of(trajectory, found.files.notebook, kept))
+    result = ShownResult.of(result_of(trajectory, found.files.notebook, kept, answer_type=answer_type))
     shown = progress.start(shell, quiet=True)
     for record in trajectory.records:
         shown(record)

@@ -23,6 +23,7 @@ from rlm_jupyter.models.sampling import parsed
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.record.store import check_place
 from rlm_jupyter.rlm import RLM
+from rlm_jupyter.run.answer_type import read_schema
 from rlm_jupyter.run.files.blank import is_blank
 from rlm_jupyter.run.files.load import read_paths
 from rlm_jupyter.types.errors import ConfigurationError
@@ -189,9 +190,25 @@ class Configured(Magics):
             "sub_model_options": parsed(options.sub_option) or self.sub_model_options,
             "system_prompt_extra": options.system_extra or self.system_prompt_extra,
             **self._attempts(options),
+            "answer": self._answer_type(options),
             "sandbox": self._sandbox(options),
             "snapshot": not options.here and (options.snapshot or self.snapshot),
         }
+
+    def _answer_type(self, options: Namespace) -> object:
+        """Return what the answer must be, as the user's own expression says; `None`: any text."""
+        if options.schema:
+            if options.answer:
+                raise ConfigurationError("--answer and --schema both say what the answer is: leave one out.")
+            return read_schema(Path(options.schema).expanduser())
+        if not options.answer:
+            return None
+        try:
+            return eval(options.answer, cast(Any, self.shell).user_ns)
+        except Exception as error:
+            raise ConfigurationError(
+                f"--answer takes a type, not {quoted(options.answer)}: {type(error).__name__}: {error}."
+            ) from error
 
     def _attempts(self, options: Namespace) -> dict[str, Any]:
         """How often and in which way the question is asked; one, with the user watching, in their own kernel."""

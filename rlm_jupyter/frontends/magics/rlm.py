@@ -88,6 +88,7 @@ class RLMMagics(Configured):
         """Answer with this session's own kernel: what a cell of `%%rlm --here` is turned into."""
         from rlm_jupyter.frontends.here.notebook_side import answer
         from rlm_jupyter.frontends.here.question import Question
+        from rlm_jupyter.run.answer_type import AnswerType
 
         options, prompt = self._parse(line, cell)
         if not options.output.isidentifier():
@@ -106,7 +107,10 @@ class RLMMagics(Configured):
                 print(self.configured(options).estimate(prompt, context))  # noqa: T201
                 return
             model, configured = self.configuration(options)
-            question = Question(prompt, context, model, configured, _asks_anew(options), options.approve)
+            answer_type = AnswerType.of(configured["answer"])
+            if answer_type is not None:
+                configured["answer"] = answer_type.schema
+            question = Question(prompt, context, model, configured, answer_type, _asks_anew(options), options.approve)
             claim = self.runs.claim(options.output)
             try:
                 result = await answer(self.shell, question, claim)

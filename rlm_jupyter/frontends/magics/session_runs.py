@@ -102,7 +102,7 @@ class SessionRuns:
         if found is None:
             return False
         session = RecordedSession(settings, context, found, lambda: self._kept.make_room(1))
-        result = show_recorded(self._shell, found, session)
+        result = show_recorded(self._shell, found, session, answer_type=settings.answer)
         self.conclude(self._kept.claim(variable), result)
         return True
 

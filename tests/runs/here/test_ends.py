@@ -68,7 +68,7 @@ def limited(model: str, **limits: float) -> str:
     return (
         "from rlm_jupyter import Limits\nfrom rlm_jupyter.frontends.here.notebook_side import answer\n"
         "from rlm_jupyter.frontends.here.question import Question\n"
-        f"r = await answer(get_ipython(), Question('What?', None, {model!r}, {{'limits': Limits({given})}}, True))"
+        f"r = await answer(get_ipython(), Question('What?', None, {model!r}, {{'limits': Limits({given})}}, rerun=True))"
     )
 
 

@@ -1,0 +1,196 @@
+"""`AnswerType`: the form that an answer must have: described for the model, checked, and made into an instance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from rlm_jupyter.prompts.answer_form import form
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.values import Value
+
+_MOST_ERRORS = 5
+_SHOWN_CHARS = 60
+_MOST_FORM_CHARS = 8_000
+"""Of a form that the model is shown."""
+
+
+class AnswerError(Exception):
+    """A value has another form; `reasons` say where and how, a line each."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = reasons
+
+
+class AnswerType:
+    """What an answer must be.
+
+    Parameters
+    ----------
+    wanted
+        Anything that pydantic's `TypeAdapter` takes (a model, a dataclass, `list[str]`, `Literal["a", "b"]`,
+        `dict[str, float]`, `int`), or a JSON schema as a dict.
+
+    Attributes
+    ----------
+    schema
+        Its JSON schema.
+
+    Raises
+    ------
+    ConfigurationError
+        It is no type, or one that can't be described.
+    """
+
+    def __init__(self, wanted: object) -> None:
+        self._adapter = None
+        if isinstance(wanted, Mapping):
+            self.schema = _checked_schema(wanted)
+        else:
+            self._adapter, self.schema = _adapted(wanted)
+        if len(self.form) > _MOST_FORM_CHARS:
+            raise ConfigurationError(
+                f"The form of the answer takes {len(self.form):,} characters to describe; {_MOST_FORM_CHARS:,} are the "
+                "most. Ask for less at once."
+            )
+
+    @classmethod
+    def of(cls, wanted: object) -> Self | None:
+        """Return the type of what a user has named; `None` for none."""
+        return None if wanted is None else wanted if isinstance(wanted, cls) else cls(wanted)
+
+    @cached_property
+    def form(self) -> str:
+        """What the model is shown."""
+        return form(self.schema)
+
+    def check(self, answer: Value) -> Value:
+        """Return an answer in this form: as plain data, with its JSON as text (of a text, that text).
+
+        A text that is not taken as such is read as JSON.
+
+        Raises
+        ------
+        AnswerError
+            It has another form.
+        """
+        data = answer.json if answer.is_json else answer.text
+        try:
+            data = self._plain(data)
+        except AnswerError as error:
+            if not isinstance(data, str):
+                raise
+            try:
+                data = json.loads(data)
+            except ValueError:
+                raise error from None
+            data = self._plain(data)
+        return Value(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False), data, is_json=True)
+
+    def instance(self, data: Any) -> Any:
+        """Return an instance made of plain data in this form; the data itself where that is all there is."""
+        if self._adapter is None:
+            return data
+        try:
+            return self._adapter.validate_json(json.dumps(data))
+        except Exception:  # noqa: BLE001  of a draft that has another form; its validators are the user's
+            return data
+
+    def _plain(self, data: Any) -> Any:
+        """Return data in this form, with defaults filled in."""
+        try:
+            text = json.dumps(data, allow_nan=False)
+        except ValueError as error:
+            raise AnswerError([f"it holds a number that JSON has no form for: {error}"]) from None
+        return self._by_schema(data) if self._adapter is None else self._by_type(text)
+
+    def _by_type(self, text: str) -> Any:
+        from pydantic import ValidationError
+
+        assert self._adapter is not None
+        try:
+            text = self._adapter.dump_json(self._adapter.validate_json(text))
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False)
+            raise AnswerError(_listed([(_path(one["loc"]), one["msg"], one["input"]) for one in found])) from None
+        except Exception as error:  # noqa: BLE001  a validator of the user's may raise anything
+            raise AnswerError([f"{type(error).__name__}: {error}"]) from None
+        return json.loads(text)
+
+    def _by_schema(self, data: Any) -> Any:
+        from jsonschema.validators import validator_for
+
+        errors = sorted(validator_for(self.schema)(self.schema).iter_errors(data), key=lambda error: error.json_path)
+        if errors:
+            raise AnswerError(_listed([(error.json_path.lstrip("$."), error.message, None) for error in errors]))
+        return data
+
+
+def read_schema(path: Path) -> dict[str, Any]:
+    """Read a JSON schema from a file.
+
+    Raises
+    ------
+    ConfigurationError
+        There is none in it.
+    """
+    try:
+        schema = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"The schema {path} can't be read: {error.strerror or error}.") from None
+    except ValueError as error:
+        raise ConfigurationError(f"The schema {path} is no JSON: {error}.") from None
+    if not isinstance(schema, dict):
+        raise ConfigurationError(f"The schema {path} is no JSON schema: it holds a {type(schema).__name__}.")
+    return schema
+
+
+def _adapted(wanted: Any) -> tuple[Any, dict[str, Any]]:
+    from pydantic import PydanticUserError, TypeAdapter
+    from pydantic.errors import PydanticSchemaGenerationError
+
+    if isinstance(wanted, str):
+        raise ConfigurationError(f"answer is a type, not the text {quoted(wanted)}: answer=list[str], for instance.")
+    try:
+        adapter: Any = TypeAdapter(wanted)
+        return adapter, adapter.json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError, TypeError, NameError) as error:
+        name = getattr(wanted, "__qualname__", None) or repr(wanted)
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigurationError(f"answer={name} is no type that can be described as JSON: {reason}") from None
+
+
+def _checked_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import validator_for
+
+    try:
+        schema = json.loads(json.dumps(schema))
+        validator_for(schema).check_schema(schema)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"The schema of the answer is no JSON: {error}.") from None
+    except SchemaError as error:
+        raise ConfigurationError(f"The schema of the answer is no JSON schema: {error.message}.") from None
+    return dict(schema)
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    """`lines[0].amount`."""
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path
+
+
+def _listed(errors: list[tuple[str, str, Any]]) -> list[str]:
+    lines = []
+    for path, message, given in errors[:_MOST_ERRORS]:
+        got = "" if given is None or isinstance(given, dict | list) else f", not {quoted(given)}"
+        lines.append(f"{f'{path}: ' if path else ''}{message[:1].lower()}{message[1:]}{got}")
+    more = len(errors) - _MOST_ERRORS
+    return lines + ([f"and {more:,} more"] if more > 0 else [])
