@@ -119,21 +119,7 @@ def opening(
     restarted
         It died since, and was started again: what that means for its variables.
     """
-    lines, access = [], None
-    if context.type_name == "none":
-        lines.append("There is no context this time: `context` is empty. Work it out by code, or with llm_query.")
-    else:
-        article = "an" if context.type_name[:1] in "aeioAEIOU" else "a"
-        loaded = "" if context.type_name in {"str", "bytes"} else " It is loaded already: there is no file to open."
-        lines.append(f"`context` is {article} {context.type_name}: {context.size}.{loaded}")
-        details, access = without_code(context.details)
-        lines += details
-        if context.beginning:
-            shown = "This is all of it:" if is_whole(context) else "It begins with:"
-            tag = "beginning"
-            while f"{tag}>" in context.beginning:  # a text must not seem to end before it does
-                tag += "_"
-            lines += [shown, f"<{tag}>\n{context.beginning}\n</{tag}>"]
+    lines, access = _about(context)
     if history:
         variables = f"it died and was started again{restarted}" if restarted else "its variables are still there"
         lines.append(
@@ -158,6 +144,23 @@ def opening(
         elif context.type_name == "str":
             lines[-1] += _SEARCH
     return "\n".join(lines)
+
+
+def _about(context: ContextInfo) -> tuple[list[str], str | None]:
+    """Return what is said of a context, and the code that gets at it."""
+    if context.type_name == "none":
+        return ["There is no context this time: `context` is empty. Work it out by code, or with llm_query."], None
+    article = "an" if context.type_name[:1] in "aeioAEIOU" else "a"
+    loaded = "" if context.type_name in {"str", "bytes"} else " It is loaded already: there is no file to open."
+    details, access = without_code(context.details)
+    lines = [f"`context` is {article} {context.type_name}: {context.size}.{loaded}", *details]
+    if context.beginning:
+        shown = "This is all of it:" if is_whole(context) else "It begins with:"
+        tag = "beginning"
+        while f"{tag}>" in context.beginning:  # a text must not seem to end before it does
+            tag += "_"
+        lines += [shown, f"<{tag}>\n{context.beginning}\n</{tag}>"]
+    return lines, access
 
 
 def surroundings(variables: Sequence[tuple[str, str, str]]) -> str:

@@ -34,7 +34,7 @@ from rlm_jupyter.types.events import (
 )
 from rlm_jupyter.types.values import CellRun, Usage
 
-_SENT_BACK = notices.SENT_BACK.partition("{")[0]
+_SENT_BACK = tuple(notice.partition("{")[0] for notice in (notices.SENT_BACK, notices.WRONG_FORM))
 
 
 class RecordEnds(Exception):

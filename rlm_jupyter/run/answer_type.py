@@ -87,7 +87,7 @@ class AnswerType:
                 raise
             try:
                 data = json.loads(data)
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise error from None
             data = self._plain(data)
         return Value(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False), data, is_json=True)
@@ -105,8 +105,8 @@ class AnswerType:
         """Return data in this form, with defaults filled in."""
         try:
             text = json.dumps(data, allow_nan=False)
-        except ValueError as error:
-            raise AnswerError([f"it holds a number that JSON has no form for: {error}"]) from None
+        except (ValueError, RecursionError) as error:
+            raise AnswerError([f"it is nothing that JSON has a form for: {error}"]) from None
         return self._by_schema(data) if self._adapter is None else self._by_type(text)
 
     def _by_type(self, text: str) -> Any:

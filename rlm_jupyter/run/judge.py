@@ -100,10 +100,10 @@ async def judge(run: Run, outcome: Outcome) -> Verdict:
     except AnswerError as error:
         reasons = error.reasons
     run.replies.answer_errors += 1
-    if run.replies.answer_errors > run.limits.max_answer_errors:
-        return replace(verdict, message="; ".join(reasons), is_invalid=True)
     await cells.send_back(run, verdict.answer)
     run.notice(notices.WRONG_FORM.format(reasons="\n".join(f"- {reason}" for reason in reasons)))
+    if run.replies.answer_errors > run.limits.max_answer_errors:
+        return replace(verdict, message="; ".join(reasons), is_invalid=True)
     return Verdict(ends=False)
 
 

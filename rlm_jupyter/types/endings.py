@@ -81,4 +81,4 @@ def raised_limit(stop_reason: StopReason, limits: Mapping[str, Any]) -> str:
     """
     name = LIMITED_BY[stop_reason]
     before = limits.get(name)
-    return f"--{name.replace('_', '-')} {'N' if before is None else f'{before * 2:.10g}'}"
+    return f"--{name.replace('_', '-')} {'N' if before is None else f'{before * 2 or 1:.10g}'}"

@@ -1,0 +1,234 @@
+"""Answers of a type: shown to the model, checked in the host, sent back with the reasons, an instance in the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from pydantic import BaseModel, Field
+
+from rlm_jupyter import RLM, Limits, Result
+from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.values import Message
+from tests.runs.test_cli import cli, script
+from tests.runs.test_magics import run as run_cell
+from tests.runs.test_magics import shell as shell
+from tests.support.here import Notebook
+
+CONTEXT = "Invoice of Abel & Sons. Total: 40.50 EUR.\n" * 200
+WRONG, RIGHT = "FINAL({'vendor': 'Abel'})", "FINAL({'vendor': 'Abel', 'total': 40.5, 'lines': ['a']})"
+AS_JSON = '{"vendor": "Abel", "total": 40.5, "lines": ["a"]}'
+TYPES = """
+import dataclasses
+@dataclasses.dataclass
+class Invoice:
+    vendor: str
+    total: float
+"""
+
+
+class Invoice(BaseModel):
+    vendor: str = Field(description="as on the letterhead")
+    total: float = Field(gt=0)
+    lines: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def block(source: str) -> str:
+    return f"```repl\n{source}\n```"
+
+
+def model(*cells: str) -> ScriptedModel:
+    return ScriptedModel([block("print(len(context))"), *map(block, cells)])
+
+
+def notices(result: Result) -> list[str]:
+    return [notice for iteration in result.trajectory.iterations for notice in iteration.notices]
+
+
+def test_what_is_wrong_goes_back_with_its_place_and_the_value_is_an_instance() -> None:
+    nearly = "FINAL({'vendor': 'Abel', 'total': -1, 'lines': [3]})"
+    result = RLM(model(WRONG, nearly, RIGHT)).completion("What is it?", CONTEXT, answer=Invoice)
+    assert result.stop_reason == "answered"
+    assert result.value == Invoice(vendor="Abel", total=40.5, lines=["a"])
+    assert json.loads(str(result.answer)) == json.loads(AS_JSON)
+    first, second = notices(result)
+    assert "- total: field required" in first
+    assert "- total: input should be greater than 0, not -1\n- lines[0]: input should be a valid string" in second
+    form = result.trajectory.started.opening.partition("<form>\n")[2].partition("\n</form>")[0]
+    assert form == (
+        '{\n  "vendor": str,  # as on the letterhead\n  "total": float (> 0),\n  "lines": [str, ...],  # optional\n}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "cell", "value"),
+    [
+        (int, "FINAL('42')", 42),
+        (str, "FINAL('42')", "42"),
+        (list[int], "FINAL_VAR('found')", [1, 2]),
+        (dict[str, float], "FINAL('{\"a\": 1}')", {"a": 1.0}),
+        (Literal["yes", "no"], "FINAL('yes')", "yes"),
+        (bool | None, "FINAL(False)", False),
+        ({"type": "array", "items": {"type": "number"}, "minItems": 1}, "FINAL([1.5])", [1.5]),
+    ],
+)
+def test_any_type_or_schema(wanted: Any, cell: str, value: object) -> None:
+    played = ScriptedModel([block("found = [1, 2]\nprint(found)"), block(cell)])
+    result = RLM(played, save=False).completion("What?", CONTEXT, answer=wanted)
+    assert (result.stop_reason, result.value, type(result.value)) == ("answered", value, type(value))
+
+
+def test_with_one_mistake_too_many_the_last_draft_is_what_there_is() -> None:
+    wrong = [f"FINAL({{'vendor': 'Abel {n}'}})" for n in range(5)]
+    result = RLM(model(*wrong), limits=Limits(max_answer_errors=2)).completion("What?", CONTEXT, answer=Invoice)
+    assert (result.stop_reason, result.value) == ("answer_invalid", {"vendor": "Abel 2"})
+    assert result.message == "total: field required"
+    assert len(result.trajectory.iterations) == 4
+    at_once = RLM(model(*wrong), limits=Limits(max_answer_errors=0)).completion("What?", CONTEXT, answer=Invoice)
+    assert (at_once.stop_reason, len(at_once.trajectory.iterations)) == ("answer_invalid", 2)
+
+
+def test_a_run_that_ended_by_it_goes_on_with_more_attempts_and_counts_those_before() -> None:
+    limits = Limits(max_answer_errors=1)
+    first = RLM(model(WRONG, WRONG), limits=limits).completion("What?", CONTEXT, answer=Invoice)
+    assert first.stop_reason == "answer_invalid"
+    assert first.path is not None
+    with pytest.raises(ConfigurationError, match="max_answer_errors"):
+        RLM.resume(first.path, model=model(RIGHT))
+
+    def reply(messages: Sequence[Message]) -> str:
+        assert "does not have the form" in messages[-1].content
+        return block(RIGHT)
+
+    again = RLM.resume(first.path, model=ScriptedModel([reply]), max_answer_errors=2)
+    assert (again.stop_reason, again.value) == ("answered", json.loads(AS_JSON))  # its record knows the schema
+    assert len(again.trajectory.iterations) == 4
+    worse = RLM(model(WRONG, WRONG), limits=limits).completion("Which?", CONTEXT, answer=Invoice)
+    assert worse.path is not None
+    other = block("FINAL({'vendor': 'Sons'})")
+    ended = RLM.resume(worse.path, model=ScriptedModel([other]), max_answer_errors=2)
+    assert ended.stop_reason == "answer_invalid"
+
+
+def test_follow_ups_and_children_have_no_form_to_keep() -> None:
+    def child(prompt: str) -> str:
+        return block("FINAL('of a child')")
+
+    cells = [block("print(rlm_query('What?\\n\\ntext'))"), block(RIGHT), block("FINAL(f'{len(context):,} characters')")]
+    played = ScriptedModel(
+        [cells[0], lambda messages: child(""), *cells[1:]],
+    )
+    rlm = RLM(played, limits=Limits(max_depth=2, max_kernels=4))
+    with rlm.completion("What?", CONTEXT, answer=Invoice, keep_kernel=True) as result:
+        assert isinstance(result.value, Invoice)
+        assert "of a child" in str(result.trajectory.iterations[0].cells[0].outputs)
+        further = result.ask("And?")
+    assert (further.value, further.stop_reason) == (f"{len(CONTEXT):,} characters", "answered")
+    assert "<form>" not in further.trajectory.started.opening
+
+
+def test_samples_agree_on_what_a_value_is_not_on_how_it_is_written() -> None:
+    answers = iter(["FINAL({'vendor': 'Abel', 'total': '40.5'})", "FINAL({'total': 40.50, 'vendor': 'Abel'})"] * 2)
+
+    def reply(messages: Sequence[Message]) -> str:
+        said = any(message.role == "assistant" for message in messages)
+        return block(next(answers)) if said else block("print(len(context))")
+
+    result = RLM(ScriptedModel([reply] * 20), samples=2).completion("What?", CONTEXT, answer=Invoice)
+    assert (result.value, result.confidence) == (Invoice(vendor="Abel", total=40.5), 1.0)
+
+
+def test_the_record_of_a_run_is_compared_and_forked_with_its_form() -> None:
+    result = RLM(model(WRONG, RIGHT)).completion("What?", CONTEXT, answer=Invoice)
+    assert result.path is not None
+    assert Trajectory.load(result.path).started.options["answer"]["title"] == "Invoice"
+    assert not RLM.replay(result.path).differences
+    branch = RLM.fork(result.path, at=1, model=ScriptedModel([block(WRONG), block(RIGHT)]))
+    assert (branch.stop_reason, len(branch.trajectory.iterations)) == ("answered", 3)
+
+
+def test_a_schema_on_the_command_line() -> None:
+    Path("s.schema.json").write_text(json.dumps(Invoice.model_json_schema()))
+    Path("text.txt").write_text(CONTEXT)
+    played = script(*map(block, ["print(len(context))", WRONG, RIGHT]))
+    done = cli("run", "What is it?", "-c", "text.txt", "-m", played, "--schema", "s.schema.json", "--json")
+    told = json.loads(done.out)
+    assert (done.code, told["value"], told["stop_reason"]) == (0, json.loads(AS_JSON), "answered")
+    wrong = script(*map(block, ["print(len(context))", WRONG]), name="w.json")
+    done = cli("run", "?", "-c", "text.txt", "-m", wrong, "--schema", "s.schema.json", "--max-answer-errors", "0")
+    assert "the answer does not have the form that was asked for (--max-answer-errors raises it)" in done.err
+    assert done.err.splitlines()[-1].endswith("--max-answer-errors 1")
+    for bad, said in (("gone.json", "can't be read"), ("text.txt", "is no JSON")):
+        done = cli("run", "?", "-c", "text.txt", "-m", played, "--schema", bad)
+        assert (done.code, len(done.err.splitlines())) == (2, 1)
+        assert said in done.err
+
+
+def test_a_type_of_the_notebook_in_the_magic(shell: InteractiveShell) -> None:
+    Path("m.json").write_text(json.dumps({"replies": list(map(block, ["print(1)", WRONG, RIGHT]))}))
+    run_cell(shell, TYPES + f"book = {CONTEXT!r}")
+    ask = '%%rlm -c book -m scripted/m.json --answer "list[Invoice] | Invoice"\nWhat?'
+    _, error = run_cell(shell, ask)
+    assert error is None
+    result = shell.user_ns["rlm_result"]
+    assert (type(result.value).__name__, result.value.total) == ("Invoice", 40.5)
+    shown, _ = run_cell(shell, ask)  # from the record
+    assert "no model was asked" in shown
+    assert type(shell.user_ns["rlm_result"].value).__name__ == "Invoice"
+    for answer, said in (("Invoise", "NameError"), ("3", "no type"), ("book", "not the text")):
+        _, error = run_cell(shell, f"%%rlm -c book -m scripted/m.json --answer {answer}\nWhat?")
+        assert isinstance(error, ConfigurationError)
+        assert said in str(error)
+
+
+def test_a_type_of_the_notebook_in_its_own_kernel(in_folder: Path) -> None:
+    Path("m.json").write_text(json.dumps({"replies": list(map(block, ["print(1)", WRONG, RIGHT]))}))
+    with Notebook(in_folder) as notebook:
+        assert notebook.run(TYPES).error == ""
+        assert notebook.run("%%rlm --here -m scripted/m.json --answer Invoice\nWhat?").error == ""
+        assert notebook.run("rlm_result.value").value == "Invoice(vendor='Abel', total=40.5)"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("list[str]", "is a type, not the text"),
+        (3, "no type that can be described"),
+        ({"type": "nonsense"}, "no JSON schema"),
+        ({"enum": [f"value {n} of many" for n in range(2_000)]}, None),
+        ({"properties": {f"the key {n} of a long row": {"type": "string"} for n in range(900)}}, "8,000 are the most"),
+    ],
+)
+def test_what_is_no_type_is_refused_before_anything_is_spent(wanted: Any, said: str | None) -> None:
+    played = model(RIGHT)
+    if said is None:
+        RLM(played, answer=wanted)
+        return
+    with pytest.raises(ConfigurationError, match=said):
+        RLM(played).completion("What?", CONTEXT, answer=wanted)
+
+
+def test_the_example_of_the_docs(in_folder: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "typed-answers.md").read_text()
+    example = page.partition("```python\n")[2].partition("```")[0]
+    answer = page.partition("result.answer  # '")[2].partition("'\n")[0]
+    Path("invoice.txt").write_text("Abel & Sons, due 2031-04-01: 40 apples, 40.50 EUR")
+    Path("m.json").write_text(json.dumps({"replies": [block("print(context)"), block(f"FINAL({answer!r})")]}))
+    names: dict[str, Any] = {"Path": Path}
+    source = example.replace("ollama/qwen3:8b", "scripted/m.json")
+    exec(compile(source, "example", "exec", dont_inherit=True), names)
+    assert (names["result"].value.total, names["result"].answer) == (40.5, answer)
+    form = page.partition("```text\n")[2].partition("  ```")[0]
+    assert form.replace("\n  ", "\n").strip() in names["result"].trajectory.started.opening

@@ -1,0 +1,125 @@
+"""Whatever a model gives to FINAL: it has the form that was asked for, or the reasons say why not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, TypeAdapter, field_validator
+
+from rlm_jupyter.prompts.answer_form import form
+from rlm_jupyter.run.answer_type import AnswerError, AnswerType
+from rlm_jupyter.types.values import Value
+
+
+class Row(BaseModel):
+    name: str
+    day: date
+    amounts: list[float]
+
+    @field_validator("name")
+    @classmethod
+    def known(cls, name: str) -> str:
+        if name == "trap":
+            raise RuntimeError("a validator that fails")
+        return name
+
+
+ROW = {"name": "a", "day": "2031-02-03", "amounts": [1, 2.5]}
+GOOD = json.dumps(ROW)
+MALFORMED = [
+    *(GOOD[:length] for length in range(len(GOOD))),
+    *(GOOD[:place] + GOOD[place + 1 :] for place in range(1, len(GOOD), 3)),
+    f"Here it is: {GOOD}",
+    f"```json\n{GOOD}\n```",
+    GOOD.replace("2.5", "NaN"),
+    GOOD.replace("2.5", "Infinity"),
+    GOOD.replace("2.5", "1e999"),
+    GOOD.replace("2031-02-03", "2031-02-30"),
+    GOOD.replace('"a"', "null"),
+    GOOD.replace('"a"', '"trap"'),
+    GOOD.replace('"a"', '"\\ud800"'),
+    GOOD.replace("[1, 2.5]", "[" * 5_000 + "]" * 5_000),
+    GOOD.replace("[1, 2.5]", f"[{'9' * 5_000}]"),
+    f"[{GOOD}]",
+    f"{GOOD}{GOOD}",
+    GOOD.replace('"', "'"),
+    "",
+    "null",
+    "\x00",
+]
+
+
+def valid(data: Any) -> bool:
+    """Whether a second reader takes it."""
+    TypeAdapter(Row).validate_json(json.dumps(data, allow_nan=False))
+    return True
+
+
+def reasons_of(wanted: AnswerType, value: Value) -> tuple[list[str] | None, Any]:
+    """Return why a value is not taken, or what is taken."""
+    try:
+        return None, wanted.check(value).json
+    except AnswerError as error:
+        return error.reasons, None
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_what_is_malformed_is_no_answer(text: str) -> None:
+    wanted = AnswerType(Row)
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = text
+    for value in (Value(text), Value(text, data, is_json=True)):
+        reasons, checked = reasons_of(wanted, value)
+        assert reasons is not None or valid(checked)  # what was left out of it was not needed
+        assert reasons is None or all(reason.strip() and len(reason) < 500 for reason in reasons)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "day", "amounts"]), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(JSON)
+def test_what_is_taken_has_the_form(data: Any) -> None:
+    reasons, checked = reasons_of(AnswerType(Row), Value("", data, is_json=True))
+    assert reasons or valid(checked)
+
+
+def test_reasons_are_few_and_name_the_place() -> None:
+    many = {"name": 1, "day": "x", "amounts": ["x"] * 50}
+    with pytest.raises(AnswerError) as raised:
+        AnswerType(Row).check(Value("", many, is_json=True))
+    assert len(raised.value.reasons) == 6
+    assert raised.value.reasons[0].startswith("name: ")
+    assert raised.value.reasons[-1] == "and 47 more"
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({}, "any value"),
+        (True, "any value"),
+        ({"type": "integer", "minimum": 1, "maximum": 5}, "int (>= 1, <= 5)"),
+        ({"type": ["string", "null"]}, "str or None"),
+        ({"const": True}, "True"),
+        ({"enum": ["a", 1, None]}, '"a" or 1 or None'),
+        ({"type": "array"}, "[any value, ...]"),
+        ({"type": "object"}, "dict"),
+        ({"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}]}, "[str, float]"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}}, None),
+    ],
+)
+def test_a_form_is_short(schema: Mapping[str, Any] | bool, said: str | None) -> None:
+    shown = form(schema)
+    assert shown == said if said is not None else len(shown) < 100  # a form in itself comes to an end
