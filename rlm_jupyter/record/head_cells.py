@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.record.dollars import keep_amounts
 from rlm_jupyter.types.endings import in_short
 from rlm_jupyter.types.events import RunEnded, RunStarted
@@ -36,7 +37,7 @@ def farewell(ended: RunEnded) -> str:
         f"tokens: {ended.usage.total_tokens:,}",
         "cost: unknown" if ended.cost is None else f"${ended.cost:,.4f}",
     ]
-    body = "## No answer" if ended.answer is None else f"## Answer\n\n{_cut(ended.answer)}"
+    body = "## No answer" if ended.answer is None else f"## Answer\n\n{_cut(answer_markdown(ended))}"
     message = f"\n\n> {' '.join(ended.message.split())}" if ended.message else ""
     return f"{keep_amounts(f'{body}{message}')}\n\n*{' · '.join(facts)}*"
 

@@ -11,6 +11,7 @@ from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.live import progress, widget
 from rlm_jupyter.frontends.live.widget import Steering
 from rlm_jupyter.record import safe_html
+from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.record.catalog import RunSummary
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.recorded_session import RecordedSession
@@ -99,7 +100,9 @@ class ShownResult(Result):
         more = fragments.block(fragments.note(self._how_to_resume())) if self._how_to_resume() else ""
         if self.answer is None:
             return fragments.block(fragments.note(no_answer(self.stop_reason, self.message))) + more + unsaved
-        return safe_html.markdown(self.answer) + self._remark_html() + more + unsaved
+        ended = self.trajectory.ended
+        shown = self.answer if ended is None else answer_markdown(ended)
+        return safe_html.markdown(shown) + self._remark_html() + more + unsaved
 
     def _how_to_resume(self) -> str:
         """Return the line to type where a limit has ended the run; empty for other endings."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.record import safe_html
+from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.record.export import markup
 from rlm_jupyter.record.export.bundle import WholeRun
 from rlm_jupyter.record.export.call_tree import dollars, seconds, tokens, tree
@@ -85,7 +86,7 @@ def _parts(run: WholeRun, content: dict[str, Any]) -> dict[str, Any]:
         "title": " ".join(started.prompt.split())[:80] or "A run",
         "style": (_TEMPLATES / "style.css").read_text(encoding="utf-8"),
         "prompt": markup.cut(started.prompt),
-        "answer": None if trajectory.answer is None else markup.cut(trajectory.answer),
+        "answer": None if ended is None or ended.answer is None else markup.cut(answer_markdown(ended)),
         "state": in_short(ended.stop_reason, ended.message) if ended is not None else "not ended",
         "message": ended.message if ended is not None else "",
         "facts": [
