@@ -25,8 +25,8 @@ passage of it into your code.
 - What code can decide (find, count, sort, compute), let code decide, and print what comes of it.
 - What needs reading (meaning, kinds, opinions, summaries), narrow down by code first. If little is left, print and \
 read it; else give it to `llm_query_batched`, each passage once, in few large prompts. Tell the sub-model how to \
-decide borderline cases, ask for short replies in a form that code can read, check that they are complete, and put \
-them together by code.
+decide borderline cases, and name the type of its reply: with `answer=list[str]` it comes back as a checked list. \
+Combine the replies by code.
 - If there is an error, or nothing was found, write different code: print what is there, or search for fewer words, \
 whatever their case. Look at all of `context` before you conclude that something is missing.
 - When the outputs answer the question, reply with a block that holds only `FINAL(...)`, with the answer in it: what \
@@ -113,7 +113,7 @@ def opening(
     left
         What is left of the limits, such as `1,000 sub-calls`.
     form
-        Of the value that FINAL takes (`answer_form.form`), where that is checked.
+        Of the value that FINAL takes (`types.json_form.form`), where that is checked.
     history
         How many prompts were answered in this kernel before; they stand in `history`.
     restarted

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from rlm_jupyter.prompts.answer_form import form
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.json_form import form
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.values import Value
 

@@ -232,3 +232,67 @@ def test_the_example_of_the_docs(in_folder: Path) -> None:
     assert (names["result"].value.total, names["result"].answer) == (40.5, answer)
     form = page.partition("```text\n")[2].partition("  ```")[0]
     assert form.replace("\n  ", "\n").strip() in names["result"].trajectory.started.opening
+
+
+SUBCALLS = """
+from dataclasses import dataclass
+from typing import Literal
+@dataclass
+class Row:
+    name: str
+    n: int
+print(llm_query('how many?', answer=int) + 1)
+labels = llm_query_batched(['a', 'b', 'c'], answer=Literal['yes', 'no'])
+print(labels[:2], bool(labels[2]), labels[2])
+print(llm_query('row', answer=Row), await allm_query('list', answer={'type': 'array', 'items': {'type': 'integer'}}))
+try:
+    llm_query('wrong', answer=list[str])
+except Exception as error:
+    print(type(error).__name__, error)
+try:
+    llm_query('text', answer='int')
+except TypeError as error:
+    print(error)
+"""
+REPLIES = {
+    "how many?": ["41"],
+    "a": ["yes"],
+    "b": ["Perhaps.", '```json\n"no"\n```'],
+    "c": ["Perhaps.", "I can't say"],
+    "row": ['{"name": "x", "n": 3}'],
+    "list": ["[1, NaN]", "[1, 2]"],
+    "wrong": ["[1, 2", 'Here it is: ["a"]'],
+}
+
+
+def test_sub_calls_of_a_type_are_read_and_asked_for_once_more() -> None:
+    asked: list[str] = []
+
+    def sub(prompt: str) -> str:
+        asked.append(prompt)
+        return REPLIES[prompt.partition("\n")[0]]["You have replied" in prompt]
+
+    result = RLM(ScriptedModel([block(SUBCALLS.strip()), block("FINAL('x')")], sub=sub)).completion("What?", CONTEXT)
+    [output] = result.trajectory.iterations[0].cells[0].outputs
+    said = "its reply had another form than asked for, twice"
+    assert output["text"].splitlines() == [
+        "42",
+        f"['yes', 'no'] False [no answer: {said}: Input should be 'yes' or 'no']",
+        "Row(name='x', n=3) [1, 2]",
+        f"SubcallError {said}: Input should be a valid array",
+        "llm_query: answer='int' is no type that JSON has a form for, such as int, list[str] or a dataclass: it is a text",
+    ]
+    assert len(asked) == 11
+    again = next(prompt for prompt in asked if prompt.startswith("b\n") and "You have replied" in prompt)
+    assert again.startswith(
+        'b\n\nReply with JSON alone, of this form:\n"yes" or "no"\n\nYou have replied\n<reply>\nPerhaps.'
+    )
+    assert result.path is not None
+    assert not RLM.replay(result.path).differences  # from the record, in the same order
+
+
+def test_a_child_is_asked_for_a_type_too() -> None:
+    cells = ["print(rlm_query('How many?\\n\\ntext', answer=int) + 1)", "FINAL('42')", "FINAL('x')"]
+    rlm = RLM(ScriptedModel(list(map(block, cells))), limits=Limits(max_depth=2, max_kernels=4))
+    result = rlm.completion("What?", CONTEXT)
+    assert result.trajectory.iterations[0].cells[0].outputs[0]["text"] == "43\n"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from rlm_jupyter.kernel.guest.reply_types import ReplyType
 from rlm_jupyter.kernel.guest.subcalls import Answers, SubcallError, SubcallFailure
 from rlm_jupyter.types.quoted import quoted
 
@@ -30,53 +31,48 @@ class MakesCalls(Protocol):
 def functions(calls: MakesCalls) -> dict[str, Any]:
     """Return the sub-call functions that the model sees, by name."""
 
-    def one(answers: Answers) -> str:
-        answer = answers[0]
-        if isinstance(answer, SubcallFailure):
-            raise SubcallError(answer.reason)
-        return answer
-
-    def llm_query(prompt: str, model: str | None = None) -> str:
+    def llm_query(prompt: str, model: str | None = None, *, answer: Any = None) -> Any:
         """Ask a language model one question about the text in `prompt`; returns its reply.
 
-        Raises SubcallError when there is no reply. For many prompts use llm_query_batched: they run at once.
+        With a type, such as `answer=list[str]`, the reply is checked, and a value of that type. Raises SubcallError
+        when there is no reply, or one of another form twice. For many prompts use llm_query_batched: they run at once.
         """
-        return one(calls.call("llm", [_text(prompt, "llm_query", model)], model))
+        return _one(_ask(calls, "llm", [_text(prompt, "llm_query", model)], model, answer, "llm_query"))
 
-    def llm_query_batched(prompts: Sequence[str], model: str | None = None) -> Answers:
-        """Ask a language model many questions at once; returns the replies in order.
+    def llm_query_batched(prompts: Sequence[str], model: str | None = None, *, answer: Any = None) -> list[Any]:
+        """Ask a language model many questions at once; returns the replies in order, with `answer` values of that type.
 
         An item that failed is a falsy SubcallFailure in its place; str() of it says why.
         """
-        texts = _texts(prompts, "llm_query_batched", model)
-        return calls.call("llm", texts, model) if texts else []
+        name = "llm_query_batched"
+        return _ask(calls, "llm", _texts(prompts, name, model), model, answer, name)
 
-    def rlm_query(prompt: str, model: str | None = None) -> str:
+    def rlm_query(prompt: str, model: str | None = None, *, answer: Any = None) -> Any:
         """Hand a sub-problem to a recursive model with a kernel of its own, where `prompt` is its context."""
-        return one(calls.call("rlm", [_text(prompt, "rlm_query", model)], model))
+        return _one(_ask(calls, "rlm", [_text(prompt, "rlm_query", model)], model, answer, "rlm_query"))
 
-    def rlm_query_batched(prompts: Sequence[str], model: str | None = None) -> Answers:
+    def rlm_query_batched(prompts: Sequence[str], model: str | None = None, *, answer: Any = None) -> list[Any]:
         """Hand many sub-problems to recursive models at once; returns their answers in order."""
-        texts = _texts(prompts, "rlm_query_batched", model)
-        return calls.call("rlm", texts, model) if texts else []
+        name = "rlm_query_batched"
+        return _ask(calls, "rlm", _texts(prompts, name, model), model, answer, name)
 
-    async def allm_query(prompt: str, model: str | None = None) -> str:
+    async def allm_query(prompt: str, model: str | None = None, *, answer: Any = None) -> Any:
         """`llm_query`, to be awaited."""
-        return one(await calls.acall("llm", [_text(prompt, "allm_query", model)], model))
+        return _one(await _aask(calls, "llm", [_text(prompt, "allm_query", model)], model, answer, "allm_query"))
 
-    async def allm_query_batched(prompts: Sequence[str], model: str | None = None) -> Answers:
+    async def allm_query_batched(prompts: Sequence[str], model: str | None = None, *, answer: Any = None) -> list[Any]:
         """`llm_query_batched`, to be awaited."""
-        texts = _texts(prompts, "allm_query_batched", model)
-        return await calls.acall("llm", texts, model) if texts else []
+        name = "allm_query_batched"
+        return await _aask(calls, "llm", _texts(prompts, name, model), model, answer, name)
 
-    async def arlm_query(prompt: str, model: str | None = None) -> str:
+    async def arlm_query(prompt: str, model: str | None = None, *, answer: Any = None) -> Any:
         """`rlm_query`, to be awaited."""
-        return one(await calls.acall("rlm", [_text(prompt, "arlm_query", model)], model))
+        return _one(await _aask(calls, "rlm", [_text(prompt, "arlm_query", model)], model, answer, "arlm_query"))
 
-    async def arlm_query_batched(prompts: Sequence[str], model: str | None = None) -> Answers:
+    async def arlm_query_batched(prompts: Sequence[str], model: str | None = None, *, answer: Any = None) -> list[Any]:
         """`rlm_query_batched`, to be awaited."""
-        texts = _texts(prompts, "arlm_query_batched", model)
-        return await calls.acall("rlm", texts, model) if texts else []
+        name = "arlm_query_batched"
+        return await _aask(calls, "rlm", _texts(prompts, name, model), model, answer, name)
 
     found = (
         llm_query,
@@ -89,6 +85,42 @@ def functions(calls: MakesCalls) -> dict[str, Any]:
         arlm_query_batched,
     )
     return {function.__name__: function for function in found}
+
+
+def _ask(calls: MakesCalls, kind: str, prompts: list[str], model: str | None, answer: Any, name: str) -> list[Any]:
+    """Ask, once more where a reply has another form, and return the replies, or the values."""
+    if not prompts or answer is None:
+        return list(calls.call(kind, prompts, model)) if prompts else []
+    settling = ReplyType(answer, name).settle(prompts)
+    asked = next(settling)
+    while True:
+        try:
+            asked = settling.send(calls.call(kind, asked, model))
+        except StopIteration as settled:
+            return settled.value
+
+
+async def _aask(
+    calls: MakesCalls, kind: str, prompts: list[str], model: str | None, answer: Any, name: str
+) -> list[Any]:
+    """`_ask`, to be awaited."""
+    if not prompts or answer is None:
+        return list(await calls.acall(kind, prompts, model)) if prompts else []
+    settling = ReplyType(answer, name).settle(prompts)
+    asked = next(settling)
+    while True:
+        answers = await calls.acall(kind, asked, model)
+        try:
+            asked = settling.send(answers)
+        except StopIteration as settled:
+            return settled.value
+
+
+def _one(answers: list[Any]) -> Any:
+    answer = answers[0]
+    if isinstance(answer, SubcallFailure):
+        raise SubcallError(answer.reason)
+    return answer
 
 
 def _text(prompt: object, name: str, model: object) -> str:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, field_validator
 
-from rlm_jupyter.prompts.answer_form import form
 from rlm_jupyter.run.answer_type import AnswerError, AnswerType
+from rlm_jupyter.types.json_form import form
 from rlm_jupyter.types.values import Value
 
 
