@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from rlm_jupyter.kernel.sandbox import cgroup as pids
+from rlm_jupyter.kernel.sandbox import cgroup
 from rlm_jupyter.types.errors import KernelStartError
 
 if sys.platform != "win32":
@@ -81,7 +81,7 @@ class Place:
 
     def hold(self, process: int, most: int) -> None:
         """Bound the processes below this one, where the system lets us."""
-        self._group = pids.hold(process, most, self.path.name)
+        self._group = cgroup.hold(process, most, self.path.name)
         if self._group is not None:
             with contextlib.suppress(OSError):
                 self._marker.write(json.dumps({"cgroup": str(self._group)}).encode() + b"\n")
@@ -200,7 +200,7 @@ def _marker_of(path: Path) -> Path:
 
 def _remove(path: Path, group: Path | None) -> None:
     """Remove a directory whose marker we hold; where something resists, the marker stays for the next sweep."""
-    is_released = group is None or pids.release(group, path.name)
+    is_released = group is None or cgroup.release(group, path.name)
     shutil.rmtree(path, ignore_errors=True)  # follows no link
     if is_released and not os.path.lexists(path):
         with contextlib.suppress(OSError):

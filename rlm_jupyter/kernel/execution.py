@@ -51,7 +51,7 @@ class RunningCell:
         self.id = connection.next_id()
         self.outputs = CellOutputs()
         self.idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the cell is over; raises where it took its kernel along."""
+        """Done when the cell is over; raises where the kernel died during it."""
         self._connection = connection
         self._subcalls = subcalls
         self._on_outputs = on_outputs
@@ -64,13 +64,13 @@ class RunningCell:
         self._drains = False
         """It is being stopped because it puts out too much; that may take longer than a deadline allows."""
 
-    async def see_end(self, cell_seconds: float | None, total_seconds: float | None) -> None:
-        """Until the cell is over; interrupts it when its time is up.
+    async def wait_until_over(self, cell_seconds: float | None, total_seconds: float | None) -> None:
+        """Wait until the cell is over; interrupt it when its time is up.
 
         Raises
         ------
         KernelDiedError
-            It took its kernel along.
+            The kernel died during the cell.
         """
         while not self.idle.done():
             elapsed = time.monotonic() - self._started
@@ -101,16 +101,16 @@ class RunningCell:
         if self.idle.done():
             return
         if self._stopping is None or self._drains:
-            self.let_go()
+            self.cancel_stop()
             self._drains = False
-            self._stopping = asyncio.create_task(self._climb(reason))
+            self._stopping = asyncio.create_task(self._escalate(reason))
         stopping = self._stopping
         await asyncio.wait([stopping])
-        if not stopping.cancelled():  # let go: the cell was over before
+        if not stopping.cancelled():  # cancelled: the cell was over before
             stopping.result()
 
-    def let_go(self) -> None:
-        """End it: nothing of it is stopped any more."""
+    def cancel_stop(self) -> None:
+        """Cancel what was begun to stop it: it is over."""
         if self._stopping is not None:
             self._stopping.cancel()
 
@@ -146,7 +146,7 @@ class RunningCell:
         """Take an output; people are shown it soon, and a flood is ended."""
         if self.outputs.is_flood and self._stopping is None:
             self._drains = True
-            self._stopping = asyncio.create_task(self._climb("the cell put out too much", _DRAIN_SECONDS))
+            self._stopping = asyncio.create_task(self._escalate("the cell put out too much", _DRAIN_SECONDS))
         if self.outputs.add(message.type, message.content) and self._on_outputs and not self._changed:
             self._changed = True
             asyncio.get_running_loop().call_later(_SHOW_SECONDS, self._show)
@@ -168,7 +168,7 @@ class RunningCell:
             self.idle.set_exception(KernelDiedError(reason))
             self.idle.exception()  # whoever waited may be gone: that is no error of its own
 
-    async def _climb(self, reason: str, seconds: float = INTERRUPT_SECONDS) -> None:
+    async def _escalate(self, reason: str, seconds: float = INTERRUPT_SECONDS) -> None:
         """Escalate: fail its calls, interrupt twice, kill."""
         self._is_interrupted = True
         self._connection.tell("rlm_stop", {"cell": self.id, "reason": reason})

@@ -265,7 +265,7 @@ def _own_places(place: Path, sandbox: Sandbox) -> dict[str, str]:
 
 
 def _confined(sandbox: Sandbox) -> str:
-    """Return what the guest is to give up by itself (`guest/confined.py`)."""
+    """Return what the guest is to give up by itself (`guest/confine.py`)."""
     boxed = sandbox.kind == "bwrap"
     asked = {
         "parent": 0 if boxed else os.getpid(),

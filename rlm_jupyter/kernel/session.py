@@ -210,7 +210,7 @@ class Kernel:
         self._cell = cell
         self._subcalls.begin_cell()
         try:
-            await cell.see_end(cell_seconds, total_seconds)
+            await cell.wait_until_over(cell_seconds, total_seconds)
             if cell.has_no_reply:
                 await self._check()
         except asyncio.CancelledError:
@@ -220,7 +220,7 @@ class Kernel:
         except KernelDiedError:
             return cell.run("died")
         finally:
-            cell.let_go()
+            cell.cancel_stop()
             self._cell = None
             await self._subcalls.cancel()
         return cell.run()
@@ -333,7 +333,7 @@ class Kernel:
             self._cell.take(message)
 
     def _fail_cell(self, reason: str) -> None:
-        self.snapshots.broken_off()
+        self.snapshots.cancel_pending()
         if self._cell is not None:
             self._cell.fail(reason)
         self._shell.fail(reason)

@@ -94,8 +94,8 @@ class Snapshots:
         self._begun.clear()
         self._taking = asyncio.create_task(self._take(connection, moment))
 
-    async def begun(self) -> None:
-        """Until the snapshot that was asked for has its variables: from here on a cell may change them.
+    async def wait_until_captured(self) -> None:
+        """Wait until the snapshot that was asked for has captured the variables: from here on a cell may change them.
 
         Small ones are waited for: where one cell follows the other at once, the next may be the one that dies.
         """
@@ -115,7 +115,7 @@ class Snapshots:
         if written is not None and not written.done() and message.content.get("number") == self._number:
             written.set_result(message)
 
-    def broken_off(self) -> None:
+    def cancel_pending(self) -> None:
         """Give up what the kernel has not written by now: it is gone."""
         self._due = None
         if self._written is not None and not self._written.done():
@@ -134,7 +134,7 @@ class Snapshots:
 
     async def close(self) -> None:
         """Forget it, and take no more."""
-        self.broken_off()
+        self.cancel_pending()
         await self.settled()
         self.drop()
 

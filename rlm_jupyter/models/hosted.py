@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rlm_jupyter.models import pricing as prices
-from rlm_jupyter.models import sdk_errors as faults
+from rlm_jupyter.models import pricing, sdk_errors
 from rlm_jupyter.models.abilities import Abilities
 from rlm_jupyter.models.allowance import Allowance, allow
 from rlm_jupyter.models.client_pool import Clients
@@ -93,7 +92,7 @@ class HostedModel(ABC):
         if known := self._window or self._own.window:
             return known
         if self._listed_window is None:
-            self._listed_window = prices.window(self.name) or DEFAULT_WINDOW
+            self._listed_window = pricing.window(self.name) or DEFAULT_WINDOW
         return self._listed_window
 
     @property
@@ -108,7 +107,7 @@ class HostedModel(ABC):
 
     def cost(self, usage: Usage) -> float | None:
         """Return what `usage` costs at list price, in US dollars; `None` when unknown."""
-        return prices.cost(self.name, usage)
+        return pricing.cost(self.name, usage)
 
     async def prepare(self, tell: Callable[[str], None], stop: asyncio.Event, seconds: float | None = None) -> None:
         """See to it that a server of one's own is there and ready; others are not asked.
@@ -202,29 +201,29 @@ class HostedModel(ABC):
             if error is hear.failure:  # of whoever listens
                 raise
             if isinstance(error, TimeoutError) and hear.deadline.expired():
-                raise faults.silent(self.endpoint, hear.patience) from None
+                raise sdk_errors.silent(self.endpoint, hear.patience) from None
             raised = self._fault(error, hear, allowance)
             # A server may echo the key: then the cause must not be shown either.
             raise raised from None if self._shows_key(error) else error
         if reply is None:
             if allowance.problem:
-                raise faults.too_large(self.endpoint, allowance.problem)
-            raise faults.broken_off(self.endpoint, after_text=hear.heard)
+                raise sdk_errors.too_large(self.endpoint, allowance.problem)
+            raise sdk_errors.broken_off(self.endpoint, after_text=hear.heard)
         return reply
 
     def _fault(self, error: Exception, hear: Listener, allowance: Allowance) -> ModelError:
         """Make what a server has sent, and the SDK or we could not take, an error of ours."""
         at, sdk = self.endpoint, import_module(self.sdk)
         if not isinstance(error, sdk.APIStatusError) and allowance.problem:
-            return faults.too_large(at, allowance.problem)
-        if not isinstance(error, (sdk.APIError, *faults.transport_errors())):
-            return faults.malformed(error, at) if allowance.responded else faults.not_sent(error, at)
+            return sdk_errors.too_large(at, allowance.problem)
+        if not isinstance(error, (sdk.APIError, *sdk_errors.transport_errors())):
+            return sdk_errors.malformed(error, at) if allowance.responded else sdk_errors.not_sent(error, at)
         if hear.started and not getattr(error, "body", None):
-            return faults.broken_off(at, after_text=hear.heard)
+            return sdk_errors.broken_off(at, after_text=hear.heard)
         try:
-            raised = faults.model_error(error, at)
+            raised = sdk_errors.model_error(error, at)
         except Exception as unreadable:  # noqa: BLE001  what the server says of its failure is of any shape
-            return faults.malformed(unreadable, at)
+            return sdk_errors.malformed(unreadable, at)
         if isinstance(raised, ContextWindowError) and raised.window:
             self._window = raised.window  # it knows better than any list
         return raised

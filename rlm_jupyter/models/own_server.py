@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from rlm_jupyter.models import sdk_errors as faults
+from rlm_jupyter.models import sdk_errors
 from rlm_jupyter.models.discovery import listed
 from rlm_jupyter.models.http import THREAD, FetchError
 from rlm_jupyter.models.servers import Served, Server, load, look
@@ -69,7 +69,7 @@ class OwnServer:
                     server = await detached(lambda: look(at), THREAD)
                 except FetchError as error:
                     if error.status is None and "timed out" not in error.said:
-                        raise faults.not_there(at, error.said) from None
+                        raise sdk_errors.not_there(at, error.said) from None
                     if error.status != _LOADING:
                         return None  # it has no such page, or is busy: the request will say what is wrong
                 else:
@@ -88,7 +88,7 @@ class OwnServer:
                 loading.cancel()
         if stop.is_set():
             return None
-        raise faults.still_loading(at)
+        raise sdk_errors.still_loading(at)
 
     async def _load(self) -> None:
         try:

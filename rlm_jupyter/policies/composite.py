@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlm_jupyter.policies import validation as checks
+from rlm_jupyter.policies import validation
 from rlm_jupyter.policies.base import ActionResult, PolicyContext, Reason, TerminationPolicy
 from rlm_jupyter.policies.final import accepted
 from rlm_jupyter.policies.registry import PolicyRegistry
@@ -48,7 +48,7 @@ class CompositeTerminationPolicy(TerminationPolicy):
 
     def validate_config(self) -> list[str]:
         """Check that the switch is a switch; members are checked as they are made."""
-        return checks.switches(self.config, "require_all")
+        return validation.switches(self.config, "require_all")
 
     def reset(self) -> None:
         """Reset each of them."""

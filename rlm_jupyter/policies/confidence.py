@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlm_jupyter.policies import validation as checks
+from rlm_jupyter.policies import validation
 from rlm_jupyter.policies.base import ActionResult, PolicyContext, Reason, TerminationPolicy
 from rlm_jupyter.policies.final import FinalPatternTerminationPolicy, accepted
 from rlm_jupyter.types.errors import PolicyError
@@ -72,8 +72,8 @@ class ConfidenceTerminationPolicy(TerminationPolicy):
     def validate_config(self) -> list[str]:
         """Both bounds are numbers, and the switches are switches."""
         return [
-            *checks.numbers(self.config, "confidence_threshold", "min_steps_before_termination"),
-            *checks.switches(self.config, "use_token_confidence", "fallback_to_final_pattern"),
+            *validation.numbers(self.config, "confidence_threshold", "min_steps_before_termination"),
+            *validation.switches(self.config, "use_token_confidence", "fallback_to_final_pattern"),
             *(f"final_pattern: {problem}" for problem in self._finals.validate_config()),
         ]
 
@@ -100,7 +100,7 @@ class ConfidenceTerminationPolicy(TerminationPolicy):
         given = metadata.get(key)
         if given is None and final and self.config["use_token_confidence"]:
             key, given = TOKEN_CONFIDENCE, metadata.get(TOKEN_CONFIDENCE)
-        confidence = checks.number(given)
+        confidence = validation.number(given)
         if confidence is None and given is not None:
             raise PolicyError(f"{self.name}: metadata[{quoted(key)}] is {quoted(given)}: no finite number.")
         return confidence

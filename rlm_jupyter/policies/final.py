@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any
 
-from rlm_jupyter.policies import validation as checks
+from rlm_jupyter.policies import validation
 from rlm_jupyter.policies.base import ActionResult, PolicyContext, TerminationPolicy
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
@@ -91,7 +91,7 @@ class FinalPatternTerminationPolicy(TerminationPolicy):
 
     def validate_config(self) -> list[str]:
         """Both switches are switches."""
-        return checks.switches(self.config, "case_sensitive", "extract_answer")
+        return validation.switches(self.config, "case_sensitive", "extract_answer")
 
     def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
         """Whether this is a final action, or one of the patterns stands in the output."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from rlm_jupyter.policies import validation as checks
+from rlm_jupyter.policies import validation
 from rlm_jupyter.policies.base import ActionResult, PolicyContext, TerminationPolicy
 from rlm_jupyter.policies.final import accepted
 
@@ -49,7 +49,7 @@ class GroundedTerminationPolicy(TerminationPolicy):
 
     def validate_config(self) -> list[str]:
         """Check that the length is a number."""
-        return checks.numbers(self.config, "max_chars")
+        return validation.numbers(self.config, "max_chars")
 
     def reset(self) -> None:
         """Forget that it has asked."""

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, SupportsFloat, TypeAlias
 
-from rlm_jupyter.policies import validation as checks
+from rlm_jupyter.policies import validation
 from rlm_jupyter.policies.base import ActionResult, PolicyContext, RewardPolicy, RewardSignal
 from rlm_jupyter.types.errors import ConfigurationError, PolicyError
 from rlm_jupyter.types.quoted import quoted
@@ -36,7 +36,7 @@ class _Sum(RewardPolicy):
 
     def validate_config(self) -> list[str]:
         """Every setting is a finite number."""
-        return checks.numbers(self.config, *self.config, finite=True)
+        return validation.numbers(self.config, *self.config, finite=True)
 
 
 class DefaultRewardPolicy(_Sum):

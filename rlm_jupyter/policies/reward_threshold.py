@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from rlm_jupyter.policies import validation as checks
+from rlm_jupyter.policies import validation
 from rlm_jupyter.policies.base import ActionResult, PolicyContext, Reason, TerminationPolicy
 from rlm_jupyter.policies.final import accepted
 from rlm_jupyter.types.errors import PolicyError
@@ -51,8 +51,8 @@ class RewardThresholdTerminationPolicy(TerminationPolicy):
 
     def validate_config(self) -> list[str]:
         """Both bounds are numbers, and a streak is at least one reward long."""
-        problems = checks.numbers(self.config, "min_reward_threshold", "max_negative_streak")
-        problems += checks.switches(self.config, "require_final_action")
+        problems = validation.numbers(self.config, "min_reward_threshold", "max_negative_streak")
+        problems += validation.switches(self.config, "require_final_action")
         if not problems and self.config["max_negative_streak"] < 1:
             problems.append("max_negative_streak: at least 1 is needed.")
         return problems
@@ -71,7 +71,7 @@ class RewardThresholdTerminationPolicy(TerminationPolicy):
             `metrics["last_reward"]` is no finite number.
         """
         given = context.metrics.get("last_reward")
-        reward = 0.0 if given is None else checks.number(given)
+        reward = 0.0 if given is None else validation.number(given)
         if reward is None:
             raise PolicyError(f"{self.name}: metrics['last_reward'] is {quoted(given)}: no finite number.")
         self._cumulative_reward += reward

@@ -141,7 +141,7 @@ class Trajectory:
 
     @property
     def rejected(self) -> tuple[ReplyReceived, ...]:
-        """The replies that were drawn again, in order."""
+        """The replies that were resampled, in order."""
         return tuple(self._rejected)
 
     @property

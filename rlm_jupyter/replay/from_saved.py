@@ -9,7 +9,7 @@ from typing import Any, Self
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay import verify as replaying
 from rlm_jupyter.replay.fork import Forking, forked
-from rlm_jupyter.replay.resume import TakingUp, check_resumable, configuration
+from rlm_jupyter.replay.resume import Resumption, check_resumable, configuration
 from rlm_jupyter.replay.verify import Replayed
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.result import OnEvent, Result
@@ -150,11 +150,11 @@ class FromRecord(ABC):
         return await replaying.areplay(run, sandbox=sandbox, on_event=on_event)
 
     @classmethod
-    def _taking_up(cls, run: str | Path, reexecute: bool, changes: dict[str, Any]) -> tuple[SavedRun, TakingUp]:
+    def _taking_up(cls, run: str | Path, reexecute: bool, changes: dict[str, Any]) -> tuple[SavedRun, Resumption]:
         saved = SavedRun.load(run)
         check_resumable(saved, None)
         settings = cls._of_saved(saved, changes).settings
-        return saved, TakingUp(saved, settings, reexecutes=reexecute)
+        return saved, Resumption(saved, settings, reexecutes=reexecute)
 
     @classmethod
     def _forking(

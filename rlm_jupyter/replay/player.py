@@ -85,7 +85,7 @@ class Player:
                 run.entries.recorder.add(record)
             self.recording.append(record)
         self._apply([self.recording.started])
-        self._take_up_if_over()
+        self._continue_if_record_ends()
 
     def record(self, record: Record) -> None:
         """Enter the recorded counterpart of a record; the last one of a run is its own."""
@@ -97,7 +97,7 @@ class Player:
         if not matched and isinstance(record, NoticeGiven) and self.recording.options.only:
             self.recording.note(self.run.iteration, None, f"The run says what it had not said: {record.text}")
         self._apply(matched)
-        self._take_up_if_over()
+        self._continue_if_record_ends()
 
     def next_iteration(self) -> bool:
         """Enter what is left of the last iteration; return whether the run goes on from here by itself.
@@ -108,7 +108,7 @@ class Player:
             The record ends, and is only replayed.
         """
         self._apply(self.recording.rest_of_iteration())
-        self._take_up_if_over()
+        self._continue_if_record_ends()
         if self.recording.is_over and self.recording.options.only:
             raise RecordEnds
         return self.recording.is_over
@@ -126,7 +126,7 @@ class Player:
         run.requests.last_read = (2 * len(run.trajectory.iterations) + 2, tokens) if known else None
         self._apply(taken)
         run.iteration = reply.iteration
-        self._take_up_if_over()
+        self._continue_if_record_ends()
         return reply
 
     def went_on(self) -> bool:
@@ -153,7 +153,7 @@ class Player:
         taken, cell = self._held or self._recorded_cell()
         self._held = None
         if cell is not None:
-            return await self._again(taken, cell)
+            return await self._reexecute_cell(taken, cell)
         place = self.run.iteration, self.run.cells.block
         if self.is_playing:
             if self.recording.options.only and not self.went_on():
@@ -171,7 +171,7 @@ class Player:
         self._held = None
         self._apply([*taken, recorded])
         self.run.cells.block += 1
-        self._take_up_if_over()
+        self._continue_if_record_ends()
         return True
 
     def answers(self, call: Subcall, kind: SubcallKind, first: int) -> dict[int, str | SubcallFailure]:
@@ -232,7 +232,7 @@ class Player:
     def _recorded_cell(self) -> tuple[list[Record], CellFinished | None]:
         return self.recording.cell(self.run.iteration, self.run.cells.block) if self.is_playing else ([], None)
 
-    async def _again(self, taken: list[Record], cell: CellFinished) -> tuple[CellRun, Inspection]:
+    async def _reexecute_cell(self, taken: list[Record], cell: CellFinished) -> tuple[CellRun, Inspection]:
         """Go over a recorded cell."""
         await self._cells.begin_cell()
         told = [record for record in taken if isinstance(record, NoticeGiven)]
@@ -248,7 +248,7 @@ class Player:
         executes = self.recording.options.reexecutes and cell.status in {"ok", "error"}
         self._apply([cell])
         self.run.emit(CellReplayed(cell.iteration, cell.block, executes, differs))
-        self._take_up_if_over()
+        self._continue_if_record_ends()
         return recorded, inspection
 
     def _apply(self, records: Iterable[Record]) -> None:
@@ -260,7 +260,7 @@ class Player:
                 self.run.trajectory.apply(record)
                 self.run.emit(record)
 
-    def _take_up_if_over(self) -> None:
+    def _continue_if_record_ends(self) -> None:
         """Go on with the run where its record ends, unless it is only replayed."""
         if not self.is_playing or not self.recording.is_over or self.recording.options.only:
             return

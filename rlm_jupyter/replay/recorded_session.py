@@ -11,7 +11,7 @@ from rlm_jupyter.record import catalog
 from rlm_jupyter.record.catalog import RunSummary
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay.diff import Difference, as_text
-from rlm_jupyter.replay.resume import go_over
+from rlm_jupyter.replay.resume import reexecute_run
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
@@ -87,7 +87,7 @@ class RecordedSession(BackgroundSession):
         async def bring_back(session: Session) -> None:
             differences: list[Difference] = []
             for run in runs:
-                differences += await go_over(session, run, is_told=True, reexecutes=True)
+                differences += await reexecute_run(session, run, is_told=True, reexecutes=True)
             if differences:
                 session.remark = notices.REEXECUTED.format(differences=as_text(differences))
 

@@ -8,7 +8,7 @@ from rlm_jupyter.kernel.snapshots import Moment
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.replay.diff import difference
 from rlm_jupyter.replay.recording import Recording
-from rlm_jupyter.run.cells import look, renew
+from rlm_jupyter.run.cells import inspect_kernel, restart_kernel
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.errors import KernelDiedError
 from rlm_jupyter.types.events import CellFinished, NoticeGiven
@@ -57,7 +57,7 @@ class Reexecution:
         if not recording.options.reexecutes:
             return ""
         place = cell.iteration, cell.block
-        await run.kernel.snapshots.begun()
+        await run.kernel.snapshots.wait_until_captured()
         if cell.status == "died":
             await self.restart(recording.revival())
             return ""
@@ -81,7 +81,7 @@ class Reexecution:
         recording, run = self._recording, self.run
         inspection = Inspection()
         if recording.options.reexecutes and run.kernel.is_alive:
-            inspection = await look(run)
+            inspection = await inspect_kernel(run)
             if cell.status == "ok":
                 await self._keep_variables((cell.iteration, cell.block))
         inspection = replace(inspection, exited=recording.exited(cell))
@@ -93,7 +93,7 @@ class Reexecution:
         return replace(inspection, answer="none", problem="", draft_ready=False)
 
     async def restart(self, notice: NoticeGiven | None) -> None:
-        """Restart the kernel, with what had come back then.
+        """Restart the kernel, and restore the variables that were restored in the recorded run.
 
         Parameters
         ----------
@@ -105,14 +105,14 @@ class Reexecution:
         cells.variables = ()
         if not self._recording.options.reexecutes:
             return
-        await renew(self.run)
+        await restart_kernel(self.run)
         wanted: list[str] = notice.restored.get("names", []) if notice is not None else []
         if not wanted:
             return
         try:
             restored = await kernel.restore(wanted)
         except KernelDiedError:  # over the snapshot, which is dropped
-            await renew(self.run)
+            await restart_kernel(self.run)
             restored = None
         modules = () if restored is None else restored.modules
         cells.variables = (await kernel.inspect()).variables

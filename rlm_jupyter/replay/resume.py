@@ -161,7 +161,7 @@ def _check_whole(saved: SavedRun) -> None:
         raise ConfigurationError(f"This run answers a sub-call of {started.parent}: go on with that one.")
 
 
-class TakingUp(Answers):
+class Resumption(Answers):
     """A saved run, to be gone on with in the background (`Running`).
 
     Parameters
@@ -232,7 +232,7 @@ async def play(
     async with open_session(settings, context, emit=on_event, control=control) as session:
         told: list[Difference] = []
         for run, is_told in earlier:
-            told += await go_over(session, run, is_told, recording.options.reexecutes)
+            told += await reexecute_run(session, run, is_told, recording.options.reexecutes)
         told += await _start_again(session, recording.started, recording.options.reexecutes)
         if len(session.history) < recording.started.options.get("prompts_before", 0) and not recording.options.only:
             told.append(Difference(0, None, notices.BEFORE_MISSING))
@@ -255,7 +255,7 @@ async def play(
         )
 
 
-async def go_over(session: Session, run: SavedRun, is_told: bool, reexecutes: bool) -> list[Difference]:
+async def reexecute_run(session: Session, run: SavedRun, is_told: bool, reexecutes: bool) -> list[Difference]:
     """Re-execute an earlier run in the kernel, for its variables; no model is asked, nothing is recorded."""
     started = run.trajectory.started
     told = await _start_again(session, started, reexecutes)

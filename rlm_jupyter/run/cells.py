@@ -48,7 +48,7 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
         latest = now
         run.emit(OutputChanged(run.iteration, cells.block, now))
 
-    await kernel.snapshots.begun()
+    await kernel.snapshots.wait_until_captured()
     if not kernel.is_alive:
         await _revive(run, notices.DIED_BETWEEN)
     run.subcalls.begin()
@@ -68,7 +68,7 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
         shown = cell if cell.outputs else CellRun(cell.status, latest, cell.execution_count, cell.seconds)
         finish(run, source, executed, shown)
     try:
-        inspection = await look(run)
+        inspection = await inspect_kernel(run)
     except KernelDiedError:
         if kernel.recorded is not None:
             # the answer was fetched while FINAL was called: nobody needs this kernel any more
@@ -81,7 +81,7 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
     return cell, inspection
 
 
-async def look(run: Run) -> Inspection:
+async def inspect_kernel(run: Run) -> Inspection:
     """Inspect the kernel after a cell: its variables, a draft of the answer, the stated confidence."""
     cells = run.cells
     inspection = await run.kernel.inspect()
@@ -205,7 +205,7 @@ async def _restart(run: Run) -> Restored | None:
             raise KernelDiedError(f"the kernel died {cells.restarts} times")
         await asyncio.sleep(_REST_SECONDS * (cells.restarts - 1))
         try:
-            await renew(run)
+            await restart_kernel(run)
             restored = await kernel.restore()
             cells.variables = () if restored is None else (await kernel.inspect()).variables
             return restored
@@ -216,7 +216,7 @@ async def _restart(run: Run) -> Restored | None:
                 raise
 
 
-async def renew(run: Run) -> None:
+async def restart_kernel(run: Run) -> None:
     """Start a new kernel in place of the one that died, with the earlier prompts in `history`."""
     await run.kernel.restart()
     await run.kernel.begin()

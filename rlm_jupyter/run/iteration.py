@@ -2,7 +2,7 @@
 
 Only cells end a run: FINAL in a cell, a FINAL in prose that is made into one, or the `answer` dict set
 ready by a literal in a cell's source. Nothing that is printed, no traceback, no sub-call's reply and no
-part of `context` can.
+part of `context` can, unless a policy reads outputs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def carry_out(run: Run, reply: parsing.ParsedReply) -> Outcome:
 
 
 async def _blocks(run: Run, reply: parsing.ParsedReply) -> Outcome:
-    if _is_blind(run, all(parsing.only_constant_final(block) for block in reply.blocks)):
+    if _question_blind_answer(run, all(parsing.only_constant_final(block) for block in reply.blocks)):
         for block in reply.blocks:
             cells.finish(run, block, None, CellRun("skipped"))
             run.replies.unconfirmed = run.replies.unconfirmed or parsing.constant_final(block)
@@ -80,18 +80,18 @@ def _is_confirmed(run: Run, answer: str | None) -> bool:
 
 
 async def _declaration(run: Run, declared: parsing.Declaration) -> Outcome:
-    """Return a reply that is prose only, with a FINAL in it: made into a cell."""
+    """Execute the FINAL of a reply that is prose only, as a cell."""
     names = {variable.name for variable in run.cells.variables}
     content = parsing.unquoted(declared.content)
     is_typed = declared.kind == "FINAL" and declared.content not in names and content.strip()
-    if is_typed and _is_blind(run, answers_only=True):
+    if is_typed and _question_blind_answer(run, answers_only=True):
         run.replies.unconfirmed = content
         return Outcome(failed=True)
     return (await _cell(run, parsing.literal_cell(declared, names))).outcome
 
 
-def _is_blind(run: Run, answers_only: bool) -> bool:
-    """Whether an answer was typed before anything was looked at; the model is asked about it once."""
+def _question_blind_answer(run: Run, answers_only: bool) -> bool:
+    """Question an answer that was typed before anything was looked at; once. Return whether it was questioned."""
     if not answers_only or run.replies.blind_refused or run.has_seen:
         return False
     run.replies.blind_refused = True

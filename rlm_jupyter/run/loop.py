@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts import cues, notices
-from rlm_jupyter.run import cells
-from rlm_jupyter.run import root_model as root
+from rlm_jupyter.run import cells, root_model
 from rlm_jupyter.run.budget.request import Answered
 from rlm_jupyter.run.grounding import made_up
 from rlm_jupyter.run.iteration import carry_out
@@ -43,15 +42,15 @@ class Ending:
 async def solve(run: Run) -> Ending:
     """Answer the prompt of `run`. The answer is looked at before any limit."""
     while True:
-        root.hold_last_word(run)
+        root_model.hold_last_word(run)
         await run.checkpoint()
         if not run.is_replaying and (stop := _limit_reached(run)) is not None:
             return await _salvage(run, stop)
         run.iteration += 1
         run.cells.begin()
         try:
-            reply = await root.draw(run)
-            root.hold_last_word(run, has_cells=True)
+            reply = await root_model.next_reply(run)
+            root_model.hold_last_word(run, has_cells=True)
             outcome = await carry_out(run, reply)
         except LimitReached as limit:
             run.iteration = max((iteration.index for iteration in run.trajectory.iterations[-1:]), default=0)
@@ -120,7 +119,7 @@ def _limit_reached(run: Run) -> StopReason | None:
 async def _salvage(run: Run, stop: StopReason, message: str = "", *, may_ask: bool = True) -> Ending:
     """Return the best answer there is: sent back, a draft, an unconfirmed FINAL, one forced call, or none."""
     answer = run.best
-    # a cell that was interrupted in time has taken of the margin: what is left is enough for a reply like those before
+    # a cell that was interrupted in time may have used part of the margin; the rest must do for one more reply
     least = min(INTERRUPT_MARGIN, max(run.requests.last_word.seconds, _LEAST_SECONDS))
     # where nothing was seen and nothing is kept, an answer would be made up
     if may_ask and answer is None and stop != "cancelled" and run.can_conclude and run.ledger.deadline.has(least):
@@ -135,13 +134,13 @@ async def _forced(run: Run) -> tuple[Value | None, str]:
     answered = None
     while answered is None:
         try:
-            answered = await root.ask(run, last=True)
+            answered = await root_model.ask(run, last=True)
         except LimitReached as limit:
-            if limit.stop_reason not in {"tokens", "cost"} or not root.drop_oldest(run):
+            if limit.stop_reason not in {"tokens", "cost"} or not root_model.drop_oldest(run):
                 return None, ""
         except ModelError:
             return None, ""
-    root.received(run, answered, read=None, forced=True)
+    root_model.received(run, answered, read=None, forced=True)
     said = await _read_forced(run, answered)
     if isinstance(said, Value):
         return said, ""

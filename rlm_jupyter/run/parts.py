@@ -1,4 +1,4 @@
-"""The parts of a run's state. Each is assigned in one place only, which its docstring names; others read it."""
+"""The parts of a run's state. Each is assigned where its docstring says, and in `replay/` while a record is played."""
 
 from __future__ import annotations
 

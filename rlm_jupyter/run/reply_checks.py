@@ -1,4 +1,4 @@
-"""`rejection`: why a reply is drawn again: it says nothing, or nothing new.
+"""`rejection`: why a reply is resampled: it says nothing, or nothing new.
 
 Small models repeat themselves, or play the other side of the conversation. What is rejected stays in the record, and
 out of the conversation.
@@ -35,7 +35,7 @@ class Rejection:
 
 
 def rejection(run: Run, reply: parsing.ParsedReply, text: str) -> Rejection | None:
-    """Why a reply, of which `text` is read, is drawn again; `None` where it counts."""
+    """Why a reply, of which `text` is read, is resampled; `None` where it counts."""
     if not text.strip():
         return Rejection(EMPTY)
     if reason := _nothing_new(run, reply):
@@ -44,18 +44,18 @@ def rejection(run: Run, reply: parsing.ParsedReply, text: str) -> Rejection | No
     return None
 
 
-def take(run: Run, reply: parsing.ParsedReply) -> parsing.ParsedReply:
+def accept(run: Run, reply: parsing.ParsedReply) -> parsing.ParsedReply:
     """Return the reply, which counts: the iteration that begins has its cells."""
     run.replies.iteration_of[_said(reply)] = run.iteration
     return reply
 
 
 def _nothing_new(run: Run, reply: parsing.ParsedReply) -> str:
-    """Why a reply is none: one before it over again, which failed or changed nothing, or what the model was told."""
+    """Return why a reply is rejected: it repeats one that failed or changed nothing, or what the model was told."""
     before = run.trajectory.iterations[-2:]
     if not before:
         return ""
-    if _plays(run, reply):
+    if _echoes_conversation(run, reply):
         return PLAYS
     if not _alike(reply, parsing.parse(read_part(before[-1]))):
         return REPEATS_EARLIER if _is_known(run, reply) else ""
@@ -69,7 +69,7 @@ def _nothing_new(run: Run, reply: parsing.ParsedReply) -> str:
     return REPEATS if failed or known else ""
 
 
-def _plays(run: Run, reply: parsing.ParsedReply) -> bool:
+def _echoes_conversation(run: Run, reply: parsing.ParsedReply) -> bool:
     """Whether a reply goes on with the conversation, where code is due: with our own words, or the last outputs."""
     if not reply.blocks:
         return reply.unclosed and _TOLD.search(reply.prose) is not None

@@ -6,7 +6,7 @@ import math
 
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts.outputs import shown_chars
-from rlm_jupyter.run import reply_checks as rejections
+from rlm_jupyter.run import reply_checks
 from rlm_jupyter.run.budget import request as calls
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import Answered
@@ -19,7 +19,7 @@ from rlm_jupyter.types.values import FinishReason, Message, Usage
 
 MOST_REPEATS = 3
 """Replies drawn in a row that repeat the one before them; then the run ends."""
-_WARMER = (1.0, 1.3)
+_RESAMPLE_TEMPERATURES = (1.0, 1.3)
 """The temperatures of what is drawn again; of its own a server takes 0.7 or 0.8, say."""
 LAST_REPLY = 2_048
 """Tokens: the cap of the forced final reply."""
@@ -31,11 +31,11 @@ _ROOM_GROWTH = 2
 """A reply that was cut off lets the next be so many times longer."""
 
 
-async def draw(run: Run) -> parsing.ParsedReply:
-    """Return the next reply that is not empty, and not one before it over again.
+async def next_reply(run: Run) -> parsing.ParsedReply:
+    """Return the next usable reply; resample empty and repeated ones.
 
-    Such a one is drawn anew, and warmer. It stays out of the conversation, where it would make the
-    next repetition likelier; that there was one, the model is told once.
+    They are resampled warmer, and stay out of the conversation, where one would make the next repetition likelier;
+    that there was one, the model is told once.
 
     Raises
     ------
@@ -44,21 +44,21 @@ async def draw(run: Run) -> parsing.ParsedReply:
     """
     if run.playback is not None and (recorded := run.playback.reply()) is not None:
         run.requests.room = _next_room(run, recorded.finish)
-        return rejections.take(run, parsing.parse(recorded.text))
+        return reply_checks.accept(run, parsing.parse(recorded.text))
     reasons: list[str] = []
     while len(reasons) < MOST_REPEATS:
-        answered = await ask(run, temperature=_WARMER[len(reasons) - 1] if reasons else None)
+        answered = await ask(run, temperature=_RESAMPLE_TEMPERATURES[len(reasons) - 1] if reasons else None)
         reply = parsing.parse(answered.reply.text)
-        rejection = rejections.rejection(run, reply, answered.reply.text[: reply.read])
+        rejection = reply_checks.rejection(run, reply, answered.reply.text[: reply.read])
         if rejection is None:
             received(run, answered, read=reply.read)
-            return rejections.take(run, reply)
+            return reply_checks.accept(run, reply)
         received(run, answered, read=reply.read, rejected=f"{rejection.reason} ({len(reasons) + 1})")
         last = run.trajectory.iterations[-1:]
         if last and rejection.told and not reasons:
             run.record(NoticeGiven(last[0].index, rejection.told))
         reasons.append(rejection.reason)
-    what = {rejections.EMPTY: "nothing", rejections.REPEATS: f"the same reply {MOST_REPEATS + 1} times"}
+    what = {reply_checks.EMPTY: "nothing", reply_checks.REPEATS: f"the same reply {MOST_REPEATS + 1} times"}
     said = what.get(reasons[0], "nothing new") if len(set(reasons)) == 1 else "nothing new"
     raise LimitReached(f"the model sent {said}", stop_reason="no_progress")
 

@@ -166,7 +166,7 @@ class Session:
         KernelDiedError
             There was no kernel any more; one that the cell takes along is a status of its own.
         """
-        await self.kernel.snapshots.begun()
+        await self.kernel.snapshots.wait_until_captured()
         await self.kernel.reopen()  # after an answer no sub-call is let through
         self.answering.instead = answer_subcall
         ok = False

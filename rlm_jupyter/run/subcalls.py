@@ -29,7 +29,7 @@ _HEAD_CHARS = 1_000
 MOST_REFUSED = 100
 """Refusals of a cell that are written down; when it is executed again, those after them are like the last."""
 _STOPPED = "it was stopped before it was answered"
-_FINAL_ERRORS = (ModelError, ContextWindowError)
+_PERMANENT_ERRORS = (ModelError, ContextWindowError)
 """What comes of the same prompt each time; those of their subclasses may pass."""
 
 
@@ -170,7 +170,7 @@ class Answering:
             settled = _Settled(f"{limit}.", failed=True, model=name)
         except RLMError as error:
             settled = _Settled(str(error), failed=True, model=name)
-            if kind == "llm" and type(error) in _FINAL_ERRORS:
+            if kind == "llm" and type(error) in _PERMANENT_ERRORS:
                 run.subcalls.known_refusals[_digest(prompt), model.name] = str(error)
         finally:
             # also what was stopped is billed, and written down
@@ -276,7 +276,7 @@ def _fact(
 
 
 async def _all(asked: list[Coroutine[Any, Any, _Settled]]) -> list[_Settled]:
-    """All of them; where one breaks, the others are stopped and seen gone, not left running unpaid-for."""
+    """All of them; where one breaks, the others are cancelled and awaited, so that none runs unbilled."""
     tasks = [asyncio.ensure_future(one) for one in asked]
     try:
         return await asyncio.gather(*tasks)

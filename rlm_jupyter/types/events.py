@@ -67,7 +67,7 @@ class ReplyReceived:
     """How many characters of `text` count; the rest, where the model played the kernel, is neither run nor
     shown to it again. `None`: all."""
     rejected: str = ""
-    """Why the reply was drawn again instead of run (a repetition, say); it is then not part of the conversation."""
+    """Why the reply was resampled instead of run (a repetition, say); it is then not part of the conversation."""
     forced: bool = False
     """The final call of a run that met a limit."""
     estimated: bool = False

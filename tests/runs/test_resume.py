@@ -29,7 +29,7 @@ from rlm_jupyter.record import journal, notebook
 from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.replay.resume import TakingUp, configuration
+from rlm_jupyter.replay.resume import Resumption, configuration
 from rlm_jupyter.run import background
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
@@ -538,8 +538,8 @@ async def test_a_record_is_read_once_and_again_only_where_it_has_changed(monkeyp
 
     monkeypatch.setattr(journal, "read", counted)
     settings = RLM(Counting([block("x"), block("FINAL(x)")]), limits=Limits(max_iterations=3)).settings
-    going_on = TakingUp(SavedRun.load(first.path), settings)
-    late = TakingUp(SavedRun.load(first.path), settings)
+    going_on = Resumption(SavedRun.load(first.path), settings)
+    late = Resumption(SavedRun.load(first.path), settings)
     read.clear()
     assert (await going_on.answer("How often?", None, None)).answer == "1"
     assert not read

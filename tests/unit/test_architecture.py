@@ -63,3 +63,14 @@ def test_any_exception_is_caught_only_at_the_boundaries_that_the_architecture_na
     caught = {path for path in MODULES if any(broad(path))}
     assert caught
     assert {path for path in caught if not any(path.is_relative_to(place) for place in named)} == set()
+
+
+_NAMED_FILE = re.compile(r"`([\w/]+\.(?:py|json|ts))`")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_files_that_a_docstring_names_are_there(path: Path) -> None:
+    package = ROOT / "rlm_jupyter"
+    for name in _NAMED_FILE.findall(path.read_text()):
+        places = [ROOT, package, *(folder for folder in path.parents if folder.is_relative_to(package))]
+        assert any((place / name).exists() for place in places), name

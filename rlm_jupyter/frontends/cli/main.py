@@ -112,22 +112,21 @@ def _command(args: argparse.Namespace) -> int:
     """Call what was asked for; only this loads it."""
     match args.command:
         case "run" | "demo":
-            from rlm_jupyter.frontends.cli import run as asking
+            from rlm_jupyter.frontends.cli.run import demo, run
 
-            return asking.run(args) if args.command == "run" else asking.demo(args)
+            return run(args) if args.command == "run" else demo(args)
         case "resume" | "fork" | "replay":
-            from rlm_jupyter.frontends.cli import resume as again
+            from rlm_jupyter.frontends.cli.resume import fork, replay, resume
 
-            going_on = {"resume": again.resume, "fork": again.fork, "replay": again.replay}
-            return going_on[args.command](args)
+            return {"resume": resume, "fork": fork, "replay": replay}[args.command](args)
         case "models":
-            from rlm_jupyter.frontends.cli import models as served
+            from rlm_jupyter.frontends.cli.models import models
 
-            return served.models(args)
+            return models(args)
         case "list" | "show" | "export" | "clean":
-            from rlm_jupyter.frontends.cli import runs as kept
+            from rlm_jupyter.frontends.cli import runs
 
-            commands = {"list": kept.list_runs, "show": kept.show, "export": kept.export, "clean": kept.clean}
+            commands = {"list": runs.list_runs, "show": runs.show, "export": runs.export, "clean": runs.clean}
             return commands[args.command](args)
         case _:
             raise ConfigurationError(

@@ -112,13 +112,13 @@ def _tell(found: _Found) -> None:
 
 
 def _facts(found: _Found) -> list[dict[str, str | int | bool | None]]:
-    from rlm_jupyter.models import pricing as prices
+    from rlm_jupyter.models import pricing
 
     provider = found.preset.provider
     return [
         {
             "name": f"{provider}/{model.name}",
-            "window": model.window or prices.window(f"{provider}/{model.name}"),
+            "window": model.window or pricing.window(f"{provider}/{model.name}"),
             "embeds": model.embeds,
             "is_loaded": model.is_loaded,
         }

@@ -24,12 +24,12 @@ _CHANGES = ("model", "sub_model", "base_url", "window", "termination", "reward",
 
 def resume(args: Namespace) -> int:
     """`jupyter rlm resume`; returns the exit code."""
-    from rlm_jupyter.replay.resume import TakingUp, check_resumable
+    from rlm_jupyter.replay.resume import Resumption, check_resumable
     from rlm_jupyter.run.running import Running
 
     saved = _saved(args)
     check_resumable(saved, None)
-    going_on = TakingUp(saved, _rlm(args, saved).settings, reexecutes=not args.no_reexec)
+    going_on = Resumption(saved, _rlm(args, saved).settings, reexecutes=not args.no_reexec)
     _ask(args, saved, saved.cells_again)
     prompt = saved.trajectory.started.prompt
     return answered(args, lambda tell: Running(going_on, prompt, tell), saved.files.notebook)
@@ -56,7 +56,7 @@ def fork(args: Namespace) -> int:
 
 def replay(args: Namespace) -> int:
     """`jupyter rlm replay`; returns the exit code: 0 where the same came out."""
-    from rlm_jupyter.replay import verify as replaying
+    from rlm_jupyter.replay import verify
     from rlm_jupyter.types.events import CellFinished
 
     def tell(event: Event) -> None:
@@ -65,7 +65,7 @@ def replay(args: Namespace) -> int:
 
     saved = _saved(args)
     _ask(args, saved, saved.cells_again)
-    came = replaying.replay(saved.files.notebook, sandbox=args.sandbox, on_event=tell)
+    came = verify.replay(saved.files.notebook, sandbox=args.sandbox, on_event=tell)
     if came.passed_over:
         terminal.say(
             f"Not executed, because they had been interrupted: cells of iteration {_listed(came.passed_over)}."

@@ -39,7 +39,7 @@ class Speed:
             case RunStarted() | RunTakenUp() | OutputsShown():
                 self._ask()
             case ReplyReceived() if event.rejected:
-                self._ask()  # another is drawn
+                self._ask()  # it is resampled
             case ReplyStreamed(text=text):
                 self._hear(text)
             case ReplyReceived():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rlm_jupyter.frontends.display import sanitize as safe
+from rlm_jupyter.frontends.display import sanitize
 from rlm_jupyter.types.values import CellStatus, Output
 
 Item = dict[str, Any]
@@ -35,7 +35,7 @@ class LiveCell:
     is_amended: bool = False
     """A person has edited it."""
     told: Item | None = None
-    clean: safe.Cleaner = field(default_factory=safe.Cleaner)
+    clean: sanitize.Cleaner = field(default_factory=sanitize.Cleaner)
 
     @property
     def is_done(self) -> bool:
@@ -48,7 +48,7 @@ class LiveCell:
             "id": self.id,
             "type": "code" if self.role == "code" else "markdown",
             "after": after,
-            "source": safe.plain(self.source) if self.role in {"code", "subcalls"} else safe.prose(self.source),
+            "source": sanitize.plain(self.source) if self.role in {"code", "subcalls"} else sanitize.prose(self.source),
             "outputs": self.clean(self.made, running=not self.is_done),
             "execution_count": self.execution_count,
             "status": self.status,
@@ -94,7 +94,7 @@ def in_parts(items: Iterable[Item]) -> list[list[Item]]:
 
 def _chars(item: Item) -> int:
     what = item.get("cell", item)
-    made = sum(safe.chars(output) for output in what.get("outputs", ()))
+    made = sum(sanitize.chars(output) for output in what.get("outputs", ()))
     return made + len(what.get("source", "")) + len(what.get("text", ""))
 
 

@@ -1,6 +1,6 @@
 """`Cells`: a run folded into the cells that a page shows while it goes on; it knows no front end.
 
-`take` tells what is new since the last time, as items of the protocol (`tests/live/protocol.json` has all of
+`take` tells what is new since the last time, as items of the protocol (`tests/support/protocol.json` has all of
 them), and `snapshot` tells everything. A cell that is done is told whole: so a page that missed something
 is right again with the next of them, whether or not it can ask.
 
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from rlm_jupyter.frontends.display import sanitize as safe
-from rlm_jupyter.frontends.live import subcall_cells as asked
+from rlm_jupyter.frontends.display import sanitize
+from rlm_jupyter.frontends.live import subcall_cells
 from rlm_jupyter.frontends.live.cell import Item, LiveCell
 from rlm_jupyter.frontends.live.child import Child, within
 from rlm_jupyter.frontends.live.children import Children, read
@@ -147,7 +147,7 @@ class Cells:
         with self._lock:
             cells = self.children.woven(self._order)
             found = next((cell for cell in cells if cell.id == cell_id and cell.role == "code"), None)
-            return None if found is None else safe.plain(found.source)
+            return None if found is None else sanitize.plain(found.source)
 
     def place(self, cell_id: str) -> tuple[int, int] | None:
         """Return iteration and block of a code cell of this run's own, not of a child's; `None`: it is none."""
@@ -371,15 +371,15 @@ class Cells:
         for cell in [cell for cell in self._order if cell.id in self._asking] if self._asking else []:
             settled = self._settled.get(self._asking[cell.id], [])
             since = now - self._listed.get(cell.id, 0.0)
-            if not all_of_them and not cell.is_done and since < asked.rest(settled):
+            if not all_of_them and not cell.is_done and since < subcall_cells.rest(settled):
                 self.is_behind = True
                 continue
             waiting = self._waiting.get(self._asking.pop(cell.id), {})
             self._listed[cell.id] = now
-            cell.source = asked.markdown(settled, len(waiting))
-            cell.facts = {"calls": asked.facts(settled), "of": cell.facts["of"]}
+            cell.source = subcall_cells.markdown(settled, len(waiting))
+            cell.facts = {"calls": subcall_cells.facts(settled), "of": cell.facts["of"]}
             if waiting:
-                cell.facts |= {"flight": asked.in_flight(waiting.values()), "in_flight": len(waiting)}
+                cell.facts |= {"flight": subcall_cells.in_flight(waiting.values()), "in_flight": len(waiting)}
             self._mark(cell)
 
     def _code(self, index: int, place: int, source: str | None = None) -> LiveCell:

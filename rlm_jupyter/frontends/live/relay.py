@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlm_jupyter.frontends.display import sanitize as safe
+from rlm_jupyter.frontends.display import sanitize
 from rlm_jupyter.types.values import Output
 
 STREAM_CHARS = 100_000
@@ -49,7 +49,7 @@ class Relay:
             self._show(msg_type, content)
         elif msg_type == "error":
             self.release()
-            [self.failure] = safe.clean([{"output_type": "error", **content}])
+            [self.failure] = sanitize.clean([{"output_type": "error", **content}])
         elif msg_type == "clear_output" and content.get("wait"):
             self._clears = True
         elif msg_type == "clear_output":
@@ -74,14 +74,14 @@ class Relay:
         left = STREAM_CHARS - self._printed
         if left <= 0:
             return
-        text = safe.plain(content["text"])
+        text = sanitize.plain(content["text"])
         self._printed += len(text)
         shown = text if len(text) <= left else f"{text[:left]}\n[… more]\n"
         self._send("stream", {"name": content["name"], "text": shown})
 
     def _show(self, msg_type: str, content: dict[str, Any]) -> None:
         kind = "execute_result" if msg_type == "execute_result" else "display_data"
-        shown = safe.clean([{"output_type": kind, **content}])
+        shown = sanitize.clean([{"output_type": kind, **content}])
         if not shown:
             return
         [output] = shown

@@ -17,7 +17,7 @@ from traitlets import Bool, Dict, Enum, Float, Integer, List, Unicode, Union
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.run_options import help_of
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
-from rlm_jupyter.models import discovery as nearby
+from rlm_jupyter.models import discovery
 from rlm_jupyter.models.endpoint import keyless
 from rlm_jupyter.models.sampling import parsed
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
@@ -250,7 +250,7 @@ class Configured(Magics):
     def _show_banner(self) -> None:
         if not self._banner_shown:
             self._banner_shown = True
-            text = " ".join(filter(None, [_BANNER, nearby.offer()]))
+            text = " ".join(filter(None, [_BANNER, discovery.offer()]))
             html = fragments.block(fragments.note(text))
             cast(Any, self.shell).display_pub.publish({"text/html": html, "text/plain": text})
 

@@ -15,7 +15,7 @@ from rlm_jupyter.frontends.live.result import in_one_line
 from rlm_jupyter.frontends.magics.session_runs import SessionRuns
 from rlm_jupyter.frontends.run_options import magic
 from rlm_jupyter.record.saved_run import SavedRun
-from rlm_jupyter.replay.resume import TakingUp, check_resumable, configuration
+from rlm_jupyter.replay.resume import Resumption, check_resumable, configuration
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run import background
 from rlm_jupyter.run.running import Running
@@ -74,7 +74,7 @@ class ResumeMagics(Magics):
         check_resumable(saved, None)
         found = configuration(saved, {name: getattr(options, name) for name in _CHANGES})
         settings = RLM(found.model, **found.options).settings
-        going_on = TakingUp(saved, settings, reexecutes=not options.no_reexec)
+        going_on = Resumption(saved, settings, reexecutes=not options.no_reexec)
         background.submit(refuse_absent(settings)).result()
         prompt = saved.trajectory.started.prompt
         claim = self._runs.claim(options.output, resumed=True)

@@ -15,7 +15,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import observe
 
 from rlm_jupyter.frontends import keys
-from rlm_jupyter.frontends.here import transform as here_source
+from rlm_jupyter.frontends.here import transform
 from rlm_jupyter.frontends.live import user_cells as by_hand
 from rlm_jupyter.frontends.live.result import in_one_line
 from rlm_jupyter.frontends.live.user_cells import to_its_kernel
@@ -78,7 +78,7 @@ class RLMMagics(Configured):
         if not options.output.isidentifier():
             raise UsageError(f"-o takes the name of a variable, not {quoted(options.output)}.")
         if options.here:
-            raise UsageError(here_source.why_not_awaited(self.shell))
+            raise UsageError(transform.why_not_awaited(self.shell))
         try:
             self._answer(options, prompt)
         except (RLMError, KeyboardInterrupt) as error:
@@ -232,6 +232,6 @@ def load(shell: Any) -> None:
         shell.register_magics(QuestionMagics(shell, magics, parser.parse_args))
     install(shell, lambda: [name for action in parser._actions for name in action.option_strings])
     # before questions are kept: it takes the line as it was written
-    shell.input_transformers_cleanup.append(here_source.awaited(shell, magics.asks_here))
+    shell.input_transformers_cleanup.append(transform.awaited(shell, magics.asks_here))
     shell.input_transformers_cleanup.append(keep_questions("rlm", "llm_query"))
     shell.input_transformers_cleanup.insert(0, to_its_kernel(shell))

@@ -13,8 +13,7 @@ from rlm_jupyter.frontends.rlm_kernel.backend import Driven
 from rlm_jupyter.frontends.rlm_kernel.cell import PYTHON, body_at, is_code, is_python, rest_at
 from rlm_jupyter.frontends.rlm_kernel.commands import HELP
 from rlm_jupyter.frontends.rlm_kernel.config import LIMITS
-from rlm_jupyter.models import PROVIDERS
-from rlm_jupyter.models import discovery as nearby
+from rlm_jupyter.models import PROVIDERS, discovery
 from rlm_jupyter.run import background
 
 _MOST_FILES = 200
@@ -114,7 +113,7 @@ def _matches(before: str) -> list[str]:
     word = re.split(r"\s", before)[-1]
     match found[1]:
         case "model":
-            choices = [*_MODEL_OPTIONS, *nearby.choices(word)]
+            choices = [*_MODEL_OPTIONS, *discovery.choices(word)]
         case "limits":
             choices = [f"{name}=" for name in LIMITS]
         case "rlm_key":

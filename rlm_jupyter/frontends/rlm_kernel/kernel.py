@@ -16,7 +16,7 @@ from rlm_jupyter.frontends.rlm_kernel.commands import HELP, Commands
 from rlm_jupyter.frontends.rlm_kernel.completion import Assistance
 from rlm_jupyter.frontends.rlm_kernel.config import Configuration
 from rlm_jupyter.frontends.rlm_kernel.output import Page
-from rlm_jupyter.models import discovery as nearby
+from rlm_jupyter.models import discovery
 from rlm_jupyter.run import background
 from rlm_jupyter.run.prompt import check_length
 from rlm_jupyter.run.result import Result
@@ -171,7 +171,7 @@ class RLMKernel(Kernel):
         if not (self._configuration.is_named or self._banner_shown):
             self._banner_shown = True
             hint = _BANNER if self._driven.context.nbytes else f"{_BANNER} {_NO_CONTEXT}"
-            page.hint(" ".join(filter(None, [hint, await asyncio.to_thread(nearby.offer, "%model")])))
+            page.hint(" ".join(filter(None, [hint, await asyncio.to_thread(discovery.offer, "%model")])))
         await _awaited(refuse_absent(settings))
         shown = page.progress(lines=lines)
         try:

@@ -1,6 +1,6 @@
 """A cgroup that bounds how many processes a shut-off kernel of root's may have.
 
-For everybody else a limit of the user namespace does it (`guest/confined.py`); the system exempts root from that.
+For everybody else a limit of the user namespace does it (`guest/confine.py`); the system exempts root from that.
 """
 
 from __future__ import annotations

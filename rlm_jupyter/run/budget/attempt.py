@@ -20,7 +20,7 @@ from rlm_jupyter.types.tokens import estimate_tokens
 from rlm_jupyter.types.values import Message, Reply, Usage
 
 _SHOWN_CHARS = 40
-PATIENCE = 600.0
+MOST_RATE_LIMIT_SECONDS = 600.0
 """Seconds for which a provider may refuse everything; then a refusal is a failure."""
 
 
@@ -38,17 +38,17 @@ class Request:
 
 
 async def billed(request: Request, ledger: Ledger, bill: Bill, own: LastReply | None) -> Reply:
-    """One reply, reserved and settled, whatever becomes of it."""
+    """Return one reply: reserved before, settled after, whatever becomes of it."""
     cost = most_cost(request.model, request.most)
     async with ledger.request(request.most, cost, model=request.model.name, own=own) as entry:
         try:
-            return await _served(request, ledger, entry)
+            return await _send_when_allowed(request, ledger, entry)
         finally:
             bill.settle(entry.usage, entry.cost)
 
 
-async def _served(request: Request, ledger: Ledger, entry: Bill) -> Reply:
-    """One reply; while the provider refuses everybody, it is waited for."""
+async def _send_when_allowed(request: Request, ledger: Ledger, entry: Bill) -> Reply:
+    """Return one reply; wait and retry while the provider is overloaded or limits the rate."""
     model = request.model
     abilities = abilities_of(model)
     pace = ledger.pace(abilities.provider or model.name, abilities.slots)
@@ -63,7 +63,7 @@ async def _served(request: Request, ledger: Ledger, entry: Bill) -> Reply:
                 if not error.overloaded or entry.usage.total_tokens:
                     raise
                 ledger.check_rest(pace)
-                if max(pace.rest, pace.refused_for) > PATIENCE:
+                if max(pace.rest, pace.refused_for) > MOST_RATE_LIMIT_SECONDS:
                     text = f"{error} It refuses everything, and wants to be asked again in {pace.rest:.0f} s."
                     pace.fail(lambda: ModelUnavailableError(text))  # noqa: B023  it is called at once
                     raise ModelUnavailableError(text) from error

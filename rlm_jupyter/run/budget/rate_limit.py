@@ -1,9 +1,9 @@
 """`Pace`: how many requests one provider is sent at once: fewer after it refused one, more again as it serves them.
 
-A provider that says 429, 529 or "overloaded" speaks to everybody who asks it. So the whole tree slows down together:
-what may be in flight is halved, nothing is sent before the time that the provider named, and what was refused goes
-to the head of the queue. Each full round of successes then lets one more through, more seldom where it was refused
-the last time (additive increase, multiplicative decrease, as in TCP).
+A provider that says 429, 503, 529 or "overloaded" speaks to everybody who asks it. So the whole tree slows down
+together: what may be in flight is halved, nothing is sent before the time that the provider named, and what was
+refused goes to the head of the queue. Each full round of successes then lets one more through, more seldom where it
+was refused the last time (additive increase, multiplicative decrease, as in TCP).
 """
 
 from __future__ import annotations

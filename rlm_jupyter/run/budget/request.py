@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rlm_jupyter.models import Model
-from rlm_jupyter.run.budget.attempt import PATIENCE, Request, billed
+from rlm_jupyter.run.budget.attempt import MOST_RATE_LIMIT_SECONDS, Request, billed
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.last_reply import LastReply
 from rlm_jupyter.run.budget.ledger import Ledger
@@ -29,7 +29,7 @@ _MORE_ROOM = 4
 _MOST_UNUSABLE = 2
 """How often a reply without an end, or an empty one, is drawn again: the next may be another."""
 _REST_SECONDS = 0.5
-"""Before a request that failed is sent again; twice as long each time."""
+"""Before a failed request is retried; twice as long each time (exponential backoff)."""
 _LONGEST_REST = 8.0
 
 
@@ -59,7 +59,7 @@ async def ask(
     bill: Bill | None = None,
     own: LastReply | None = None,
 ) -> Answered:
-    """One visible reply of `model`. What a provider could not serve is asked for again, as long as that may help.
+    """One visible reply of `model`. What a provider could not serve is retried as long as that may help.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ async def ask(
             if failures >= error.retries:
                 raise
             muted = heard  # what was shown of it stays; the next attempt is seen when it is there
-            await _rest(ledger, model, failures, error)
+            await _back_off(ledger, model, failures, error)
             failures += 1
             continue
         except UnusableReplyError:
@@ -143,11 +143,11 @@ async def ask(
         cap, unusable = _after_nothing(model, messages, reply, cap, unusable)
 
 
-async def _rest(ledger: Ledger, model: Model, failures: int, error: ModelUnavailableError) -> None:
-    """Wait before a request that failed is sent again, all others going on."""
+async def _back_off(ledger: Ledger, model: Model, failures: int, error: ModelUnavailableError) -> None:
+    """Wait before a request that failed is retried; other requests go on."""
     rest = min(_REST_SECONDS * 2**failures, _LONGEST_REST) * random.uniform(0.75, 1.0)
     if error.retry_after is not None:
-        rest = min(error.retry_after, PATIENCE)
+        rest = min(error.retry_after, MOST_RATE_LIMIT_SECONDS)
     request = object()
     tries = f"({failures + 2} of {error.retries + 1})"
     ledger.delays.put(request, f"{model.name}: {error.brief}, trying again in {math.ceil(rest)} s {tries}")
@@ -159,7 +159,7 @@ async def _rest(ledger: Ledger, model: Model, failures: int, error: ModelUnavail
 
 
 def _after_nothing(model: Model, messages: Sequence[Message], reply: Reply, cap: int, unusable: int) -> tuple[int, int]:
-    """With what cap a reply with nothing to be seen is asked for again, and how many there were by then."""
+    """Return the cap of the retry after a reply with nothing to be seen, and the number of unusable replies so far."""
     if reply.finish == "refusal":
         raise ModelError(f"{model.name} refused to reply.")
     if reply.finish == "length":
