@@ -53,7 +53,7 @@ NOT_READY = (
     'answer["ready"] = True in the cell itself, or end with FINAL.'
 )
 WRONG_FORM = (
-    "Your answer does not count yet, because it does not have the form that was asked for:\n{reasons}\n"
+    "Your answer does not count yet, because it does not have the form that was asked for:\n{reasons}\n\n"
     "Mend that by code, and end with FINAL again."
 )
 EMPTY = "the prompt is empty, and was not sent: put the question and the passage into it."

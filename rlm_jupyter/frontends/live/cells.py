@@ -23,6 +23,7 @@ from rlm_jupyter.frontends.live.child import Child, within
 from rlm_jupyter.frontends.live.children import Children, read
 from rlm_jupyter.frontends.live.facts import RunFacts
 from rlm_jupyter.frontends.live.streaming import Part, arrived, arriving
+from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.record.attempts import Attempt, markdown
 from rlm_jupyter.record.boundaries import FAILED_LINE, closing_line, opening_line
 from rlm_jupyter.record.notice import UNREAD, quoted_notice
@@ -281,7 +282,11 @@ class Cells:
             case RunEnded(answer=answer, iteration=index, stop_reason=outcome):
                 self._close()
                 if answer is not None:
-                    self._add(LiveCell(self._id(), "answer", index, source=f"**Answer**\n\n{answer}", status="ok"))
+                    self._add(
+                        LiveCell(
+                            self._id(), "answer", index, source=f"**Answer**\n\n{answer_markdown(event)}", status="ok"
+                        )
+                    )
                 self._frame(closing_line(event), outcome)
             case _:  # what only the numbers show
                 pass

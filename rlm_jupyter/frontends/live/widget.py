@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.display.view import View
 from rlm_jupyter.frontends.live.facts import RunFacts
+from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.types.events import CellProposed, Event, RunEnded
 
@@ -46,7 +47,7 @@ class Steering:
         self._facts.apply(event)
         self._view.apply(event)
         if isinstance(event, RunEnded):
-            self._answer = event.answer
+            self._answer = answer_markdown(event) or None
         elif isinstance(event, CellProposed):
             self.proposed = (event.iteration, event.block)
 

@@ -182,8 +182,8 @@ class RLMKernel(Kernel):
             raise
         shown.end(result.path)
         self.execution_count = max(self.execution_count, _last_count(result))
-        if result.answer is not None:
-            page.result(result.answer)
+        if (ended := result.trajectory.ended) is not None and ended.answer is not None:
+            page.result(ended)
         if result.unsaved:
             page.note(result.unsaved)
         if result.stop_reason == "cancelled":

@@ -11,8 +11,9 @@ from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.display.view import View
 from rlm_jupyter.frontends.live.progress import PageProgress
 from rlm_jupyter.record import safe_html
+from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.record.dollars import keep_amounts
-from rlm_jupyter.types.events import Event, OutputsShown
+from rlm_jupyter.types.events import Event, OutputsShown, RunEnded
 
 _RELAYED = frozenset({"stream", "display_data", "update_display_data", "execute_result", "error", "clear_output"})
 _WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -69,17 +70,16 @@ class Page:
         """Something that is good to know: not on `stderr`, which pages draw as an error."""
         self.publish({"text/html": fragments.block(fragments.note(text)), "text/plain": text})
 
-    def result(self, answer: str) -> None:
+    def result(self, ended: RunEnded) -> None:
         """Show the answer, as the cell's result.
 
         Plain Markdown goes as such; where a front end would load or embed something, it goes drawn, and safe.
         """
+        shown = answer_markdown(ended)
         drawn = (
-            {"text/html": safe_html.markdown(answer)}
-            if _LOADS.search(answer)
-            else {"text/markdown": keep_amounts(answer)}
+            {"text/html": safe_html.markdown(shown)} if _LOADS.search(shown) else {"text/markdown": keep_amounts(shown)}
         )
-        data = {**drawn, "text/plain": answer}
+        data = {**drawn, "text/plain": ended.answer}
         self._send("execute_result", {"data": data, "metadata": {}, "execution_count": self.count})
 
     def error(self, name: str, text: str) -> None:
