@@ -27,12 +27,6 @@ _TIME = re.compile(
 )
 _CLF = re.compile(r"\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}:")
 _PAIR = re.compile(r"([^\s=]+)=(\S*)")
-_WORDS = re.compile(r"[\w\s.,'+-]+")
-_LEAST_RECORDS = 20
-_MOST_RECORD_CHARS = 500
-_FORM_CHARS = 12
-_SAME_FORM = 0.9
-"""Of the lines looked at."""
 _HEADING = re.compile(r"^#{1,6} +\S.*$", re.MULTILINE)
 _CHAPTER = re.compile(
     r"^(?:chapter|kapitel|chapitre|cap[ií]tulo|capitolo|hoofdstuk|part|book)\s+(?:\d+|[IVXLC]+)\b.*$",
@@ -55,7 +49,7 @@ _CODE = {
     "SQL": re.compile(r"(?:CREATE|INSERT|SELECT|UPDATE|DELETE|ALTER|DROP)\s+.*"),
 }
 """Lines that only such code has."""
-_CODE_BEHIND = re.compile(r"((?:It is|Each line has|Most lines have) .*) `((?:import|rows|lines) .*)`", re.DOTALL)
+_CODE_BEHIND = re.compile(r"((?:It is|Each line has) .*) `((?:import|rows|lines) .*)`", re.DOTALL)
 
 
 def structure(text: str) -> tuple[str, ...]:
@@ -65,7 +59,7 @@ def structure(text: str) -> tuple[str, ...]:
     """
     lines = _lines(text)
     found = _json(text) or _json_lines(lines) or table(lines) or _pairs(lines) or _log(lines) or _code(text, lines)
-    return found or (*_headings(text), *_records(lines), *language(_ends(text)))
+    return found or (*_headings(text), *language(_ends(text)))
 
 
 def without_code(details: Iterable[str]) -> tuple[list[str], str | None]:
@@ -188,18 +182,6 @@ def _code(text: str, lines: Sequence[str]) -> tuple[str, ...]:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             how = ""
     return (f"It is source code in {name}.{how}",)
-
-
-def _records(lines: Sequence[str]) -> tuple[str, ...]:
-    """Recognize lines that have all the same form: the same marks between their words."""
-    if len(lines) < _LEAST_RECORDS or max(map(len, lines)) > _MOST_RECORD_CHARS:
-        return ()
-    forms = Counter(_WORDS.sub("", line)[:_FORM_CHARS] for line in lines)
-    form, most = forms.most_common(1)[0]
-    if not form or most < _SAME_FORM * len(lines):
-        return ()
-    rest = "Each line has" if most == len(lines) else "Most lines have"
-    return (f"{rest} the same form. `lines = context.splitlines()`",)
 
 
 def _headings(text: str) -> tuple[str, ...]:

@@ -77,8 +77,6 @@ SAID = {
         "De man in het huis is niet van plan om met zijn hond naar de stad te gaan voor een brood. " * 5,
         "Dutch",
     ),
-    "edges": ("".join(f"n{i} -> n{i * 7 % 50}\n" for i in range(40)), "Each line has the same form."),
-    "ratings": ("a title\n" + "user 7 (Rome): three stars\n" * 40, "Most lines have the same form."),
     "two tables": (
         "## people\nid,name\n1,Ada\n## sales\nid,total\n1,20\n",
         "It has 2 headings, each a line of its own: ## people; ## sales",
