@@ -33,7 +33,7 @@ CUT_OFF = (
     "Your reply was cut off before its last block was closed, so that block was not executed. Send it again, shorter."
 )
 UNCLOSED = (
-    "The last block of your reply has no line of ``` at its end, so it was not executed. Send it again, whole: one "
+    "The last block of your reply is not closed by a line of ```, so it was not executed. Send it again, whole: one "
     "```repl block of code."
 )
 BLIND = (
