@@ -14,7 +14,7 @@ from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.values import Value
 
 _MOST_ERRORS = 5
-_SHOWN_CHARS = 60
+_REASON_CHARS = 400
 _MOST_FORM_CHARS = 8_000
 """Of a form that the model is shown."""
 
@@ -119,13 +119,21 @@ class AnswerType:
             found = error.errors(include_url=False, include_context=False)
             raise AnswerError(_listed([(_path(one["loc"]), one["msg"], one["input"]) for one in found])) from None
         except Exception as error:  # noqa: BLE001  a validator of the user's may raise anything
-            raise AnswerError([f"{type(error).__name__}: {error}"]) from None
+            raise AnswerError([f"{type(error).__name__}: {error}"[:_REASON_CHARS]]) from None
         return json.loads(text)
 
     def _by_schema(self, data: Any) -> Any:
         from jsonschema.validators import validator_for
+        from referencing import Registry
 
-        errors = sorted(validator_for(self.schema)(self.schema).iter_errors(data), key=lambda error: error.json_path)
+        # with a registry that holds nothing, a reference to somewhere else is refused and not fetched
+        validator = validator_for(self.schema)(self.schema, registry=Registry())
+        try:
+            errors = sorted(validator.iter_errors(data), key=lambda error: str(error.json_path))
+        except Exception as error:  # noqa: BLE001  a reference into nothing, a pattern that is none
+            raise AnswerError(
+                [f"the schema can't be applied: {type(error).__name__}: {error}"[:_REASON_CHARS]]
+            ) from None
         if errors:
             raise AnswerError(_listed([(error.json_path.lstrip("$."), error.message, None) for error in errors]))
         return data
@@ -191,6 +199,6 @@ def _listed(errors: list[tuple[str, str, Any]]) -> list[str]:
     lines = []
     for path, message, given in errors[:_MOST_ERRORS]:
         got = "" if given is None or isinstance(given, dict | list) else f", not {quoted(given)}"
-        lines.append(f"{f'{path}: ' if path else ''}{message[:1].lower()}{message[1:]}{got}")
+        lines.append(f"{f'{path}: ' if path else ''}{message[:1].lower()}{message[1:_REASON_CHARS]}{got}")
     more = len(errors) - _MOST_ERRORS
     return lines + ([f"and {more:,} more"] if more > 0 else [])

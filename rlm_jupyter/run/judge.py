@@ -96,7 +96,9 @@ async def judge(run: Run, outcome: Outcome) -> Verdict:
     if run.replies.answer_type is None or outcome.answer is None or verdict.answer is None:
         return verdict
     try:
-        return replace(verdict, answer=run.replies.answer_type.check(verdict.answer))
+        # validators of the user's may take their time
+        check = run.replies.answer_type.check
+        return replace(verdict, answer=await _aside(run, run.ledger.deadline.left, check, verdict.answer))
     except AnswerError as error:
         reasons = error.reasons
     run.replies.answer_errors += 1

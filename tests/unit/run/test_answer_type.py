@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from datetime import date
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -123,3 +125,22 @@ def test_reasons_are_few_and_name_the_place() -> None:
 def test_a_form_is_short(schema: Mapping[str, Any] | bool, said: str | None) -> None:
     shown = form(schema)
     assert shown == said if said is not None else len(shown) < 100  # a form in itself comes to an end
+
+
+def test_a_schema_that_refers_elsewhere_is_not_fetched() -> None:
+    fetched = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            fetched.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"type": "integer"}')
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        there = f"http://127.0.0.1:{server.server_port}/schema.json"
+        with pytest.raises(AnswerError, match="the schema can't be applied"):
+            AnswerType({"properties": {"a": {"$ref": there}}}).check(Value("", {"a": 1}, is_json=True))
+        server.shutdown()
+    assert fetched == []
