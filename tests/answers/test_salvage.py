@@ -12,6 +12,7 @@ from rlm_jupyter import RLM, Limits
 from rlm_jupyter.models.scripted import Scripted, ScriptedModel
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.types.errors import ContextWindowError, ModelError, ModelUnavailableError
+from rlm_jupyter.types.events import Event, OutputChanged
 from rlm_jupyter.types.values import Message, Reply
 from tests.answers.conftest import Played, Stage
 from tests.answers.fates import DIE, SLEEP
@@ -230,9 +231,11 @@ def test_what_went_wrong_is_never_the_answer(stage: Stage) -> None:
 
 
 def test_stop_of_a_running_run_brings_what_was_recorded_so_far() -> None:
-    at_work = f"print('at work', flush=True); {SLEEP}"
-    running = RLM(ScriptedModel([LOOK, block("FINAL('recorded')", at_work)]), limits=Limits(), save=False).start(
-        "What is it?", "some text", on_event=lambda event: running.stop() if "at work" in str(event) else None
-    )
+    def stop(event: Event) -> None:
+        if isinstance(event, OutputChanged) and "at work" in str(event.outputs):
+            running.stop()
+
+    model = ScriptedModel([LOOK, block("FINAL('recorded')", f"print('at work', flush=True); {SLEEP}")])
+    running = RLM(model, limits=Limits(), save=False).start("What is it?", "some text", on_event=stop)
     result = running.result(60)
     assert (result.answer, result.stop_reason) == ("recorded", "cancelled")
