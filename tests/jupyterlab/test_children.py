@@ -93,7 +93,7 @@ def test_a_childs_cells_open_on_demand(opened: Open, model: Waiting) -> None:
     # they are the run's cells: they go with it, and come back with it
     page.select("user-2")
     page.command("rlm:remove")
-    assert not page.live()
+    page.until(lambda: not page.live(), "no live cell")
     page.command("notebook:undo-cell-action")
-    assert shown(page) == [*whole, ("code", 0), ("answer", 0)]
+    page.until(lambda: shown(page) == [*whole, ("code", 0), ("answer", 0)], "all of them again")
     assert not page.errors

@@ -114,7 +114,7 @@ def test_asking_again_replaces_the_cells_but_not_an_edited_one(opened: Open, mod
     shown = [(cell["id"], cell.get("outputs")) for cell in page.live()]
     page.select("user-2")
     page.command("rlm:remove")
-    assert not page.live()
+    page.until(lambda: not page.live(), "no live cell")
     assert len(page.cells()) == 5  # with the one that was edited
     page.command("notebook:undo-cell-action")
     assert [(cell["id"], cell.get("outputs")) for cell in page.live()] == shown

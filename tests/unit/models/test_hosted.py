@@ -332,10 +332,10 @@ async def test_many_requests_share_one_client_and_run_together(wire, monkeypatch
         monkeypatch.setattr(model, "_client", counted)
         async with model.lease():
             replies = await asyncio.gather(*(model.complete(ASK, max_output_tokens=9) for _ in range(16)))
-            async with asyncio.timeout(5):  # the server counts now and then
+            async with asyncio.timeout(30):  # the server counts now and then
                 while server.connections == 0:
                     await asyncio.sleep(0.01)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while server.connections:
                 await asyncio.sleep(0.01)
     assert [reply.text for reply in replies] == ["x"] * 16
