@@ -26,6 +26,8 @@ PICTURES = "RLM_PICTURES"
 """Names a place for pictures of what a person would look at; without it, none is taken of what goes well."""
 PYTHON = os.environ.get("RLM_LAB_PYTHON") or sys.executable
 """Runs JupyterLab and its kernels: that of another environment tests another JupyterLab."""
+_SELECT = """const notebook = window.jupyterapp.shell.currentWidget.content;
+notebook.activeCellIndex = notebook.widgets.findIndex(widget => widget.model.id === cell);"""
 _UP_SECONDS = 60.0
 _STILL_SECONDS = 0.4
 _OF_LAB = (
@@ -249,22 +251,19 @@ class NotebookPage:
 
     def run(self, cell_id: str) -> None:
         """Execute a cell as Ctrl-Enter does."""
-        self.select(cell_id)
-        self.command("notebook:run-cell", wait=False)
+        self.command("notebook:run-cell", on=cell_id, wait=False)
 
     def select(self, cell_id: str) -> None:
         """Make a cell the active one."""
-        self.page.evaluate(
-            """id => { const notebook = window.jupyterapp.shell.currentWidget.content;
-            notebook.activeCellIndex = notebook.widgets.findIndex(widget => widget.model.id === id); }""",
-            cell_id,
-        )
+        self.page.evaluate(f"([cell]) => {{ {_SELECT} }}", [cell_id])
 
-    def command(self, command: str, *, wait: bool = True) -> None:
-        """Execute a command of the page's."""
-        script = "id => { const done = window.jupyterapp.commands.execute(id); %s }"
+    def command(self, command: str, *, on: str | None = None, wait: bool = True) -> None:
+        """Execute a command of the page's; with `on`, for that cell, before focus that moves late can choose another."""
         self.page.evaluate(
-            script % ("return done.then(() => undefined);" if wait else "done.catch(() => {});"), command
+            f"""([cell, command]) => {{ if (cell !== null) {{ {_SELECT} }}
+            const done = window.jupyterapp.commands.execute(command);
+            {"return done.then(() => undefined);" if wait else "done.catch(() => {});"} }}""",
+            [on, command],
         )
 
     def cells(self) -> list[dict[str, Any]]:

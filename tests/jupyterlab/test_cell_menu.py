@@ -41,8 +41,7 @@ def test_the_context_menu_acts_on_the_cell_that_was_clicked(opened: Open, model:
     assert "rlm" not in page.cells()[-1]["metadata"]
 
     # a copy that is pasted is the person's own as soon as it is run
-    page.select(second["id"])
-    page.command("notebook:copy-cell")
+    page.command("notebook:copy-cell", on=second["id"])
     page.select(page.cells()[-1]["id"])
     page.command("notebook:paste-cell-below")
     pasted = page.until(lambda: [c for c in page.cells() if c["source"] == "print('second')"][1:], "the pasted copy")[0]

@@ -70,8 +70,7 @@ def test_a_childs_cells_open_on_demand(opened: Open, model: Waiting) -> None:
     page.until(lambda: "Answered" in child.inner_text(), "the child is over")
 
     # hidden and shown with the run; closed; then opened from the side panel, of a child that is over
-    page.select("user-2")
-    page.command("rlm:fold")
+    page.command("rlm:fold", on="user-2")
     assert page.page.locator(".rlm-live:visible").count() == 0
     page.command("rlm:fold")
     assert page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-live:visible").count() == 11
@@ -91,8 +90,7 @@ def test_a_childs_cells_open_on_demand(opened: Open, model: Waiting) -> None:
     page.page.evaluate("window.jupyterapp.shell.collapseRight()")
 
     # they are the run's cells: they go with it, and come back with it
-    page.select("user-2")
-    page.command("rlm:remove")
+    page.command("rlm:remove", on="user-2")
     page.until(lambda: not page.live(), "no live cell")
     page.command("notebook:undo-cell-action")
     page.until(lambda: shown(page) == [*whole, ("code", 0), ("answer", 0)], "all of them again")

@@ -112,8 +112,7 @@ def test_asking_again_replaces_the_cells_but_not_an_edited_one(opened: Open, mod
     # all of it goes, and comes back, in one step
     page.until(lambda: (page.cells()[2]["execution_count"] or 0) > count, "the end of the second run")
     shown = [(cell["id"], cell.get("outputs")) for cell in page.live()]
-    page.select("user-2")
-    page.command("rlm:remove")
+    page.command("rlm:remove", on="user-2")
     page.until(lambda: not page.live(), "no live cell")
     assert len(page.cells()) == 5  # with the one that was edited
     page.command("notebook:undo-cell-action")
@@ -248,8 +247,7 @@ def test_people_decide_about_cells(opened: Open, model: Waiting) -> None:
     assert "no more prints, please" in json.dumps(model.requests[-1].body)
     assert [cell["metadata"]["rlm"]["status"] for cell in page.live("code")][:2] == ["ok", "skipped"]
     page.until(lambda: bar.get_by_role("button", name="Run:").count(), "the third")
-    page.select("user-2")
-    page.command("rlm:approve")
+    page.command("rlm:approve", on="user-2")
     page.until(lambda: page.live("answer"), "the answer")
     page.picture("decided")
     assert not page.errors
