@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rlm_jupyter.parsing import find_final_answer as find_final_answer
     from rlm_jupyter.rlm import RLM as RLM
     from rlm_jupyter.run.result import Result as Result
+    from rlm_jupyter.run.tool import Tool as Tool
     from rlm_jupyter.types.limits import Limits as Limits
 
     __version__: str
@@ -24,9 +25,10 @@ _HOMES = {
     "RLM": "rlm_jupyter.rlm",
     "Result": "rlm_jupyter.run.result",
     "Sandbox": "rlm_jupyter.kernel.sandbox.sandbox",
+    "Tool": "rlm_jupyter.run.tool",
     "find_final_answer": "rlm_jupyter.parsing",
 }
-__all__ = ["RLM", "Limits", "Result", "Sandbox", "__version__", "find_final_answer"]
+__all__ = ["RLM", "Limits", "Result", "Sandbox", "Tool", "__version__", "find_final_answer"]
 
 
 def __getattr__(name: str) -> Any:

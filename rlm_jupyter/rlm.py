@@ -37,6 +37,7 @@ from rlm_jupyter.run.prompt import check_length, check_prompt
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Running
 from rlm_jupyter.run.settings import Settings, Strategy
+from rlm_jupyter.run.toolbox import Toolbox, Tools
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event
 from rlm_jupyter.types.limits import Limits
@@ -115,6 +116,12 @@ class RLM(FromRecord):
         any type that pydantic's `TypeAdapter` takes, or a JSON schema as a dict. The model is shown its form; an answer
         of another form is sent back with the reasons (`Limits.max_answer_errors` times), and `result.value` is an
         instance. With `answer`, `strategy` is `loop`. Follow-ups and children have no form to keep.
+    tools
+        Functions, sync or async, or `Tool(function, …)`, that the model's code may call by name. They run here, not
+        in the kernel, with your rights; each call and its result is recorded, and on `resume` and `fork`, which take
+        them again, the recorded results are used and nothing is called a second time (unless `repeatable`).
+    sub_tools
+        Those that children (`rlm_query`) may call. Default: none.
 
     Raises
     ------
@@ -146,16 +153,15 @@ class RLM(FromRecord):
         require_agreement: bool = False,
         strategy: Strategy = "loop",
         answer: object = None,
+        tools: Tools | None = None,
+        sub_tools: Tools | None = None,
     ) -> None:
         limits = Limits() if limits is None else limits
-        _check_types(limits, save, cwd, snapshot)
-        if not isinstance(system_prompt_extra, str):
-            raise ConfigurationError(f"system_prompt_extra is a str, not {type(system_prompt_extra).__name__}.")
+        _check_types(limits, save, cwd, snapshot, system_prompt_extra)
         _check_attempts(samples, require_agreement, strategy, limits)
-        own = own_prices(prices)
-        given = {"base_url": base_url, "window": window, "api_key": api_key}
-        sampling = {"root": model_options or None, "sub": sub_model_options or None}
-        routing = Routing(*_served(model, sub_model, given, **sampling), prices=own)
+        given, own = {"base_url": base_url, "window": window, "api_key": api_key}, own_prices(prices)
+        served = _served(model, sub_model, given, root=model_options or None, sub=sub_model_options or None)
+        routing = Routing(*served, prices=own)
         _check_prices(routing, limits)
         if samples > 1 and (why := fixed(routing.root)):
             raise ConfigurationError(f"samples={samples} would be the same run {samples} times: {why}.")
@@ -179,6 +185,8 @@ class RLM(FromRecord):
             require_agreement=require_agreement,
             strategy=strategy,
             answer=AnswerType.of(answer),
+            tools=Toolbox.of(tools),
+            sub_tools=Toolbox.of(sub_tools, "sub_tools"),
         )
         self._kept: WeakSet[BackgroundSession] = WeakSet()
 
@@ -409,11 +417,13 @@ def _asked(prompt: str, context: object, root_prompt: str | None) -> tuple[str, 
     return prompt, held
 
 
-def _check_types(limits: object, save: object, cwd: object, snapshot: object) -> None:
+def _check_types(limits: object, save: object, cwd: object, snapshot: object, system_prompt_extra: object) -> None:
     if not isinstance(limits, Limits):
         raise ConfigurationError(f"limits is a Limits(...), not {type(limits).__name__}.")
     if not isinstance(save, bool | str | Path):
         raise ConfigurationError(f"save is a path, True or False, not {type(save).__name__}.")
+    if not isinstance(system_prompt_extra, str):
+        raise ConfigurationError(f"system_prompt_extra is a str, not {type(system_prompt_extra).__name__}.")
     if not isinstance(snapshot, bool):
         raise ConfigurationError(f"snapshot is True or False, not {type(snapshot).__name__}.")
     if snapshot and not hasattr(os, "fork"):

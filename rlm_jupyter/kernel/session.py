@@ -52,6 +52,7 @@ class Kernel:
         self._declared = _Declared()
         self._cell: RunningCell | None = None
         self._contexts = Contexts()
+        self._tools: Sequence[dict[str, Any]] = ()
         self._shell = ShellRequests()
         self._connection: Connection
         self.snapshots = Snapshots(self._shell if snapshot else None)
@@ -107,6 +108,12 @@ class Kernel:
             The kernel can't load it; the text says why.
         """
         await self._contexts.give(self._connection, context)
+
+    async def set_tools(self, specs: Sequence[dict[str, Any]]) -> None:
+        """Define a function for each of these tools of the host (`Tool.spec`), also after a restart."""
+        self._tools = specs
+        if specs:
+            await self._connection.request("rlm_tools", {"tools": [*specs]}, seconds=LOOK_SECONDS)
 
     @property
     def recorded(self) -> Value | None:
@@ -261,6 +268,7 @@ class Kernel:
         await self._connect()
         try:
             await self._contexts.give_again(self._connection)
+            await self.set_tools(self._tools)
         except BaseException:
             # never one that is alive and lacks its context; the next restart brings it
             await see_through(self._close)

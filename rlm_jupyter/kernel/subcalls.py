@@ -79,10 +79,10 @@ class Subcalls:
             if task := self._tasks.get(call_id):
                 task.cancel()
         elif message.type == "rlm_call" and call_id not in self._tasks:
-            model = message.content.get("model")
+            model, kind = message.content.get("model"), message.content.get("kind")
             call = Subcall(
                 id=call_id,
-                kind="rlm" if message.content.get("kind") == "rlm" else "llm",
+                kind="rlm" if kind == "rlm" else "tool" if kind == "tool" else "llm",
                 prompts=tuple(to_text(buffer) for buffer in message.buffers),
                 # a cell may send anything for it, and it goes into the record
                 model=model[:_MODEL_CHARS] if isinstance(model, str) else None,

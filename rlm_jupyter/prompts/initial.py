@@ -8,11 +8,13 @@ clock, an id or an address.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rlm_jupyter.prompts.preview import is_whole
 from rlm_jupyter.prompts.structure import without_code
+from rlm_jupyter.prompts.tools import tool_list
 from rlm_jupyter.types.values import ContextInfo
 
 _SYSTEM = """\
@@ -67,7 +69,14 @@ print(len(found), "found:", *found[:20], sep="\\n")
 
 
 def system(
-    *, output_chars: int, sub_chars: int, reply_chars: int, at_once: int, recursive: bool, extra: str = ""
+    *,
+    output_chars: int,
+    sub_chars: int,
+    reply_chars: int,
+    at_once: int,
+    recursive: bool,
+    tools: Sequence[Mapping[str, Any]] = (),
+    extra: str = "",
 ) -> str:
     """Return the system message of a run.
 
@@ -83,6 +92,8 @@ def system(
         How many sub-calls run at the same time.
     recursive
         Whether `rlm_query` starts a run of its own; where it is a plain call, it is not mentioned.
+    tools
+        Functions of the user's, each as `Tool.spec`.
     extra
         A paragraph of the user's.
     """
@@ -92,7 +103,7 @@ def system(
         reply_chars=reply_chars,
         at_once=at_once,
         recursion=_RECURSION if recursive else "",
-    )
+    ) + tool_list(tools)
     return f"{text}\n{extra}\n" if extra else text
 
 

@@ -37,6 +37,7 @@ class Spent:
     cost: float | None = 0.0
     subcalls: int = 0
     seconds: float = 0.0
+    tool_calls: int = 0
 
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -217,8 +218,9 @@ class SavedRun:
                 usage, cost = usage + more, _sum(cost, priced)
         if ended is not None:
             usage, cost, seconds = usage + ended.usage, _sum(cost, ended.cost), seconds + ended.seconds
-        subcalls = sum(not call.refused for run in (self, *children) for call in run.trajectory.subcalls)
-        return Spent(usage, cost, subcalls, seconds)
+        calls = [call for run in (self, *children) for call in run.trajectory.subcalls if not call.refused]
+        tools = sum(call.kind == "tool" for call in calls)
+        return Spent(usage, cost, len(calls) - tools, seconds, tools)
 
 
 def _last_end(records: Sequence[Record]) -> RunEnded | None:

@@ -45,19 +45,21 @@ def head(text: str, limit: int = _TITLE_CHARS) -> str:
 
 
 def _one(call: SubcallSettled) -> str:
-    name = "rlm_query" if call.kind == "rlm" else "llm_query"
+    is_tool = call.kind == "tool"
     said = [f"child {call.child}"] if call.child else []
-    said += [call.model] if call.model else []
+    said += ["tool"] if is_tool else [call.model] if call.model else []
     said += ["failed"] if call.failed else []
-    said += [_count(call.usage.total_tokens, "token")] + ([f"${call.cost:.4f}"] if call.cost else [])
+    said += [] if is_tool else [_count(call.usage.total_tokens, "token")]
+    said += [f"${call.cost:.4f}"] if call.cost else []
     said += [f"{call.seconds:.1f} s"]
-    title = f"{name}: {head(call.prompt_head)}"
+    title = head(call.prompt_head) if is_tool else f"{call.kind}_query: {head(call.prompt_head)}"
     more = call.prompt_chars - len(call.prompt_head)
     prompt = call.prompt_head + (f" … ({more:,} more characters)" if more > 0 else "")
+    asked, given = ("Call", "Result") if is_tool else ("Prompt", "Reply")
     return (
         f"<details><summary>{escaped(title)} · {escaped(' · '.join(said))}</summary>"
-        f"<p>Prompt</p><pre>{escaped(prompt)}</pre>"
-        f"<p>{'Failure' if call.failed else 'Reply'}</p><pre>{escaped(_cut(call.text))}</pre></details>"
+        f"<p>{asked}</p><pre>{escaped(prompt)}</pre>"
+        f"<p>{'Failure' if call.failed else given}</p><pre>{escaped(_cut(call.text))}</pre></details>"
     )
 
 

@@ -36,7 +36,7 @@ class RecordedCalls:
     def __init__(self, subcalls: Iterable[SubcallSettled]) -> None:
         self._in_cell: dict[Any, list[SubcallSettled]] = defaultdict(list)
         self._in_run: dict[Any, list[SubcallSettled]] = defaultdict(list)
-        self._by_prompt: dict[str, SubcallSettled] = {}
+        self._by_prompt: dict[tuple[str, bool], SubcallSettled] = {}
         self._by_place: dict[tuple[Place, int], SubcallSettled] = {}
         self._refusals: dict[Place, SubcallSettled] = {}
         """The last of a cell: not all may be on record."""
@@ -52,7 +52,7 @@ class RecordedCalls:
             key = call.prompt_sha256, call.kind, call.asked_model
             self._in_cell[(call.iteration, call.block), key].append(call)
             self._in_run[key].append(call)
-            self._by_prompt.setdefault(call.prompt_sha256, call)
+            self._by_prompt.setdefault((call.prompt_sha256, call.kind == "tool"), call)
             self._by_place[(call.iteration, call.block), call.ordinal] = call
             if call.refused:
                 self._refusals[call.iteration, call.block] = call
@@ -70,11 +70,12 @@ class RecordedCalls:
         self._ordinal += 1
         if self._place is not None:
             found = self._nth(self._in_cell, (self._place, key))
-        found = found or self._nth(self._in_run, key) or self._by_prompt.get(key[0])
+        found = found or self._nth(self._in_run, key) or self._by_prompt.get((key[0], kind == "tool"))
         if found is None and self._place is not None:
             # the record was redacted, or what the cell reads differs here: the same call of the same cell
             found = self._by_place.get((self._place, ordinal))
-            found = None if found is None or found.asked_model != model else found
+            is_alike = found is not None and found.asked_model == model and (found.kind == "tool") == (kind == "tool")
+            found = found if is_alike else None
         return found or (self._refusals.get(self._place) if self._place is not None else None)
 
     def find_in_cell(self, kind: str, prompt: str, model: str | None) -> SubcallSettled | None:
@@ -84,7 +85,7 @@ class RecordedCalls:
     def _key(self, kind: str, prompt: str, model: str | None) -> tuple[str, str, str | None]:
         digest = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
         # where the depth was used up, the run recorded what it was: a plain call
-        return digest, kind if self._recursive else "llm", model
+        return digest, kind if self._recursive or kind == "tool" else "llm", model
 
     def _nth(self, calls: dict[Any, list[SubcallSettled]], key: Any) -> SubcallSettled | None:
         recorded = calls.get(key, [])

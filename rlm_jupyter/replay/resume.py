@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from rlm_jupyter.run.running import Answers
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.run.start import open_session
+from rlm_jupyter.run.toolbox import Toolbox
 from rlm_jupyter.types.endings import LIMITED_BY
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import RunStarted
@@ -84,6 +85,7 @@ def configuration(saved: SavedRun, changes: dict[str, Any]) -> Configuration:
                     f"give it again, {name}=…"
                 )
             given[name] = policy
+    _check_tools(recorded, given)
     limits = saved.limits({name: given.pop(name) for name in list(given) if name in _LIMITS})
     options = {"sub_model": _sub_model(saved), **given, "limits": limits}
     options.setdefault("kernel_name", recorded.get("kernel_name"))
@@ -100,6 +102,14 @@ def configuration(saved: SavedRun, changes: dict[str, Any]) -> Configuration:
     if "sub_model" not in given and (options["sub_model"] is not None or model == last.model):
         options.setdefault("sub_model_options", sampling.get("sub_model_options"))
     return Configuration(model, options)
+
+
+def _check_tools(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse to go on without the tools that the run had: they are functions, and in no record."""
+    for option in ("tools", "sub_tools"):
+        had = [spec["name"] for spec in recorded.get(option, ())]
+        if missing := [name for name in had if name not in Toolbox.of(given.get(option), option).names]:
+            raise ConfigurationError(f"This run had the {option} {', '.join(missing)}, give them again: {option}=[…]")
 
 
 def _sub_model(saved: SavedRun) -> str | list[str] | None:

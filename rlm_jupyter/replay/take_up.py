@@ -34,7 +34,7 @@ def take_up(run: Run, recording: Recording) -> None:
     spent = recording.options.spent
     if spent is not None:
         run.ledger.limit(run.limits)
-        run.ledger.carry_on(spent.usage, spent.cost, spent.subcalls, spent.seconds)
+        run.ledger.carry_on(spent.usage, spent.cost, spent.subcalls, spent.seconds, spent.tool_calls)
         run.began = time.monotonic() - spent.seconds
     if recording.ended is not None and recording.ended.stop_reason == "errors":
         run.errors = 0

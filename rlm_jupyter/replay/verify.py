@@ -22,6 +22,7 @@ from rlm_jupyter.replay.resume import configuration, play
 from rlm_jupyter.run import background
 from rlm_jupyter.run.result import OnEvent
 from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.run.toolbox import Toolbox
 from rlm_jupyter.types.errors import ModelError
 from rlm_jupyter.types.events import RunEnded
 from rlm_jupyter.types.tokens import DEFAULT_WINDOW
@@ -107,7 +108,9 @@ def _ending(ended: RunEnded | None) -> str:
 def _settings(saved: SavedRun, sandbox: str | None) -> Settings:
     """As the run was configured, with nobody to be asked."""
     started = saved.trajectory.started
-    options = configuration(saved, {"sandbox": sandbox}).options
+    # described by the record, and not called
+    tools = {name: Toolbox(specs=started.options.get(name, [])) for name in ("tools", "sub_tools")}
+    options = configuration(saved, {"sandbox": sandbox, **tools}).options
     subs = started.options.get("sub_models") or [started.sub_model or started.model]
     return Settings(
         routing=Routing(Silent(started.model), [Silent(name) for name in subs]),
@@ -122,6 +125,8 @@ def _settings(saved: SavedRun, sandbox: str | None) -> Settings:
         strategy=options.get("strategy", "loop"),
         sandbox=Sandbox.of(options.get("sandbox", "auto")),
         snapshot=options.get("snapshot", False),
+        tools=tools["tools"],
+        sub_tools=tools["sub_tools"],
     )
 
 

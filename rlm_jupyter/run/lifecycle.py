@@ -93,6 +93,7 @@ def first_messages(
         reply_chars=3 * reply_tokens,
         at_once=limits.concurrency,
         recursive=depth + 1 < limits.max_depth,
+        tools=settings.tools.specs,
         extra=settings.system_prompt_extra,
     )
     opening = initial.opening(

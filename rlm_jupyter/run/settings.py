@@ -20,6 +20,7 @@ from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.observers import guarded
+from rlm_jupyter.run.toolbox import Toolbox
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.events import Event, RemarkMade
 from rlm_jupyter.types.limits import Limits
@@ -61,6 +62,10 @@ class Settings:
     strategy: Strategy = "loop"
     answer: AnswerType | None = None
     """The form that the answer to the first prompt must have; children and follow-ups have none."""
+    tools: Toolbox = field(default_factory=Toolbox)
+    """Functions of the host that the root's cells may call."""
+    sub_tools: Toolbox = field(default_factory=Toolbox)
+    """Those that cells of its children may call."""
     system_prompt_extra: str = ""
     """A paragraph of the user's at the end of the system message, of children, too."""
 
@@ -139,6 +144,7 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dic
     options |= sampled_options(settings)
     if settings.answer is not None:
         options["answer"] = settings.answer.schema
+    options |= _described(settings)
     options |= settings.sampling | {"system_prompt_extra": settings.system_prompt_extra}
     if not lent:
         options["sandbox"] = sandbox.asked()
@@ -180,6 +186,7 @@ def request_digest(
         asked["system"] = settings.system_prompt_extra
     if settings.answer is not None:
         asked["answer"] = settings.answer.schema
+    asked |= _described(settings)
     asked |= sampled_options(settings)
     if any(settings.served):
         asked["served"] = settings.served
@@ -193,4 +200,12 @@ def _counting(settings: Settings) -> dict[str, Any]:
     limits = dataclasses.asdict(settings.limits)
     if settings.answer is None:
         del limits["max_answer_errors"]
+    if not settings.tools and not settings.sub_tools:
+        del limits["max_tool_calls"]
     return limits
+
+
+def _described(settings: Settings) -> dict[str, Any]:
+    """Return the tools, described."""
+    boxes = {"tools": settings.tools, "sub_tools": settings.sub_tools}
+    return {name: box.specs for name, box in boxes.items() if box}

@@ -67,7 +67,7 @@ async def open_session(
             await prepare(settings, emit, control)
         await stack.enter_async_context(settings.routing.lease())
         recursive = depth + 1 < settings.limits.max_depth
-        answering = Answering(settings.routing, depth, child_of(settings, depth) if recursive else None)
+        answering = Answering(settings.routing, depth, child_of(settings, depth) if recursive else None, settings.tools)
         sandbox = NO_SANDBOX
         if join is not None:
             kernel = await join(answering.answer)
@@ -83,6 +83,7 @@ async def open_session(
             )
             stack.push_async_callback(kernel.close)
             await kernel.set_context(context)
+        await kernel.set_tools(settings.tools.specs)
         several = settings.samples > 1 and depth == 0 and join is None
         if isinstance(context, Context):
             context.release()
@@ -92,7 +93,8 @@ async def open_session(
 
 def child_of(settings: Settings, depth: int) -> StartChild:
     """Return what starts the children of a run at `depth`."""
-    settings = replace(settings, answer=None)  # the form is that of the root's answer
+    # the form is that of the root's answer
+    settings = replace(settings, answer=None, tools=settings.sub_tools)
 
     async def start_child(parent: Run, text: str, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
         context = Context(text)

@@ -19,6 +19,8 @@ from rlm_jupyter.prompts.notices import EMPTY, NOT_SENT_AGAIN
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import ask
 from rlm_jupyter.run.state import Run
+from rlm_jupyter.run.tool_calls import ToolCalls
+from rlm_jupyter.run.toolbox import Toolbox
 from rlm_jupyter.types.errors import ContextWindowError, LimitReached, ModelError, RLMError
 from rlm_jupyter.types.events import SubcallSettled, SubcallStarted
 from rlm_jupyter.types.tokens import estimate_tokens
@@ -67,9 +69,12 @@ class Answering:
         Of the run.
     start_child
         Starts a run at the next depth; `None` where the depth is used up and `rlm_query` is a plain call.
+    tools
+        What else cells may call.
     """
 
-    def __init__(self, routing: Routing, depth: int, start_child: StartChild | None) -> None:
+    def __init__(self, routing: Routing, depth: int, start_child: StartChild | None, tools: Toolbox) -> None:
+        self._tools = ToolCalls(tools, _HEAD_CHARS)
         self._routing = routing
         self._depth = depth
         self._start_child = start_child
@@ -86,6 +91,8 @@ class Answering:
         run = self.run
         if run is None:
             return [SubcallFailure("no run is under way")] * len(call.prompts)
+        if call.kind == "tool":
+            return await self._tools.answer(run, call, _record)
         kind: SubcallKind = "rlm" if call.kind == "rlm" and self._start_child is not None else "llm"
         answers = {} if run.playback is None else run.playback.answers(call, kind, run.subcalls.ordinal)
         asking = [i for i in range(len(call.prompts)) if i not in answers]
@@ -250,6 +257,12 @@ def _refuse(run: Run, call: Subcall, kind: SubcallKind, ordinal: int, prompt: st
         run.entries.add_soon(
             lambda: replace(_fact(asked, call, prompt, _Settled(text, failed=True), Bill(), 0.0), refused=True)
         )
+
+
+def _record(run: Run, call: Subcall, asked: SubcallStarted, given: str, failed: bool, seconds: float) -> None:
+    """Write down what came of a tool call."""
+    settled = _Settled(given, failed, call.model or "")
+    run.entries.add_soon(lambda: _fact(asked, call, call.prompts[0], settled, Bill(), seconds))
 
 
 def _fact(

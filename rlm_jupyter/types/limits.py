@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
 
-_MAY_BE_ZERO = {"max_answer_errors", "max_depth", "max_subcalls"}
+_MAY_BE_ZERO = {"max_answer_errors", "max_depth", "max_subcalls", "max_tool_calls"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,8 @@ class Limits:
     """For the whole tree: at this depth `rlm_query` becomes a plain call, as in the paper."""
     max_subcalls: int | None = 1_000
     """For the whole tree: prompts answered for cells."""
+    max_tool_calls: int | None = 1_000
+    """For the whole tree: calls of tools; further ones are refused."""
     max_tokens: int | None = None
     """For the whole tree: input and output tokens."""
     max_cost: float | None = None

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["stop", "length", "refusal", "other"]
 CellStatus = Literal["ok", "error", "interrupted", "died", "skipped"]
-SubcallKind = Literal["llm", "rlm"]
+SubcallKind = Literal["llm", "rlm", "tool"]
 StopReason = Literal[
     "answered",
     "terminated",
@@ -90,7 +90,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Subcall:
-    """One call out of a cell: `llm_query`, `rlm_query` or their batched forms."""
+    """One call out of a cell: `llm_query`, `rlm_query`, their batched forms, or a tool (`types.call_text`), by name."""
 
     id: str
     kind: SubcallKind

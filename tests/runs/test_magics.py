@@ -147,7 +147,7 @@ def test_options_that_take_a_number_show_which_kind(shell: InteractiveShell) -> 
         for action in magic.parser._actions
         if action.type in kinds
     ]
-    assert len(numbers) == 16
+    assert len(numbers) == 17
     assert [number for number in numbers if number[1] not in number[2]] == []
 
 

@@ -96,6 +96,7 @@ def _rlm(args: Namespace, saved: SavedRun, **options: Any) -> RLM:
     from rlm_jupyter.models.sampling import parsed
     from rlm_jupyter.replay.resume import configuration
     from rlm_jupyter.rlm import RLM
+    from rlm_jupyter.run.toolbox import imported_tools
     from rlm_jupyter.types.limits import Limits
 
     # a policy of the user's own is looked for where they stand, as `python -m` does
@@ -105,6 +106,7 @@ def _rlm(args: Namespace, saved: SavedRun, **options: Any) -> RLM:
     changes["prices"] = parsed_prices(args.price) if args.price else None
     changes["model_options"] = parsed(args.option) if args.option else None
     changes["sub_model_options"] = parsed(args.sub_option) if args.sub_option else None
+    changes["tools"], changes["sub_tools"] = imported_tools(args.tool), imported_tools(args.sub_tool)
     found = configuration(saved, changes)
     return RLM(found.model, **found.options)
 

@@ -15,6 +15,7 @@ from IPython.core.magic import Magics
 from traitlets import Bool, Dict, Enum, Float, Integer, List, Unicode, Union
 
 from rlm_jupyter.frontends.display import html as fragments
+from rlm_jupyter.frontends.magics.tools import named_tools
 from rlm_jupyter.frontends.run_options import help_of
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.models import discovery
@@ -36,6 +37,8 @@ _LIMITS = (
     "max_cost",
     "max_tokens",
     "max_subcalls",
+    "max_tool_calls",
+    "max_answer_errors",
     "max_depth",
     "request_idle_seconds",
 )
@@ -89,6 +92,8 @@ class Configured(Magics):
     max_cost = Float(None, allow_none=True, help=help_of("max_cost")).tag(config=True)
     max_tokens = Integer(None, allow_none=True, help=help_of("max_tokens")).tag(config=True)
     max_subcalls = Integer(None, allow_none=True, help=help_of("max_subcalls")).tag(config=True)
+    max_tool_calls = Integer(None, allow_none=True, help=help_of("max_tool_calls")).tag(config=True)
+    max_answer_errors = Integer(None, allow_none=True, help=help_of("max_answer_errors")).tag(config=True)
     max_depth = Integer(None, allow_none=True, help=help_of("max_depth")).tag(config=True)
     request_idle_seconds = Float(None, allow_none=True, help=help_of("request_idle_seconds")).tag(config=True)
     prices = Dict(
@@ -177,6 +182,7 @@ class Configured(Magics):
             self._show_banner()
         limits = {name: getattr(options, name) for name in _LIMITS}
         limits = {name: self._setting(name) if value is None else value for name, value in limits.items()}
+        namespace = cast(Any, self.shell).user_ns
         return model, {
             "sub_model": options.sub_model or self._setting("sub_model"),
             "base_url": base_url,
@@ -191,6 +197,8 @@ class Configured(Magics):
             "system_prompt_extra": options.system_extra or self.system_prompt_extra,
             **self._attempts(options),
             "answer": self._answer_type(options),
+            "tools": named_tools(namespace, options.tool),
+            "sub_tools": named_tools(namespace, options.sub_tool),
             "sandbox": self._sandbox(options),
             "snapshot": not options.here and (options.snapshot or self.snapshot),
         }

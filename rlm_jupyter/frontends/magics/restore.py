@@ -15,6 +15,7 @@ from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.namespace import Names
 from rlm_jupyter.kernel.guest.subcall_functions import functions
 from rlm_jupyter.kernel.guest.subcalls import SubcallError, SubcallFailure
+from rlm_jupyter.kernel.guest.tools import tool_functions
 from rlm_jupyter.record import catalog, safe_html
 from rlm_jupyter.record.iteration import Cell
 from rlm_jupyter.record.trajectory import Trajectory
@@ -95,6 +96,7 @@ class _Restored:
         shell, finals = self._shell, self._finals.functions()
         self._names.keep(
             functions(self._calls)
+            | tool_functions(self._calls, self._trajectory.started.options.get("tools", ()))
             | finals
             | {"SHOW_VARS": self._names.show, "SubcallError": SubcallError, "SubcallFailure": SubcallFailure}
             | {"context": context, "context_0": context}

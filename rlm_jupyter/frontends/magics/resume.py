@@ -13,6 +13,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from rlm_jupyter.frontends.live.result import in_one_line
 from rlm_jupyter.frontends.magics.session_runs import SessionRuns
+from rlm_jupyter.frontends.magics.tools import named_tools
 from rlm_jupyter.frontends.run_options import magic
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay.resume import Resumption, check_resumable, configuration
@@ -23,7 +24,16 @@ from rlm_jupyter.run.settings import refuse_absent
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.quoted import quoted
 
-_CHANGES = ("model", "base_url", "max_iterations", "max_seconds", "max_cost", "max_tokens", "max_subcalls")
+_CHANGES = (
+    "model",
+    "base_url",
+    "max_iterations",
+    "max_seconds",
+    "max_cost",
+    "max_tokens",
+    "max_subcalls",
+    "max_answer_errors",
+)
 
 
 @magics_class
@@ -72,7 +82,12 @@ class ResumeMagics(Magics):
         else:
             saved = SavedRun.load(options.run.strip("'\""))  # IPython leaves quotes in
         check_resumable(saved, None)
-        found = configuration(saved, {name: getattr(options, name) for name in _CHANGES})
+        changes = {name: getattr(options, name) for name in _CHANGES}
+        namespace = cast(Any, self.shell).user_ns
+        changes["tools"], changes["sub_tools"] = (
+            named_tools(namespace, names) for names in (options.tool, options.sub_tool)
+        )
+        found = configuration(saved, changes)
         settings = RLM(found.model, **found.options).settings
         going_on = Resumption(saved, settings, reexecutes=not options.no_reexec)
         background.submit(refuse_absent(settings)).result()

@@ -69,7 +69,7 @@ class Driven:
                 await prepare(settings, on_event, control)
                 kernel = await self._ready(note)
                 await self._count_from(kernel, count + 1)
-                self._answering = Answering(settings.routing, 0, _children(settings))
+                self._answering = Answering(settings.routing, 0, _children(settings), settings.tools)
                 session = Session(
                     settings,
                     self._context,

@@ -190,6 +190,10 @@ class Guest:
                 self._set_context(asked["name"], values.load(asked["kind"], message.buffers))
             case "rlm_put":
                 self._names.lend({asked["name"]: values.load(asked["kind"], message.buffers)})
+            case "rlm_tools":
+                from rlm_jupyter.kernel.guest.tools import tool_functions  # most runs have none
+
+                self._names.keep(tool_functions(self.calls, asked["tools"]))
             case "rlm_begin" | "rlm_reopen" as which:
                 self._finals.reset()
                 if which == "rlm_begin":

@@ -84,8 +84,9 @@ def _call(call: SubcallSettled, children: Mapping[str, WholeRun]) -> Node:
     child = children.get(call.child or "")
     prompt = call.prompt if call.prompt is not None else call.prompt_head
     more = call.prompt_chars - len(prompt)
+    asked, given = ("Call", "Result") if call.kind == "tool" else ("Prompt", "Reply")
     return Node(
-        f"{call.kind}_query",
+        "tool" if call.kind == "tool" else f"{call.kind}_query",
         (
             _line(prompt),
             call.model or "a run of its own",
@@ -95,8 +96,8 @@ def _call(call: SubcallSettled, children: Mapping[str, WholeRun]) -> Node:
         ),
         "failed" if call.failed else "call",
         texts=(
-            ("Prompt", cut(prompt) + (f"… {more:,} more characters" if more > 0 else "")),
-            ("Failed" if call.failed else "Reply", cut(call.text)),
+            (asked, cut(prompt) + (f"… {more:,} more characters" if more > 0 else "")),
+            ("Failed" if call.failed else given, cut(call.text)),
         ),
         nodes=(_run(child),) if child is not None else (),
     )

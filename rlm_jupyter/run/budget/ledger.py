@@ -55,6 +55,7 @@ class Ledger:
         self.cost: float | None = 0.0
         """US dollars settled so far; `None` once a model's price was unknown."""
         self.subcalls = 0
+        self.tool_calls = 0
         """Prompts accepted so far."""
         self._subcalls_refused = False
         self.overbilling = Overbilling()
@@ -74,11 +75,12 @@ class Ledger:
             return "cost"
         return "subcalls" if self._subcalls_refused else None
 
-    def carry_on(self, usage: Usage, cost: float | None, subcalls: int, seconds: float) -> None:
+    def carry_on(self, usage: Usage, cost: float | None, subcalls: int, seconds: float, tool_calls: int = 0) -> None:
         """Count what the run had used before it was broken off; its clock goes on from there, now."""
         self.usage += usage
         self.cost = None if self.cost is None or cost is None else self.cost + cost
         self.subcalls += subcalls
+        self.tool_calls += tool_calls
         self.deadline.carry_on(seconds)
         self._changed.set()
 
@@ -120,6 +122,14 @@ class Ledger:
                 stop_reason="subcalls",
             )
         self.subcalls += prompts
+
+    def take_tool_call(self) -> bool:
+        """Accept a call of a tool; return whether one was left."""
+        most = self.limits.max_tool_calls
+        if most is not None and self.tool_calls >= most:
+            return False
+        self.tool_calls += 1
+        return True
 
     def hold_back(self, word: LastReply, tokens: int, cost: float) -> None:
         """Keep room for a run's last reply free of all other requests; `LastReply.hold` calls this."""

@@ -1,0 +1,39 @@
+"""`named_tools`: the functions that `--tool` names in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlm_jupyter.run.toolbox import imported_tools
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
+
+
+def named_tools(namespace: Mapping[str, Any], names: Sequence[str] | None) -> list[Any] | None:
+    """Return the functions, or `Tool`s, of these names; `None` where there are none.
+
+    Parameters
+    ----------
+    namespace
+        Of the notebook.
+    names
+        Expressions, as `search` or `index.search`, or `package.module:function`.
+
+    Raises
+    ------
+    ConfigurationError
+        There is no such function.
+    """
+    found: list[Any] = []
+    for name in names or ():
+        if ":" in name:
+            found += imported_tools([name]) or ()
+            continue
+        try:
+            found.append(eval(name, dict(namespace)))
+        except Exception as error:
+            raise ConfigurationError(
+                f"--tool takes a function of the notebook, not {quoted(name)}: {type(error).__name__}: {error}."
+            ) from error
+    return found or None

@@ -1,0 +1,100 @@
+"""`tool_functions`: the functions that stand for the host's tools in this kernel."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rlm_jupyter.kernel.guest.namespace import Listing
+from rlm_jupyter.kernel.guest.subcall_functions import MakesCalls
+from rlm_jupyter.kernel.guest.subcalls import SubcallError, SubcallFailure
+from rlm_jupyter.types import call_text
+from rlm_jupyter.types.tool_lines import line
+
+
+class _Shown:
+    """Stands for a default or an annotation that only the host has."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def tool_functions(calls: MakesCalls, specs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return a function for each tool, by name, and `SHOW_TOOLS`; nothing where there are none.
+
+    Parameters
+    ----------
+    specs
+        As `Tool.spec` has them.
+    """
+    if not specs:
+        return {}
+
+    def show_tools(word: str = "") -> Listing:
+        """List the tools, a line each; with a word, those that mention it."""
+        found = [text for text in map(line, specs) if word.lower() in text.lower()]
+        return Listing("\n".join(found) or "no such tool")
+
+    show_tools.__name__ = show_tools.__qualname__ = "SHOW_TOOLS"
+    return {spec["name"]: _function(calls, spec) for spec in specs} | {"SHOW_TOOLS": show_tools}
+
+
+def _function(calls: MakesCalls, spec: dict[str, Any]) -> Callable[..., Any]:
+    name, signature = spec["name"], _signature(spec)
+
+    def tool(*args: Any, **kwargs: Any) -> Any:
+        if signature is not None:
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{name}: {error}. {line(spec)}") from None
+            args, kwargs = bound.args, bound.kwargs
+        [answer] = calls.call("tool", [_text(name, args, kwargs)], name)
+        if isinstance(answer, SubcallFailure):
+            raise SubcallError(answer.reason)
+        return json.loads(answer)
+
+    tool.__name__ = tool.__qualname__ = name
+    tool.__doc__ = spec["doc"] or None
+    if signature is not None:
+        tool.__signature__ = signature  # type: ignore[attr-defined]
+    return tool
+
+
+def _text(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    try:
+        return call_text.write(name, args, kwargs, _plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"{name} takes plain data (text, numbers, lists, dicts): {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    """Return plain data for what JSON has no form for: numpy's numbers and arrays, sets, paths, dates."""
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=repr)
+    for method in ("tolist", "isoformat", "__fspath__"):
+        if callable(found := getattr(value, method, None)):
+            return found()
+    raise TypeError(f"{type(value).__name__} is none")
+
+
+def _signature(spec: dict[str, Any]) -> inspect.Signature | None:
+    if spec["parameters"] is None:
+        return None
+    empty = inspect.Parameter.empty
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect._ParameterKind[kind],
+            default=empty if default is None else _Shown(default),
+            annotation=_Shown(annotation) if annotation else empty,
+        )
+        for name, kind, default, annotation in spec["parameters"]
+    ]
+    returns = _Shown(spec["returns"]) if spec["returns"] else inspect.Signature.empty
+    return inspect.Signature(parameters, return_annotation=returns)

@@ -1,0 +1,189 @@
+"""`Tool`: a function of the host that cells may call."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import functools
+import inspect
+import json
+import keyword
+import re
+from collections.abc import Callable
+from typing import Any
+
+from rlm_jupyter.types.call_text import Call
+from rlm_jupyter.types.detached import detached
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
+
+MOST_CHARS = 1_000_000
+"""Of a call, and of its result, as JSON."""
+_REASON_CHARS = 1_000
+_DOC_CHARS = 4_000
+_RESERVED = re.compile(
+    r"context(_\d+)?|history(_\d+)?|answer|output_\d+|confidence|FINAL|FINAL_VAR|SHOW_VARS|SHOW_TOOLS|a?(llm|rlm)_query"
+    r"(_batched)?|SubcallError|SubcallFailure|In|Out|exit|quit|get_ipython|display|_\w*"
+)
+
+
+class ToolFailedError(Exception):
+    """A call has no result; the text, which the cell is shown, says why."""
+
+
+class Tool:
+    """A function that the model's code may call; it runs where the run is started, not in the kernel.
+
+    Parameters
+    ----------
+    function
+        Sync or async. Arguments and results are plain data (JSON): what its annotations say is made of the arguments
+        (pydantic), dataclasses, models and dates in its result become plain data. A sync function is called in a
+        thread, several at a time if the model's code does so.
+    name
+        What it is called in the kernel. Default: its own name.
+    seconds
+        How long a call may take. A sync function can't be ended: the cell is told, the thread goes on.
+        Default: 60; `None`: no limit.
+    repeatable
+        When recorded cells are executed again (`resume`, `fork`), it is called again. Default: its recorded results
+        are used, and nothing is done a second time.
+
+    Raises
+    ------
+    ConfigurationError
+        It is no function, or its name can't be one in the kernel.
+    """
+
+    def __init__(
+        self,
+        function: object,
+        *,
+        name: str | None = None,
+        seconds: float | None = 60.0,
+        repeatable: bool = False,
+    ) -> None:
+        if not callable(function) or inspect.isclass(function):
+            raise ConfigurationError(f"A tool is a function, not {quoted(function)}.")
+        self.name = _checked_name(getattr(function, "__name__", "") if name is None else name, function)
+        if not _is_duration(seconds):
+            raise ConfigurationError(f"Tool(…, seconds={quoted(seconds)}): a number above zero is needed, or None.")
+        self.seconds = seconds
+        self.repeatable = bool(repeatable)
+        self._function: Callable[..., Any] = function
+        self._is_async = inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004  whether an object's call is a coroutine function
+        )
+
+    @functools.cached_property
+    def spec(self) -> dict[str, Any]:
+        """What the kernel and the record are told: `name`, `doc`, `parameters` (`None`: unknown) and `returns`."""
+        doc = inspect.getdoc(self._function) or ""
+        try:
+            signature = inspect.signature(self._function)
+        except (TypeError, ValueError):  # some of those that are written in C tell none
+            return {"name": self.name, "doc": doc[:_DOC_CHARS], "parameters": None, "returns": ""}
+        parameters = [
+            [one.name, one.kind.name, _shown(one.default), self._type(one.annotation)]
+            for one in signature.parameters.values()
+        ]
+        returns = self._type(signature.return_annotation)
+        return {"name": self.name, "doc": doc[:_DOC_CHARS], "parameters": parameters, "returns": returns}
+
+    async def call(self, call: Call) -> str:
+        """Call the function, and return its result as JSON.
+
+        Raises
+        ------
+        ToolFailedError
+            The arguments are wrong, it raised, took too long, or its result is no plain data.
+        """
+        try:
+            async with asyncio.timeout(self.seconds):
+                result = await self._called(call)
+        except TimeoutError as error:
+            if self.seconds is not None and not str(error):
+                more = "" if self._is_async else "; it may still be at work"
+                raise ToolFailedError(f"{self.name} took more than {self.seconds:g} s{more}") from None
+            raise ToolFailedError(self._said(error)) from None
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001  the function's, whatever it was
+            raise ToolFailedError(self._said(error)) from None
+        return self._written(result)
+
+    async def _called(self, call: Call) -> Any:
+        if self._is_async:
+            return await self._checked(*call.positional, **call.named)
+        function = functools.partial(self._checked, *call.positional, **call.named)
+        return await detached(function, f"rlm-tool-{self.name}")
+
+    @functools.cached_property
+    def _checked(self) -> Callable[..., Any]:
+        """The function with its arguments checked against its annotations, as far as pydantic knows those."""
+        from pydantic import ConfigDict, PydanticUserError, validate_call
+
+        try:
+            return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(self._function)
+        except (PydanticUserError, NameError, TypeError, ValueError):
+            return self._function
+
+    def _type(self, annotation: object) -> str:
+        """Return an annotation as its module's own code would write it; empty for none."""
+        if annotation is inspect.Parameter.empty:
+            return ""
+        module = getattr(self._function, "__module__", None) or ""
+        return re.sub(rf"\b(?:{re.escape(module)}|__main__|typing|collections\.abc)\.", "", _formatted(annotation))
+
+    def _said(self, error: BaseException) -> str:
+        """Return what went wrong, in short: of wrong arguments, each in a few words."""
+        errors = getattr(error, "errors", None)
+        if type(error).__name__ != "ValidationError" or not callable(errors):
+            return f"{type(error).__name__}: {error}"[:_REASON_CHARS]
+        names = [parameter[0] for parameter in self.spec["parameters"] or ()]
+        reasons = []
+        for one in errors()[:5]:
+            first, *rest = one["loc"] or ("",)
+            if isinstance(first, int) and first < len(names):  # given without its name
+                first = names[first]
+            reasons.append(f"{'.'.join(map(str, (first, *rest)))}: {one['msg']}")
+        return f"wrong arguments: {'; '.join(reasons)}"[:_REASON_CHARS]
+
+    def _written(self, result: Any) -> str:
+        from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+        try:
+            text = json.dumps(to_jsonable_python(result, inf_nan_mode="constants"), ensure_ascii=False)
+        except (PydanticSerializationError, TypeError, ValueError, RecursionError):
+            raise ToolFailedError(
+                f"{self.name} gave {type(result).__name__}, which is no plain data: it has to return text, numbers, "
+                "lists, dicts, dataclasses or pydantic models"
+            ) from None
+        if len(text) > MOST_CHARS:
+            raise ToolFailedError(
+                f"the result of {self.name} takes {len(text):,} characters, {MOST_CHARS:,} are the most: ask for less"
+            )
+        return text
+
+
+def _is_duration(seconds: object) -> bool:
+    return seconds is None or (isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds > 0)
+
+
+def _checked_name(name: str, function: object) -> str:
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ConfigurationError(
+            f"The tool {quoted(function)} needs a name that can be called in Python: Tool(…, name='search')."
+        )
+    if _RESERVED.fullmatch(name) or hasattr(builtins, name):
+        raise ConfigurationError(f"A tool can't be called {name}: the kernel has that name already. Tool(…, name=…).")
+    return name
+
+
+def _shown(default: object) -> str | None:
+    if default is inspect.Parameter.empty:
+        return None
+    text = repr(default)
+    return text if len(text) <= 40 and "0x" not in text else "..."
+
+
+def _formatted(annotation: object) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)

@@ -1,0 +1,90 @@
+"""`ToolCalls`: answers the calls of a run's cells to its tools.
+
+The kernel is not trusted: what was not handed to this run can't be called, whatever a message says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from rlm_jupyter.run.state import Run
+from rlm_jupyter.run.tool import MOST_CHARS, Tool, ToolFailedError
+from rlm_jupyter.run.toolbox import Toolbox
+from rlm_jupyter.types import call_text
+from rlm_jupyter.types.events import SubcallStarted
+from rlm_jupyter.types.values import Subcall, SubcallFailure
+
+Record = Callable[[Run, Subcall, SubcallStarted, str, bool, float], None]
+"""Writes down what came of a call: what it gave, whether it failed, and the seconds that it took."""
+
+
+class ToolCalls:
+    """Answers the tool calls of one run's kernel.
+
+    Parameters
+    ----------
+    tools
+        Those of the run.
+    head_chars
+        Of a call's text, in what is shown while it is made.
+    """
+
+    def __init__(self, tools: Toolbox, head_chars: int) -> None:
+        self._tools = tools
+        self._head_chars = head_chars
+
+    async def answer(self, run: Run, call: Subcall, record: Record) -> list[str | SubcallFailure]:
+        """Return what the tool gave, as JSON, or why there is nothing.
+
+        Where the record has a result it is that one, unless the tool is to be called again.
+        """
+        ordinal, run.subcalls.ordinal = run.subcalls.ordinal, run.subcalls.ordinal + 1
+        if len(call.prompts) != 1:
+            return [SubcallFailure("a tool is called once at a time")] * len(call.prompts)
+        recorded = {} if run.playback is None else run.playback.answers(call, "tool", ordinal)
+        if recorded and not (run.is_replaying and self._is_repeatable(call.model)):
+            return [recorded[0]]
+        [text] = call.prompts
+        asked = SubcallStarted(
+            run.iteration, run.cells.block, "tool", ordinal, len(text), text[: self._head_chars], call.model or ""
+        )
+        began, is_recorded = time.monotonic(), run.is_replaying
+        given, failed = "it was stopped before it had a result", True
+        run.emit(asked)
+        try:
+            given, failed = await self._call(run, call.model, text), False
+        except ToolFailedError as error:
+            given = f"{error}."
+        finally:
+            # what was stopped may have had an effect, and is written down, too
+            if not is_recorded:
+                record(run, call, asked, given, failed, time.monotonic() - began)
+        return [SubcallFailure(given) if failed else given]
+
+    async def _call(self, run: Run, name: str | None, text: str) -> str:
+        tool, call = self._read(name, text)
+        if not run.ledger.take_tool_call():
+            most = run.limits.max_tool_calls
+            raise ToolFailedError(f"tools were called {most:,} times, which is the most (max_tool_calls)")
+        return await tool.call(call)
+
+    def _read(self, name: str | None, text: str) -> tuple[Tool, call_text.Call]:
+        tool = self._tools.get(name)
+        if tool is None:
+            raise ToolFailedError(f"there is no tool {(name or '')[:60]!r} for this run")
+        if len(text) > MOST_CHARS:
+            raise ToolFailedError(
+                f"the arguments of {tool.name} take {len(text):,} characters, and {MOST_CHARS:,} are the most"
+            )
+        try:
+            call = call_text.read(text)
+        except ValueError as error:
+            raise ToolFailedError(f"this is no call: {error}") from None
+        if call.name != tool.name:
+            raise ToolFailedError(f"this is a call of {call.name[:60]!r}, not of {tool.name!r}")
+        return tool, call
+
+    def _is_repeatable(self, name: str | None) -> bool:
+        tool = self._tools.get(name)
+        return tool is not None and tool.repeatable

@@ -1,0 +1,368 @@
+"""Tools: functions of the host that cells call; described, recorded, never called a second time by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from nbclient import NotebookClient
+from pydantic import BaseModel
+
+from rlm_jupyter import RLM, Limits, Result, Tool
+from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.types.errors import ConfigurationError, RLMError
+from tests.runs.test_cli import cli, script
+from tests.runs.test_magics import run as run_cell
+from tests.runs.test_magics import shell as shell
+from tests.support.here import Notebook
+
+CONTEXT = "Rain in April. " * 50
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def block(source: str) -> str:
+    return f"```repl\n{source}\n```"
+
+
+def answered(tools: list[Any], *cells: str, limits: Limits | None = None, **options: Any) -> Result:
+    return RLM(ScriptedModel([*map(block, cells)]), tools=tools, limits=limits, **options).completion("What?", CONTEXT)
+
+
+def printed(result: Result) -> str:
+    cells = [cell for iteration in result.trajectory.iterations for cell in iteration.cells]
+    return "".join(output.get("text", "") for cell in cells for output in cell.outputs)
+
+
+def counting(name: str = "look_up") -> tuple[Callable[[str], str], list[str]]:
+    """Return a tool, and the words that it was called with."""
+    called: list[str] = []
+
+    def look_up(word: str) -> str:
+        called.append(word)
+        return f"{word}, for the {len(called)}. time"
+
+    look_up.__name__ = name
+    return look_up, called
+
+
+class Query(BaseModel):
+    word: str
+    since: date
+
+
+@dataclasses.dataclass
+class Hit:
+    title: str
+    on: date
+
+
+def search(query: Query, limit: int = 2) -> list[Hit]:
+    """Search the archive.
+
+    Newest first.
+    """
+    assert isinstance(query, Query)
+    return [Hit(f"{query.word} {i}", query.since) for i in range(limit)]
+
+
+async def add(a: int, b: int = 1, *more: int) -> int:
+    """Add numbers."""
+    await asyncio.sleep(0.01)
+    return a + b + sum(more)
+
+
+def test_a_tool_is_described_called_in_the_host_and_recorded() -> None:
+    result = answered(
+        [search, add],
+        "hits = search({'word': 'rain', 'since': '2031-04-01'}, limit=1)\nprint(hits, add(1), add(1, 2, 3))",
+        "help(search)\nprint(SHOW_TOOLS('number'))",
+        "FINAL(hits[0]['title'])",
+    )
+    assert result.answer == "rain 0"
+    told = result.trajectory.started.system
+    assert "- search(query: Query, limit: int = 2) -> list[Hit]: Search the archive.\n" in told
+    assert "- add(a: int, b: int = 1, *more: int) -> int: Add numbers.\n" in told
+    out = printed(result)
+    assert "[{'title': 'rain 0', 'on': '2031-04-01'}] 2 6\n" in out
+    assert "Newest first." in out
+    assert "add(a: int, b: int = 1, *more: int) -> int: Add numbers.\n" in out
+    calls = [(call.kind, call.prompt_head, json.loads(call.text)) for call in result.trajectory.subcalls]
+    assert calls == [
+        ("tool", 'search({"word": "rain", "since": "2031-04-01"}, 1)', [{"title": "rain 0", "on": "2031-04-01"}]),
+        ("tool", "add(1)", 2),
+        ("tool", "add(1, 2, 3)", 6),
+    ]
+    assert result.cost == 0.0
+
+
+def test_what_goes_wrong_is_an_error_in_the_cell_and_ends_nothing() -> None:
+    def raises() -> None:
+        raise ValueError("no luck")
+
+    def leaves() -> None:
+        raise SystemExit(3)
+
+    def slow() -> None:
+        time.sleep(5)
+
+    async def sleeps() -> None:
+        await asyncio.sleep(5)
+
+    def frame() -> object:
+        return object()
+
+    def much() -> str:
+        return "x" * 1_000_001
+
+    def broken(word: str) -> str:
+        return word.encode().decode("latin-1") + "\ud800"
+
+    caught = "\n".join(
+        f"try:\n    {call}\nexcept Exception as error:\n    print(type(error).__name__, error)"
+        for call in (
+            "raises()",
+            "leaves()",
+            "slow()",
+            "sleeps()",
+            "frame()",
+            "much()",
+            "search()",
+            "search({'word': 1}, limit='many')",
+            "add(object())",
+        )
+    )
+    tools = [raises, leaves, Tool(slow, seconds=0.2), Tool(sleeps, seconds=0.2), frame, much, search, add, broken]
+    result = answered(tools, caught, "print(len(broken('a')))", "FINAL('done')")
+    assert result.answer == "done"
+    assert printed(result).splitlines() == [
+        "SubcallError ValueError: no luck.",
+        "SubcallError SystemExit: 3.",
+        "SubcallError slow took more than 0.2 s; it may still be at work.",
+        "SubcallError sleeps took more than 0.2 s.",
+        "SubcallError frame gave object, which is no plain data: it has to return text, numbers, lists, dicts, "
+        "dataclasses or pydantic models.",
+        "SubcallError the result of much takes 1,000,003 characters, 1,000,000 are the most: ask for less.",
+        "TypeError search: missing a required argument: 'query'. search(query: Query, limit: int = 2) -> list[Hit]: "
+        "Search the archive.",
+        "SubcallError wrong arguments: query.word: Input should be a valid string; query.since: Field required; limit: "
+        "Input should be a valid integer, unable to parse string as an integer.",
+        "TypeError add takes plain data (text, numbers, lists, dicts): object is none",
+        "2",
+    ]
+
+
+def test_tools_are_called_at_once_from_threads() -> None:
+    barrier = threading.Barrier(8, timeout=20)
+
+    def meet(number: int) -> int:
+        barrier.wait()
+        return number
+
+    result = answered(
+        [meet],
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "with ThreadPoolExecutor(8) as pool:\n    FINAL(sum(pool.map(meet, range(8))))",
+    )
+    assert result.answer == "28"
+
+
+FORGED = """
+calls = get_ipython().kernel.rlm_guest.calls
+for name, text in [("rm", "rm()"), ("look_up", "rm()"), ("look_up", "look_up"), ("look_up", 'look_up("a") or 1'),
+                   ("look_up", "look_up(__import__('os'))"), (None, 'look_up("a")'), ("look_up", "look_up(" + "[" * 9999)]:
+    print(calls.call("tool", [text], name)[0])
+print(calls.call("tool", ['look_up("a")', 'look_up("b")'], "look_up"))
+"""
+
+
+def test_what_was_not_handed_over_is_not_called_whatever_a_message_says() -> None:
+    look_up, called = counting()
+    result = answered([look_up], FORGED, "FINAL('done')")
+    lines = printed(result).splitlines()
+    assert result.answer == "done"
+    assert called == []
+    assert lines[0] == "[no answer: there is no tool 'rm' for this run.]"
+    assert lines[1] == "[no answer: this is a call of 'rm', not of 'look_up'.]"
+    assert all("this is no call" in line or "there is no tool" in line for line in lines[2:7])
+
+
+def test_children_have_only_the_tools_that_are_handed_to_them() -> None:
+    look_up, called = counting()
+    other, others = counting("other")
+    child = "print('look_up' in globals())\nprint(other('c'))"
+    forged = "print(get_ipython().kernel.rlm_guest.calls.call('tool', ['look_up(\"b\")'], 'look_up'))"
+    model = ScriptedModel([block("print(look_up('a'), 'other' in globals())\nFINAL(rlm_query('Do it.'))")])
+    sub = ScriptedModel([block(child), block(forged), block("FINAL(SHOW_TOOLS())")])
+    result = RLM(model, sub_model=sub, tools=[look_up], sub_tools=[other], limits=Limits(max_depth=2)).completion(
+        "?", "x"
+    )
+    assert result.answer == "other(word: str) -> str"
+    assert called == ["a"]
+    assert others == ["c"]
+
+
+def test_the_calls_are_limited() -> None:
+    look_up, called = counting()
+    cell = (
+        "for i in range(5):\n    try:\n        look_up(str(i))\n    except SubcallError as error:\n        print(error)"
+    )
+    result = answered([look_up], cell, "FINAL('done')", limits=Limits(max_tool_calls=3))
+    assert result.answer == "done"
+    assert called == ["0", "1", "2"]
+    assert printed(result) == "tools were called 3 times, which is the most (max_tool_calls).\n" * 2
+
+
+def test_a_record_is_replayed_resumed_and_forked_without_calling_a_tool() -> None:
+    look_up, called = counting()
+    again, calls = counting("again")
+    cell = "found = look_up('a'), look_up('a')\nprint(found, again('b'))"
+    first = RLM(
+        ScriptedModel([block(cell)]), tools=[look_up, Tool(again, repeatable=True)], limits=Limits(max_iterations=1)
+    )
+    stopped = first.completion("What?", CONTEXT)
+    assert (called, calls) == (["a", "a"], ["b"])
+    assert stopped.path is not None
+
+    assert RLM.replay(stopped.path).same
+    assert (called, calls) == (["a", "a"], ["b"])
+
+    with pytest.raises(ConfigurationError, match=r"^This run had the tools look_up, again, give them again: tools="):
+        RLM.resume(stopped.path, max_iterations=3)
+
+    tools = [look_up, Tool(again, repeatable=True)]
+    more = ScriptedModel([block("FINAL(found[1] + ' ' + look_up('c'))")])
+    forked = RLM.fork(stopped.path, 1, model=more, tools=tools, max_iterations=3)
+    assert forked.answer == "a, for the 2. time c, for the 3. time"
+    assert (called, calls) == (["a", "a", "c"], ["b", "b"])
+
+    resumed = RLM.resume(stopped.path, model=ScriptedModel([block("FINAL(found[0])")]), tools=tools, max_iterations=3)
+    assert resumed.answer == "a, for the 1. time"
+    assert (called, calls) == (["a", "a", "c"], ["b", "b", "b"])
+
+
+def test_a_killed_kernel_has_its_tools_again() -> None:
+    look_up, called = counting()
+    result = answered([look_up], "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "FINAL(look_up('a'))")
+    assert result.answer == "a, for the 1. time"
+    assert called == ["a"]
+
+
+def test_a_stand_in_is_put_back() -> None:
+    look_up, _ = counting()
+    result = answered([look_up], "look_up = 3", "FINAL(look_up('a'))")
+    assert result.answer == "a, for the 1. time"
+
+
+def test_the_saved_notebook_is_executed_again_with_the_recorded_results(in_folder: Path) -> None:
+    look_up, called = counting()
+    result = answered([look_up], "print(look_up('a'))", "FINAL('done')")
+    assert result.path is not None
+    notebook = nbformat.read(result.path, as_version=4)
+    shown = "".join(cell.source for cell in notebook.cells)
+    assert "look_up(&quot;a&quot;)" in shown or "look_up(" in shown
+    NotebookClient(notebook, resources={"metadata": {"path": str(result.path.parent)}}).execute()
+    texts = [output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert any("a, for the 1. time" in text for text in texts)
+    assert called == ["a"]
+
+
+def test_many_tools_are_named_and_described_when_asked() -> None:
+    def made(number: int) -> Tool:
+        def tool(word: str) -> int:
+            """Give a number."""
+            return number
+
+        return Tool(tool, name=f"tool_number_{number}")
+
+    few = answered([made(i) for i in range(20)], "print(1)", "FINAL(1)")
+    many = answered([made(i) for i in range(200)], "print(SHOW_TOOLS('199'))", "FINAL(tool_number_199('a'))")
+    assert len(many.trajectory.started.system) <= len(few.trajectory.started.system)
+    assert "tool_number_3, tool_number_4" in many.trajectory.started.system
+    assert printed(many) == "tool_number_199(word: str) -> int: Give a number.\n"
+    assert many.answer == "199"
+
+
+@pytest.mark.parametrize(
+    ("tools", "says"),
+    [
+        (search, "tools is a list of functions, not"),
+        ("search", "tools is a list of functions, not 'search'."),
+        ([3], "A tool is a function, not 3."),
+        ([Query], "A tool is a function, not"),
+        ([lambda: 3], "needs a name that can be called in Python"),
+        ([search, search], "Two tools are called search: give one another name"),
+        ([counting("print")[0]], "A tool can't be called print: the kernel has that name already"),
+        ([counting("context")[0]], "A tool can't be called context"),
+        ([counting("llm_query")[0]], "A tool can't be called llm_query"),
+        ([counting("class")[0]], "needs a name that can be called in Python"),
+    ],
+)
+def test_what_is_no_tool_is_refused_in_a_line(tools: Any, says: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        RLM(ScriptedModel([]), tools=tools)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "3", True, float("nan")])
+def test_a_duration_is_a_number_above_zero(seconds: Any) -> None:
+    with pytest.raises(RLMError, match="a number above zero is needed, or None"):
+        Tool(search, seconds=seconds)
+
+
+def test_a_magic_takes_functions_of_the_notebook(shell: InteractiveShell) -> None:
+    look_up, called = counting()
+    shell.user_ns["look_up"] = look_up
+    model = script(block("FINAL(look_up('a'))"))
+    run_cell(shell, f"%rlm -m {model} --tool look_up What is it?")
+    assert shell.user_ns["rlm_result"].answer == "a, for the 1. time"
+    assert called == ["a"]
+    _, error = run_cell(shell, f"%rlm -m {model} --tool lookup What is it?")
+    assert "--tool takes a function of the notebook, not 'lookup': NameError" in str(error)
+
+
+def test_a_command_takes_functions_of_modules(in_folder: Path) -> None:
+    (in_folder / "my_tools.py").write_text("def look_up(word: str) -> str:\n    return word.upper()\n")
+    model = script(block("print(look_up('a'))"), block("FINAL(look_up('done'))"))
+    done = cli("run", "-m", model, "--tool", "my_tools:look_up", "What?")
+    assert (done.code, done.out.strip()) == (0, "DONE")
+    wrong = cli("run", "-m", model, "--tool", "my_tools:nothing", "What?")
+    assert wrong.code != 0
+    assert "my_tools has no nothing" in wrong.err
+    assert "Traceback" not in wrong.err
+
+
+def test_the_documented_example_runs(in_folder: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tools.md").read_text()
+    source = page.partition("```python\n")[2].partition("```")[0]
+    cell = "found = orders('Abel', since='2031-01-01')\nprint(found)"
+    name = script(block(cell), block("FINAL(found[0][0])"))
+    (in_folder / "complaints.txt").write_text("Abel: late again.")
+    with sqlite3.connect(":memory:", check_same_thread=False) as database:
+        database.execute("create table orders (customer, day)")
+        database.executemany("insert into orders values (?, ?)", [("Abel", "2030-05-01"), ("Abel", "2031-05-01")])
+        names: dict[str, Any] = {"Path": Path, "database": database}
+        exec(source.replace("ollama/qwen3:8b", name), names)
+    assert names["result"].value == "Abel"
+    assert printed(names["result"]) == "[['Abel', '2031-05-01']]\n"
+
+
+def test_a_notebooks_own_kernel_has_its_functions(in_folder: Path) -> None:
+    with Notebook(in_folder) as notebook:
+        assert "which has your functions: leave --tool out" in notebook.run("%%rlm --here --tool print\nWhat?").error
