@@ -24,6 +24,7 @@ from traitlets.config import Config
 from rlm_jupyter.frontends.live.result import ShownResult
 from rlm_jupyter.frontends.magics.rlm import RLMMagics, load
 from rlm_jupyter.models import discovery as nearby
+from rlm_jupyter.policies import PolicyRegistry
 from tests.support.local_servers import LocalServer
 
 LOOK = "I look.\n```repl\nprint(len(context))\n```"
@@ -796,7 +797,13 @@ def rating(action, result, context):
 
 
 @pytest.mark.parametrize("registered", [True, False], ids=["by its name", "in a variable"])
-def test_a_policy_of_the_users_own_ends_a_run(shell: InteractiveShell, in_folder: Path, registered: bool) -> None:
+def test_a_policy_of_the_users_own_ends_a_run(
+    shell: InteractiveShell, in_folder: Path, registered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # what is registered here is no other test's
+    monkeypatch.setattr(
+        PolicyRegistry, "_policies", {kind: dict(known) for kind, known in PolicyRegistry._policies.items()}
+    )
     write_script(in_folder / "same.json", [f"```repl\nx = {n}\nprint('the same')\n```" for n in range(4)])
     name = "same_twice_registered" if registered else "same_twice"
     register = f"\nPolicyRegistry.register_termination({name!r})(SameTwice)" if registered else ""
