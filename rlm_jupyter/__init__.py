@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rlm_jupyter.kernel.sandbox.sandbox import Sandbox as Sandbox
     from rlm_jupyter.parsing import find_final_answer as find_final_answer
     from rlm_jupyter.rlm import RLM as RLM
+    from rlm_jupyter.run.files.load import load as load
     from rlm_jupyter.run.result import Result as Result
     from rlm_jupyter.run.tool import Tool as Tool
     from rlm_jupyter.types.limits import Limits as Limits
@@ -27,8 +28,9 @@ _HOMES = {
     "Sandbox": "rlm_jupyter.kernel.sandbox.sandbox",
     "Tool": "rlm_jupyter.run.tool",
     "find_final_answer": "rlm_jupyter.parsing",
+    "load": "rlm_jupyter.run.files.load",
 }
-__all__ = ["RLM", "Limits", "Result", "Sandbox", "Tool", "__version__", "find_final_answer"]
+__all__ = ["RLM", "Limits", "Result", "Sandbox", "Tool", "__version__", "find_final_answer", "load"]
 
 
 def __getattr__(name: str) -> Any:

@@ -42,26 +42,26 @@ def _image(name: str) -> Binary:
     )
 
 
-_ZIP = Binary("a zip archive", "unzip it and name the folder", _reads("zipfile", "ZipFile"))
+_ZIP = Binary("a zip archive", "name it with the suffix .zip", _reads("zipfile", "ZipFile"))
 _WORD = Binary(
     "a Word document",
-    "save it as text or PDF, or read it with python-docx: docx.Document(…).paragraphs",
+    "name it with the suffix .docx",
     _reads("docx", "Document"),
 )
 _EXCEL = Binary(
     "an Excel workbook",
-    "save it as csv, or pass pandas.read_excel(…), which needs openpyxl",
+    "name it with the suffix .xlsx, or pass pandas.read_excel(…)",
     _reads("pandas", "read_excel"),
 )
 _SLIDES = Binary(
     "a PowerPoint presentation",
-    "save it as PDF, or read it with python-pptx: pptx.Presentation(…).slides",
+    "name it with the suffix .pptx",
     _reads("pptx", "Presentation"),
 )
 _BOOK = Binary("an EPUB book", "convert it to text, or read it with ebooklib: ebooklib.epub.read_epub(…)", _ZIP.code)
 _OPEN = Binary("an OpenDocument file", "save it as text, csv or PDF, or read it with odfpy", _ZIP.code)
 _ARRAYS = Binary("a file of numpy arrays", "pass an array of numpy.load(…)", _reads("numpy", "load"))
-_OFFICE = Binary("an old Office document", "save it as text, csv or PDF")
+_OFFICE = Binary("an old Office document", "save it in the present format (docx, xlsx, pptx), or as PDF")
 _PDF = Binary(
     "a PDF", "name it with the suffix .pdf, or read it with pypdf: pypdf.PdfReader(…).pages",
     _reads("pypdf", "PdfReader"),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rlm_jupyter.run.files.formats import INSTALL, Note
+from rlm_jupyter.run.files.unreadable import INSTALL, Note
 
+_HIDDEN = "hidden"
 _PASSED_OVER = frozenset({"__pycache__", "node_modules", "rlm_runs"})
 """Folders that hold nothing of the user's own; earlier runs would bring their contexts back."""
 
@@ -22,8 +24,15 @@ def matches(pattern: str) -> Iterator[str]:
 
 
 def walk(folder: Path, note: Note) -> Iterator[str]:
-    """Yield the files below a folder, sorted, without those that git ignores."""
+    """Yield the files below a folder, sorted, without hidden ones, those that git ignores, and those of earlier runs.
+
+    Parameters
+    ----------
+    note
+        Told, in the end, how many files and folders were passed over, and what could not be looked into.
+    """
     ignored = _Ignored(folder, note)
+    passed_over: Counter[str] = Counter()
 
     def unreadable(error: OSError) -> None:
         note(f"{error.filename}: left out: {why(error)}")
@@ -31,19 +40,26 @@ def walk(folder: Path, note: Note) -> Iterator[str]:
     for here, folders, names in os.walk(folder, onerror=unreadable):
         place = Path(here)
         ignored.enter(place, names)
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith(".")
-            and name not in _PASSED_OVER
-            and not name.endswith(".rlm")
-            and not ignored.matches(place / name, folder=True)
-        )
+        reasons = {name: _why_passed_over(name) or ignored.why(place / name, folder=True) for name in folders}
+        folders[:] = sorted(name for name, reason in reasons.items() if not reason)
+        passed_over.update(filter(None, reasons.values()))
         for name in sorted(names):
             path = place / name
-            # a pipe would be waited for, for ever
-            if not name.startswith(".") and path.is_file() and not ignored.matches(path, folder=False):
+            reason = _HIDDEN if name.startswith(".") else ignored.why(path, folder=False)
+            if reason:
+                passed_over[reason] += 1
+            elif path.is_file():  # a pipe would be waited for, for ever
                 yield str(path)
+    if passed_over:
+        counts = ", ".join(f"{count:,} {reason}" for reason, count in passed_over.items())
+        note(f"{folder}: passed over {counts} (files and folders; name them to read them).")
+
+
+def _why_passed_over(folder: str) -> str:
+    """Return why a folder of this name is not looked into; empty: it is."""
+    if folder.startswith("."):
+        return _HIDDEN
+    return "of tools and earlier runs" if folder in _PASSED_OVER or folder.endswith(".rlm") else ""
 
 
 class _Ignored:
@@ -57,16 +73,18 @@ class _Ignored:
         repository = next((place for place in above if (place / ".git").exists()), root)
         for place in reversed(above[1 : above.index(repository) + 1]):
             self._add(place)
+        if self.why(root, folder=True):
+            self._specs.clear()  # it was named all the same: what is in it is wanted
 
     def enter(self, folder: Path, names: list[str]) -> None:
         """Read the file in `folder`, if it is among `names`."""
         if ".gitignore" in names:
             self._add(folder.resolve())
 
-    def matches(self, path: Path, *, folder: bool) -> bool:
-        """Whether git would ignore it: the last rule that says anything counts."""
+    def why(self, path: Path, *, folder: bool) -> str:
+        """Return `ignored by git`, or nothing: the last rule that says anything counts."""
         if not self._specs:
-            return False
+            return ""
         # not of the path itself: a link is ignored by its own name
         real = path.parent.resolve() / path.name
         for place, spec in reversed(self._specs):
@@ -74,8 +92,8 @@ class _Ignored:
                 relative = real.relative_to(place).as_posix()
                 include = spec.check_file(f"{relative}/" if folder else relative).include
                 if include is not None:
-                    return bool(include)
-        return False
+                    return "ignored by git" if include else ""
+        return ""
 
     def _add(self, place: Path) -> None:
         file = place / ".gitignore"

@@ -13,8 +13,11 @@ from typing import Any
 
 from rlm_jupyter.prompts.description import describe
 from rlm_jupyter.run.files.blank import EmptyContextError, is_blank
-from rlm_jupyter.run.files.formats import Note, Unreadable, decode, read
+from rlm_jupyter.run.files.encodings import decode
+from rlm_jupyter.run.files.formats import read
 from rlm_jupyter.run.files.found import matches, walk, why
+from rlm_jupyter.run.files.left_out import LeftOut
+from rlm_jupyter.run.files.unreadable import Note, Unreadable
 from rlm_jupyter.types.errors import ConfigurationError
 
 STDIN = "-"
@@ -31,7 +34,8 @@ def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, no
 
     A pattern (`*`, `?`, `[…]`, `**` for folders at any depth) stands for the files that it matches, a folder
     for all that it holds, at any depth, and `-` for standard input. What git ignores (with pathspec), hidden
-    files, earlier runs, binary files and those above 20 MB are left out of a folder, and a note says so.
+    files, earlier runs, files that can't be read and those above 20 MB are left out of a folder; notes say how many,
+    and why.
 
     Parameters
     ----------
@@ -43,24 +47,32 @@ def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, no
     Returns
     -------
     object
-        For one file, what it holds: text (in any encoding, line ends as they are); csv, tsv and parquet as a
-        pandas frame; json and jsonl as a frame where the rows are flat and alike, else as plain data; pdf
-        as a list of its pages' texts; each of them also with `.gz`, `.bz2` or `.xz` behind it. For a folder,
-        a pattern or several paths: a dict of all that by path, in their order, each file once.
+        For one file, what it holds:
+
+        - `pandas.DataFrame`: csv, tsv, parquet; xlsx with one filled sheet; json and jsonl of rows that are alike.
+        - `dict[str, pandas.DataFrame]`, by sheet: xlsx with several.
+        - `list[str]`, a text for each page or slide: pdf, pptx.
+        - `dict[str, object]`, by name, of what each file in it holds: zip.
+        - plain data: other json and jsonl.
+        - `str`: docx, html and ipynb in Markdown; any other text, in any encoding, line ends as they are.
+
+        Each also with `.gz`, `.bz2` or `.xz` behind it. For a folder, a pattern or several paths: a dict of all that
+        by path, in their order, each file once.
 
     Raises
     ------
     ConfigurationError
-        A file is missing, unreadable, binary or damaged, a pattern matches nothing, a folder is empty, a library is
-        missing, or there is nothing in any of the files; one line that names it and says what to do.
+        A file is missing, unreadable, malformed, encrypted, of no type that can be read, or too large to unpack; a
+        pattern matches nothing, a folder is empty, a library is missing, or there is nothing in any of the files. One
+        line that names it and says what to do.
 
     Examples
     --------
-    >>> load("report.txt")  # doctest: +SKIP
+    >>> load("report.docx")  # doctest: +SKIP
     >>> load(["src", "docs/**/*.md", "notes.txt"])  # doctest: +SKIP
     """
     given = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
-    if not given:
+    if not all(given) or not given:  # an empty path would be the working directory
         raise ConfigurationError("No file is named for the context.")
     loading = _Loading(_on_stderr if note is None else note)
     for path in given:
@@ -165,7 +177,7 @@ class _Loading:
         """Read files that were not named one by one; what can't be read is left out."""
         self.single = False
         before = len(self.contents)
-        left_out: dict[str, list[str]] = {}
+        left_out = LeftOut()
         known = 0
         for path in found:
             if not self._is_new(path):
@@ -177,10 +189,9 @@ class _Loading:
                 self.contents[_key(path)] = self._read(path)
             except (Unreadable, OSError) as error:
                 reason = error.brief if isinstance(error, Unreadable) else why(error)
-                left_out.setdefault(reason, []).append(_key(path))
-        for reason, names in left_out.items():
-            more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-            self.note(f"{given}: left out {', '.join(names[:_MOST_NAMES])}{more}: {reason}")
+                left_out.add(_key(path), reason)
+        for line in left_out.lines():
+            self.note(f"{given}: {line}")
         if len(self.contents) == before and not known:
             raise ConfigurationError(nothing)
 

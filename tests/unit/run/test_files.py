@@ -299,6 +299,7 @@ def test_a_folder_without_what_nobody_means(notes: Notes) -> None:
     put("d/large.txt", b"x" * (files.MOST_BYTES + 1))
     assert load("d", note=notes) == {"d/a.md": "d/a.md", "d/b.txt": "d/b.txt", "d/sub/c.txt": "d/sub/c.txt"}
     assert notes == [
+        "d: passed over 2 hidden, 3 of tools and earlier runs (files and folders; name them to read them).",
         "d: left out d/0.png, d/1.png, d/2.png and 2 more: binary, not text.",
         "d: left out d/large.txt: larger than 20 MB (name it to read it).",
     ]
@@ -319,12 +320,19 @@ def test_what_git_ignores_is_left_out(here: Path, monkeypatch: pytest.MonkeyPatc
     for path in ("a.txt", "a.log", "build/x.txt", "src/build/y.txt", "src/b.log", "src/keep.log", "src/generated/z"):
         put(path, "text")
     assert list(load(".", note=notes)) == ["a.txt", "src/keep.log", "src/build/y.txt"]  # type: ignore[call-overload]
+    assert notes == [
+        ".: passed over 3 hidden, 4 ignored by git (files and folders; name them to read them).",
+    ]
     # the rules above a folder hold inside of it too
     assert list(load("src", note=notes)) == ["src/keep.log", "src/build/y.txt"]  # type: ignore[call-overload]
-    assert notes == []
+    assert notes.pop() == "src: passed over 2 ignored by git, 1 hidden (files and folders; name them to read them)."
+    # but not in one that is named though they are about it
+    assert load("build", note=pytest.fail) == {"build/x.txt": "text"}
+    assert load(["a.log"], note=pytest.fail) == "text"
+    notes.clear()
     monkeypatch.setitem(sys.modules, "pathspec", None)
     assert "a.log" in load(".", note=notes)  # type: ignore[operator]
-    assert notes == [f"{here / '.gitignore'} is not honoured without pathspec: pip install 'rlm_jupyter[files]'."]
+    assert notes[:1] == [f"{here / '.gitignore'} is not honoured without pathspec: pip install 'rlm_jupyter[files]'."]
 
 
 def test_patterns_reach_any_depth_and_come_sorted() -> None:
@@ -386,8 +394,9 @@ def test_what_can_t_be_read_is_one_line_that_names_it(path: str, line: str) -> N
     with pytest.raises(ConfigurationError) as caught:
         load(path)
     assert str(caught.value) == line
-    with pytest.raises(ConfigurationError, match="No file is named"):
-        load([])
+    for nothing in ([], "", ["a.png", ""]):
+        with pytest.raises(ConfigurationError, match="No file is named"):
+            load(nothing)
 
 
 def zipped(**names: str) -> bytes:
@@ -414,11 +423,11 @@ def tarred() -> bytes:
 @pytest.mark.parametrize(
     ("name", "data", "what", "advice"),
     [
-        ("a.zip", zipped(a="text"), "a zip archive", "unzip it and name the folder"),
-        ("a.docx", zipped(word__document="x"), "a Word document", "python-docx"),
-        ("a.xlsx", zipped(xl__workbook="x"), "an Excel workbook", "pandas.read_excel"),
-        ("a.pptx", zipped(ppt__slides="x"), "a PowerPoint presentation", "python-pptx"),
-        ("cut.zip", zipped(a="text")[:30], "a zip archive", "unzip"),
+        ("archive", zipped(a="text"), "a zip archive", "suffix .zip"),
+        ("letter", zipped(word__document="x"), "a Word document", "suffix .docx"),
+        ("book", zipped(xl__workbook="x"), "an Excel workbook", "suffix .xlsx"),
+        ("slides", zipped(ppt__slides="x"), "a PowerPoint presentation", "suffix .pptx"),
+        ("cut", zipped(a="text")[:30], "a zip archive", "suffix .zip"),
         ("a.db", database(), "a SQLite database", "pandas.read_sql"),
         ("a.tar", tarred(), "a tar archive", "tar -xf"),
         ("a.tar.gz", gzip.compress(tarred()), "a tar archive", "tar -xf"),

@@ -1,0 +1,109 @@
+"""`separated`, `parquet`, `workbook`: files that hold tables, as pandas frames."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+import zipfile
+from typing import Any
+
+from rlm_jupyter.run.files.archive import repacked
+from rlm_jupyter.run.files.encodings import decoded
+from rlm_jupyter.run.files.unreadable import INSTALL, Note, Unreadable, first_line, needs, reading
+
+_HEAD = 8_192
+"""Bytes that the separator is looked for in."""
+_SEPARATORS = ",;\t|"
+_UNSAVED = re.compile(rb'<c (?![^>]*t="str")[^>]*>(?:<f[^>]*/>|<f[^>]*>[^<]*</f>)(?:<v ?/>|<v></v>|</c>)')
+"""A formula in a sheet's XML without its value; one that comes to an empty text has the type `str`."""
+
+
+def separated(data: bytes, note: Note, *, separator: str) -> object:
+    """Return text with separators as a frame; where it is no regular table, or pandas is missing, as text with a note.
+
+    Parameters
+    ----------
+    separator
+        A comma also stands for the other usual ones, whichever the first line has most of.
+
+    Raises
+    ------
+    Unreadable
+        As for `decode`.
+    """
+    text, encoding = decoded(data, note)
+    if not text.strip():
+        return text
+    try:
+        import pandas as pd
+    except ImportError:
+        note(f"taken as text: a table needs pandas ({INSTALL}).")
+        return text
+    if separator == ",":
+        header = text[:_HEAD].lstrip().partition("\n")[0]
+        separator = max(_SEPARATORS, key=header.count)
+    try:
+        # from the bytes: a StringIO of a large file would take four times its size
+        return pd.read_csv(
+            io.BytesIO(data), sep=separator, encoding=encoding, encoding_errors="replace", low_memory=False
+        )
+    except (pd.errors.ParserError, ValueError) as error:
+        note(f"taken as text: no regular table ({first_line(error)}).")
+        return text
+
+
+def parquet(data: bytes, _: Note) -> object:
+    """Return a parquet file as a frame.
+
+    Raises
+    ------
+    Unreadable
+        It is malformed, or a library is missing.
+    """
+    try:
+        import pandas as pd
+        import pyarrow  # noqa: F401  what pandas reads it with
+    except ImportError:
+        raise needs("a parquet file", "pandas and pyarrow") from None
+    with reading("parquet file"):
+        return pd.read_parquet(io.BytesIO(data), engine="pyarrow")
+
+
+def workbook(data: bytes, note: Note) -> object:
+    """Return an Excel workbook: a frame, or a dict of frames by sheet where several hold something.
+
+    Parameters
+    ----------
+    note
+        Told of sheets that are empty, and of formulas whose values were not saved.
+
+    Raises
+    ------
+    Unreadable
+        It is malformed, encrypted or too large, nothing is in it, or a library is missing.
+    """
+    try:
+        import openpyxl  # noqa: F401  what pandas reads it with
+        import pandas as pd
+    except ImportError:
+        raise needs("an Excel workbook", "pandas and openpyxl") from None
+    file = repacked(data, "Excel workbook")
+    with reading("Excel workbook"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of formats and checks, which are no values
+        sheets: dict[str, Any] = pd.read_excel(file, sheet_name=None, engine="openpyxl")
+    filled = {name: frame for name, frame in sheets.items() if len(frame.columns)}
+    if not filled:
+        raise Unreadable("an Excel workbook without a value in it.")
+    if empty := [name for name in sheets if name not in filled]:
+        note(f"left out {', '.join(empty)}: no value in {'this sheet' if len(empty) == 1 else 'these sheets'}.")
+    if unsaved := _formulas_without_value(file):
+        count = "1 formula was" if unsaved == 1 else f"{unsaved:,} formulas were"
+        note(f"{count} saved without a value, which is missing: open it in a spreadsheet program and save it.")
+    return filled if len(filled) > 1 else next(iter(filled.values()))
+
+
+def _formulas_without_value(file: io.BytesIO) -> int:
+    with zipfile.ZipFile(file) as archive:
+        sheets = [name for name in archive.namelist() if name.startswith("xl/worksheets/")]
+        return sum(len(_UNSAVED.findall(archive.read(name))) for name in sheets)
