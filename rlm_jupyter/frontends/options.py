@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from IPython.core.error import UsageError
 
-_WORD = re.compile(r"\"[^\"]*\"(?=\s|$)|'[^']*'(?=\s|$)|\S+")
-"""A word of the line; quotes count only around the whole of it, so that an apostrophe is one."""
+_WORD = re.compile(r"@?(?:\"[^\"]*\"|'[^']*')(?=\s|$)|\S+")
+"""A word of the line; quotes count only around the whole of it, so that an apostrophe is one, or behind an @."""
 
 
 def split(parser: ArgumentParser, line: str) -> tuple[Namespace, str]:
@@ -45,7 +45,8 @@ def or_close(name: str, names: Sequence[str]) -> str:
 
 
 def _unquoted(word: str) -> str:
-    return word[1:-1] if len(word) > 1 and word[0] in "\"'" and word[-1] == word[0] else word
+    at, text = ("@", word[1:]) if word.startswith("@") else ("", word)
+    return at + text[1:-1] if len(text) > 1 and text[0] in "\"'" and text[-1] == text[0] else word
 
 
 def close_option(error: str, usage: str) -> str:

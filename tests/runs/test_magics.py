@@ -22,6 +22,7 @@ from nbclient import NotebookClient
 from traitlets.config import Config
 
 from rlm_jupyter.frontends.live.result import ShownResult
+from rlm_jupyter.frontends.magics.context import context_of
 from rlm_jupyter.frontends.magics.rlm import RLMMagics, load
 from rlm_jupyter.models import discovery as nearby
 from rlm_jupyter.policies import PolicyRegistry
@@ -84,6 +85,7 @@ def parsed(shell: InteractiveShell, line: str, cell: str | None = None) -> tuple
         ('-m "scripted/a b.json" say "hi"', 'say "hi"'),
         ("-c book -- -5 is what?", "-5 is what?"),
         ("-c=book 'quoted'", "'quoted'"),
+        ('-c @"a b/*.csv" Who is @"nobody"?', 'Who is @"nobody"?'),
     ],
 )
 def test_a_line_prompt_comes_through_as_it_was_written(shell: InteractiveShell, line: str, prompt: str) -> None:
@@ -130,7 +132,7 @@ def test_only_data_of_the_users_is_a_context_and_is_suggested(shell: Interactive
         assert "Traceback" not in told
         assert ("Did you mean" in told) is (name == "opene")
     shell.push({"open": "a text of the user's own"})
-    assert magics(shell).context(["open"]) == "a text of the user's own"
+    assert context_of(shell, ["open"]) == "a text of the user's own"
 
 
 def test_help_shows_options_and_an_example(shell: InteractiveShell) -> None:

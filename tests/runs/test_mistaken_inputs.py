@@ -104,7 +104,7 @@ def test_a_variable_may_hold_a_path(shell: InteractiveShell) -> None:
     shown, error = run_cell(shell, f"%rlm {model} -c name What?")
     assert "pass Path('x.txt')" in str(error)
     shown, error = run_cell(shell, f"%rlm {model} -c x.txt What?")
-    assert "text = Path('x.txt'), from pathlib, then -c text" in str(error)
+    assert "a file is named by -c @x.txt" in str(error)
 
 
 def test_a_text_without_a_question_is_refused_before_anything_is_spent() -> None:

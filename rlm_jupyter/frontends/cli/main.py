@@ -255,8 +255,8 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         metavar="PATH",
-        help="what it is about: files (text, csv, json, parquet, pdf; .gz too), folders, patterns, or - for "
-        "standard input (default: what is piped in)",
+        help="what it is about: files (text, csv, json, parquet, pdf, docx, xlsx, pptx, html, ipynb, zip; .gz too), "
+        "folders, patterns, or - for standard input (default: what is piped in)",
     )
     _add_options(run, "cli")
     run.add_argument("--json", action="store_true", help="print one JSON object instead of the answer alone")

@@ -1,9 +1,11 @@
-"""Completion of `%rlm` and `%%rlm`: their options, and the names of models after `-m`."""
+"""Completion of `%rlm` and `%%rlm`: their options, the names of models after `-m`, and paths after `-c @`."""
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
@@ -11,6 +13,7 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMa
 from rlm_jupyter.models.discovery import choices
 
 _TAKES_MODEL = frozenset({"-m", "--model", "--sub-model"})
+_TAKES_CONTEXT = frozenset({"-c", "--context"})
 _MAGIC = re.compile(r"\s*%{1,2}rlm(_resume)?\s")
 
 
@@ -46,4 +49,12 @@ def matches(line: str, options: list[str]) -> tuple[str, list[str]]:
         return value, choices(value)
     if before in _TAKES_MODEL:
         return word, choices(word)
+    if before in _TAKES_CONTEXT and word.startswith("@"):
+        return word, [f"@{path}" for path in _paths(word[1:])]
     return word, [name for name in options if word.startswith("-") and name.startswith(word)]
+
+
+def _paths(begun: str) -> list[str]:
+    """Return the paths that begin so, folders with a slash; without those with blanks, which need quotes."""
+    found = sorted(glob.glob(f"{glob.escape(begun)}*"))  # noqa: PTH207 — Path.glob takes no absolute pattern
+    return [f"{path}/" if Path(path).is_dir() else path for path in found if not re.search(r"\s", path)]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import os
 from argparse import Namespace
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
-from IPython.core.autocall import IPyAutocall
 from IPython.core.magic import Magics
 from traitlets import Bool, Dict, Enum, Float, Integer, List, Unicode, Union
 
@@ -25,8 +22,6 @@ from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.record.store import check_place
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.answer_type import read_schema
-from rlm_jupyter.run.files.blank import is_blank
-from rlm_jupyter.run.files.load import read_paths
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
@@ -111,41 +106,6 @@ class Configured(Magics):
     kernel_idle_seconds = Float(
         3600.0, allow_none=True, help="After so long without use, a kept kernel is closed. None: never."
     ).tag(config=True)
-
-    def context(self, named: list[str]) -> object:
-        """Return what the variables named with -c hold; where that is a path, what the file or folder does."""
-        namespace = cast(dict[str, Any], cast(Any, self.shell).user_ns)
-        names = [name.strip() for item in named for name in item.split(",") if name.strip()]
-        for name in names:
-            if not name.isidentifier():
-                file = f"text = Path({name!r}), from pathlib, then -c text" if Path(name).exists() else ""
-                raise ConfigurationError(
-                    f"-c takes names of variables, not {quoted(name)}: {file or 'assign it to a variable first'}."
-                )
-            if name not in namespace:
-                close = difflib.get_close_matches(name, self._data())
-                hint = f" Did you mean {' or '.join(close)}?" if close else ""
-                raise ConfigurationError(f"There is no variable {quoted(name)} for the context.{hint}")
-            if namespace[name] is None:
-                raise ConfigurationError(f"The variable {quoted(name)} is None: there is nothing in it to read.")
-            if isinstance(namespace[name], str) and is_blank(namespace[name]):
-                raise ConfigurationError(f"The variable {quoted(name)} is empty: there is nothing in it to read.")
-            if (kind := _code(namespace[name])) is not None:
-                raise ConfigurationError(
-                    f"{name} is a {kind}, not data, so it can't be the context: name a variable that holds data."
-                )
-        values = {name: read_paths(namespace[name], note=print) for name in names}
-        return values[names[0]] if len(names) == 1 else values or None
-
-    def _data(self) -> list[str]:
-        """Return the names of the user's variables that can be a context."""
-        shell = cast(Any, self.shell)
-        hidden = shell.user_ns_hidden
-        return [
-            name
-            for name, value in shell.user_ns.items()
-            if not name.startswith("_") and hidden.get(name, shell) is not value and _code(value) is None
-        ]
 
     def configured(self, options: Namespace) -> RLM:
         """Make what the options and the configuration say; for an estimate, no key is needed.
@@ -261,12 +221,3 @@ class Configured(Magics):
             text = " ".join(filter(None, [_BANNER, discovery.offer()]))
             html = fragments.block(fragments.note(text))
             cast(Any, self.shell).display_pub.publish({"text/html": html, "text/plain": text})
-
-
-def _code(value: object) -> str | None:
-    """Return what kind of code a value is; `None` for data."""
-    if inspect.isroutine(value):
-        return "function"
-    if isinstance(value, IPyAutocall):
-        return "command"
-    return "module" if inspect.ismodule(value) else "class" if inspect.isclass(value) else None

@@ -22,6 +22,7 @@ from rlm_jupyter.frontends.live.user_cells import to_its_kernel
 from rlm_jupyter.frontends.magics import restore
 from rlm_jupyter.frontends.magics.completion import install
 from rlm_jupyter.frontends.magics.config import Configured
+from rlm_jupyter.frontends.magics.context import context_of
 from rlm_jupyter.frontends.magics.kernels import Kept
 from rlm_jupyter.frontends.magics.llm_query import QuestionMagics
 from rlm_jupyter.frontends.magics.resume import ResumeMagics
@@ -60,7 +61,8 @@ class RLMMagics(Configured):
         default=[],
         metavar="NAME",
         help="""
-        A variable that becomes `context`; several (-c a -c b, or -c a,b) become a dict by name.""",
+        A variable that becomes `context`; or @PATH: a file, a folder or a pattern (@reports/, @"a b/*.csv"). Several
+        (-c a -c b, or -c a,b) become a dict by name.""",
     )
     @magic("magic")
     @argument("prompt", nargs=REMAINDER, help="With %%rlm: the question. With %%%%rlm it stands in the cell.")
@@ -68,7 +70,7 @@ class RLMMagics(Configured):
     def rlm(self, line: str, cell: str | None = None) -> None:
         """Answer a question about a text far longer than a model can read.
 
-        The model looks at the variables named with -c by code in a kernel of its own. The answer is shown,
+        The model looks at the variables and files named with -c by code in a kernel of its own. The answer is shown,
         and the result is in a variable: rlm_result.ask("…") puts a further question to the same kernel.
 
           %%rlm -c book -m anthropic/claude-sonnet-5 --max-cost 0.50
@@ -104,7 +106,7 @@ class RLMMagics(Configured):
         if options.approve:
             self._check_somebody_answers(options)
         try:
-            context = self.context(options.context)
+            context = context_of(self.shell, options.context)
             if options.estimate:
                 print(self.configured(options).estimate(prompt, context))  # noqa: T201
                 return
@@ -187,7 +189,7 @@ class RLMMagics(Configured):
         return options, cell.removesuffix("\n")
 
     def _answer(self, options: Namespace, prompt: str) -> None:
-        context = Context(self.context(options.context))
+        context = Context(context_of(self.shell, options.context))
         configured = self.configured(options)
         if options.estimate:
             print(configured.estimate(prompt, context))  # noqa: T201

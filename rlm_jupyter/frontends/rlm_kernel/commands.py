@@ -21,8 +21,9 @@ from rlm_jupyter.types.values import ContextInfo
 
 HELP = {
     "context": (
-        "%context PATH …\n\nRead files, folders or patterns (text, csv, json, parquet, pdf; .gz too): they become "
-        "`context`, which prompts are about. What was context before stays in context_0, context_1, …\n"
+        "%context PATH …\n\nRead files, folders or patterns (text, csv, json, parquet, pdf, docx, xlsx, pptx, html, "
+        "ipynb, zip; .gz too): they become `context`, which prompts are about. What was context before stays in "
+        "context_0, context_1, …\n"
         "A %%python cell that assigns to `context` does the same: context = open('report.txt').read()\n"
         "Alone it says what context is.\n\nExample: %context report.txt 'docs/**/*.md'"
     ),
