@@ -30,6 +30,7 @@ from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.estimate import Estimate, estimate
 from rlm_jupyter.run.files.load import read_paths
+from rlm_jupyter.run.mcp.config import servers_of
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.opening import open_in_time, unopened
 from rlm_jupyter.run.outcome import outcome_of
@@ -122,6 +123,10 @@ class RLM(FromRecord):
         them again, the recorded results are used and nothing is called a second time (unless `repeatable`).
     sub_tools
         Those that children (`rlm_query`) may call. Default: none.
+    mcp
+        Servers of the Model Context Protocol by name, each a command (`"npx -y some-server"`), an address, or a dict
+        with `command`, `args`, `env`, `cwd`, or `url`, `headers`: their tools are modules in the kernel. They run here
+        as long as the run (with `keep_kernel`, its kernel) does. Needs the extra `mcp`.
 
     Raises
     ------
@@ -155,6 +160,7 @@ class RLM(FromRecord):
         answer: object = None,
         tools: Tools | None = None,
         sub_tools: Tools | None = None,
+        mcp: Mapping[str, Any] | None = None,
     ) -> None:
         limits = Limits() if limits is None else limits
         _check_types(limits, save, cwd, snapshot, system_prompt_extra)
@@ -162,9 +168,7 @@ class RLM(FromRecord):
         given, own = {"base_url": base_url, "window": window, "api_key": api_key}, own_prices(prices)
         served = _served(model, sub_model, given, root=model_options or None, sub=sub_model_options or None)
         routing = Routing(*served, prices=own)
-        _check_prices(routing, limits)
-        if samples > 1 and (why := fixed(routing.root)):
-            raise ConfigurationError(f"samples={samples} would be the same run {samples} times: {why}.")
+        _check_models(routing, limits, samples)
         self._settings = Settings(
             routing=routing,
             limits=limits,
@@ -187,6 +191,7 @@ class RLM(FromRecord):
             answer=AnswerType.of(answer),
             tools=Toolbox.of(tools),
             sub_tools=Toolbox.of(sub_tools, "sub_tools"),
+            mcp=servers_of(mcp),
         )
         self._kept: WeakSet[BackgroundSession] = WeakSet()
 
@@ -447,8 +452,10 @@ def _check_attempts(samples: object, require_agreement: object, strategy: object
         raise ConfigurationError(f"strategy is {' or '.join(get_args(Strategy))}, not {quoted(strategy)}.")
 
 
-def _check_prices(routing: Routing, limits: Limits) -> None:
-    """Refuse a limit in dollars without prices, before the run."""
+def _check_models(routing: Routing, limits: Limits, samples: int) -> None:
+    """Refuse a limit in dollars without prices, and samples of a model that always says the same."""
+    if samples > 1 and (why := fixed(routing.root)):
+        raise ConfigurationError(f"samples={samples} would be the same run {samples} times: {why}.")
     if limits.max_cost is not None and routing.unpriced:
         raise ConfigurationError(
             f"max_cost is set, but the price of {routing.unpriced} is not known: give it, as in prices="

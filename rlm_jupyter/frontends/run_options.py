@@ -104,6 +104,8 @@ OPTIONS = (
            str, "FUNCTION", "none", repeats=True, places=_ALL - {"config"}),
     Option("sub_tool", "a function that children (rlm_query) may call, named likewise", str, "FUNCTION", "none",
            repeats=True, places=_ALL - {"config"}),
+    Option("mcp", "a server of the Model Context Protocol whose tools the model's code may call: its name in .mcp.json",
+           str, "NAME", "none", repeats=True, places=_ALL - {"config"}),
     _limit("max_iterations", "replies of the model", int, "INT"),
     _limit("max_seconds", "wall time", float, "SECONDS"),
     _limit("max_cost", "US dollars, as 0.50", float, "USD"),

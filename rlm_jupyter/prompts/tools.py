@@ -18,6 +18,10 @@ The user has given you {count:,} more functions for this task. Call them in your
 return plain data, and raise SubcallError when they fail. `SHOW_TOOLS("word")` lists those that mention a word, \
 `help(name)` describes one: {names}
 """
+_SERVERS = """\
+Modules of functions that are there already for this task: do not import them. `help(module)` describes what one has, \
+`help(module.function)` a function; they take and return plain data, and raise SubcallError when they fail:
+"""
 
 
 def tool_list(specs: Sequence[Mapping[str, Any]]) -> str:
@@ -30,15 +34,41 @@ def tool_list(specs: Sequence[Mapping[str, Any]]) -> str:
     """
     if not specs:
         return ""
+    modules: dict[str, list[str]] = {}
+    for spec in specs:
+        module, _, name = spec["name"].rpartition(".")
+        if module:
+            modules.setdefault(module, []).append(name)
+    return _functions([spec for spec in specs if "." not in spec["name"]]) + _modules(modules)
+
+
+def _modules(modules: Mapping[str, Sequence[str]]) -> str:
+    if not modules:
+        return ""
+    left = _MOST_NAMES_CHARS // len(modules)
+    return f"\n{_SERVERS}" + "".join(
+        f"- {name} ({len(names):,} function{'' if len(names) == 1 else 's'}): {_listed(names, left)}\n"
+        for name, names in modules.items()
+    )
+
+
+def _functions(specs: Sequence[Mapping[str, Any]]) -> str:
+    if not specs:
+        return ""
     listed = f"\n{_HEAD}" + "".join(f"- {line(dict(spec))}\n" for spec in specs[:_MOST_LINES])
     if len(specs) <= _MOST_LINES:
         return listed
     # no more than twenty of them take
-    names, left = [], min(_MOST_NAMES_CHARS, len(listed) - len(_MANY))
-    for spec in specs:
-        left -= len(spec["name"]) + 2
+    left = min(_MOST_NAMES_CHARS, len(listed) - len(_MANY))
+    return "\n" + _MANY.format(count=len(specs), names=_listed([spec["name"] for spec in specs], left))
+
+
+def _listed(names: Sequence[str], left: int) -> str:
+    """Return as many of the names as so many characters hold."""
+    listed: list[str] = []
+    for name in names:
+        left -= len(name) + 2
         if left < 0:
-            names.append("…")
-            break
-        names.append(spec["name"])
-    return "\n" + _MANY.format(count=len(specs), names=", ".join(names))
+            return ", ".join([*listed, "…"])
+        listed.append(name)
+    return ", ".join(listed)

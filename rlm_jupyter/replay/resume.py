@@ -24,6 +24,7 @@ from rlm_jupyter.replay.recording import PlaybackOptions, RecordEnds, Recording
 from rlm_jupyter.run import interrupts
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.mcp.config import servers_of
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result
@@ -86,6 +87,8 @@ def configuration(saved: SavedRun, changes: dict[str, Any]) -> Configuration:
                 )
             given[name] = policy
     _check_tools(recorded, given)
+    if not given.pop("only_replayed", False):
+        _check_servers(recorded, given)
     limits = saved.limits({name: given.pop(name) for name in list(given) if name in _LIMITS})
     options = {"sub_model": _sub_model(saved), **given, "limits": limits}
     options.setdefault("kernel_name", recorded.get("kernel_name"))
@@ -107,9 +110,15 @@ def configuration(saved: SavedRun, changes: dict[str, Any]) -> Configuration:
 def _check_tools(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Refuse to go on without the tools that the run had: they are functions, and in no record."""
     for option in ("tools", "sub_tools"):
-        had = [spec["name"] for spec in recorded.get(option, ())]
+        had = [spec["name"] for spec in recorded.get(option, ()) if "." not in spec["name"]]
         if missing := [name for name in had if name not in Toolbox.of(given.get(option), option).names]:
             raise ConfigurationError(f"This run had the {option} {', '.join(missing)}, give them again: {option}=[…]")
+
+
+def _check_servers(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    names = [server.name for server in servers_of(given.get("mcp"))]
+    if missing := [name for name in recorded.get("mcp", ()) if name not in names]:
+        raise ConfigurationError(f"This run had the MCP servers {', '.join(missing)}, give them again: mcp={{…}}")
 
 
 def _sub_model(saved: SavedRun) -> str | list[str] | None:

@@ -110,7 +110,7 @@ def _settings(saved: SavedRun, sandbox: str | None) -> Settings:
     started = saved.trajectory.started
     # described by the record, and not called
     tools = {name: Toolbox(specs=started.options.get(name, [])) for name in ("tools", "sub_tools")}
-    options = configuration(saved, {"sandbox": sandbox, **tools}).options
+    options = configuration(saved, {"sandbox": sandbox, "only_replayed": True, **tools}).options
     subs = started.options.get("sub_models") or [started.sub_model or started.model]
     return Settings(
         routing=Routing(Silent(started.model), [Silent(name) for name in subs]),

@@ -19,6 +19,7 @@ from rlm_jupyter.policies import RewardPolicy, Shared, TerminationPolicy
 from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.mcp.config import ServerConfig
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.toolbox import Toolbox
 from rlm_jupyter.types.errors import RLMError
@@ -66,6 +67,8 @@ class Settings:
     """Functions of the host that the root's cells may call."""
     sub_tools: Toolbox = field(default_factory=Toolbox)
     """Those that cells of its children may call."""
+    mcp: tuple[ServerConfig, ...] = ()
+    """Servers whose tools the root's cells may call; a session adds them to `tools`."""
     system_prompt_extra: str = ""
     """A paragraph of the user's at the end of the system message, of children, too."""
 
@@ -145,6 +148,7 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dic
     if settings.answer is not None:
         options["answer"] = settings.answer.schema
     options |= _described(settings)
+    options["mcp"] = [server.name for server in settings.mcp]
     options |= settings.sampling | {"system_prompt_extra": settings.system_prompt_extra}
     if not lent:
         options["sandbox"] = sandbox.asked()
@@ -186,7 +190,11 @@ def request_digest(
         asked["system"] = settings.system_prompt_extra
     if settings.answer is not None:
         asked["answer"] = settings.answer.schema
-    asked |= _described(settings)
+    # what a server has is only known once it runs
+    own = [spec for spec in settings.tools.specs if "." not in spec["name"]]
+    asked |= _described(settings) | ({"tools": own} if settings.mcp else {})
+    if settings.mcp:
+        asked["mcp"] = [server.digest for server in settings.mcp]
     asked |= sampled_options(settings)
     if any(settings.served):
         asked["served"] = settings.served
@@ -200,7 +208,7 @@ def _counting(settings: Settings) -> dict[str, Any]:
     limits = dataclasses.asdict(settings.limits)
     if settings.answer is None:
         del limits["max_answer_errors"]
-    if not settings.tools and not settings.sub_tools:
+    if not settings.tools and not settings.sub_tools and not settings.mcp:
         del limits["max_tool_calls"]
     return limits
 

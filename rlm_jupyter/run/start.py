@@ -66,6 +66,7 @@ async def open_session(
         if depth == 0 and not sample:
             await prepare(settings, emit, control)
         await stack.enter_async_context(settings.routing.lease())
+        settings = await _with_servers(settings, stack)
         recursive = depth + 1 < settings.limits.max_depth
         answering = Answering(settings.routing, depth, child_of(settings, depth) if recursive else None, settings.tools)
         sandbox = NO_SANDBOX
@@ -91,10 +92,19 @@ async def open_session(
         yield Session(settings, context, depth, kernel, answering, surroundings, sandbox, start_sample, sample)
 
 
+async def _with_servers(settings: Settings, stack: AsyncExitStack) -> Settings:
+    """Start the servers of tools; they end with the stack. Return the settings with their tools."""
+    if not settings.mcp:
+        return settings
+    from rlm_jupyter.run.mcp.server import running  # most runs have none
+
+    return replace(settings, tools=settings.tools.joined(await stack.enter_async_context(running(settings.mcp))))
+
+
 def child_of(settings: Settings, depth: int) -> StartChild:
     """Return what starts the children of a run at `depth`."""
     # the form is that of the root's answer
-    settings = replace(settings, answer=None, tools=settings.sub_tools)
+    settings = replace(settings, answer=None, tools=settings.sub_tools, mcp=())
 
     async def start_child(parent: Run, text: str, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
         context = Context(text)

@@ -65,7 +65,7 @@ class Tool:
     ) -> None:
         if not callable(function) or inspect.isclass(function):
             raise ConfigurationError(f"A tool is a function, not {quoted(function)}.")
-        self.name = _checked_name(getattr(function, "__name__", "") if name is None else name, function)
+        self.name = check_name(getattr(function, "__name__", "") if name is None else name, function)
         if not _is_duration(seconds):
             raise ConfigurationError(f"Tool(…, seconds={quoted(seconds)}): a number above zero is needed, or None.")
         self.seconds = seconds
@@ -168,7 +168,14 @@ def _is_duration(seconds: object) -> bool:
     return seconds is None or (isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds > 0)
 
 
-def _checked_name(name: str, function: object) -> str:
+def check_name(name: str, function: object) -> str:
+    """Return a name that a tool, or a module of tools, can have in a kernel.
+
+    Raises
+    ------
+    ConfigurationError
+        It can't.
+    """
     if not name.isidentifier() or keyword.iskeyword(name):
         raise ConfigurationError(
             f"The tool {quoted(function)} needs a name that can be called in Python: Tool(…, name='search')."

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 
 from rlm_jupyter.run.state import Run
-from rlm_jupyter.run.tool import MOST_CHARS, Tool, ToolFailedError
-from rlm_jupyter.run.toolbox import Toolbox
+from rlm_jupyter.run.tool import MOST_CHARS, ToolFailedError
+from rlm_jupyter.run.toolbox import HostTool, Toolbox
 from rlm_jupyter.types import call_text
 from rlm_jupyter.types.events import SubcallStarted
 from rlm_jupyter.types.values import Subcall, SubcallFailure
@@ -69,7 +69,7 @@ class ToolCalls:
             raise ToolFailedError(f"tools were called {most:,} times, which is the most (max_tool_calls)")
         return await tool.call(call)
 
-    def _read(self, name: str | None, text: str) -> tuple[Tool, call_text.Call]:
+    def _read(self, name: str | None, text: str) -> tuple[HostTool, call_text.Call]:
         tool = self._tools.get(name)
         if tool is None:
             raise ToolFailedError(f"there is no tool {(name or '')[:60]!r} for this run")

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from rlm_jupyter.policies.import_string import imported
 from rlm_jupyter.run.tool import Tool
+from rlm_jupyter.types.call_text import Call
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
+
+
+class HostTool(Protocol):
+    """What a cell may call: a function of the user's (`Tool`), or a tool of a server (`mcp.tool.McpTool`)."""
+
+    name: str
+    repeatable: bool
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What the kernel and the record are told of it."""
+
+    async def call(self, call: Call) -> str:
+        """Call it, and return its result as JSON; raises `ToolFailedError`."""
 
 
 class Toolbox:
@@ -22,7 +37,7 @@ class Toolbox:
         Of tools that are only known from a record: they can be described, and not called.
     """
 
-    def __init__(self, tools: Iterable[Tool] = (), specs: Sequence[dict[str, Any]] = ()) -> None:
+    def __init__(self, tools: Iterable[HostTool] = (), specs: Sequence[dict[str, Any]] = ()) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self.specs: list[dict[str, Any]] = [*(tool.spec for tool in self._tools.values()), *specs]
         """What the kernel is told, each as `Tool.spec`."""
@@ -48,10 +63,14 @@ class Toolbox:
             raise ConfigurationError(f"Two tools are called {twice[0]}: give one another name, Tool(…, name=…).")
         return cls(tools)
 
+    def joined(self, tools: Iterable[HostTool]) -> Toolbox:
+        """Return a toolbox with these tools, too."""
+        return Toolbox([*self._tools.values(), *tools])
+
     def __bool__(self) -> bool:
         return bool(self.specs)
 
-    def get(self, name: str | None) -> Tool | None:
+    def get(self, name: str | None) -> HostTool | None:
         """Return the tool of this name, if it was handed over and can be called."""
         return None if name is None else self._tools.get(name)
 

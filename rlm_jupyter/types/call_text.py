@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_NAME = re.compile(r"([^\W\d]\w*)\(")
+_NAME = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*)\(")
 _KEYWORD = re.compile(r"([^\W\d]\w*)=")
 _DECODER = json.JSONDecoder()
 

@@ -228,7 +228,7 @@ def tell(event):
     if isinstance(event, SampleSettled):
         print("settled", flush=True)
 model = Draws(["FINAL('Lima')", "FINAL('Rome')", "FINAL('Lima')"],
-              ["import time; time.sleep(100)", "0", "import time; time.sleep(100)"])
+              ["import time; time.sleep(20)", "0", "import time; time.sleep(20)"])
 RLM(model, samples=3, limits=Limits(max_iterations=5), save="killed.ipynb").completion(
     "Which city?", "a long text", on_event=tell)
 """

@@ -365,4 +365,6 @@ def test_the_documented_example_runs(in_folder: Path) -> None:
 
 def test_a_notebooks_own_kernel_has_its_functions(in_folder: Path) -> None:
     with Notebook(in_folder) as notebook:
-        assert "which has your functions: leave --tool out" in notebook.run("%%rlm --here --tool print\nWhat?").error
+        assert (
+            "with what is there: leave --tool and --mcp out" in notebook.run("%%rlm --here --tool print\nWhat?").error
+        )

@@ -96,6 +96,7 @@ def _rlm(args: Namespace, saved: SavedRun, **options: Any) -> RLM:
     from rlm_jupyter.models.sampling import parsed
     from rlm_jupyter.replay.resume import configuration
     from rlm_jupyter.rlm import RLM
+    from rlm_jupyter.run.mcp.config import named_servers
     from rlm_jupyter.run.toolbox import imported_tools
     from rlm_jupyter.types.limits import Limits
 
@@ -107,6 +108,7 @@ def _rlm(args: Namespace, saved: SavedRun, **options: Any) -> RLM:
     changes["model_options"] = parsed(args.option) if args.option else None
     changes["sub_model_options"] = parsed(args.sub_option) if args.sub_option else None
     changes["tools"], changes["sub_tools"] = imported_tools(args.tool), imported_tools(args.sub_tool)
+    changes["mcp"] = named_servers(args.mcp)
     found = configuration(saved, changes)
     return RLM(found.model, **found.options)
 

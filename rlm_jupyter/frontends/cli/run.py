@@ -66,6 +66,7 @@ def _rlm(args: Namespace, model: str, limits: Limits) -> RLM:
     from rlm_jupyter.models.sampling import parsed
     from rlm_jupyter.rlm import RLM  # after what is quickly found to be wrong
     from rlm_jupyter.run.answer_type import read_schema
+    from rlm_jupyter.run.mcp.config import named_servers
     from rlm_jupyter.run.toolbox import imported_tools
 
     # a policy of the user's own is looked for where they stand, as `python -m` does
@@ -90,6 +91,7 @@ def _rlm(args: Namespace, model: str, limits: Limits) -> RLM:
         strategy=args.strategy or "loop",
         tools=imported_tools(args.tool),
         sub_tools=imported_tools(args.sub_tool),
+        mcp=named_servers(args.mcp),
         answer=None if args.schema is None else read_schema(Path(args.schema).expanduser()),
     )
 

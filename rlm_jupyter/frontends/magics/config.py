@@ -22,6 +22,7 @@ from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.record.store import check_place
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.answer_type import read_schema
+from rlm_jupyter.run.mcp.config import named_servers
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
@@ -159,6 +160,7 @@ class Configured(Magics):
             "answer": self._answer_type(options),
             "tools": named_tools(namespace, options.tool),
             "sub_tools": named_tools(namespace, options.sub_tool),
+            "mcp": named_servers(options.mcp),
             "sandbox": self._sandbox(options),
             "snapshot": not options.here and (options.snapshot or self.snapshot),
         }

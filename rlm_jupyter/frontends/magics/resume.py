@@ -19,6 +19,7 @@ from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay.resume import Resumption, check_resumable, configuration
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run import background
+from rlm_jupyter.run.mcp.config import named_servers
 from rlm_jupyter.run.running import Running
 from rlm_jupyter.run.settings import refuse_absent
 from rlm_jupyter.types.errors import RLMError
@@ -87,6 +88,7 @@ class ResumeMagics(Magics):
         changes["tools"], changes["sub_tools"] = (
             named_tools(namespace, names) for names in (options.tool, options.sub_tool)
         )
+        changes["mcp"] = named_servers(options.mcp)
         found = configuration(saved, changes)
         settings = RLM(found.model, **found.options).settings
         going_on = Resumption(saved, settings, reexecutes=not options.no_reexec)

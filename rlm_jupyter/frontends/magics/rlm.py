@@ -95,8 +95,8 @@ class RLMMagics(Configured):
         options, prompt = self._parse(line, cell)
         if not options.output.isidentifier():
             raise UsageError(f"-o takes the name of a variable, not {quoted(options.output)}.")
-        if options.tool or options.sub_tool:
-            raise UsageError("--here runs in this notebook's kernel, which has your functions: leave --tool out.")
+        if options.tool or options.sub_tool or options.mcp:
+            raise UsageError("--here runs in this notebook's kernel, with what is there: leave --tool and --mcp out.")
         if options.background:
             raise UsageError("--here runs in this cell: leave --background out.")
         if options.sandbox or options.read or options.write:

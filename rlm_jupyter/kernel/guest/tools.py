@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,7 +42,17 @@ def tool_functions(calls: MakesCalls, specs: Sequence[dict[str, Any]]) -> dict[s
         return Listing("\n".join(found) or "no such tool")
 
     show_tools.__name__ = show_tools.__qualname__ = "SHOW_TOOLS"
-    return {spec["name"]: _function(calls, spec) for spec in specs} | {"SHOW_TOOLS": show_tools}
+    found: dict[str, Any] = {"SHOW_TOOLS": show_tools}
+    for spec in specs:
+        module, _, name = spec["name"].rpartition(".")
+        function = _function(calls, spec)
+        if module:
+            place = found.setdefault(module, types.ModuleType(module, "Functions of the user's, which run elsewhere."))
+            function.__module__ = module
+            setattr(place, name, function)
+        else:
+            found[name] = function
+    return found
 
 
 def _function(calls: MakesCalls, spec: dict[str, Any]) -> Callable[..., Any]:
@@ -59,7 +70,7 @@ def _function(calls: MakesCalls, spec: dict[str, Any]) -> Callable[..., Any]:
             raise SubcallError(answer.reason)
         return json.loads(answer)
 
-    tool.__name__ = tool.__qualname__ = name
+    tool.__name__ = tool.__qualname__ = name.rpartition(".")[2]
     tool.__doc__ = spec["doc"] or None
     if signature is not None:
         tool.__signature__ = signature  # type: ignore[attr-defined]

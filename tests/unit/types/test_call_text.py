@@ -19,7 +19,11 @@ PLAIN: st.SearchStrategy[Any] = st.recursive(
 NAMES = st.from_regex(r"\A[a-zA-Zé_]\w{0,12}\Z")
 
 
-@given(NAMES, st.lists(PLAIN, max_size=4), st.dictionaries(NAMES, PLAIN, max_size=4))
+@given(
+    NAMES | st.tuples(NAMES, NAMES).map(".".join),
+    st.lists(PLAIN, max_size=4),
+    st.dictionaries(NAMES, PLAIN, max_size=4),
+)
 def test_what_is_written_is_read(name: str, positional: list[Any], named: dict[str, Any]) -> None:
     read = call_text.read(call_text.write(name, positional, named))
     assert read == call_text.Call(name, tuple(positional), named)
@@ -50,7 +54,8 @@ def test_any_other_text_is_refused_and_nothing_else_is_raised(text: str) -> None
         "search(k=)",
         "search(__import__('os'))",
         "1search()",
-        "a.b()",
+        "a..b()",
+        ".b()",
         "search(" + "[" * 100_000 + ")",
     ],
 )

@@ -1,0 +1,1 @@
+"""Servers of the Model Context Protocol, whose tools a run may call (https://modelcontextprotocol.io)."""

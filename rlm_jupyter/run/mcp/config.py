@@ -1,0 +1,149 @@
+"""`ServerConfig`: how a server of the Model Context Protocol is started, or reached."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlm_jupyter.run.tool import check_name
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
+
+FILE = ".mcp.json"
+"""Holds the servers that are named, under `mcpServers`; of the working directory, else of the home directory."""
+_KEYS = {"command", "args", "env", "cwd", "url", "headers", "type", "description", "disabled"}
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """A server: a command that speaks over its standard streams, or an address (streamable HTTP)."""
+
+    name: str
+    """What its module is called in the kernel."""
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Beside a few usual variables; nothing else of this process's environment is passed on."""
+    cwd: str | None = None
+    url: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def digest(self) -> str:
+        """Digest which server it is, without its secrets."""
+        return hashlib.sha256(repr((self.name, self.command, self.url)).encode()).hexdigest()
+
+
+def servers_of(given: object) -> tuple[ServerConfig, ...]:
+    """Return the servers of what a user gave.
+
+    Parameters
+    ----------
+    given
+        By name: a command line, a list of its words, an address, or a dict as in the usual configuration files
+        (`command`, `args`, `env`, `cwd`; or `url`, `headers`). `None`: none.
+
+    Raises
+    ------
+    ConfigurationError
+        It is something else.
+    """
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(f"mcp is a dict of servers by their names, not {quoted(given)}.")
+    return tuple(_server(check_name(str(name), name), wanted) for name, wanted in given.items())
+
+
+def named_servers(names: Sequence[str] | None) -> dict[str, Any] | None:
+    """Return what the configuration file says of the servers of these names; `None` where none are named.
+
+    Raises
+    ------
+    ConfigurationError
+        There is no file, or no such server in it.
+    """
+    if not names:
+        return None
+    paths = [folder / FILE for folder in (Path.cwd(), Path.home())]
+    known: dict[str, Any] = {}
+    found = [path for path in paths if path.is_file()]
+    for path in reversed(found):
+        known |= _read(path)
+    if not found:
+        raise ConfigurationError(f"--mcp names a server of {FILE}: there is none here, nor in your home directory.")
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(
+                f"{' and '.join(map(str, found))} know no server {quoted(name)}. Known: {', '.join(known) or 'none'}."
+            )
+    return {name: known[name] for name in names}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        servers = json.loads(path.read_text(encoding="utf-8"))["mcpServers"]
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path} can't be read: {error}.") from None
+    except (KeyError, TypeError):
+        raise ConfigurationError(f'{path} needs the form {{"mcpServers": {{"name": {{"command": …}}}}}}.') from None
+    if not isinstance(servers, dict):
+        raise ConfigurationError(f"{path}: mcpServers is an object of servers by their names.")
+    return servers
+
+
+def _server(name: str, wanted: object) -> ServerConfig:
+    if isinstance(wanted, str) and wanted.startswith(("http://", "https://")):
+        return ServerConfig(name, url=wanted)
+    if isinstance(wanted, str):
+        try:
+            words = shlex.split(wanted)
+        except ValueError as error:
+            raise ConfigurationError(f"The MCP server {name}: {quoted(wanted)} is no command: {error}.") from None
+        wanted = {"command": words[0], "args": words[1:]} if words else {}
+    elif isinstance(wanted, list | tuple) and all(isinstance(word, str) for word in wanted):
+        wanted = {"command": wanted[0], "args": [*wanted[1:]]} if wanted else {}
+    if not isinstance(wanted, Mapping) or not (_is_text(wanted.get("command")) or _is_text(wanted.get("url"))):
+        raise ConfigurationError(f"The MCP server {name} needs a command or a url.")
+    if unknown := [str(key) for key in wanted if key not in _KEYS]:
+        raise ConfigurationError(
+            f"The MCP server {name}: what is {', '.join(unknown)}? Known: {', '.join(sorted(_KEYS))}."
+        )
+    args = wanted.get("args", [])
+    if not isinstance(args, list | tuple) or not all(isinstance(word, str) for word in args):
+        raise ConfigurationError(f"The MCP server {name}: args is a list of texts.")
+    if url := wanted.get("url"):
+        return ServerConfig(name, url=_expanded(name, url), headers=_texts(name, wanted, "headers"))
+    command = tuple(_expanded(name, word) for word in (wanted["command"], *args))
+    cwd = wanted.get("cwd")
+    return ServerConfig(name, command, _texts(name, wanted, "env"), None if cwd is None else str(cwd))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _texts(name: str, wanted: Mapping[str, Any], key: str) -> dict[str, str]:
+    found = wanted.get(key) or {}
+    if not isinstance(found, Mapping) or not all(isinstance(value, str) for value in found.values()):
+        raise ConfigurationError(f"The MCP server {name}: {key} is an object of texts.")
+    return {str(one): _expanded(name, value) for one, value in found.items()}
+
+
+def _expanded(name: str, text: str) -> str:
+    """Put in what `${VARIABLE}` and `${VARIABLE:-default}` stand for."""
+
+    def value(match: re.Match[str]) -> str:
+        found = os.environ.get(match[1], match[2])
+        if found is None:
+            raise ConfigurationError(f"The MCP server {name} needs {match[1]} in the environment.")
+        return found
+
+    return _VARIABLE.sub(value, text)

@@ -1,0 +1,190 @@
+"""`McpServer`: a server of the Model Context Protocol that runs as long as a session does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import keyword
+import re
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, TypeVar
+
+from rlm_jupyter.run.mcp.config import ServerConfig
+from rlm_jupyter.run.mcp.tool import McpResources, McpTool
+from rlm_jupyter.run.tool import ToolFailedError
+from rlm_jupyter.types.errors import ConfigurationError
+
+START_SECONDS = 60.0
+"""How long a server may take until it has said what tools it has: `npx` may fetch it first."""
+_MOST_TOOLS = 1_000
+_REASON_CHARS = 300
+T = TypeVar("T")
+
+
+class McpServer:
+    """A server, started or reached by `start`.
+
+    A task of its own holds the connection, because whoever opens a session need not be who closes it.
+
+    Parameters
+    ----------
+    config
+        How it is started, or reached.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self.name = config.name
+        self._closing = asyncio.Event()
+        self._ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._errors: Any = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self) -> list[McpTool | McpResources]:
+        """Start it, and return its tools.
+
+        Raises
+        ------
+        ConfigurationError
+            It does not start, or does not speak the protocol.
+        """
+        self._serving = asyncio.create_task(self._serve())
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                client = await asyncio.shield(self._ready)
+                return await self._tools(client)
+        except TimeoutError:
+            raise ConfigurationError(self._why(f"it has said nothing for {START_SECONDS:g} s")) from None
+        except ImportError as error:
+            raise ConfigurationError(f"mcp=… needs {error.name}: pip install 'rlm_jupyter[mcp]'") from None
+        except Exception as error:  # noqa: BLE001  as above
+            raise ConfigurationError(self._why(_innermost(error))) from None
+
+    async def request(self, send: Callable[[Any], Awaitable[T]]) -> T:
+        """Make a request of the client.
+
+        Raises
+        ------
+        ToolFailedError
+            The server has ended, or refuses.
+        """
+        serving = self._serving
+        if serving is None or serving.done():
+            raise ToolFailedError(self._why("it has ended"))
+        client = self._ready.result()
+        asking = asyncio.ensure_future(send(client))
+        try:
+            await asyncio.wait([asking, serving], return_when="FIRST_COMPLETED")
+            if not asking.done():
+                raise ToolFailedError(self._why("it has ended"))
+            return asking.result()
+        except ToolFailedError:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever the library raises for what a server did
+            raise ToolFailedError(f"{self.name}: {_innermost(error)}"[:_REASON_CHARS]) from None
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    async def close(self) -> None:
+        """End it."""
+        self._closing.set()
+        if self._serving is not None:
+            await asyncio.gather(self._serving, return_exceptions=True)
+        self._ready.cancel()
+        self._errors.close()
+
+    async def _serve(self) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                client = await stack.enter_async_context(await self._client(stack))
+                self._ready.set_result(client)
+                await self._closing.wait()
+        except Exception as error:  # noqa: BLE001  told to whoever waits for it
+            if not self._ready.done():
+                self._ready.set_exception(error)
+
+    async def _client(self, stack: AsyncExitStack) -> Any:
+        from mcp import Client, StdioServerParameters, stdio_client
+
+        config = self._config
+        if not config.url:
+            program, *args = config.command
+            started = StdioServerParameters(command=program, args=args, env=dict(config.env), cwd=config.cwd)
+            return Client(stdio_client(started, errlog=self._errors))
+        if not config.headers:
+            return Client(config.url)
+        import httpx2
+        from mcp.client.streamable_http import streamable_http_client
+
+        http = await stack.enter_async_context(httpx2.AsyncClient(headers=dict(config.headers)))
+        return Client(streamable_http_client(config.url, http_client=http))
+
+    async def _tools(self, client: Any) -> list[McpTool | McpResources]:
+        tools: list[McpTool | McpResources] = []
+        names: set[str] = set()
+        cursor: str | None = None
+        while len(tools) < _MOST_TOOLS:
+            page = await client.list_tools(cursor=cursor)
+            for one in page.tools:
+                name = _name(one.name, names)
+                names.add(name)
+                tools.append(
+                    McpTool(self.name, self.request, one.name, name, one.description or "", one.input_schema or {})
+                )
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        if client.server_capabilities.resources is not None:
+            about = "List the server's resources: uri, name and what each is about."
+            tools.append(McpResources(self.name, self.request, _name("list_resources", names), about, []))
+            tools.append(
+                McpResources(
+                    self.name, self.request, _name("read_resource", names), "Read a resource as text.", ["uri"]
+                )
+            )
+        return tools
+
+    def _why(self, what: str) -> str:
+        """Return what is wrong with it, with the last line that it wrote to standard error."""
+        with contextlib.suppress(ValueError, OSError):
+            self._errors.seek(0)
+            if lines := self._errors.read().strip().splitlines():
+                what = f"{what}: {lines[-1].strip()}"
+        return f"The MCP server {self.name}: {what}"[:_REASON_CHARS]
+
+
+@asynccontextmanager
+async def running(configs: Sequence[ServerConfig]) -> AsyncIterator[list[McpTool | McpResources]]:
+    """Start servers, all at once, and give their tools; they end on leaving.
+
+    Raises
+    ------
+    ConfigurationError
+        One does not start.
+    """
+    servers = [McpServer(config) for config in configs]
+    try:
+        tools = await asyncio.gather(*(server.start() for server in servers))
+        yield [tool for of_one in tools for tool in of_one]
+    finally:
+        await asyncio.gather(*(server.close() for server in servers))
+
+
+def _name(remote: str, taken: set[str]) -> str:
+    """Return a name of Python's for a tool: `get-issue` is `get_issue`."""
+    name = re.sub(r"\W", "_", remote) or "tool"
+    if name[0].isdigit() or keyword.iskeyword(name):
+        name = f"tool_{name}"
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _innermost(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    text = " ".join(str(error).split())
+    return text or type(error).__name__

@@ -1,0 +1,161 @@
+"""`McpTool`: a tool of a server, as cells call it: `github.search_issues("label:bug")`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from rlm_jupyter.run.tool import MOST_CHARS, ToolFailedError
+from rlm_jupyter.types.call_text import Call
+from rlm_jupyter.types.json_form import form
+
+Request = Callable[[Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
+"""Makes a request of a server's client; raises `ToolFailedError` where the server has ended, or refuses."""
+CALL_SECONDS = 120.0
+"""How long a call may take."""
+_REASON_CHARS = 1_000
+_DOC_CHARS = 4_000
+_TYPE_CHARS = 60
+
+
+class McpTool:
+    """A tool of a server.
+
+    Parameters
+    ----------
+    module
+        Of the server, in the kernel.
+    request
+        Makes a request of the server.
+    remote
+        Its name there.
+    name
+        Its name in the module.
+    doc
+        What it does.
+    schema
+        Of its arguments, a JSON schema.
+    """
+
+    repeatable = False
+
+    def __init__(
+        self, module: str, request: Request, remote: str, name: str, doc: str, schema: Mapping[str, Any]
+    ) -> None:
+        self._request = request
+        self._remote = remote
+        self.name = f"{module}.{name}"
+        properties, required = schema.get("properties") or {}, schema.get("required") or []
+        # those that have to be given come first, as they do in Python
+        names = sorted((key for key in properties if str(key).isidentifier()), key=lambda key: key not in required)
+        self._names = [*names]
+        parameters: list[list[str | None]] = [
+            [key, "POSITIONAL_OR_KEYWORD", None if key in required else "None", _type(properties[key])] for key in names
+        ]
+        if len(names) < len(properties) or schema.get("additionalProperties"):
+            parameters.append(["more", "VAR_KEYWORD", None, ""])
+        said = [f"{key}: {text}" for key in names if (text := _description(properties[key]))]
+        self.spec: dict[str, Any] = {
+            "name": self.name,
+            "doc": "\n\n".join(filter(None, [doc.strip(), "\n".join(said)]))[:_DOC_CHARS],
+            "parameters": parameters,
+            "returns": "",
+        }
+
+    async def call(self, call: Call) -> str:
+        """Have the server call it, and return its result as JSON.
+
+        Raises
+        ------
+        ToolFailedError
+            The server is gone, took too long, or says that the call failed.
+        """
+        arguments = dict(zip(self._names, call.positional, strict=False)) | call.named
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                result = await self._request(lambda client: client.call_tool(self._remote, arguments))
+        except TimeoutError:
+            raise ToolFailedError(f"{self.name} took more than {CALL_SECONDS:g} s") from None
+        text = "\n".join(_text(block) for block in result.content)
+        if result.is_error:
+            raise ToolFailedError(f"{self.name}: {text[:_REASON_CHARS] or 'it failed'}")
+        given = result.structured_content
+        if isinstance(given, dict) and [*given] == ["result"]:  # how servers wrap what is no object
+            given = given["result"]
+        written = json.dumps(text if given is None else given, ensure_ascii=False)
+        if len(written) > MOST_CHARS:
+            raise ToolFailedError(
+                f"the result of {self.name} takes {len(written):,} characters, {MOST_CHARS:,} are the most"
+            )
+        return written
+
+
+class McpResources:
+    """A function on the resources of a server: `list_resources()` or `read_resource(uri)`."""
+
+    repeatable = False
+
+    def __init__(self, module: str, request: Request, name: str, doc: str, parameters: Sequence[str]) -> None:
+        self._request = request
+        self._reads = bool(parameters)
+        self.name = f"{module}.{name}"
+        kind = "POSITIONAL_OR_KEYWORD"
+        self.spec: dict[str, Any] = {
+            "name": self.name,
+            "doc": doc,
+            "parameters": [[parameter, kind, None, "str"] for parameter in parameters],
+            "returns": "str" if parameters else "list[dict]",
+        }
+
+    async def call(self, call: Call) -> str:
+        """Return a resource's text, or what resources there are, as JSON.
+
+        Raises
+        ------
+        ToolFailedError
+            The server is gone, took too long, or has no such resource.
+        """
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                if not self._reads:
+                    listed = await self._request(lambda client: client.list_resources())
+                    found = [
+                        {"uri": str(one.uri), "name": one.name, "about": one.description} for one in listed.resources
+                    ]
+                    return json.dumps(found, ensure_ascii=False)
+                [uri] = [*call.positional, *call.named.values()]
+                read = await self._request(lambda client: client.read_resource(str(uri)))
+        except TimeoutError:
+            raise ToolFailedError(f"{self.name} took more than {CALL_SECONDS:g} s") from None
+        except ValueError:
+            raise ToolFailedError(f"{self.name} takes one text, the uri") from None
+        text = "\n".join(getattr(one, "text", None) or "[data that is no text]" for one in read.contents)
+        if len(text) > MOST_CHARS:
+            raise ToolFailedError(f"{uri} has {len(text):,} characters, {MOST_CHARS:,} are the most")
+        return json.dumps(text, ensure_ascii=False)
+
+
+def _text(block: Any) -> str:
+    """Return a piece of a result as text; of what is none, what it is."""
+    if block.type == "text":
+        return str(block.text)
+    if block.type == "resource" and (text := getattr(block.resource, "text", None)) is not None:
+        return str(text)
+    kind = getattr(block, "mime_type", None) or getattr(block, "uri", "")
+    return f"[{block.type}{f', {kind}' if kind else ''}: no text]"
+
+
+def _type(schema: object) -> str:
+    """Return what a parameter takes, in a few words."""
+    if not isinstance(schema, Mapping):
+        return ""
+    text = form({key: value for key, value in schema.items() if key not in {"description", "title", "default"}})
+    text = " ".join(text.split())
+    return text if len(text) <= _TYPE_CHARS else "dict" if text.startswith("{") else "list"
+
+
+def _description(schema: object) -> str:
+    text = schema.get("description") if isinstance(schema, Mapping) else None
+    return " ".join(text.split()) if isinstance(text, str) else ""

@@ -1,0 +1,169 @@
+"""Servers of the Model Context Protocol: their tools are modules in the kernel, and they end with the run."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from rlm_jupyter import RLM
+from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.types.errors import ConfigurationError
+from tests.runs.test_cli import cli, script
+from tests.runs.test_magics import run as run_cell
+from tests.runs.test_magics import shell as shell
+from tests.runs.test_tools import answered, block, printed
+
+ROOT = Path(__file__).parents[2]
+THINGS = {"command": sys.executable, "args": ["-m", "tests.support.mcp_server"], "cwd": str(ROOT)}
+USES = "found = things.search_things('a', limit=3)\nprint(found)"
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = [sys.executable, "-m", "tests.support.mcp_server", "http", str(port)]
+    with subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+        for _ in range(200):
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}/mcp"
+        process.kill()
+
+
+def servers() -> list[psutil.Process]:
+    return [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if any("tests.support.mcp_server" in word for word in process.cmdline())
+    ]
+
+
+def test_a_servers_tools_are_a_module_and_it_ends_with_the_run() -> None:
+    result = answered(
+        [],
+        USES,
+        "help(things)\nhelp(things.search_things)\nprint(things.get_secret('RLM_TEST_SECRET'))\n"
+        "print(things.list_resources())\nprint(things.read_resource('things://all'))\n"
+        "try:\n    things.fail('no luck')\nexcept SubcallError as error:\n    print(error)\n"
+        "try:\n    things.search_things()\nexcept TypeError as error:\n    print(error)",
+        "FINAL(found[0]['name'])",
+        mcp={"things": THINGS | {"env": {"RLM_TEST_SECRET": "s3cret"}}},
+    )
+    assert result.answer == "a 0"
+    told = result.trajectory.started.system
+    assert "- things (6 functions): search_things, get_secret, fail, leave, list_resources, read_resource\n" in told
+    assert "Search the things." not in told
+    out = printed(result)
+    assert "[{'name': 'a 0', 'size': 9}, {'name': 'a 1', 'size': 8}, {'name': 'a 2', 'size': 7}]" in out
+    assert "search_things(query: str, limit: int = None)" in out
+    assert "Largest first." in out
+    assert "s3cret" in out
+    assert "[{'uri': 'things://all', 'name': 'everything', 'about': 'All things, as text.'}]" in out
+    assert "a thing, another thing" in out
+    assert "no luck" in out
+    assert "things.search_things: missing a required argument: 'query'." in out
+    assert result.trajectory.subcalls[0].prompt_head == 'things.search_things("a", 3)'
+    assert servers() == []
+    assert result.path is not None
+    record = json.dumps(result.trajectory.started.options)
+    assert '"mcp": ["things"]' in record
+    assert "s3cret" not in record
+
+
+def test_a_record_is_replayed_without_its_server_and_resumed_with_it() -> None:
+    result = answered([], USES, "FINAL(found[1]['name'])", mcp={"things": THINGS})
+    assert result.path is not None
+    assert RLM.replay(result.path).same
+    with pytest.raises(ConfigurationError, match="This run had the MCP servers things, give them again: mcp="):
+        RLM.fork(result.path, 1)
+    model = ScriptedModel([block("FINAL(found[2]['name'])")])
+    forked = RLM.fork(result.path, 1, model=model, mcp={"things": THINGS})
+    assert forked.answer == "a 2"
+
+
+def test_a_server_that_dies_is_named_and_the_run_goes_on() -> None:
+    cell = (
+        "for i in range(2):\n    try:\n        things.leave()\n    except SubcallError as error:\n        print(error)"
+    )
+    result = answered([], cell, "FINAL('done')", mcp={"things": THINGS})
+    assert result.answer == "done"
+    first, second = printed(result).splitlines()
+    assert first.startswith(("The MCP server things:", "things:"))
+    assert "things" in second
+
+
+def test_a_server_is_reached_by_its_address(address: str) -> None:
+    result = answered([], USES, "FINAL(found[0]['name'])", mcp={"things": {"url": address, "headers": {"X-Key": "k"}}})
+    assert result.answer == "a 0"
+
+
+def test_a_session_that_is_kept_keeps_its_server() -> None:
+    model = ScriptedModel([block("print(1)"), block("FINAL('one')"), block(USES), block("FINAL(found[0]['name'])")])
+    with RLM(model, mcp={"things": THINGS}) as rlm:
+        result = rlm.completion("What?", "x", keep_kernel=True)
+        assert len(servers()) == 1
+        assert result.ask("And?").answer == "a 0"
+    assert servers() == []
+
+
+@pytest.mark.parametrize(
+    ("mcp", "says"),
+    [
+        ("things", "mcp is a dict of servers by their names, not 'things'."),
+        ({"things": 3}, "The MCP server things needs a command or a url."),
+        ({"things": ""}, "The MCP server things needs a command or a url."),
+        ({"things": {"args": []}}, "The MCP server things needs a command or a url."),
+        ({"things": {"command": "x", "arg": []}}, "The MCP server things: what is arg? Known: args, command"),
+        ({"things": {"command": "x", "args": "a b"}}, "The MCP server things: args is a list of texts."),
+        ({"things": {"command": "x", "env": {"A": 1}}}, "The MCP server things: env is an object of texts."),
+        ({"things": {"command": "x", "env": {"A": "${RLM_NO_SUCH}"}}}, "things needs RLM_NO_SUCH in the environment."),
+        ({"my things": "x"}, "needs a name that can be called in Python"),
+        ({"context": "x"}, "A tool can't be called context"),
+        ({"things": "'x"}, "is no command"),
+        ({"things": "no-such-program-anywhere --flag"}, "The MCP server things: "),
+        ({"things": [sys.executable, "-c", "import sys; sys.exit('no key was given')"]}, "no key was given"),
+        ({"things": "http://127.0.0.1:9/mcp"}, "The MCP server things: "),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line_before_anything_is_asked(mcp: Any, says: str) -> None:
+    model = ScriptedModel([block("FINAL(1)")])
+    with pytest.raises(ConfigurationError) as refused:
+        RLM(model, mcp=mcp).completion("What?", "x")
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value).partition(" The run so far")[0]
+    assert model.requests == []
+    assert servers() == []
+
+
+def test_servers_are_named_on_the_command_line_and_in_a_magic(shell: InteractiveShell, in_folder: Path) -> None:
+    missing = cli("run", "-m", script(), "--mcp", "things", "What?")
+    assert "--mcp names a server of .mcp.json: there is none here" in missing.err
+    (in_folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"things": THINGS}}))
+    model = script(block(USES), block("FINAL(found[0]['name'])"))
+    assert cli("run", "-m", model, "--mcp", "things", "What?").out == "a 0\n"
+    unknown = cli("run", "-m", model, "--mcp", "thing", "What?")
+    assert "know no server 'thing'. Known: things." in unknown.err
+    _, error = run_cell(shell, f"%rlm -m {model} --mcp things What is it?")
+    assert error is None
+    assert shell.user_ns["rlm_result"].answer == "a 0"
