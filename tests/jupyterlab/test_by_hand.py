@@ -140,6 +140,18 @@ def test_a_kernel_that_does_not_know_live_cells_runs_none_of_them(opened: Open, 
         before[key] for key in ("source", "outputs", "execution_count")
     ]
 
+    # what a person writes there does not stay above what the run's code has shown
+    page.cell(before["id"]).locator(".cm-content").click()
+    page.page.keyboard.press("Control+End")
+    page.page.keyboard.type(" + 1")
+    page.page.keyboard.press("Control+Enter")
+    page.until(lambda: "What you wrote, which was not run:" in strip.inner_text(), "what was written")
+    page.until_still(lambda: page.cells())
+    page.picture("not-loaded-edited")
+    after = page.live("code")[0]
+    assert [after[key] for key in ("source", "outputs")] == [before[key] for key in ("source", "outputs")]
+    assert not proof.exists()
+
     # with it, the cell is refused for another reason, and nothing of it runs either
     page.run("load")
     page.run(before["id"])

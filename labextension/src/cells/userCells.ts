@@ -143,7 +143,8 @@ export class Executed implements IDisposable {
     if (outputs.some(isRefused)) {
       this._restore(model, before);
       const why = this._trans.__('Not run: run %load_ext rlm_jupyter first.');
-      this._tell(model, why, false, before.isAlone);
+      // a kernel without our magics is a new one: that of the run is gone
+      this._tell(model, why, true, before.isAlone);
     } else if (ran?.by_hand) {
       this._bind(model, ran);
     } else if (said || (!outputs.length && model.executionCount === null)) {

@@ -32,7 +32,7 @@ _MOST_INTERRUPTS = 2
 """That are passed on; with one more, nobody waits for the cell any longer."""
 
 # a page shows 140 characters of a notice
-_UNKNOWN = "the kernel of its run is gone. Run the cell that asked again, or execute it in the run's own notebook"
+_UNKNOWN = "the kernel of its run is gone. Its cells can be executed in the run's own notebook; --rerun asks anew"
 _RECORDED = (
     "it comes from the record, without a kernel. Its cells can be executed in the run's own notebook; --rerun runs it "
     "all again"
