@@ -148,6 +148,10 @@ def test_a_kernel_that_does_not_know_live_cells_runs_none_of_them(opened: Open, 
     page.until(lambda: "What you wrote, which was not run:" in strip.inner_text(), "what was written")
     page.until_still(lambda: page.cells())
     page.picture("not-loaded-edited")
+    quote, cell = strip.locator("pre").bounding_box(), page.cell(before["id"]).bounding_box()
+    assert quote is not None
+    assert cell is not None
+    assert quote["x"] + quote["width"] <= cell["x"] + cell["width"]
     after = page.live("code")[0]
     assert [after[key] for key in ("source", "outputs")] == [before[key] for key in ("source", "outputs")]
     assert not proof.exists()

@@ -44,7 +44,10 @@ export class RunStatus extends Widget {
     }
     if (run) {
       const [words, ...numbers] = statusOf(run, this._trans);
-      this._button.textContent = [words, ...numbers].join(' · ');
+      const text = [words, ...numbers].join(' · ');
+      this._button.textContent = text;
+      // a long one is cut off
+      this._button.title = `${text}\n${this._trans.__('Show the Runs of the Notebook')}`;
       if (this._said.textContent !== words) {
         this._said.textContent = words;
       }
