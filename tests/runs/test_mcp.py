@@ -127,6 +127,27 @@ def test_a_session_that_is_kept_keeps_its_server() -> None:
     assert servers() == []
 
 
+def test_a_server_that_says_nothing_is_given_up_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlm_jupyter.run.mcp.server.START_SECONDS", 1.0)
+    silent = [sys.executable, "-c", "import time; time.sleep(600)  # tests.support.mcp_server"]
+    began = time.monotonic()
+    with pytest.raises(ConfigurationError, match="The MCP server things: it has said nothing for 1 s"):
+        RLM(ScriptedModel([]), mcp={"things": silent}).completion("What?", "x")
+    assert time.monotonic() - began < 30
+    assert servers() == []
+
+
+def test_a_run_is_stopped_while_its_server_starts() -> None:
+    silent = [sys.executable, "-c", "import time; time.sleep(600)  # tests.support.mcp_server"]
+    running = RLM(ScriptedModel([]), mcp={"things": silent}).start("What?", "x")
+    while not servers():
+        time.sleep(0.05)
+    running.stop()
+    result = running.result(timeout=30)
+    assert (result.stop_reason, result.answer) == ("cancelled", None)
+    assert servers() == []
+
+
 @pytest.mark.parametrize(
     ("mcp", "says"),
     [

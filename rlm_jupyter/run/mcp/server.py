@@ -92,6 +92,8 @@ class McpServer:
         """End it."""
         self._closing.set()
         if self._serving is not None:
+            if not self._ready.done():  # it may never say a word
+                self._serving.cancel()
             await asyncio.gather(self._serving, return_exceptions=True)
         self._ready.cancel()
         self._errors.close()
