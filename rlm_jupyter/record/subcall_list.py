@@ -25,8 +25,11 @@ def markdown(settled: Sequence[SubcallSettled], waiting: int = 0, *, whole: str)
         Where all of them are, whole.
     """
     failed = sum(call.failed for call in settled)
+    tools = sum(call.kind == "tool" for call in settled)
+    asked = len(settled) - tools
     title = ", ".join(
-        [_count(len(settled), "sub-call")]
+        ([_count(asked, "sub-call")] if asked or not tools else [])
+        + ([_count(tools, "tool call")] if tools else [])
         + ([f"{waiting} in flight"] if waiting else [])
         + ([f"{failed} failed"] if failed else [])
         + (_totals(settled) if settled else [])
@@ -65,9 +68,11 @@ def _one(call: SubcallSettled) -> str:
 
 def _totals(settled: Sequence[SubcallSettled]) -> list[str]:
     cost = sum(call.cost or 0.0 for call in settled)
-    tokens = _count(sum(call.usage.total_tokens for call in settled), "token")
+    asked = any(call.kind != "tool" for call in settled)
+    found = [_count(sum(call.usage.total_tokens for call in settled), "token")] if asked else []
+    found += [f"${cost:.4f}"] if cost else []
     # they run at once, so their times don't add up
-    return [tokens] + ([f"${cost:.4f}"] if cost else []) + [f"the slowest {max(c.seconds for c in settled):.1f} s"]
+    return [*found, f"the slowest {max(call.seconds for call in settled):.1f} s"]
 
 
 def _cut(text: str) -> str:
