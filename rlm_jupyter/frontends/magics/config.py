@@ -13,7 +13,7 @@ from traitlets import Bool, Dict, Enum, Float, Integer, List, Unicode, Union
 
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.magics.tools import named_tools
-from rlm_jupyter.frontends.run_options import help_of
+from rlm_jupyter.frontends.run_options import help_of, options_of
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.models import discovery
 from rlm_jupyter.models.endpoint import keyless
@@ -27,17 +27,8 @@ from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
 
-_LIMITS = (
-    "max_iterations",
-    "max_seconds",
-    "max_cost",
-    "max_tokens",
-    "max_subcalls",
-    "max_tool_calls",
-    "max_answer_errors",
-    "max_depth",
-    "request_idle_seconds",
-)
+_LIMITS = tuple(option.name for option in options_of("magic") if option.group == "limits")
+"""Each has a trait of its name."""
 _SENT = "rlm_settings"
 """In the metadata of a page's execute request: its settings, by the names of the traits."""
 _BANNER = (
