@@ -120,7 +120,7 @@ def test_paths_and_names_beside_each_other(shell: InteractiveShell) -> None:
 def test_paths_are_completed_behind_the_at() -> None:
     Path("rep[1].txt").touch()
     assert matches("%rlm -c @rep", []) == ("@rep", ["@rep[1].txt", "@reports/"])
-    assert matches("%%rlm --context @rep[", []) == ("@rep[", ["@rep[1].txt"])
+    assert matches("%%rlm --context @rep[1]", []) == ("@rep[1]", ["@rep[1].txt"])
     assert matches("%rlm -c @a", []) == ("@a", [])  # the one folder has a blank in it
     assert matches("%rlm -c rep", []) == ("rep", [])
 

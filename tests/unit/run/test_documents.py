@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,20 @@ def test_a_workbook_of_several_sheets_is_a_dict_and_says_what_is_missing() -> No
         "a.xlsx: left out Empty: no value in this sheet.",
         "a.xlsx: 3 formulas were saved without a value, which is missing: open it in a spreadsheet program and save it.",
     ]
+
+
+def test_a_formula_that_comes_to_an_empty_text_is_not_missing() -> None:
+    pd.DataFrame({"a": ["x"], "b": ["y"]}).to_excel("a.xlsx", index=False)
+    with zipfile.ZipFile("a.xlsx") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    sheet = members["xl/worksheets/sheet1.xml"]
+    # as an office program saves ="" and =1+1
+    saved = b'<c r="C2" t="str"><f>""</f><v></v></c><c r="D2"><f>1+1</f><v>2</v></c></row></sheetData>'
+    members["xl/worksheets/sheet1.xml"] = sheet.replace(b"</row></sheetData>", saved)
+    with zipfile.ZipFile("a.xlsx", "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    assert load("a.xlsx", note=pytest.fail).iloc[0, -1] == 2  # type: ignore[attr-defined]
 
 
 # --- PowerPoint -----------------------------------------------------------------------------------------------
