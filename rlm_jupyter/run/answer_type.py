@@ -102,7 +102,7 @@ class AnswerType:
             return data
 
     def _plain(self, data: Any) -> Any:
-        """Return data in this form, with defaults filled in."""
+        """Return data that an instance can be made of, where it can be with defaults filled in."""
         try:
             text = json.dumps(data, allow_nan=False)
         except (ValueError, RecursionError) as error:
@@ -114,13 +114,24 @@ class AnswerType:
 
         assert self._adapter is not None
         try:
-            text = self._adapter.dump_json(self._adapter.validate_json(text))
+            value = self._adapter.validate_json(text)
+            # a text may have said "inf"; what is a default, nobody has answered
+            json.dumps(self._adapter.dump_python(value, mode="json", exclude_unset=True), allow_nan=False)
+            written = self._adapter.dump_json(value, by_alias=True, round_trip=True)
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False)
             raise AnswerError(_listed([(_path(one["loc"]), one["msg"], one["input"]) for one in found])) from None
         except Exception as error:  # noqa: BLE001  a validator of the user's may raise anything
             raise AnswerError([f"{type(error).__name__}: {error}"[:_REASON_CHARS]]) from None
-        return json.loads(text)
+        return json.loads(written if self._is_read_as(value, written) else text)
+
+    def _is_read_as(self, value: Any, written: bytes) -> bool:
+        """Whether what is written reads as this value: aliases, serializers and secrets may make it something else."""
+        assert self._adapter is not None
+        try:
+            return bool(self._adapter.validate_json(written) == value)
+        except Exception:  # noqa: BLE001  as above; a value may not be comparable, either
+            return False
 
     def _by_schema(self, data: Any) -> Any:
         from jsonschema.validators import validator_for

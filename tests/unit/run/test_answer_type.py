@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, TypeAdapter, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Json,
+    SecretStr,
+    TypeAdapter,
+    computed_field,
+    field_serializer,
+    field_validator,
+)
 
 from rlm_jupyter.run.answer_type import AnswerError, AnswerType
 from rlm_jupyter.types.json_form import form
@@ -105,6 +115,65 @@ def test_reasons_are_few_and_name_the_place() -> None:
     assert len(raised.value.reasons) == 6
     assert raised.value.reasons[0].startswith("name: ")
     assert raised.value.reasons[-1] == "and 47 more"
+
+
+class Named(BaseModel):
+    total: float = Field(alias="totalAmount")
+
+
+class NamedForReading(BaseModel):
+    total: float = Field(validation_alias="totalAmount")
+
+
+class Computed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    total: float
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def twice(self) -> float:
+        return 2 * self.total
+
+
+class Hidden(BaseModel):
+    total: float = Field(exclude=True)
+    word: SecretStr = SecretStr("x")
+
+
+class Written(BaseModel):
+    day: date
+    unknown: float = float("nan")
+
+    @field_serializer("day")
+    def european(self, day: date) -> str:
+        return day.strftime("%d/%m/%y")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "data"),
+    [
+        (Named, {"totalAmount": 40.5}),
+        (NamedForReading, {"totalAmount": 40.5}),
+        (Computed, {"total": 40.5}),
+        (Hidden, {"total": 40.5, "word": "hunter2"}),
+        (Written, {"day": "2031-04-01"}),
+        (list[Json[list[int]]], ["[1, 2]"]),
+    ],
+)
+def test_an_instance_can_be_made_of_what_is_kept(wanted: Any, data: Any) -> None:
+    checked = AnswerType(wanted).check(Value("", data, is_json=True))
+    assert checked.text == json.dumps(checked.json)
+    made, expected = AnswerType(wanted).instance(checked.json), TypeAdapter(wanted).validate_json(json.dumps(data))
+    assert type(made) is type(expected)
+    assert repr(made) == repr(expected)
+    assert "hunter2" not in checked.text or made.word.get_secret_value() == "hunter2"
+
+
+@pytest.mark.parametrize("text", ["inf", "-Infinity", "nan", "1e999"])
+def test_no_text_stands_for_infinity(text: str) -> None:
+    for wanted, data in ((float, text), (dict[str, float], {"a": text}), (Row, ROW | {"amounts": [text]})):
+        with pytest.raises(AnswerError):
+            AnswerType(wanted).check(Value(text, data, is_json=True))
 
 
 @pytest.mark.parametrize(
