@@ -10,7 +10,9 @@ from typing import Any, Self
 
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.json_form import form
+from rlm_jupyter.types.json_schema import JsonSchema
 from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.shortened import shortened
 from rlm_jupyter.types.values import Value
 
 _MOST_ERRORS = 5
@@ -48,9 +50,10 @@ class AnswerType:
     """
 
     def __init__(self, wanted: object) -> None:
-        self._adapter = None
+        self._adapter: Any = None
         if isinstance(wanted, Mapping):
-            self.schema = _checked_schema(wanted)
+            self._json_schema = _checked_schema(wanted)
+            self.schema = self._json_schema.schema
         else:
             self._adapter, self.schema = _adapted(wanted)
         if len(self.form) > _MOST_FORM_CHARS:
@@ -112,7 +115,6 @@ class AnswerType:
     def _by_type(self, text: str) -> Any:
         from pydantic import ValidationError
 
-        assert self._adapter is not None
         try:
             value = self._adapter.validate_json(text)
             # a text may have said "inf"; what is a default, nobody has answered
@@ -122,31 +124,23 @@ class AnswerType:
             found = error.errors(include_url=False, include_context=False)
             raise AnswerError(_listed([(_path(one["loc"]), one["msg"], one["input"]) for one in found])) from None
         except Exception as error:  # noqa: BLE001  a validator of the user's may raise anything
-            raise AnswerError([f"{type(error).__name__}: {error}"[:_REASON_CHARS]]) from None
+            raise AnswerError([shortened(f"{type(error).__name__}: {error}", _REASON_CHARS)]) from None
         return json.loads(written if self._is_read_as(value, written) else text)
 
     def _is_read_as(self, value: Any, written: bytes) -> bool:
         """Whether what is written reads as this value: aliases, serializers and secrets may make it something else."""
-        assert self._adapter is not None
         try:
             return bool(self._adapter.validate_json(written) == value)
         except Exception:  # noqa: BLE001  as above; a value may not be comparable, either
             return False
 
     def _by_schema(self, data: Any) -> Any:
-        from jsonschema.validators import validator_for
-        from referencing import Registry
-
-        # with a registry that holds nothing, a reference to somewhere else is refused and not fetched
-        validator = validator_for(self.schema)(self.schema, registry=Registry())
         try:
-            errors = sorted(validator.iter_errors(data), key=lambda error: str(error.json_path))
-        except Exception as error:  # noqa: BLE001  a reference into nothing, a pattern that is none
-            raise AnswerError(
-                [f"the schema can't be applied: {type(error).__name__}: {error}"[:_REASON_CHARS]]
-            ) from None
+            errors = self._json_schema.errors(data)
+        except ValueError as error:
+            raise AnswerError([shortened(str(error), _REASON_CHARS)]) from None
         if errors:
-            raise AnswerError(_listed([(error.json_path.lstrip("$."), error.message, None) for error in errors]))
+            raise AnswerError(_listed([(path, message, None) for path, message in errors]))
         return data
 
 
@@ -162,7 +156,7 @@ def read_schema(path: Path) -> dict[str, Any]:
         schema = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"The schema {path} can't be read: {error.strerror or error}.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"The schema {path} is no JSON: {error}.") from None
     if not isinstance(schema, dict):
         raise ConfigurationError(f"The schema {path} is no JSON schema: it holds a {type(schema).__name__}.")
@@ -170,32 +164,26 @@ def read_schema(path: Path) -> dict[str, Any]:
 
 
 def _adapted(wanted: Any) -> tuple[Any, dict[str, Any]]:
-    from pydantic import PydanticUserError, TypeAdapter
-    from pydantic.errors import PydanticSchemaGenerationError
+    from pydantic import TypeAdapter
+    from pydantic_core import to_json
 
     if isinstance(wanted, str):
         raise ConfigurationError(f"answer is a type, not the text {quoted(wanted)}: answer=list[str], for instance.")
     try:
         adapter: Any = TypeAdapter(wanted)
-        return adapter, adapter.json_schema()
-    except (PydanticSchemaGenerationError, PydanticUserError, TypeError, NameError) as error:
-        name = getattr(wanted, "__qualname__", None) or repr(wanted)
-        reason = " ".join(str(error).split())[:200]
+        # a default may be NaN, which is no JSON, and what a class adds to its schema anything
+        return adapter, json.loads(to_json(adapter.json_schema(), inf_nan_mode="null"))
+    except Exception as error:  # noqa: BLE001  a type may have code of the user's, which describes it
+        name = getattr(wanted, "__qualname__", None) or quoted(wanted)
+        reason = shortened(" ".join(str(error).split()), 200)
         raise ConfigurationError(f"answer={name} is no type that can be described as JSON: {reason}") from None
 
 
-def _checked_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    from jsonschema.exceptions import SchemaError
-    from jsonschema.validators import validator_for
-
+def _checked_schema(schema: Mapping[str, Any]) -> JsonSchema:
     try:
-        schema = json.loads(json.dumps(schema))
-        validator_for(schema).check_schema(schema)
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"The schema of the answer is no JSON: {error}.") from None
-    except SchemaError as error:
-        raise ConfigurationError(f"The schema of the answer is no JSON schema: {error.message}.") from None
-    return dict(schema)
+        return JsonSchema(schema)
+    except ValueError as error:
+        raise ConfigurationError(f"The schema of the answer is {shortened(str(error), _REASON_CHARS)}.") from None
 
 
 def _path(location: tuple[int | str, ...]) -> str:
@@ -210,6 +198,7 @@ def _listed(errors: list[tuple[str, str, Any]]) -> list[str]:
     lines = []
     for path, message, given in errors[:_MOST_ERRORS]:
         got = "" if given is None or isinstance(given, dict | list) else f", not {quoted(given)}"
-        lines.append(f"{f'{path}: ' if path else ''}{message[:1].lower()}{message[1:_REASON_CHARS]}{got}")
+        said = shortened(message[:1].lower() + message[1:], _REASON_CHARS)
+        lines.append(f"{f'{shortened(path, _REASON_CHARS)}: ' if path else ''}{said}{got}")
     more = len(errors) - _MOST_ERRORS
     return lines + ([f"and {more:,} more"] if more > 0 else [])

@@ -104,7 +104,8 @@ class _Form:
             of = f"{{str: {self.of(values, depth + 1, indent)}, ...}}" if isinstance(values, Mapping) else "dict"
             return of + _bounds(schema)
         inner = f"{indent}  "
-        required = schema.get("required", ())
+        # of draft 3 it is a flag
+        required = names if isinstance(names := schema.get("required"), list) else ()
         entries = []
         for name, part in properties.items():
             about = str(part.get("description", "")) if isinstance(part, Mapping) else ""
@@ -123,5 +124,9 @@ def _literal(value: Any) -> str:
 
 
 def _bounds(schema: Mapping[str, Any]) -> str:
-    said = [text.format(schema[name]) for name, text in _BOUNDS.items() if name in schema]
+    said = [text.format(schema[name]) for name, text in _BOUNDS.items() if _is_bound(schema.get(name))]
     return f" ({', '.join(said)})" if said else ""
+
+
+def _is_bound(value: Any) -> bool:
+    return value is not None and not isinstance(value, bool)  # a flag, in draft 4

@@ -9,7 +9,9 @@ from typing import Any
 
 from rlm_jupyter.kernel.guest.subcalls import Answers, SubcallFailure
 from rlm_jupyter.types.json_form import form
+from rlm_jupyter.types.json_schema import JsonSchema
 from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.shortened import shortened
 
 _ASKED = "{prompt}\n\nReply with JSON alone, of this form:\n{form}"
 _AGAIN = (
@@ -50,7 +52,7 @@ class ReplyType:
         except ImportError as error:
             raise TypeError(f"{name}: answer=… needs {error.name}, which is not installed in this kernel.") from None
         except Exception as error:  # noqa: BLE001  types may be the model's own code
-            reason = " ".join(str(error).split())[:_REASON_CHARS]
+            reason = shortened(" ".join(str(error).split()), _REASON_CHARS)
             raise TypeError(
                 f"{name}: answer={quoted(wanted)} is no type that JSON has a form for, such as int, list[str] or a "
                 f"dataclass: {reason}"
@@ -72,7 +74,7 @@ class ReplyType:
                     values[place] = self._read(answer)
                 except WrongFormError as error:
                     wrong[place] = _AGAIN.format(
-                        asked=asked[place], reply=answer[:_SHOWN_CHARS], reason=str(error)[:_REASON_CHARS]
+                        asked=asked[place], reply=answer[:_SHOWN_CHARS], reason=shortened(str(error), _REASON_CHARS)
                     )
         if wrong:
             answers = yield [*wrong.values()]
@@ -84,10 +86,8 @@ class ReplyType:
         if isinstance(wanted, str):
             raise TypeError("it is a text")
         if isinstance(wanted, Mapping):
-            from jsonschema.validators import validator_for
-
-            self._schema = dict(wanted)
-            validator_for(self._schema).check_schema(self._schema)
+            self._json_schema = JsonSchema(wanted)
+            self._schema = self._json_schema.schema
         else:
             from pydantic import TypeAdapter
 
@@ -100,7 +100,9 @@ class ReplyType:
         try:
             return self._read(answer)
         except WrongFormError as error:
-            return SubcallFailure(f"its reply had another form than asked for, twice: {str(error)[:_REASON_CHARS]}")
+            return SubcallFailure(
+                f"its reply had another form than asked for, twice: {shortened(str(error), _REASON_CHARS)}"
+            )
 
     def _read(self, reply: str) -> Any:
         fenced = _FENCED.match(reply)
@@ -121,11 +123,11 @@ class ReplyType:
         try:
             if self._adapter is not None:
                 return self._adapter.validate_json(text)
-            from jsonschema.validators import validator_for
-
-            validator_for(self._schema)(self._schema).validate(data)
+            errors = self._json_schema.errors(data)
         except Exception as error:  # noqa: BLE001  validators may be the model's own code
             raise WrongFormError(_said(error)) from None
+        if errors:
+            raise WrongFormError(": ".join(filter(None, errors[0])))
         return data
 
 
@@ -140,4 +142,4 @@ def _said(error: Exception) -> str:
         first = errors()[0]
         place = "".join(f"[{part!r}]" for part in first["loc"])
         return f"{place} {first['msg']}".strip()
-    return str(getattr(error, "message", None) or f"{type(error).__name__}: {error}")
+    return f"{type(error).__name__}: {error}"

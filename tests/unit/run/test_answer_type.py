@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Mapping
 from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +26,10 @@ from pydantic import (
     field_validator,
 )
 
-from rlm_jupyter.run.answer_type import AnswerError, AnswerType
+from rlm_jupyter.kernel.guest.reply_types import ReplyType
+from rlm_jupyter.kernel.guest.subcalls import SubcallFailure
+from rlm_jupyter.run.answer_type import AnswerError, AnswerType, read_schema
+from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.json_form import form
 from rlm_jupyter.types.values import Value
 
@@ -71,6 +76,18 @@ def valid(data: Any) -> bool:
     """Whether a second reader takes it."""
     TypeAdapter(Row).validate_json(json.dumps(data, allow_nan=False))
     return True
+
+
+def replied(wanted: ReplyType, *replies: str) -> list[Any]:
+    """Return what a sub-call gets of a model that gives these replies, one after the other."""
+    settling = wanted.settle(["What?"])
+    next(settling)
+    for reply in replies:
+        try:
+            settling.send([reply])
+        except StopIteration as settled:
+            return list(settled.value)
+    raise AssertionError("it asks further")
 
 
 def reasons_of(wanted: AnswerType, value: Value) -> tuple[list[str] | None, Any]:
@@ -188,12 +205,79 @@ def test_no_text_stands_for_infinity(text: str) -> None:
         ({"type": "array"}, "[any value, ...]"),
         ({"type": "object"}, "dict"),
         ({"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}]}, "[str, float]"),
+        ({"type": "integer", "minimum": 0, "exclusiveMinimum": True}, "int (>= 0)"),
+        ({"properties": {"a": {"properties": {"b": {"type": "string"}}, "required": True}}}, None),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}}, None),
     ],
 )
 def test_a_form_is_short(schema: Mapping[str, Any] | bool, said: str | None) -> None:
     shown = form(schema)
     assert shown == said if said is not None else len(shown) < 100  # a form in itself comes to an end
+
+
+class Refusing:
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: object) -> Any:
+        raise RuntimeError("it has no form")
+
+
+class Extended(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"made": object()})  # type: ignore[dict-item]
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "integer"}
+    for _ in range(depth):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Annotated[str, Field(pattern="(?=a)")],
+        Refusing,
+        Extended,
+        nested(200),
+        nested(50_000),
+        {"$schema": 3},
+        {"minimum": float("nan")},
+        {"enum": [{1, 2}]},
+    ],
+    ids=["pattern", "refusing", "extended", "deep", "deeper", "dialect", "nan", "set"],
+)
+def test_what_can_not_be_described_is_refused_in_a_sentence(wanted: Any) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        AnswerType(wanted)
+    assert len(str(raised.value)) < 600
+
+
+def test_a_default_that_is_no_json_is_left_out_of_the_record() -> None:
+    assert AnswerType(Written).schema["properties"]["unknown"]["default"] is None
+
+
+def test_a_file_that_is_nested_too_deeply_is_no_schema(tmp_path: Path) -> None:
+    path = tmp_path / "deep.json"
+    path.write_text('{"items":' * 100_000 + "{}" + "}" * 100_000)
+    with pytest.raises(ConfigurationError, match="is no JSON"):
+        read_schema(path)
+
+
+def test_of_a_long_value_the_reason_is_told() -> None:
+    for wanted, data in (({"type": "integer"}, "word " * 1_000), ({"items": {"maxLength": 5}}, ["x" * 5_000])):
+        [reason] = reasons_of(AnswerType(wanted), Value("", data, is_json=True))[0] or []
+        assert reason.endswith(("is not of type 'integer'", "is too long"))
+        assert len(reason) < 500
+
+
+def test_a_pattern_takes_no_longer_than_the_text_is() -> None:
+    before = time.monotonic()
+    wanted = AnswerType({"type": "string", "pattern": "^(a+)+$"})
+    assert "does not match" in str(reasons_of(wanted, Value("a" * 40 + "b"))[0])
+    assert time.monotonic() - before < 5
+    ahead = AnswerType({"type": "string", "pattern": "^(?=.*x)a"})
+    assert reasons_of(ahead, Value("ax"))[0] is None
+    assert reasons_of(ahead, Value("ay"))[0] is not None
 
 
 def test_a_schema_that_refers_elsewhere_is_not_fetched() -> None:
@@ -211,5 +295,8 @@ def test_a_schema_that_refers_elsewhere_is_not_fetched() -> None:
         there = f"http://127.0.0.1:{server.server_port}/schema.json"
         with pytest.raises(AnswerError, match="the schema can't be applied"):
             AnswerType({"properties": {"a": {"$ref": there}}}).check(Value("", {"a": 1}, is_json=True))
+        [failure] = replied(ReplyType({"$ref": there}, "llm_query"), "1", "1")
+        assert isinstance(failure, SubcallFailure)
+        assert "can't be applied" in failure.reason
         server.shutdown()
     assert fetched == []

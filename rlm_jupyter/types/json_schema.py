@@ -1,0 +1,83 @@
+"""`JsonSchema`: checks data by a JSON schema. It fetches nothing, and its patterns come to an end."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+
+class JsonSchema:
+    """Checks data.
+
+    Parameters
+    ----------
+    schema
+        A JSON schema; what it refers to outside of itself is refused, not fetched.
+
+    Raises
+    ------
+    ValueError
+        It is none, or one that is nested too deeply; the text says why.
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        from jsonschema.exceptions import SchemaError
+        from jsonschema.validators import extend, validator_for
+        from referencing import Registry
+
+        try:
+            self.schema: dict[str, Any] = json.loads(json.dumps(schema, allow_nan=False))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"no JSON: {error}") from None
+        try:
+            if not isinstance(self.schema.get("$schema", ""), str):
+                raise TypeError("$schema is no text")
+            kind = validator_for(self.schema)
+            kind.check_schema(self.schema)
+            # a registry that holds nothing fetches nothing
+            self._validator: Any = extend(kind, {"pattern": _pattern})(self.schema, registry=Registry())
+        except SchemaError as error:
+            raise ValueError(f"no JSON schema: {error.message}") from None
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"no JSON schema: {error}") from None
+
+    def errors(self, data: Any) -> list[tuple[str, str]]:
+        """Return where data has another form, as `lines[0].amount`, and how; in the order of the places.
+
+        Raises
+        ------
+        ValueError
+            The schema can't be applied: it refers to what is not in it, or to itself without end.
+        """
+        try:
+            found = sorted(self._validator.iter_errors(data), key=lambda error: str(error.json_path))
+        except Exception as error:  # noqa: BLE001  jsonschema has no class of its own for what a schema may refer to
+            raise ValueError(f"the schema can't be applied: {type(error).__name__}: {error}") from None
+        return [(error.json_path.removeprefix("$").removeprefix("."), error.message) for error in found]
+
+
+def _pattern(validator: Any, pattern: str, data: Any, schema: Any) -> Iterator[Any]:
+    """Check a text: the keyword `pattern`, as jsonschema takes it."""
+    from jsonschema.exceptions import ValidationError
+
+    if validator.is_type(data, "string") and not _matcher(pattern)(data):
+        yield ValidationError(f"{data!r} does not match {pattern!r}")
+
+
+@lru_cache
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """Return what searches a text for a pattern: where it can, in a time that grows with the text alone.
+
+    Python's own takes for ever over `^(a+)+$`, and holds up every thread meanwhile; but only it knows look-arounds.
+    """
+    try:
+        from pydantic_core import SchemaError, SchemaValidator, core_schema
+    except ImportError:  # in a kernel, where jsonschema is enough
+        return lambda text: re.search(pattern, text) is not None
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=pattern)).isinstance_python
+    except SchemaError:
+        return lambda text: re.search(pattern, text) is not None
