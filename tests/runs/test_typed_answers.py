@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.values import Message
@@ -296,3 +297,6 @@ def test_a_child_is_asked_for_a_type_too() -> None:
     rlm = RLM(ScriptedModel(list(map(block, cells))), limits=Limits(max_depth=2, max_kernels=4))
     result = rlm.completion("What?", CONTEXT)
     assert result.trajectory.iterations[0].cells[0].outputs[0]["text"] == "43\n"
+    assert result.path is not None
+    [child] = SavedRun.load(result.path).children()
+    assert "of this form:\nint\n\nHow many?" in Trajectory.load(child.files.notebook).started.opening

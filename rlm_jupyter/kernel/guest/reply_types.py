@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
@@ -18,10 +17,13 @@ _AGAIN = (
     "{asked}\n\nYou have replied\n<reply>\n{reply}\n</reply>\nThat has another form: {reason}. Reply again, with JSON "
     "alone."
 )
+_ASKED_OF_CHILD = "Reply with JSON alone, of this form:\n{form}\n\n{prompt}"
+"""A child has the prompt as its context, and has read no more than how that begins when it writes code."""
+_AGAIN_OF_CHILD = "A reply\n<reply>\n{reply}\n</reply>\nhad another form: {reason}.\n\n{asked}"
 _SHOWN_CHARS = 2_000
 """Of a reply that is shown to who gave it."""
+_CHILD_SHOWN_CHARS = 100
 _REASON_CHARS = 300
-_FENCED = re.compile(r"\A\s*```[\w-]*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
 
 class WrongFormError(ValueError):
@@ -58,13 +60,16 @@ class ReplyType:
                 f"dataclass: {reason}"
             ) from None
         self._form = form(self._schema)
+        is_child = "rlm_query" in name
+        self._asked, self._again = (_ASKED_OF_CHILD, _AGAIN_OF_CHILD) if is_child else (_ASKED, _AGAIN)
+        self._shown_chars = _CHILD_SHOWN_CHARS if is_child else _SHOWN_CHARS
 
     def settle(self, prompts: Sequence[str]) -> Generator[list[str], Answers, list[Any]]:
         """Yield what is to be asked, and take what came; return the values, with failures in their places.
 
         A reply of another form is asked for once more.
         """
-        asked = [_ASKED.format(prompt=prompt, form=self._form) for prompt in prompts]
+        asked = [self._asked.format(prompt=prompt, form=self._form) for prompt in prompts]
         answers = yield asked
         values: list[Any] = list(answers)
         wrong: dict[int, str] = {}
@@ -73,8 +78,10 @@ class ReplyType:
                 try:
                     values[place] = self._read(answer)
                 except WrongFormError as error:
-                    wrong[place] = _AGAIN.format(
-                        asked=asked[place], reply=answer[:_SHOWN_CHARS], reason=shortened(str(error), _REASON_CHARS)
+                    wrong[place] = self._again.format(
+                        asked=asked[place],
+                        reply=shortened(answer, self._shown_chars),
+                        reason=shortened(str(error), _REASON_CHARS),
                     )
         if wrong:
             answers = yield [*wrong.values()]
@@ -105,15 +112,19 @@ class ReplyType:
             )
 
     def _read(self, reply: str) -> Any:
-        fenced = _FENCED.match(reply)
-        text = (fenced[1] if fenced else reply).strip()
+        text = _unfenced(reply.strip())
         try:
             return self._value(text)
-        except WrongFormError:
-            # a lone word is no JSON, but what a label was meant to be
-            if "\n" in text or text[:1] in '{["':
+        except WrongFormError as error:
+            # what is no JSON may be what a label, or a text, was meant to be
+            if text[:1] in '{["':
                 raise
-            return self._value(json.dumps(text))
+            try:
+                return self._value(json.dumps(text))
+            except WrongFormError:
+                if "\n" in text:
+                    raise error from None
+                raise
 
     def _value(self, text: str) -> Any:
         try:
@@ -122,13 +133,23 @@ class ReplyType:
             raise WrongFormError(f"it is no JSON: {error}") from None
         try:
             if self._adapter is not None:
+                written = self._adapter.dump_python(self._adapter.validate_json(text), mode="json", exclude_unset=True)
+                json.dumps(written, allow_nan=False)  # a text may have said "inf"
                 return self._adapter.validate_json(text)
+            json.dumps(data, allow_nan=False)
             errors = self._json_schema.errors(data)
         except Exception as error:  # noqa: BLE001  validators may be the model's own code
             raise WrongFormError(_said(error)) from None
         if errors:
             raise WrongFormError(": ".join(filter(None, errors[0])))
         return data
+
+
+def _unfenced(text: str) -> str:
+    """Return what stands in the fence that a text is; else the text."""
+    opening, _, rest = text.partition("\n")
+    is_fenced = opening.startswith("```") and "`" not in opening[3:] and rest.endswith("```")
+    return rest.removesuffix("```").strip() if is_fenced else text
 
 
 def _no_number(text: str) -> float:
