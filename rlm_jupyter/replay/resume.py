@@ -200,6 +200,12 @@ class Resumption(Answers):
                 f"The system message of {saved.files.name} stays as it is, so that its record holds: to change "
                 "system_prompt_extra, fork the run."
             )
+        form = {} if settings.answer is None else settings.answer.schema
+        if form != saved.trajectory.started.options.get("answer", {}):
+            raise ConfigurationError(
+                f"The answer to {saved.files.name} keeps its form, which its record tells: to have another, fork the "
+                "run."
+            )
         self._saved = saved
         self._settings = settings
         self._reexecutes = reexecutes

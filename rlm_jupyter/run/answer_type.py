@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.events import RunEnded
 from rlm_jupyter.types.json_form import form
 from rlm_jupyter.types.json_schema import JsonSchema
 from rlm_jupyter.types.quoted import quoted
@@ -94,6 +95,16 @@ class AnswerType:
                 raise error from None
             data = self._plain(data)
         return Value(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False), data, is_json=True)
+
+    def takes(self, ended: RunEnded) -> bool:
+        """Whether a recorded answer has this form: two types may have one schema, and validators of their own."""
+        if ended.stop_reason != "answered":
+            return True  # of a policy, or a draft: whatever its form
+        try:
+            self.check(Value(ended.answer or "", ended.value, ended.is_json))
+        except AnswerError:
+            return False
+        return True
 
     def instance(self, data: Any) -> Any:
         """Return an instance made of plain data in this form; the data itself where that is all there is."""

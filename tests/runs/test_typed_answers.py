@@ -123,6 +123,22 @@ def test_a_run_that_ended_by_it_goes_on_with_more_attempts_and_counts_those_befo
     assert ended.stop_reason == "answer_invalid"
 
 
+def test_a_resumed_run_keeps_its_form_and_a_fork_may_have_another() -> None:
+    first = RLM(model(WRONG), limits=Limits(max_answer_errors=0)).completion("What?", CONTEXT, answer=Invoice)
+    plain = RLM(model(), limits=Limits(max_iterations=1)).completion("What?", CONTEXT)
+    assert first.path is not None
+    assert plain.path is not None
+    listed = block("FINAL(['a'])")
+    for path in (first.path, plain.path):
+        with pytest.raises(ConfigurationError, match="keeps its form"):
+            RLM.resume(path, model=ScriptedModel([listed]), answer=list[str], max_answer_errors=2, max_iterations=9)
+    branch = RLM.fork(first.path, at=1, model=ScriptedModel([listed]), answer=list[str])
+    assert (branch.value, branch.trajectory.started.options["answer"]["type"]) == (["a"], "array")
+    assert "[str, ...]" in branch.trajectory.started.opening
+    again = RLM.resume(first.path, model=model(RIGHT), answer=Invoice, max_answer_errors=2)
+    assert again.value == Invoice(vendor="Abel", total=40.5, lines=["a"])
+
+
 def test_follow_ups_and_children_have_no_form_to_keep() -> None:
     def child(prompt: str) -> str:
         return block("FINAL('of a child')")
@@ -192,6 +208,25 @@ def test_a_type_of_the_notebook_in_the_magic(shell: InteractiveShell) -> None:
         _, error = run_cell(shell, f"%%rlm -c book -m scripted/m.json --answer {answer}\nWhat?")
         assert isinstance(error, ConfigurationError)
         assert said in str(error)
+
+
+EVEN = """
+from typing import Annotated
+from pydantic import AfterValidator
+def even(number):
+    assert number % 2 == 0, "it is odd"
+    return number
+Even = Annotated[int, AfterValidator(even)]
+"""
+
+
+def test_a_recorded_answer_that_a_type_with_the_same_schema_refuses_is_not_its_answer(shell: InteractiveShell) -> None:
+    Path("m.json").write_text(json.dumps({"replies": list(map(block, ["print(1)", "FINAL(3)", "FINAL(4)"]))}))
+    run_cell(shell, EVEN + f"book = {CONTEXT!r}")
+    for answer, value, is_recorded in (("int", 3, False), ("int", 3, True), ("Even", 4, False), ("Even", 4, True)):
+        shown, error = run_cell(shell, f"%%rlm -c book -m scripted/m.json --answer {answer}\nWhat?")
+        assert error is None
+        assert (shell.user_ns["rlm_result"].value, "no model was asked" in shown) == (value, is_recorded)
 
 
 def test_a_type_of_the_notebook_in_its_own_kernel(in_folder: Path) -> None:

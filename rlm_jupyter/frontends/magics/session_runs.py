@@ -99,7 +99,9 @@ class SessionRuns:
             return False
         digest = request_digest(settings, prompt, context)
         found = catalog.find_request(digest, store.folder_of(settings.save))
-        if found is None:
+        if found is None or found.ended is None:
+            return False
+        if settings.answer is not None and not settings.answer.takes(found.ended):
             return False
         session = RecordedSession(settings, context, found, lambda: self._kept.make_room(1))
         result = show_recorded(self._shell, found, session, answer_type=settings.answer)
