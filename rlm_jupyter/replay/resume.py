@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,13 @@ from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.saved_run import SavedRun, taken_up_at
 from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.replay import recorded_tools
 from rlm_jupyter.replay.diff import Difference
 from rlm_jupyter.replay.player import Player
 from rlm_jupyter.replay.recording import PlaybackOptions, RecordEnds, Recording
 from rlm_jupyter.run import interrupts
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.control import Control
-from rlm_jupyter.run.mcp.config import servers_of
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result
@@ -32,7 +32,6 @@ from rlm_jupyter.run.running import Answers
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.run.start import open_session
-from rlm_jupyter.run.toolbox import Toolbox
 from rlm_jupyter.types.endings import LIMITED_BY
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import RunStarted
@@ -61,13 +60,15 @@ class Configuration:
     """Of `RLM`; they may hold a key."""
 
 
-def configuration(saved: SavedRun, changes: dict[str, Any]) -> Configuration:
+def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = True) -> Configuration:
     """Model and options of `RLM` for a saved run.
 
     Parameters
     ----------
     changes
         Options of `RLM` and fields of `Limits` to change; `None` changes nothing.
+    calls
+        Whether tools may be called: then those that the run had are among the changes.
 
     Raises
     ------
@@ -86,9 +87,8 @@ def configuration(saved: SavedRun, changes: dict[str, Any]) -> Configuration:
                     f"give it again, {name}=…"
                 )
             given[name] = policy
-    _check_tools(recorded, given)
-    if not given.pop("only_replayed", False):
-        _check_servers(recorded, given)
+    if calls:
+        recorded_tools.check_given(recorded, given)
     limits = saved.limits({name: given.pop(name) for name in list(given) if name in _LIMITS})
     options = {"sub_model": _sub_model(saved), **given, "limits": limits}
     options.setdefault("kernel_name", recorded.get("kernel_name"))
@@ -105,20 +105,6 @@ def configuration(saved: SavedRun, changes: dict[str, Any]) -> Configuration:
     if "sub_model" not in given and (options["sub_model"] is not None or model == last.model):
         options.setdefault("sub_model_options", sampling.get("sub_model_options"))
     return Configuration(model, options)
-
-
-def _check_tools(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Refuse to go on without the tools that the run had: they are functions, and in no record."""
-    for option in ("tools", "sub_tools"):
-        had = [spec["name"] for spec in recorded.get(option, ()) if "." not in spec["name"]]
-        if missing := [name for name in had if name not in Toolbox.of(given.get(option), option).names]:
-            raise ConfigurationError(f"This run had the {option} {', '.join(missing)}, give them again: {option}=[…]")
-
-
-def _check_servers(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    names = [server.name for server in servers_of(given.get("mcp"))]
-    if missing := [name for name in recorded.get("mcp", ()) if name not in names]:
-        raise ConfigurationError(f"This run had the MCP servers {', '.join(missing)}, give them again: mcp={{…}}")
 
 
 def _sub_model(saved: SavedRun) -> str | list[str] | None:

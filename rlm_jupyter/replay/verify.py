@@ -17,12 +17,12 @@ from rlm_jupyter.policies import PolicyRegistry, Shared
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.diff import Difference, text_difference
+from rlm_jupyter.replay.recorded_tools import described
 from rlm_jupyter.replay.recording import PlaybackOptions, RecordEnds, Recording
 from rlm_jupyter.replay.resume import configuration, play
 from rlm_jupyter.run import background
 from rlm_jupyter.run.result import OnEvent
 from rlm_jupyter.run.settings import Settings
-from rlm_jupyter.run.toolbox import Toolbox
 from rlm_jupyter.types.errors import ModelError
 from rlm_jupyter.types.events import RunEnded
 from rlm_jupyter.types.tokens import DEFAULT_WINDOW
@@ -108,9 +108,8 @@ def _ending(ended: RunEnded | None) -> str:
 def _settings(saved: SavedRun, sandbox: str | None) -> Settings:
     """As the run was configured, with nobody to be asked."""
     started = saved.trajectory.started
-    # described by the record, and not called
-    tools = {name: Toolbox(specs=started.options.get(name, [])) for name in ("tools", "sub_tools")}
-    options = configuration(saved, {"sandbox": sandbox, "only_replayed": True, **tools}).options
+    tools = described(started.options)
+    options = configuration(saved, {"sandbox": sandbox}, calls=False).options
     subs = started.options.get("sub_models") or [started.sub_model or started.model]
     return Settings(
         routing=Routing(Silent(started.model), [Silent(name) for name in subs]),

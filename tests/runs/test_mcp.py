@@ -21,17 +21,13 @@ from rlm_jupyter.types.errors import ConfigurationError
 from tests.runs.test_cli import cli, script
 from tests.runs.test_magics import run as run_cell
 from tests.runs.test_magics import shell as shell
-from tests.runs.test_tools import answered, block, printed
+from tests.runs.test_tools import answered, printed
+from tests.runs.test_typed_answers import block
+from tests.runs.test_typed_answers import in_folder as in_folder
 
 ROOT = Path(__file__).parents[2]
 THINGS = {"command": sys.executable, "args": ["-m", "tests.support.mcp_server"], "cwd": str(ROOT)}
 USES = "found = things.search_things('a', limit=3)\nprint(found)"
-
-
-@pytest.fixture(autouse=True)
-def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.fixture
@@ -66,13 +62,17 @@ def test_a_servers_tools_are_a_module_and_it_ends_with_the_run() -> None:
         "help(things)\nhelp(things.search_things)\nprint(things.get_secret('RLM_TEST_SECRET'))\n"
         "print(things.list_resources())\nprint(things.read_resource('things://all'))\n"
         "try:\n    things.fail('no luck')\nexcept SubcallError as error:\n    print(error)\n"
+        "print(things.between(9, **{'from': 4}))\nhelp(things.between)\n"
         "try:\n    things.search_things()\nexcept TypeError as error:\n    print(error)",
         "FINAL(found[0]['name'])",
         mcp={"things": THINGS | {"env": {"RLM_TEST_SECRET": "s3cret"}}},
     )
     assert result.answer == "a 0"
     told = result.trajectory.started.system
-    assert "- things (6 functions): search_things, get_secret, fail, leave, list_resources, read_resource\n" in told
+    assert (
+        "- things (7 functions): search_things, get_secret, between, fail, leave, list_resources, read_resource\n"
+        in told
+    )
     assert "Search the things." not in told
     out = printed(result)
     assert "[{'name': 'a 0', 'size': 9}, {'name': 'a 1', 'size': 8}, {'name': 'a 2', 'size': 7}]" in out
@@ -82,6 +82,10 @@ def test_a_servers_tools_are_a_module_and_it_ends_with_the_run() -> None:
     assert "[{'uri': 'things://all', 'name': 'everything', 'about': 'All things, as text.'}]" in out
     assert "a thing, another thing" in out
     assert "no luck" in out
+    # a name that is none in Python
+    assert "\n5\n" in out
+    assert "between(more: int, **more_)" in out
+    assert "**{'from': int}: the first" in out
     assert "things.search_things: missing a required argument: 'query'." in out
     assert result.trajectory.subcalls[0].prompt_head == 'things.search_things("a", 3)'
     assert servers() == []

@@ -25,19 +25,11 @@ from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from tests.runs.test_cli import cli, script
 from tests.runs.test_magics import run as run_cell
 from tests.runs.test_magics import shell as shell
+from tests.runs.test_typed_answers import block
+from tests.runs.test_typed_answers import in_folder as in_folder
 from tests.support.here import Notebook
 
 CONTEXT = "Rain in April. " * 50
-
-
-@pytest.fixture(autouse=True)
-def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def block(source: str) -> str:
-    return f"```repl\n{source}\n```"
 
 
 def answered(tools: list[Any], *cells: str, limits: Limits | None = None, **options: Any) -> Result:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
+from typing import Annotated
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 server = MCPServer("things")
 
@@ -30,6 +32,21 @@ def search_things(query: str, limit: int = 2) -> list[Thing]:
 def get_secret(name: str) -> str:
     """Tell what the server's environment has."""
     return os.environ.get(name, "nothing")
+
+
+def between(**given: int) -> int:
+    """Count."""
+    return given["more"] - given["from"]
+
+
+# the SDK calls a function by the aliases of its parameters, and Python has none that is called `from`
+_FROM = Annotated[int, Field(alias="from", description="the first")]
+_KIND = inspect.Parameter.KEYWORD_ONLY
+between.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [inspect.Parameter("more", _KIND, annotation=int), inspect.Parameter("start", _KIND, annotation=_FROM)],
+    return_annotation=int,
+)
+server.add_tool(between)
 
 
 @server.tool()

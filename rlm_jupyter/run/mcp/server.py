@@ -133,20 +133,16 @@ class McpServer:
             for one in page.tools:
                 name = _name(one.name, names)
                 names.add(name)
-                tools.append(
-                    McpTool(self.name, self.request, one.name, name, one.description or "", one.input_schema or {})
-                )
+                about, schema = one.description or "", one.input_schema or {}
+                tools.append(McpTool(self.name, self.request, one.name, name, about, schema))
             cursor = page.next_cursor
             if not cursor:
                 break
         if client.server_capabilities.resources is not None:
             about = "List the server's resources: uri, name and what each is about."
             tools.append(McpResources(self.name, self.request, _name("list_resources", names), about, []))
-            tools.append(
-                McpResources(
-                    self.name, self.request, _name("read_resource", names), "Read a resource as text.", ["uri"]
-                )
-            )
+            name, about = _name("read_resource", names), "Read a resource as text."
+            tools.append(McpResources(self.name, self.request, name, about, ["uri"]))
         return tools
 
     def _why(self, what: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import keyword
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ CALL_SECONDS = 120.0
 _REASON_CHARS = 1_000
 _DOC_CHARS = 4_000
 _TYPE_CHARS = 60
+_MOST_RESOURCES = 1_000
 
 
 class McpTool:
@@ -49,14 +51,16 @@ class McpTool:
         self.name = f"{module}.{name}"
         properties, required = schema.get("properties") or {}, schema.get("required") or []
         # those that have to be given come first, as they do in Python
-        names = sorted((key for key in properties if str(key).isidentifier()), key=lambda key: key not in required)
-        self._names = [*names]
+        names = sorted(filter(_is_name, properties), key=lambda key: key not in required)
+        others = [key for key in properties if key not in names]
+        self._names = names
         parameters: list[list[str | None]] = [
             [key, "POSITIONAL_OR_KEYWORD", None if key in required else "None", _type(properties[key])] for key in names
         ]
-        if len(names) < len(properties) or schema.get("additionalProperties"):
-            parameters.append(["more", "VAR_KEYWORD", None, ""])
+        if others or schema.get("additionalProperties"):
+            parameters.append([_unlike("more", names), "VAR_KEYWORD", None, ""])
         said = [f"{key}: {text}" for key in names if (text := _description(properties[key]))]
+        said += [f"**{{{key!r}: {_type(properties[key])}}}: {_description(properties[key])}" for key in others]
         self.spec: dict[str, Any] = {
             "name": self.name,
             "doc": "\n\n".join(filter(None, [doc.strip(), "\n".join(said)]))[:_DOC_CHARS],
@@ -120,11 +124,7 @@ class McpResources:
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 if not self._reads:
-                    listed = await self._request(lambda client: client.list_resources())
-                    found = [
-                        {"uri": str(one.uri), "name": one.name, "about": one.description} for one in listed.resources
-                    ]
-                    return json.dumps(found, ensure_ascii=False)
+                    return json.dumps(await self._request(_listed), ensure_ascii=False)
                 [uri] = [*call.positional, *call.named.values()]
                 read = await self._request(lambda client: client.read_resource(str(uri)))
         except TimeoutError:
@@ -135,6 +135,29 @@ class McpResources:
         if len(text) > MOST_CHARS:
             raise ToolFailedError(f"{uri} has {len(text):,} characters, {MOST_CHARS:,} are the most")
         return json.dumps(text, ensure_ascii=False)
+
+
+async def _listed(client: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while len(found) < _MOST_RESOURCES:
+        page = await client.list_resources(cursor=cursor)
+        found += [{"uri": str(one.uri), "name": one.name, "about": one.description} for one in page.resources]
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return found
+
+
+def _is_name(key: str) -> bool:
+    """Whether a parameter of Python's can be called so; `from` can't."""
+    return key.isidentifier() and not keyword.iskeyword(key)
+
+
+def _unlike(name: str, names: Sequence[str]) -> str:
+    while name in names:
+        name += "_"
+    return name
 
 
 def _text(block: Any) -> str:
