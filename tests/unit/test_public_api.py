@@ -46,6 +46,6 @@ def test_the_guest_imports_nothing_else_of_ours() -> None:
     code = "import sys, rlm_jupyter.kernel.guest.app; print(*[m for m in sys.modules if m.startswith('rlm_jupyter')])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     ours = {m for m in loaded if not m.startswith("rlm_jupyter.kernel.guest")}
-    # what a message shows of a value, and of a type, is the same on both sides
-    shared = {"rlm_jupyter.types.json_form", "rlm_jupyter.types.quoted"}
+    # what a message shows of a value, and what a schema takes, is the same on both sides
+    shared = {f"rlm_jupyter.types.{name}" for name in ("json_form", "json_schema", "quoted", "shortened")}
     assert ours == {"rlm_jupyter", "rlm_jupyter.kernel", "rlm_jupyter.types"} | shared
