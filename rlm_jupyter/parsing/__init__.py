@@ -31,6 +31,7 @@ from rlm_jupyter.parsing.source import (
     named_final,
     normal,
     only_constant_final,
+    types_final,
 )
 
 __all__ = [
@@ -55,5 +56,6 @@ __all__ = [
     "only_constant_final",
     "parse",
     "stand_ins",
+    "types_final",
     "unquoted",
 ]

@@ -17,6 +17,7 @@ _IPYTHON_LINE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 """`%magic`, `!command`, `?help`, `help?`; and `name = %magic`, `name = !command`."""
+_NO_CODE = (ast.Import, ast.ImportFrom, ast.Pass)
 _warnings_lock = threading.Lock()
 
 _INNER_SPACE = re.compile(r"(?<=\S)[ \t]+")
@@ -115,6 +116,21 @@ def constant_final(source: str) -> str | None:
                 arguments = _answers(call)
                 return _literal_text(arguments[0]) if len(arguments) == 1 and name != "FINAL_VAR" else None
     return None
+
+
+def types_final(source: str) -> bool:
+    """Whether a cell has code, and answers with a literal beside it: no output of that code can have been read."""
+    module = tree(source)
+    if module is None or constant_final(source) is None:
+        return False
+    return any(not isinstance(one, _NO_CODE) and not _is_final(one) for one in module.body)
+
+
+def _is_final(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Expr(value=ast.Constant() | ast.Call(func=ast.Name(id="FINAL" | "FINAL_VAR" | "SUBMIT"))):
+            return True
+    return False
 
 
 def _answers(call: ast.Call) -> list[ast.expr]:

@@ -79,6 +79,13 @@ def _is_confirmed(run: Run, answer: str | None) -> bool:
     return False
 
 
+def _is_unread(source: str, cell: CellRun, answer: Value) -> bool:
+    """Whether a cell has shown something, and has answered with a literal that was typed before it did."""
+    if cell.status != "ok" or not cell.outputs:
+        return False
+    return parsing.types_final(source) and parsing.constant_final(source) == answer.text
+
+
 async def _declaration(run: Run, declared: parsing.Declaration) -> Outcome:
     """Execute the FINAL of a reply that is prose only, as a cell."""
     names = {variable.name for variable in run.cells.variables}
@@ -138,7 +145,11 @@ async def _cell(run: Run, source: str) -> _Ran:
     run.replies.ready_declared = inspection.draft_ready and (run.replies.ready_declared or parsing.declares_ready(ran))
     _tell(run, ran, cell, inspection)
     if inspection.answer == "recorded":
-        return _Ran(ok, await run.kernel.get())
+        answer = await run.kernel.get()
+        if _is_unread(ran, cell, answer) and not _is_confirmed(run, answer.text):
+            await cells.send_back(run, answer)
+            return _Ran(ok, exited=exited)
+        return _Ran(ok, answer)
     if inspection.draft_ready and not run.replies.ready_declared and not run.replies.ready_asked:
         run.replies.ready_asked = True
         run.notice(notices.NOT_READY)

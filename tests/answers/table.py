@@ -345,6 +345,20 @@ TABLE: dict[str, tuple[Row, ...]] = {
             cells=("ok", "skipped"),
         ),
         ends("… and said again", "100", fence("len(context)") + "\n\n" + fence("FINAL('100')"), "FINAL(100)"),
+        goes_on("typed below code that shows something", (UNSEEN, "999"), block("print(len(context))", "FINAL('100')")),
+        ends("… confirmed", "100", block("print(len(context))", "FINAL('100')"), "FINAL(100)"),
+        ends("… as it is", "100", block("print(len(context))", "FINAL('100')"), block("print('so'); FINAL('100')")),
+        ends("… below code that shows nothing", "100", block("size = len(context)", "FINAL('100')")),
+        ends("… below an import", "100", block("import re", "FINAL('100')")),
+        ends("… computed", "999", block("print(len(context))", "FINAL(len(context))")),
+        ends("… in a branch", "100", block("print(len(context))", "if context: FINAL('100')")),
+        ends("… by a name", "100", block("print(len(context))", "guess = '100'", "FINAL(guess)")),
+        ends(
+            "… and no iteration is left",
+            "100",
+            block("print(len(context))", "FINAL('100')"),
+            limits={"max_iterations": 2},
+        ),
         goes_on(
             "code that begins like a heading", "1000", fence("output = 1") + "\n\n" + fence("# Output:", "output + 999")
         ),
