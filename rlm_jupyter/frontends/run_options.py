@@ -5,7 +5,8 @@ A new option is one entry here, and what it does: CONTRIBUTING.md names the plac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -41,6 +42,10 @@ class Option:
     """Of the command line; in a notebook its value is checked where it is used."""
     group: Literal["", "limits", "sandbox"] = ""
     places: frozenset[Place] = _RUNS
+    beside: frozenset[Place] = frozenset()
+    """Where it is taken, too, but not by this entry: it excludes another argument there."""
+    argument: str = ""
+    """Of `RLM`, and the trait that configures it, where it isn't `name`."""
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -83,10 +88,11 @@ OPTIONS = (
     Option("window", "tokens the model reads, with its reply", int, "INT", "as it is served",
            places=_ALL - {"%resume"}),
     Option("option", "a sampling option of the model, as temperature=0.2", str, "NAME=VALUE", repeats=True,
-           places=_RUNS | _SHELL),
+           places=_RUNS | _SHELL, beside=frozenset({"config"}), argument="model_options"),
     Option("sub_option", "a sampling option of the model for sub-calls", str, "NAME=VALUE", repeats=True,
-           places=_RUNS | _SHELL),
-    Option("system_extra", "a paragraph to add to the system message", str, "TEXT"),
+           places=_RUNS | _SHELL, beside=frozenset({"config"}), argument="sub_model_options"),
+    Option("system_extra", "a paragraph to add to the system message", str, "TEXT", beside=frozenset({"config"}),
+           argument="system_prompt_extra"),
     Option("termination", "when the run ends: a policy's name, package.module:Class, JSON with name and config, or in "
            "a notebook a variable that holds one", str, "POLICY", "declared", places=_ALL - {"%resume"}),
     Option("reward", "how iterations are rated: a policy, named likewise", str, "POLICY", "default",
@@ -101,9 +107,9 @@ OPTIONS = (
            places=_MAGIC),
     Option("schema", "a JSON schema that the answer must keep", str, "FILE.json", "none"),
     Option("tool", "a function that the model's code may call: its name in the notebook, or package.module:function",
-           str, "FUNCTION", "none", repeats=True, places=_ALL - {"config"}),
+           str, "FUNCTION", "none", repeats=True, places=_ALL - {"config"}, argument="tools"),
     Option("sub_tool", "a function that children (rlm_query) may call, named likewise", str, "FUNCTION", "none",
-           repeats=True, places=_ALL - {"config"}),
+           repeats=True, places=_ALL - {"config"}, argument="sub_tools"),
     Option("mcp", "a server of the Model Context Protocol whose tools the model's code may call: its name in .mcp.json",
            str, "NAME", "none", repeats=True, places=_ALL - {"config"}),
     _limit("max_iterations", "replies of the model", int, "INT"),
@@ -117,10 +123,11 @@ OPTIONS = (
     _limit("request_idle_seconds", "silence of a provider after which a request is given up", float, "SECONDS",
            _ALL - {"%resume"}),
     Option("price", "what a model costs, in US dollars for a million tokens", str, "MODEL=IN,OUT[,CACHED]",
-           "its list price", repeats=True, group="limits", places=_SHELL),
+           "its list price", repeats=True, group="limits", places=_SHELL, beside=frozenset({"config"}),
+           argument="prices"),
     Option("sandbox", "bwrap: no network, none of your files (Linux, bubblewrap); none: your rights; auto: the best "
            "there is", str, "KIND", "$RLM_SANDBOX, else auto", choices=("auto", "bwrap", "none"), group="sandbox",
-           places=_RUNS | {"config"}),
+           places=_ALL - {"%resume"}),
     Option("read", "a folder or file that the sandbox shows, read-only", str, "PATH", repeats=True, group="sandbox",
            places=_RUNS | {"config"}),
     Option("write", "a folder or file that code in the sandbox may change", str, "PATH", repeats=True, group="sandbox",
@@ -128,7 +135,8 @@ OPTIONS = (
     Option("snapshot", "keep the kernel's variables after each cell, so that they come back when it dies", bool,
            places=_RUNS | {"config"}),
     Option("estimate", "say what it may cost, and ask nothing", bool),
-    Option("save", "the run's notebook, or a folder/ for it", str, "PATH", "rlm_runs/", places=_MAGIC | {"config"}),
+    Option("save", "the run's notebook, or a folder/ for it", str, "PATH", "rlm_runs/", places=_MAGIC | {"config"},
+           beside=frozenset({"cli", "fork"})),
     Option("output", "the result's variable", str, "VAR", "rlm_result", "-o", places=_MAGIC | {"%resume"}),
     Option("rerun", "ask anew, though the same was asked before", bool, places=_MAGIC),
     Option("approve", "let each cell wait: run it, edit it, or refuse it with a message", bool, places=_MAGIC),
@@ -140,6 +148,29 @@ OPTIONS = (
 def options_of(place: Place) -> Iterator[Option]:
     """Yield the options that are taken there, in their order."""
     return (option for option in OPTIONS if place in option.places)
+
+
+def changes(place: Place, args: Namespace, read: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    """Return what a command's options change of a run, as arguments of `RLM` and fields of `Limits`.
+
+    Parameters
+    ----------
+    args
+        As parsed.
+    read
+        What makes an argument of what was written, by the option's name; without one it is that.
+
+    Returns
+    -------
+    dict
+        `None` for an option that was left out.
+    """
+    found: dict[str, Any] = {}
+    for option in options_of(place):
+        value = getattr(args, option.name)
+        is_given = value is not None and value != []
+        found[option.argument or option.name] = read.get(option.name, lambda given: given)(value) if is_given else None
+    return found
 
 
 def add_arguments(place: Place, groups: dict[str, Callable[..., object]]) -> None:
@@ -175,6 +206,17 @@ def help_of(name: str) -> str:
     return str(option.settings("magic")["help"]).replace("%%", "%")
 
 
+_COLUMNS: tuple[tuple[Place, ...], ...] = (("cli",), ("magic",), ("resume", "fork"), ("%resume",), ("config",))
+
+
+def _mark(option: Option, places: tuple[Place, ...]) -> str:
+    """`✓`; the one command of two that takes it; the trait's name, where that is another."""
+    taken = [place for place in places if place in option.places | option.beside]
+    if taken == ["config"] and option.argument:
+        return f"`{option.argument}`"
+    return "" if not taken else "✓" if len(taken) == len(places) else f"`{taken[0]}`"
+
+
 def as_markdown() -> str:
     """Return the table of all options that `docs/options.md` holds."""
     lines = [
@@ -184,7 +226,7 @@ def as_markdown() -> str:
     for option in OPTIONS:
         shown = [f"`{flag}`" for flag in option.flags]
         shown[-1] = shown[-1] if option.kind is bool else f"`{option.flags[-1]} {option.metavar}`"
-        taken = ["✓" if place in option.places else "" for place in ("cli", "magic", "resume", "%resume", "config")]
+        taken = [_mark(option, places) for places in _COLUMNS]
         cells = [", ".join(shown), option.help, option.default, *taken]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"

@@ -38,6 +38,9 @@ from rlm_jupyter.types.events import (
     SubcallSettled,
 )
 
+AS_ONE_RUN = {"samples": 1, "require_agreement": False, "strategy": "loop"}
+"""Options of every fork: it goes another way than the run, and how that was answered is no part of it."""
+
 
 @dataclass(frozen=True)
 class Forked:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay import verify as replaying
-from rlm_jupyter.replay.fork import Forking, forked
+from rlm_jupyter.replay.fork import AS_ONE_RUN, Forking, forked
 from rlm_jupyter.replay.resume import Resumption, check_resumable, configuration
 from rlm_jupyter.replay.verify import Replayed
 from rlm_jupyter.run.control import Control
@@ -162,9 +162,7 @@ class FromRecord(ABC):
     ) -> tuple[SavedRun, Forking]:
         saved = SavedRun.load(run)
         part = forked(saved, at, edit=edit)
-        # it goes another way than the run: how that was answered is no part of it
-        once = {"samples": 1, "require_agreement": False, "strategy": "loop"}
-        settings = cls._of_saved(saved, once | changes).settings
+        settings = cls._of_saved(saved, AS_ONE_RUN | changes).settings
         return saved, Forking(saved, part, settings, reexecutes=reexecute)
 
     @classmethod

@@ -28,6 +28,7 @@ from rlm_jupyter.run.control import Control
 from rlm_jupyter.types.errors import ConfigurationError, ModelError
 from rlm_jupyter.types.events import ChildReported, Event, RunEnded, RunStarted, SampleSettled
 from rlm_jupyter.types.values import Message
+from tests.runs.test_cli import cli
 
 
 @pytest.fixture(autouse=True)
@@ -217,6 +218,10 @@ async def test_a_fork_is_one_run() -> None:
     fork = await RLM.afork(result.path, 1, model=model)
     assert (fork.answer, fork.trajectory.samples) == ("other", ())
     assert "samples" not in fork.trajectory.started.options
+    Path("other.json").write_text(json.dumps(["```repl\nFINAL('other')\n```"]))
+    done = cli("fork", str(result.path), "--at", "1", "-m", "scripted/other.json", "--yes", "--save", "fork.ipynb")
+    assert (done.code, done.out.strip()) == (0, "other"), done.err
+    assert Trajectory.load("fork.ipynb").samples == ()
 
 
 KILLED = """

@@ -11,7 +11,7 @@ _HEAD = """\
 # Options
 
 Of `jupyter rlm run`, of `%rlm` and `%%rlm`, of `jupyter rlm resume` and `fork`, and of `%rlm_resume`. What is marked
-under `%config` can be set once: `%config RLMMagics.max_cost = 0.50`. In Python the limits are fields of `Limits`
+under `%config` can be set once: `%config RLMMagics.max_cost = 0.50`, by the name that stands there, if one does. In Python the limits are fields of `Limits`
 ([limits and cost](limits.md)), the rest are arguments of `RLM`.
 
 """

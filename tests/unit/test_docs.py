@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
 
 from rlm_jupyter.frontends.cli.main import _parser
+from rlm_jupyter.frontends.magics.resume import ResumeMagics
+from rlm_jupyter.frontends.magics.rlm import RLMMagics
+from rlm_jupyter.frontends.run_options import OPTIONS
 from tests.support import options
 
 ROOT = Path(__file__).parents[2]
+COMMANDS = {"cli": "run", "resume": "resume", "fork": "fork"}
+MAGICS: dict[str, Any] = {"magic": RLMMagics.rlm, "%resume": ResumeMagics.rlm_resume}
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -63,6 +69,17 @@ def test_the_commands_of_the_command_line_are_understood(path: Path) -> None:
 
 def test_the_page_of_options_is_made_of_their_table() -> None:
     assert options.PAGE.read_text() == options.page(), "python -m tests.support.options writes it anew"
+
+
+def test_the_table_of_options_says_what_commands_magics_and_configuration_take() -> None:
+    commands: Any = next(action.choices for action in _parser()._actions if action.dest == "command")
+    taken = {place: set(commands[name]._option_string_actions) for place, name in COMMANDS.items()}
+    taken |= {place: set(magic.parser._option_string_actions) for place, magic in MAGICS.items()}
+    for option in OPTIONS:
+        for place, flags in taken.items():
+            assert (option.flags[-1] in flags) == (place in option.places | option.beside), (option.name, place)
+        is_trait = RLMMagics.class_trait_names(config=True).count(option.argument or option.name)
+        assert bool(is_trait) == ("config" in option.places | option.beside), option.name
 
 
 def test_every_document_is_linked_from_the_readme() -> None:

@@ -230,6 +230,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     replay.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
     _add_again(replay)
+    replay.add_argument("--sandbox", choices=("auto", "bwrap", "none"), help="as for run (default: as before)")
     replay.set_defaults(no_reexec=False)
     listing = command("list", "list the runs that are kept", "examples:\n  jupyter rlm list\n\n")
     listing.add_argument("folder", nargs="?", metavar="FOLDER", help="where they are (default: rlm_runs)")
@@ -266,8 +267,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
 def _add_options(parser: argparse.ArgumentParser, place: Place) -> None:
     limits = parser.add_argument_group("limits, for the run and all its sub-calls")
     groups: dict[str, Callable[..., object]] = {"": parser.add_argument, "limits": limits.add_argument}
-    if place == "cli":
-        groups["sandbox"] = parser.add_argument_group("what the model's code is kept in").add_argument
+    groups["sandbox"] = parser.add_argument_group("what the model's code is kept in").add_argument
     add_arguments(place, groups)
 
 
@@ -297,7 +297,6 @@ def _add_going_on(parser: argparse.ArgumentParser, place: Place) -> None:
 
 
 def _add_again(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--sandbox", choices=("auto", "bwrap", "none"), help="as for run (default: as before)")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask whether cells may be executed again")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
 from rlm_jupyter.frontends.cli.outcome import answered
 from rlm_jupyter.frontends.cli.run import place
+from rlm_jupyter.frontends.run_options import Place, changes
 from rlm_jupyter.types.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rlm_jupyter.record.saved_run import SavedRun
     from rlm_jupyter.rlm import RLM
     from rlm_jupyter.types.events import Event
-
-
-_CHANGES = ("model", "sub_model", "base_url", "window", "termination", "reward", "sandbox")
 
 
 def resume(args: Namespace) -> int:
@@ -29,7 +26,7 @@ def resume(args: Namespace) -> int:
 
     saved = _saved(args)
     check_resumable(saved, None)
-    going_on = Resumption(saved, _rlm(args, saved).settings, reexecutes=not args.no_reexec)
+    going_on = Resumption(saved, _rlm(args, saved, "resume").settings, reexecutes=not args.no_reexec)
     _ask(args, saved, saved.cells_again)
     prompt = saved.trajectory.started.prompt
     return answered(args, lambda tell: Running(going_on, prompt, tell), saved.files.notebook)
@@ -37,13 +34,13 @@ def resume(args: Namespace) -> int:
 
 def fork(args: Namespace) -> int:
     """`jupyter rlm fork`; returns the exit code."""
-    from rlm_jupyter.replay.fork import Forking, forked
+    from rlm_jupyter.replay.fork import AS_ONE_RUN, Forking, forked
     from rlm_jupyter.run.running import Running
     from rlm_jupyter.types.events import CellFinished
 
     saved = _saved(args)
     part = forked(saved, args.at, edit=args.edit)
-    rlm = _rlm(args, saved, save=place(args))
+    rlm = _rlm(args, saved, "fork", save=place(args), **AS_ONE_RUN)
     forking = Forking(saved, part, rlm.settings, reexecutes=not args.no_reexec)
     cells = [record for record in part.records if isinstance(record, CellFinished)]
     before = saved.cells_again - saved.cells
@@ -90,7 +87,7 @@ def _saved(args: Namespace) -> SavedRun:
     return saved
 
 
-def _rlm(args: Namespace, saved: SavedRun, **options: Any) -> RLM:
+def _rlm(args: Namespace, saved: SavedRun, place: Place, **options: Any) -> RLM:
     """As the run was configured, with what the arguments change."""
     from rlm_jupyter.models.pricing import parsed_prices
     from rlm_jupyter.models.sampling import parsed
@@ -98,18 +95,18 @@ def _rlm(args: Namespace, saved: SavedRun, **options: Any) -> RLM:
     from rlm_jupyter.rlm import RLM
     from rlm_jupyter.run.mcp.config import named_servers
     from rlm_jupyter.run.toolbox import imported_tools
-    from rlm_jupyter.types.limits import Limits
 
     # a policy of the user's own is looked for where they stand, as `python -m` does
     sys.path.insert(0, str(Path.cwd()))
-    changes = {name: getattr(args, name) for name in _CHANGES} | options
-    changes |= {field.name: getattr(args, field.name, None) for field in fields(Limits)}
-    changes["prices"] = parsed_prices(args.price) if args.price else None
-    changes["model_options"] = parsed(args.option) if args.option else None
-    changes["sub_model_options"] = parsed(args.sub_option) if args.sub_option else None
-    changes["tools"], changes["sub_tools"] = imported_tools(args.tool), imported_tools(args.sub_tool)
-    changes["mcp"] = named_servers(args.mcp)
-    found = configuration(saved, changes)
+    read = {
+        "option": parsed,
+        "sub_option": parsed,
+        "price": parsed_prices,
+        "tool": imported_tools,
+        "sub_tool": imported_tools,
+        "mcp": named_servers,
+    }
+    found = configuration(saved, changes(place, args, read) | options)
     return RLM(found.model, **found.options)
 
 

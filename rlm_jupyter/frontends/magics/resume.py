@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from rlm_jupyter.frontends.live.result import in_one_line
 from rlm_jupyter.frontends.magics.session_runs import SessionRuns
 from rlm_jupyter.frontends.magics.tools import named_tools
-from rlm_jupyter.frontends.run_options import magic
+from rlm_jupyter.frontends.run_options import changes, magic
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay.resume import Resumption, check_resumable, configuration
 from rlm_jupyter.rlm import RLM
@@ -24,17 +25,6 @@ from rlm_jupyter.run.running import Running
 from rlm_jupyter.run.settings import refuse_absent
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.quoted import quoted
-
-_CHANGES = (
-    "model",
-    "base_url",
-    "max_iterations",
-    "max_seconds",
-    "max_cost",
-    "max_tokens",
-    "max_subcalls",
-    "max_answer_errors",
-)
 
 
 @magics_class
@@ -83,13 +73,10 @@ class ResumeMagics(Magics):
         else:
             saved = SavedRun.load(options.run.strip("'\""))  # IPython leaves quotes in
         check_resumable(saved, None)
-        changes = {name: getattr(options, name) for name in _CHANGES}
-        namespace = cast(Any, self.shell).user_ns
-        changes["tools"], changes["sub_tools"] = (
-            named_tools(namespace, names) for names in (options.tool, options.sub_tool)
-        )
-        changes["mcp"] = named_servers(options.mcp)
-        found = configuration(saved, changes)
+        tools = partial(named_tools, cast(Any, self.shell).user_ns)
+        changed = changes("%resume", options, {"tool": tools, "sub_tool": tools, "mcp": named_servers})
+        del changed["output"]
+        found = configuration(saved, changed)
         settings = RLM(found.model, **found.options).settings
         going_on = Resumption(saved, settings, reexecutes=not options.no_reexec)
         background.submit(refuse_absent(settings)).result()
