@@ -102,7 +102,11 @@ async def areplay(run: str | Path, *, sandbox: str | None = None, on_event: OnEv
 
 
 def _ending(ended: RunEnded | None) -> str:
-    return "no answer of its own" if ended is None else f"{ended.stop_reason}\n{ended.answer or ''}"
+    if ended is None:
+        return "no answer of its own"
+    # no type is there to write the answer in its way: its class is not in the record
+    answer = ended.answer if ended.declared is None else ended.declared
+    return f"{ended.stop_reason}\n{answer or ''}"
 
 
 def _settings(saved: SavedRun, sandbox: str | None) -> Settings:

@@ -94,7 +94,8 @@ class AnswerType:
             except (ValueError, RecursionError):
                 raise error from None
             data = self._plain(data)
-        return Value(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False), data, is_json=True)
+        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+        return Value(text, data, is_json=True, declared=None if text == answer.text else answer.text)
 
     def takes(self, ended: RunEnded) -> bool:
         """Whether a recorded answer has this form: two types may have one schema, and validators of their own."""

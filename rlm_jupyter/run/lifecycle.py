@@ -169,4 +169,5 @@ def ended(run: Run, ending: Ending) -> RunEnded:
         if remarks
         else ending.message,
         confidence=None if answer is None else run.confidence if ending.confidence is None else ending.confidence,
+        declared=answer.declared if answer else None,
     )

@@ -237,6 +237,8 @@ class RunEnded:
     """In one line, why it ended, when that is not plain."""
     confidence: float | None = None
     """From 0 to 1: the share of the samples that agree; of a single run what the model stated, or its tokens say."""
+    declared: str | None = None
+    """The answer as the model declared it, where its type writes it in another way: what a replay comes to."""
 
 
 @dataclass(frozen=True, slots=True)

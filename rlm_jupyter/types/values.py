@@ -120,6 +120,8 @@ class Value:
     """The same as plain data, where it is JSON-able (then `is_json`)."""
     is_json: bool = False
     type_name: str = "str"
+    declared: str | None = None
+    """Of an answer that its type writes in another way: as the model declared it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,6 +176,14 @@ def test_the_record_of_a_run_is_compared_and_forked_with_its_form() -> None:
     assert (branch.stop_reason, len(branch.trajectory.iterations)) == ("answered", 3)
 
 
+def test_an_answer_that_its_type_writes_in_another_way_is_the_same_when_replayed() -> None:
+    result = RLM(model("FINAL({'total': '40.50', 'vendor': 'Abel'})")).completion("What?", CONTEXT, answer=Invoice)
+    assert (result.value, result.path is None) == (Invoice(vendor="Abel", total=40.5), False)
+    assert not RLM.replay(str(result.path)).differences
+    changed = RLM(model("FINAL({'total': len(context) * time.time(), 'vendor': 'Abel'})".join(["import time; ", ""])))
+    assert RLM.replay(str(changed.completion("What?", CONTEXT, answer=Invoice).path)).differences
+
+
 def test_a_schema_on_the_command_line() -> None:
     Path("s.schema.json").write_text(json.dumps(Invoice.model_json_schema()))
     Path("text.txt").write_text(CONTEXT)
