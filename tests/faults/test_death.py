@@ -27,7 +27,7 @@ WAYS = {
     "kills its process group": "import os, signal; os.killpg(0, signal.SIGKILL)",
 }
 FIRST = block("rows = [1, 2, 3]", "import math", "def f(): pass", "answer['content'] = 'so far'")
-LAST = block("print('rows' in globals(), len(context))", "FINAL('done')")
+LAST = block("print('rows' in globals(), len(context))", "FINAL('do' + 'ne')")
 _SEEN_SECONDS = 1.0
 _ATTEMPTS = 3
 """At being as quick as that: a busy machine only ever adds."""

@@ -81,7 +81,7 @@ async def test_a_run_survives_a_hostile_cell(hostile: Hostile, monkeypatch: pyte
         block(*hostile.source.strip("\n").split("\n")),
         block("import time", "for i in range(8):", "    time.sleep(0.1)", "    print('mine', flush=True)"),
         block("print(len(context), llm_query('Who?'))"),
-        block("print('kept' in globals())", "FINAL('done')"),
+        block("print('kept' in globals())", "FINAL('do' + 'ne')"),
     ]
     model = ScriptedModel(replies, sub=lambda prompt: "me")
     control = Control()

@@ -34,7 +34,7 @@ EARLY = 0
 REPLIES = [
     block("print(llm_query('a'))"),
     block("print('b' * 3_000_000)"),
-    block("print(llm_query('c'))", "FINAL('done')"),
+    block("print(llm_query('c'))", "FINAL('do' + 'ne')"),
 ]
 
 

@@ -22,7 +22,7 @@ STEPS = [
     f"answers = llm_query_batched(['a{place}?', 'b{place}?'])\n```"
     for place in range(5)
 ]
-FINAL = "It is known.\n```repl\nprint('the last of it')\nFINAL('done')\n```"
+FINAL = "It is known.\n```repl\nprint('the last of it')\nFINAL('do' + 'ne')\n```"
 
 
 @contextlib.contextmanager

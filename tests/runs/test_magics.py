@@ -630,7 +630,7 @@ def test_progress_is_seen_while_the_cell_runs() -> None:
             return super().process_message(msg, cell, cell_index)
 
     write_script(
-        Path("watch.json"), [LOOK, "```repl\nimport time\nprint('half way')\ntime.sleep(1.5)\nFINAL('x')\n```"]
+        Path("watch.json"), [LOOK, "```repl\nimport time\nprint('half way')\ntime.sleep(1.5)\nFINAL('x' * 1)\n```"]
     )
     source = "%load_ext rlm_jupyter\n%rlm -m scripted/watch.json What is it"
     document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])

@@ -297,7 +297,7 @@ def test_a_key_reaches_the_driver_and_nothing_that_others_can_read(notebook: Not
             [driver] = notebook.drivers()
             seen.extend([" ".join(driver.cmdline()), str(driver.environ())])
 
-    cell = "I look.\n```repl\nimport time\nprint('looking', flush=True)\ntime.sleep(0.5)\nFINAL('done')\n```"
+    cell = "I look.\n```repl\nimport time\nprint('looking', flush=True)\ntime.sleep(0.5)\nFINAL('do' + 'ne')\n```"
     with Loopback([cell], key="sk-a-secret-key") as server:
         refused = notebook.run("%%rlm --here -m openai/any --rerun\nWhat?")
         assert "OPENAI_API_KEY" in refused.error
