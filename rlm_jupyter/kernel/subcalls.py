@@ -14,6 +14,8 @@ from typing import Any
 
 from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes, to_text
 from rlm_jupyter.types.errors import KernelError
+from rlm_jupyter.types.images import MOST_IMAGES, MOST_PROMPT_BYTES, look
+from rlm_jupyter.types.prompt import Part, Prompt
 from rlm_jupyter.types.values import AnswerSubcall, Subcall, SubcallFailure
 
 log = logging.getLogger(__name__)
@@ -83,7 +85,7 @@ class Subcalls:
             call = Subcall(
                 id=call_id,
                 kind="rlm" if kind == "rlm" else "tool" if kind == "tool" else "llm",
-                prompts=tuple(to_text(buffer) for buffer in message.buffers),
+                prompts=_prompts(message),
                 # a cell may send anything for it, and it goes into the record
                 model=model[:_MODEL_CHARS] if isinstance(model, str) else None,
                 cell=str(message.content.get("cell", "")),
@@ -141,3 +143,36 @@ class Subcalls:
             {"id": call_id, "failed": [isinstance(answer, SubcallFailure) for answer in answers]},
             [to_bytes(answer.reason if isinstance(answer, SubcallFailure) else answer) for answer in answers],
         )
+
+
+def _prompts(message: WireMessage) -> tuple[str, ...]:
+    """Return the prompts of a call; one whose images are none, or too many, says so in its `problem`."""
+    kinds = message.content.get("parts")
+    if kinds is None:
+        return tuple(map(to_text, message.buffers))
+    is_told = isinstance(kinds, list) and all(isinstance(kind, str) and not set(kind) - {"t", "i"} for kind in kinds)
+    if not is_told or sum(map(len, kinds)) != len(message.buffers):
+        return (Prompt.of((), "it does not say which of its parts are images"),)
+    buffers = iter(message.buffers)
+    return tuple(_prompt([(kind, next(buffers)) for kind in prompt]) for prompt in kinds)
+
+
+def _prompt(told: Sequence[tuple[str, memoryview]]) -> str:
+    """Return one prompt: a plain text where it has no image. What an image is, is seen by its bytes alone."""
+    if [kind for kind, _ in told] == ["t"]:
+        return to_text(told[0][1])
+    texts = [to_text(buffer) for kind, buffer in told if kind == "t"]
+    images = [buffer for kind, buffer in told if kind == "i"]
+    if len(images) > MOST_IMAGES:
+        return Prompt.of(texts, f"it has {len(images):,} images, and {MOST_IMAGES} are the most")
+    if (size := sum(image.nbytes for image in images)) > MOST_PROMPT_BYTES:
+        return Prompt.of(texts, f"its images have {size:,} bytes, and {MOST_PROMPT_BYTES:,} are the most")
+    parts: list[Part] = []
+    for place, (kind, buffer) in enumerate(told):
+        try:
+            parts.append(to_text(buffer) if kind == "t" else look(bytes(buffer)))
+        except UnicodeDecodeError:
+            raise
+        except ValueError as error:
+            return Prompt.of(texts, f"part {place} is no image that can be sent: {error}")
+    return Prompt.of(parts)

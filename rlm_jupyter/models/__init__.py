@@ -84,6 +84,7 @@ def load_model(
     window: int | None = None,
     temperature: float | None = None,
     options: Mapping[str, Any] | None = None,
+    sees: bool | None = None,
 ) -> Model:
     """Make the model that `name` stands for; everything that is missing is found out now, before it costs.
 
@@ -104,6 +105,8 @@ def load_model(
     options
         Sampling options that the provider's SDK is given with every request, by the SDK's names: `temperature`,
         `top_p`, `seed`, `reasoning_effort`, `extra_body`, …
+    sees
+        Whether it reads images. By default what its own server says, or what is known of its name.
 
     Returns
     -------
@@ -119,9 +122,9 @@ def load_model(
         # not isinstance with a runtime protocol: that looks at `window`, which may load a price list.
         if not hasattr(name, "complete"):
             raise ConfigurationError(f"A model is named `provider/model`, not {type(name).__name__}.")
-        if (base_url, api_key, window, temperature, options or None) != (None,) * 5:
+        if (base_url, api_key, window, temperature, options or None, sees) != (None,) * 6:
             raise ConfigurationError(
-                f"{name.name} is made already: base_url, api_key, window, temperature and options go with a name."
+                f"{name.name} is made already: base_url, api_key, window, temperature, options and sees go with a name."
             )
         return name
     from rlm_jupyter.models.endpoint import find_endpoint, find_preset
@@ -132,8 +135,10 @@ def load_model(
     if temperature is not None and (preset.wire not in {"openai", "azure"} or not 0 <= temperature <= 2):
         raise ConfigurationError(f"{name}: no temperature of {quoted(temperature)} can be set there.")
     if preset.wire in {"extractive", "scripted"}:
-        if base_url or api_key or options:
-            raise ConfigurationError(f"{name} asks no server: it takes neither base_url nor api_key nor options.")
+        if base_url or api_key or options or sees:
+            raise ConfigurationError(
+                f"{name} asks no server and sees nothing: it takes neither base_url nor api_key nor options nor sees."
+            )
         return _embedded(preset, model, window)
     from rlm_jupyter.models.sampling import checked
 
@@ -142,11 +147,11 @@ def load_model(
     if preset.wire == "anthropic":
         from rlm_jupyter.models.anthropic import AnthropicModel
 
-        return AnthropicModel(endpoint, window=window, options=sent)
+        return AnthropicModel(endpoint, window=window, options=sent, sees=sees)
     from rlm_jupyter.models.openai import OpenAIModel
 
     heat = preset.temperature if temperature is None else temperature
-    return OpenAIModel(endpoint, window=window, temperature=heat, options=sent)
+    return OpenAIModel(endpoint, window=window, temperature=heat, options=sent, sees=sees)
 
 
 def _embedded(preset: Preset, model: str, window: int | None) -> Model:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rlm_jupyter.models.eyes import most_image_tokens
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -28,6 +30,10 @@ class Abilities:
     """`complete` takes `idle_seconds`, the silence after which the request is given up."""
     takes_temperature: bool = False
     """`complete` takes `temperature`."""
+    sees: bool | None = False
+    """It reads images, which stand in a message's `parts`. `None`: nobody knows, and it is sent those of sub-calls."""
+    image_tokens: Callable[[int, int], int] = most_image_tokens
+    """How many tokens an image of this width and height takes at most."""
     is_deterministic: bool = False
     """It gives the same reply to the same prompt: a sub-call is sent once in a run."""
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -5,6 +5,7 @@ https://docs.claude.com/en/api/messages
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from rlm_jupyter.models.hosted import HostedModel
 from rlm_jupyter.models.listener import Listener
 from rlm_jupyter.models.reply_fields import told_name, told_text
 from rlm_jupyter.models.usage import counted, tokens
+from rlm_jupyter.types.images import Image
 from rlm_jupyter.types.tokens import estimate_tokens
 from rlm_jupyter.types.values import FinishReason, Message, Reply, Usage
 
@@ -102,15 +104,27 @@ class AnthropicModel(HostedModel):
 def _conversation(messages: Sequence[Message]) -> dict[str, Any]:
     system = "\n\n".join(message.content for message in messages if message.role == "system")
     spoken: list[dict[str, Any]] = [
-        {"role": message.role, "content": message.content if message.content.strip() else _EMPTY}
-        for message in messages
-        if message.role != "system"
+        {"role": message.role, "content": _content(message)} for message in messages if message.role != "system"
     ]
     if not system:
         return {"messages": spoken}
     if spoken and spoken[-1]["role"] == "user":
-        spoken[-1]["content"] = [{"type": "text", "text": spoken[-1]["content"], **_CACHED}]
+        said = spoken[-1]["content"]
+        *parts, last = said if isinstance(said, list) else [{"type": "text", "text": said}]
+        spoken[-1]["content"] = [*parts, {**last, **_CACHED}]
     return {"system": [{"type": "text", "text": system, **_CACHED}], "messages": spoken}
+
+
+def _content(message: Message) -> str | list[dict[str, Any]]:
+    parts = [_part(part) for part in message.parts if not isinstance(part, str) or part.strip()]
+    return parts or (message.content if message.content.strip() else _EMPTY)
+
+
+def _part(part: str | Image) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    data = b64encode(part.data).decode()
+    return {"type": "image", "source": {"type": "base64", "media_type": part.mime, "data": data}}
 
 
 def _usage(usage: Any, messages: Sequence[Message], text: str) -> tuple[Usage, bool]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rlm_jupyter.models import pricing, sdk_errors
+from rlm_jupyter.models import eyes, pricing, sdk_errors
 from rlm_jupyter.models.abilities import Abilities
 from rlm_jupyter.models.allowance import Allowance, allow
 from rlm_jupyter.models.client_pool import Clients
@@ -46,6 +48,8 @@ class HostedModel(ABC):
         Seconds of silence after which a request is given up, whatever `complete` is told.
     options
         Sampling options, which its SDK is given with every request (`sampling.checked`).
+    sees
+        Whether it reads images; by default what its server says, or its name tells.
     """
 
     gives_logprobs: ClassVar[bool] = False
@@ -60,8 +64,10 @@ class HostedModel(ABC):
         temperature: float | None = None,
         patience: float | None = None,
         options: Mapping[str, Any] | None = None,
+        sees: bool | None = None,
     ) -> None:
         self.endpoint = endpoint
+        self._sees = sees
         self.options = dict(options or {})
         self._placed: dict[str, Any] = {}
         """The options as the SDK takes them; known once it is loaded."""
@@ -99,6 +105,13 @@ class HostedModel(ABC):
     def slots(self) -> int | None:
         """How many requests its server takes at once; `None`: as many as are sent."""
         return self._own.slots or self.endpoint.preset.slots
+
+    @property
+    def sees(self) -> bool | None:
+        """Whether it reads images: as was said, as its server says, or as its name tells; `None`: nobody knows."""
+        if self._sees is not None:
+            return self._sees
+        return eyes.sees(self.name) if self._own.sees is None else self._own.sees
 
     @property
     def remark(self) -> str:
@@ -169,7 +182,7 @@ class HostedModel(ABC):
         ModelError
             Anything else that asking again would not mend, such as a wrong key.
         """
-        wire = [Message(message.role, _sendable(message.content)) for message in messages]
+        wire = list(map(_sendable_message, messages))
         how = {"logprobs": logprobs, "temperature": self.temperature if temperature is None else temperature}
         async with self._clients.lease() as client:
             hear = self._listener(_IDLE_SECONDS if idle_seconds is None else idle_seconds, on_text, until)
@@ -202,7 +215,7 @@ class HostedModel(ABC):
                 raise
             if isinstance(error, TimeoutError) and hear.deadline.expired():
                 raise sdk_errors.silent(self.endpoint, hear.patience) from None
-            raised = self._fault(error, hear, allowance)
+            raised = self._fault(error, hear, allowance, any(message.parts for message in messages))
             # A server may echo the key: then the cause must not be shown either.
             raise raised from None if self._shows_key(error) else error
         if reply is None:
@@ -211,7 +224,7 @@ class HostedModel(ABC):
             raise sdk_errors.broken_off(self.endpoint, after_text=hear.heard)
         return reply
 
-    def _fault(self, error: Exception, hear: Listener, allowance: Allowance) -> ModelError:
+    def _fault(self, error: Exception, hear: Listener, allowance: Allowance, has_images: bool) -> ModelError:
         """Make what a server has sent, and the SDK or we could not take, an error of ours."""
         at, sdk = self.endpoint, import_module(self.sdk)
         if not isinstance(error, sdk.APIStatusError) and allowance.problem:
@@ -221,7 +234,7 @@ class HostedModel(ABC):
         if hear.started and not getattr(error, "body", None):
             return sdk_errors.broken_off(at, after_text=hear.heard)
         try:
-            raised = sdk_errors.model_error(error, at)
+            raised = sdk_errors.model_error(error, at, has_images=has_images)
         except Exception as unreadable:  # noqa: BLE001  what the server says of its failure is of any shape
             return sdk_errors.malformed(unreadable, at)
         if isinstance(raised, ContextWindowError) and raised.window:
@@ -244,6 +257,8 @@ class HostedModel(ABC):
             closes_early=True,
             takes_idle_seconds=True,
             takes_temperature=self.takes_temperature,
+            sees=self.sees,
+            image_tokens=partial(eyes.image_tokens, self.name),
             is_deterministic=self.temperature == 0,
             options=self.options,
             remark=self.remark,
@@ -287,6 +302,11 @@ class HostedModel(ABC):
         temperature: float | None,
     ) -> Reply | None:
         """Send one request and gather its reply; `None` when the stream ended without saying why."""
+
+
+def _sendable_message(message: Message) -> Message:
+    parts = tuple(_sendable(part) if isinstance(part, str) else part for part in message.parts)
+    return replace(message, content=_sendable(message.content), parts=parts)
 
 
 def _sendable(text: str) -> str:

@@ -6,6 +6,7 @@ https://platform.openai.com/docs/api-reference/chat
 from __future__ import annotations
 
 import math
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.models.client_pool import TIMEOUTS, http_arguments
@@ -13,6 +14,7 @@ from rlm_jupyter.models.hosted import HostedModel
 from rlm_jupyter.models.listener import Listener
 from rlm_jupyter.models.reply_fields import MalformedReply, kind_of, told_name, told_text
 from rlm_jupyter.models.usage import counted, tokens
+from rlm_jupyter.types.images import Image
 from rlm_jupyter.types.values import FinishReason, Message, Reply, Usage
 
 if TYPE_CHECKING:
@@ -132,7 +134,14 @@ class OpenAIModel(HostedModel):
 
 
 def _wire(message: Message) -> Any:
-    return {"role": message.role, "content": message.content}
+    content: Any = [_part(part) for part in message.parts if part != ""] or message.content
+    return {"role": message.role, "content": content}
+
+
+def _part(part: str | Image) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    return {"type": "image_url", "image_url": {"url": f"data:{part.mime};base64,{b64encode(part.data).decode()}"}}
 
 
 def _logprobs(told: Any) -> list[float]:

@@ -42,6 +42,8 @@ class OwnServer:
         """How many requests it takes at once; `None`: it has not said."""
         self.window: int | None = None
         """Tokens, input and output; `None`: it has not said."""
+        self.sees: bool | None = None
+        """Whether the model reads images; `None`: it has not said."""
         self._is_known = False
 
     async def prepare(self, tell: Callable[[str], None], stop: asyncio.Event, seconds: float | None = None) -> None:
@@ -109,6 +111,7 @@ class OwnServer:
         self.slots = server.slots
         if model is not None and model.window is not None:
             self.window = model.window
+        self.sees = None if model is None else model.sees
 
     def _miss(self, models: Sequence[Served], *, check: bool) -> None:
         """Raise where the server has no model of that name; llama.cpp answers to every name."""

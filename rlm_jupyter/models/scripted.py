@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rlm_jupyter.types.errors import ConfigurationError, ModelError
-from rlm_jupyter.types.tokens import DEFAULT_WINDOW, estimate_tokens
+from rlm_jupyter.types.tokens import DEFAULT_WINDOW, estimate_tokens, tokens_of
 from rlm_jupyter.types.values import Message, Reply, Usage
 
 Answered = str | Reply
@@ -158,4 +158,4 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _estimate(messages: Sequence[Message], text: str) -> Usage:
-    return Usage(sum(estimate_tokens(message.content) for message in messages), estimate_tokens(text))
+    return Usage(sum(map(tokens_of, messages)), estimate_tokens(text))

@@ -36,6 +36,8 @@ class Served:
     """In tokens, as it is served; `None`: not told."""
     embeds: bool = False
     """It makes embeddings and writes nothing."""
+    sees: bool | None = None
+    """It reads images; `None`: not told."""
     aliases: tuple[str, ...] = ()
     is_loaded: bool = True
     """Ready to answer; else the first request waits until its weights are read."""
@@ -143,12 +145,14 @@ def _listed(entry: dict[str, Any]) -> Served:
     """Return a model as `/v1/models` has it: of llama.cpp, vLLM, OpenRouter, Vercel and others."""
     meta = _part(entry, "meta")
     sizes = (meta.get("n_ctx"), *(entry.get(name) for name in ("max_model_len", "context_length", "context_window")))
-    modalities = _part(entry, "architecture").get("output_modalities")
+    architecture = _part(entry, "architecture")
+    modalities = architecture.get("output_modalities")
     status, aliases = _part(entry, "status").get("value"), entry.get("aliases")
     return Served(
         name=_text(entry, "id").removeprefix("models/"),  # as Gemini begins them
         window=next(filter(None, map(_size, sizes)), None),
         embeds=_text(entry, "type").startswith("embedding") or modalities in (["embeddings"], ["embedding"]),
+        sees=_lists(architecture.get("input_modalities"), "image"),
         aliases=tuple(alias for alias in aliases if isinstance(alias, str)) if isinstance(aliases, list) else (),
         is_loaded=status is None or status == "loaded",
     )
@@ -162,6 +166,9 @@ def _with_slots(asked: _Asked, server: Server) -> Server:
         if error.status == 503:
             raise
         return server
+    told = _part(props, "modalities").get("vision")
+    if isinstance(told, bool):  # of the one model that it has loaded
+        server = replace(server, models=tuple(replace(model, sees=told) for model in server.models))
     return replace(server, slots=_size(props.get("total_slots")))
 
 
@@ -172,8 +179,9 @@ def _lmstudio(asked: _Asked) -> Server:
         window = _size(entry.get("loaded_context_length"))
         if window is None and is_loaded:
             window = _size(entry.get("max_context_length"))
-        embeds = _text(entry, "type").startswith("embedding")
-        models.append(Served(name=_text(entry, "id"), window=window, embeds=embeds, is_loaded=is_loaded))
+        kind = _text(entry, "type")
+        embeds, sees = kind.startswith("embedding"), kind == "vlm" if kind else None
+        models.append(Served(name=_text(entry, "id"), window=window, embeds=embeds, sees=sees, is_loaded=is_loaded))
     return Server(models=tuple(models))
 
 
@@ -209,6 +217,7 @@ def _ollama_model(asked: _Asked, name: str, running: dict[str, Any] | None) -> S
         name=name,
         window=min(window, most) if window and most else window,
         embeds=embeds,
+        sees=_lists(capabilities, "vision"),
         is_loaded=running is not None or embeds,
     )
 
@@ -229,6 +238,11 @@ def _text(entry: dict[str, Any], name: str) -> str:
     """Return a line of bounded length that may be shown; empty where there is none."""
     found = entry.get(name)
     return "".join(c for c in found[:_NAME_CHARS] if c.isprintable()) if isinstance(found, str) else ""
+
+
+def _lists(value: object, name: str) -> bool | None:
+    """Whether a list has an item of that name; `None`: it is no list."""
+    return name in value if isinstance(value, list) else None
 
 
 def _size(value: object) -> int | None:

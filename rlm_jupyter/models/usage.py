@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlm_jupyter.types.tokens import estimate_tokens
+from rlm_jupyter.types.tokens import estimate_tokens, tokens_of
 from rlm_jupyter.types.values import Message, Usage
 
 _MOST_TOKENS = 10**9
@@ -39,7 +39,7 @@ def counted(
     """
     told_read, told_written = tokens(read), tokens(written)
     estimated = not told_read or told_written is None or (told_written == 0 and bool(text))
-    input_tokens = told_read or sum(estimate_tokens(message.content) for message in messages)
+    input_tokens = told_read or sum(map(tokens_of, messages))
     output_tokens = told_written or estimate_tokens(text)
     of_cache, to_cache = _part(cached, input_tokens), _part(cache_write, input_tokens)
     if of_cache + to_cache > input_tokens:

@@ -100,6 +100,10 @@ REPEATED_SUBCALLS = (
     "Sub-calls that had been asked before, word for word: {count:,}. They got the same replies, and were not sent "
     "again."
 )
+UNSEEN_IMAGES = (
+    "{model} sees no images: it was told their kind and size alone, and what its replies say of them is made up. Name "
+    'a model that sees, llm_query([…], model="provider/model"), if there is one, or work on the images by code.'
+)
 NO_ANSWER_YET = "{problem} There is no answer yet."
 STOPPED = (
     "The user stopped the work while this cell was being executed. It was not executed again, so what it had set is "

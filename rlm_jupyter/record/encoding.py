@@ -13,6 +13,8 @@ What is larger than `LARGE` is kept as an object of the run (`objects`), with a 
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 import math
 import re
@@ -23,7 +25,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.types import events
 from rlm_jupyter.types.errors import RecordError
-from rlm_jupyter.types.events import CellFinished, Record, SubcallSettled
+from rlm_jupyter.types.events import CellFinished, OutputsShown, Record, SubcallSettled
+from rlm_jupyter.types.images import Image
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.values import Output
 
@@ -59,6 +62,10 @@ def encode(record: Record, objects: Objects | None = None) -> dict[str, Any]:
     data: dict[str, Any] = {"record": type(record).__name__}
     for name in _names(type(record)):
         value = getattr(record, name)
+        if name == "images":
+            if value:  # few records have any
+                data[name] = [_described(image, objects) for image in value]
+            continue
         if type(value) not in _SCALARS:
             value = _plain(value)
             # data that looks like a reference of ours is not one
@@ -69,11 +76,11 @@ def encode(record: Record, objects: Objects | None = None) -> dict[str, Any]:
             data["outputs"], stored = set_apart(record.outputs, objects)
             if stored:
                 data["stored"] = stored
-        elif isinstance(record, SubcallSettled) and record.prompt is not None:
+        if isinstance(record, SubcallSettled) and record.prompt is not None:
             # not to be read again with the record: whoever shows it looks it up
             objects.put(record.prompt.encode("utf-8", "surrogatepass"), record.prompt_sha256)
             data["prompt"] = None
-        else:
+        elif not isinstance(record, CellFinished):
             for name, value in data.items():
                 if type(value) not in _NUMBERS and _chars(value) > LARGE:
                     content = dump({"value": value})
@@ -111,6 +118,10 @@ def decode(data: Mapping[str, Any], objects: Objects | None = None, *, version: 
             if objects is None:
                 raise RecordError(f"{quoted(key)} of {name} is in an object, {value['$stored']}, which is not here.")
             values[key] = load(objects.get(value["$stored"]))["value"]
+    if "images" in values:
+        # whoever shows a sub-call's looks them up; the conversation is made of the others
+        kept = objects if cls is OutputsShown else None
+        values["images"] = [_image(image, kept) for image in values["images"]]
     if stored := data.get("stored"):
         values["outputs"] = put_back(values["outputs"], stored, objects)
     record: Record = _build(cls, values, version)
@@ -194,6 +205,25 @@ def put_back(
         if objects is not None and still_short and objects.path(sha256).is_file():
             whole[place] = load(objects.get(sha256))
     return whole
+
+
+def _described(image: Image, objects: Objects | None) -> dict[str, Any]:
+    """Return an image for a record; its bytes are put with the objects, or in place where there are none."""
+    described = {"mime": image.mime, "width": image.width, "height": image.height, "sha256": image.sha256}
+    if image.data and objects is not None:
+        objects.put(image.data, image.sha256)
+    elif image.data:
+        described["base64"] = base64.b64encode(image.data).decode()
+    return described
+
+
+def _image(described: Mapping[str, Any], objects: Objects | None) -> Image:
+    """Return the image of a record; without its bytes where they are not there."""
+    data = base64.b64decode(described.get("base64", ""))
+    if not data and objects is not None:
+        with contextlib.suppress(RecordError):
+            data = objects.get(described["sha256"])
+    return Image(described["mime"], described["width"], described["height"], described["sha256"], data)
 
 
 def _to_json(data: Mapping[str, Any]) -> bytes:

@@ -82,8 +82,9 @@ class Entries:
         """Enter a fact behind all that is journaled; `journaled` is what `Recorder.journal` made of it, if it did."""
         self._on_disk(lambda recorder: recorder.add(record, journaled))
         if isinstance(record, SubcallSettled) and self.recorder is not None:
-            # it is an object on the disk; all of them in memory could be many times the context
-            record = replace(record, prompt=None)
+            # these are objects on the disk; all of them in memory could be many times the context
+            images = tuple(replace(image, data=b"") for image in record.images)
+            record = replace(record, prompt=None, images=images)
         self._trajectory.apply(record)
         self.emit(record)
 

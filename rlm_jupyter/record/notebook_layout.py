@@ -8,7 +8,7 @@ import platform
 import re
 import sys
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, assert_never
 
 from rlm_jupyter.parsing import Segment, parse
@@ -20,6 +20,7 @@ from rlm_jupyter.record.encoding import dump, encode
 from rlm_jupyter.record.head_cells import farewell, greeting
 from rlm_jupyter.record.notebook_cell import Cell, Role
 from rlm_jupyter.record.notice import quoted_notice, taken_up_notice, unread_notice
+from rlm_jupyter.record.thumbnails import MOST, thumbnail
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import (
     CellFinished,
@@ -112,7 +113,7 @@ class Layout:
             case SubcallSettled():
                 cell = self._blocks.get((record.iteration, record.block), self._cells[-1])
                 cell.add(dump(data))
-                self._asked.setdefault(cell.id, _Asked()).settled.append(record)
+                self._asked.setdefault(cell.id, _Asked(self._objects)).take(record)
             case NoticeGiven():
                 self._add("notice", record.iteration, quoted_notice(record.text)).add(dump(data))
             case OutputsShown() | IterationRated() | OutputsElided():
@@ -257,14 +258,25 @@ class Layout:
 class _Asked:
     """The sub-calls of a cell, as a cell below it. It is for reading: the records stand in the cell that asked."""
 
+    objects: Objects | None
     settled: list[SubcallSettled] = field(default_factory=list)
     _drawn: tuple[int, bytes] = (0, b"")
+    _images: int = 0
+
+    def take(self, record: SubcallSettled) -> None:
+        """Add a sub-call. Of its images, which are objects by then, only thumbnails of the first are kept."""
+        for image in record.images[: max(MOST - self._images, 0)]:
+            thumbnail(image, self.objects)
+        self._images += len(record.images)
+        if self.objects is not None and record.images:
+            record = replace(record, images=tuple(replace(image, data=b"") for image in record.images))
+        self.settled.append(record)
 
     def encode(self, asking: Cell) -> bytes:
         """Return the cell as JSON; drawn anew only when there are more sub-calls."""
         if self._drawn[0] != len(self.settled):
             ordered = sorted(self.settled, key=lambda call: call.ordinal)
-            source = subcall_list.markdown(ordered, whole="in metadata.rlm of the cell above")
+            source = subcall_list.markdown(ordered, whole="in metadata.rlm of the cell above", objects=self.objects)
             meta = {"role": "subcalls", "iteration": self.settled[0].iteration}
             self._drawn = len(self.settled), Cell("markdown", f"{asking.id}-calls", source, meta).encode()
         return self._drawn[1]

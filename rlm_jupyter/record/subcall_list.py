@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
+from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.dollars import ALONE
+from rlm_jupyter.record.thumbnails import MOST, thumbnail
 from rlm_jupyter.types.events import SubcallSettled
 
 SHOWN = 100
@@ -14,7 +17,7 @@ _TEXT_CHARS = 1_500
 _TITLE_CHARS = 80
 
 
-def markdown(settled: Sequence[SubcallSettled], waiting: int = 0, *, whole: str) -> str:
+def markdown(settled: Sequence[SubcallSettled], waiting: int = 0, *, whole: str, objects: Objects | None = None) -> str:
     """Render sub-calls as HTML in Markdown, in which whatever a model or a document said is escaped.
 
     Parameters
@@ -23,6 +26,8 @@ def markdown(settled: Sequence[SubcallSettled], waiting: int = 0, *, whole: str)
         How many are in flight.
     whole
         Where all of them are, whole.
+    objects
+        Where their images are, if they have them no more.
     """
     failed = sum(call.failed for call in settled)
     tools = sum(call.kind == "tool" for call in settled)
@@ -34,7 +39,8 @@ def markdown(settled: Sequence[SubcallSettled], waiting: int = 0, *, whole: str)
         + ([f"{failed} failed"] if failed else [])
         + (_totals(settled) if settled else [])
     )
-    listed = "".join(_one(call) for call in settled[:SHOWN])
+    pictures = islice(_pictures(settled, objects), MOST)
+    listed = "".join(_one(call, list(islice(pictures, len(call.images)))) for call in settled[:SHOWN])
     if len(settled) > SHOWN:
         listed += f"<p>{_count(len(settled) - SHOWN, 'further one')}: {whole}.</p>"
     # in one line: a blank line would end the HTML for a Markdown reader
@@ -47,7 +53,15 @@ def head(text: str, limit: int = _TITLE_CHARS) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-def _one(call: SubcallSettled) -> str:
+def _pictures(settled: Sequence[SubcallSettled], objects: Objects | None) -> Iterator[str]:
+    """Yield the images of sub-calls, in order, each as HTML of its own; empty for one that is not there."""
+    for call in settled:
+        for image in call.images:
+            shown = thumbnail(image, objects)
+            yield f'<img src="{shown}" alt="{escaped(image.said)}" title="{escaped(image.said)}">' if shown else ""
+
+
+def _one(call: SubcallSettled, pictures: Sequence[str] = ()) -> str:
     is_tool = call.kind == "tool"
     said = [f"child {call.child}"] if call.child else []
     said += ["tool"] if is_tool else [call.model] if call.model else []
@@ -61,7 +75,7 @@ def _one(call: SubcallSettled) -> str:
     asked, given = ("Call", "Result") if is_tool else ("Prompt", "Reply")
     return (
         f"<details><summary>{escaped(title)} · {escaped(' · '.join(said))}</summary>"
-        f"<p>{asked}</p><pre>{escaped(prompt)}</pre>"
+        f"<p>{asked}</p><pre>{escaped(prompt)}</pre>{''.join(pictures)}"
         f"<p>{'Failure' if call.failed else given}</p><pre>{escaped(_cut(call.text))}</pre></details>"
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.prompts.direct import told
-from rlm_jupyter.types.tokens import estimate_tokens
+from rlm_jupyter.types.tokens import tokens_of
 from rlm_jupyter.types.values import Message
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ class Conversation:
 
     def _remove_last(self) -> None:
         for message in self._messages[-2:]:
-            self._tokens -= estimate_tokens(message.content)
+            self._tokens -= tokens_of(message)
         del self._messages[-2:]
 
     def _add(self, *added: Message) -> None:
         for message in added:
             self._messages.append(message)
-            self._tokens += estimate_tokens(message.content)
+            self._tokens += tokens_of(message)
 
 
 def messages(trajectory: Trajectory) -> list[Message]:

@@ -170,13 +170,15 @@ def _tell(run: Run, source: str, cell: CellRun, inspection: Inspection) -> None:
         run.notice(notices.RESTORED_NAMES.format(names=names))
     for notice in inspection.notices:
         run.notice(notice)
-    refusal, cut, repeated = run.subcalls.take()
+    refusal, cut, repeated, unseen = run.subcalls.take()
     if refusal:
         run.notice(notices.BATCH_REFUSED.format(reason=refusal))
     if cut:
         run.notice(notices.CUT_SUBCALLS.format(most=run.limits.max_output_tokens, count=cut))
     if repeated:
         run.notice(notices.REPEATED_SUBCALLS.format(count=repeated))
+    if unseen:
+        run.notice(notices.UNSEEN_IMAGES.format(model=unseen))
     if inspection.exited and inspection.answer != "recorded":
         run.notice(notices.EXITED)
     if inspection.problem and cell.status == "ok":

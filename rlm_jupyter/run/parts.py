@@ -80,6 +80,8 @@ class SubcallTally:
     """Replies that ended at their cap."""
     repeated: int = 0
     """Prompts that were answered without being sent again."""
+    unseen: str = ""
+    """The model that was only told of images, since it sees none."""
     known_answers: dict[tuple[str, str], str] = field(default_factory=dict)
     """By the prompt's SHA-256 and the model, where the model always gives the same; for the whole run."""
     known_refusals: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -89,10 +91,10 @@ class SubcallTally:
         """Begin a cell."""
         self.ordinal = self.refused = 0
 
-    def take(self) -> tuple[str, int, int]:
-        """Return why a batch was refused, how many replies were cut and how many repeated; and forget that."""
-        taken = self.batch_refusal, self.cut, self.repeated
-        self.batch_refusal, self.cut, self.repeated = "", 0, 0
+    def take(self) -> tuple[str, int, int, str]:
+        """Return why a batch was refused, how many replies were cut, how many repeated, who saw no image; forget it."""
+        taken = self.batch_refusal, self.cut, self.repeated, self.unseen
+        self.batch_refusal, self.cut, self.repeated, self.unseen = "", 0, 0, ""
         return taken
 
 

@@ -23,7 +23,8 @@ from rlm_jupyter.run.tool_calls import ToolCalls
 from rlm_jupyter.run.toolbox import Toolbox
 from rlm_jupyter.types.errors import ContextWindowError, LimitReached, ModelError, RLMError
 from rlm_jupyter.types.events import SubcallSettled, SubcallStarted
-from rlm_jupyter.types.tokens import estimate_tokens
+from rlm_jupyter.types.prompt import Prompt, images_of
+from rlm_jupyter.types.tokens import tokens_of
 from rlm_jupyter.types.values import AnswerSubcall, Message, Subcall, SubcallFailure, SubcallKind, Usage
 
 _HEAD_CHARS = 1_000
@@ -144,7 +145,7 @@ class Answering:
         replies = self._reply_tokens // self._replies if self._replies else 0
         used, cost, fitting = 0, 0.0, 0
         for prompt in prompts:
-            usage = Usage(estimate_tokens(prompt), replies)
+            usage = Usage(tokens_of(_message(prompt, model)), replies)
             used, cost = used + usage.total_tokens, cost + (model.cost(usage) or 0.0)
             fits = (tokens is None or used <= tokens) and (money is None or cost <= money)
             fitting += fits
@@ -188,9 +189,10 @@ class Answering:
         return settled
 
     async def _plain(self, run: Run, prompt: str, model: Model, bill: Bill) -> _Settled:
-        answered = await ask(
-            model, [Message("user", prompt)], run.ledger, max_output_tokens=run.limits.max_output_tokens, bill=bill
-        )
+        message = _message(prompt, model)
+        if isinstance(prompt, Prompt) and not message.parts:
+            run.subcalls.unseen = model.name
+        answered = await ask(model, [message], run.ledger, max_output_tokens=run.limits.max_output_tokens, bill=bill)
         self._replies, self._reply_tokens = self._replies + 1, self._reply_tokens + answered.usage.output_tokens
         if answered.reply.finish == "length":
             run.subcalls.cut += 1
@@ -210,16 +212,39 @@ def _digest(prompt: str) -> str:
     return hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def _message(prompt: str, model: Model) -> Message:
+    """Return a prompt as a message; a model that sees no images is told what they are."""
+    if not isinstance(prompt, Prompt):
+        return Message("user", prompt)
+    abilities = abilities_of(model)
+    if abilities.sees is False:
+        return Message("user", prompt.blind)
+    tokens = sum(abilities.image_tokens(image.width, image.height) for image in prompt.images)
+    return Message("user", prompt.text, prompt.parts, tokens)
+
+
 def _unfit(run: Run, call: Subcall, asking: Sequence[int], model: Model | None) -> dict[int, str]:
     """Return why prompts are not sent, by their place: they are empty, or were refused by the provider before."""
     unfit = {}
     for i in asking:
-        if not call.prompts[i].strip():  # it costs as much as another one, and its reply could only be made up
+        if problem := _problem(call, i):
+            unfit[i] = problem
+        elif not call.prompts[i].strip():  # it costs as much as another one, and its reply could only be made up
             unfit[i] = EMPTY
         elif model is not None and run.subcalls.known_refusals:
             why = run.subcalls.known_refusals.get((_digest(call.prompts[i]), model.name))
             unfit.update({} if why is None else {i: f"{why} {NOT_SENT_AGAIN}"})
     return unfit
+
+
+def _problem(call: Subcall, place: int) -> str:
+    """Say why a prompt's images can't be sent; empty where they can, or there are none."""
+    prompt = call.prompts[place]
+    if not isinstance(prompt, Prompt):
+        return ""
+    if call.kind == "rlm":
+        return "a child takes a text: images are for llm_query"
+    return prompt.problem or ("" if prompt.text.strip() else "there is no question beside the image")
 
 
 def _asked_again(run: Run, call: Subcall, asking: Sequence[int], model: Model) -> dict[int, tuple[str, str]]:
@@ -255,7 +280,9 @@ def _refuse(run: Run, call: Subcall, kind: SubcallKind, ordinal: int, prompt: st
     if run.subcalls.refused <= MOST_REFUSED:
         asked = SubcallStarted(run.iteration, run.cells.block, kind, ordinal, len(prompt), prompt[:_HEAD_CHARS])
         run.entries.add_soon(
-            lambda: replace(_fact(asked, call, prompt, _Settled(text, failed=True), Bill(), 0.0), refused=True)
+            lambda: replace(
+                _fact(asked, call, prompt, _Settled(text, failed=True), Bill(), 0.0), refused=True, images=()
+            )
         )
 
 
@@ -284,7 +311,8 @@ def _fact(
         cost=bill.cost,
         seconds=seconds,
         child=settled.child,
-        prompt=prompt if len(prompt) > _HEAD_CHARS else None,
+        prompt=str(prompt) if len(prompt) > _HEAD_CHARS else None,
+        images=images_of(prompt),
     )
 
 

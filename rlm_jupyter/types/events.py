@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rlm_jupyter.types.images import Image
 from rlm_jupyter.types.values import CellStatus, ContextInfo, FinishReason, Output, StopReason, SubcallKind, Usage
 
 
@@ -108,6 +109,8 @@ class SubcallSettled:
     `prompt_sha256`, and `None` here: prompts are most of what a run sends."""
     refused: bool = False
     """Nobody was asked: a limit was reached, or there is no such model. It counts against no limit."""
+    images: tuple[Image, ...] = ()
+    """Of the prompt, in order. A run that is saved keeps their bytes as objects, and only describes them here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,8 @@ class OutputsShown:
 
     iteration: int
     text: str
+    images: tuple[Image, ...] = ()
+    """The figures among them, where the model sees; a run that is saved keeps their bytes as objects."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,12 @@ def estimate_tokens(text: str) -> int:
 
 def most_tokens(messages: Iterable[Message]) -> int:
     """How many tokens the messages can have at most: no tokenizer makes more than one of a byte."""
-    return sum(nbytes(message.content) + _MESSAGE_TOKENS for message in messages)
+    return sum(nbytes(message.content) + message.image_tokens + _MESSAGE_TOKENS for message in messages)
+
+
+def tokens_of(message: Message) -> int:
+    """About how many tokens a message has; its images count as many as they can take."""
+    return estimate_tokens(message.content) + message.image_tokens
 
 
 def fitting_chars(window: int, output_tokens: int) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from rlm_jupyter.types.images import Image
+
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["stop", "length", "refusal", "other"]
 CellStatus = Literal["ok", "error", "interrupted", "died", "skipped"]
@@ -40,6 +42,11 @@ class Message:
 
     role: Role
     content: str
+    """Its text; for a model that sees no images all of it."""
+    parts: tuple[str | Image, ...] = ()
+    """What is sent instead where there are images, in order: texts and images."""
+    image_tokens: int = 0
+    """How many tokens its images take at most, as the model counts that reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +102,7 @@ class Subcall:
     id: str
     kind: SubcallKind
     prompts: tuple[str, ...]
+    """A `Prompt` where it has images."""
     model: str | None
     cell: str
     """The id of the execute request that was running; best effort (a stray thread counts for the running one)."""

@@ -28,6 +28,8 @@ class LocalServer(Loopback):
         Seconds from its start on in which llama.cpp answers 503; Ollama and LM Studio load for so long when asked to.
     thinks
         Seconds before the first word of a reply.
+    sees
+        Whether its models read images; `None`: it does not say.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class LocalServer(Loopback):
         slots: int = 1,
         loading: float = 0.0,
         thinks: float = 0.0,
+        sees: bool | None = None,
         port: int = 0,
     ) -> None:
         super().__init__(replies, port=port)
@@ -49,6 +52,7 @@ class LocalServer(Loopback):
         self.slots = slots
         self.loading = loading
         self.thinks = thinks
+        self.sees = sees
         self.asked: list[str] = []
         """Pages that were asked for, in order."""
         self.loaded: set[str] = set() if loading else set(self.models)
@@ -97,7 +101,8 @@ class LocalServer(Loopback):
         return web.json_response({"object": "list", "data": entries})
 
     async def _props(self, http: web.Request) -> web.Response:
-        return web.json_response({"total_slots": self.slots, "model_path": "/m.gguf"})
+        told = {} if self.sees is None else {"modalities": {"vision": self.sees, "audio": False}}
+        return web.json_response({"total_slots": self.slots, "model_path": "/m.gguf"} | told)
 
     async def _tags(self, http: web.Request) -> web.Response:
         self.asked.append(http.path)
@@ -109,7 +114,9 @@ class LocalServer(Loopback):
 
     async def _show(self, http: web.Request) -> web.Response:
         name = (await http.json())["model"]
-        capabilities = ["embedding"] if name in self.embeds else ["completion", "tools"]
+        capabilities = (
+            ["embedding"] if name in self.embeds else ["completion", "tools", *(["vision"] if self.sees else [])]
+        )
         page: dict[str, Any] = {"capabilities": capabilities, "model_info": {"qwen2.context_length": 131_072}}
         return web.json_response(page)
 
@@ -123,7 +130,8 @@ class LocalServer(Loopback):
         entries = []
         for name, window in self.models.items():
             is_loaded = name in self.loaded
-            entry = {"id": name, "type": "embeddings" if name in self.embeds else "llm", "max_context_length": 131_072}
+            kind = "embeddings" if name in self.embeds else "vlm" if self.sees else "llm"
+            entry = {"id": name, "type": kind, "max_context_length": 131_072}
             entry |= {"state": "loaded", "loaded_context_length": window} if is_loaded else {"state": "not-loaded"}
             entries.append(entry)
         return web.json_response({"object": "list", "data": entries})

@@ -9,17 +9,19 @@ from typing import Any
 from rlm_jupyter.kernel.guest.subcalls import Answers, SubcallFailure
 from rlm_jupyter.types.json_form import form
 from rlm_jupyter.types.json_schema import JsonSchema
+from rlm_jupyter.types.prompt import framed
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.shortened import shortened
 
+_PLACE = "{prompt}"
 _ASKED = "{prompt}\n\nReply with JSON alone, of this form:\n{form}"
 _AGAIN = (
-    "{asked}\n\nYou have replied\n<reply>\n{reply}\n</reply>\nThat has another form: {reason}. Reply again, with JSON "
+    "{prompt}\n\nYou have replied\n<reply>\n{reply}\n</reply>\nThat has another form: {reason}. Reply again, with JSON "
     "alone."
 )
 _ASKED_OF_CHILD = "Reply with JSON alone, of this form:\n{form}\n\n{prompt}"
 """A child has the prompt as its context, and has read no more than how that begins when it writes code."""
-_AGAIN_OF_CHILD = "A reply\n<reply>\n{reply}\n</reply>\nhad another form: {reason}.\n\n{asked}"
+_AGAIN_OF_CHILD = "A reply\n<reply>\n{reply}\n</reply>\nhad another form: {reason}.\n\n{prompt}"
 _SHOWN_CHARS = 2_000
 """Of a reply that is shown to who gave it."""
 _CHILD_SHOWN_CHARS = 100
@@ -69,7 +71,8 @@ class ReplyType:
 
         A reply of another form is asked for once more.
         """
-        asked = [self._asked.format(prompt=prompt, form=self._form) for prompt in prompts]
+        before, after = (part.format(form=self._form) for part in self._asked.split(_PLACE))
+        asked = [framed(before, prompt, after) for prompt in prompts]
         answers = yield asked
         values: list[Any] = list(answers)
         wrong: dict[int, str] = {}
@@ -78,11 +81,12 @@ class ReplyType:
                 try:
                     values[place] = self._read(answer)
                 except WrongFormError as error:
-                    wrong[place] = self._again.format(
-                        asked=asked[place],
-                        reply=shortened(answer, self._shown_chars),
-                        reason=shortened(str(error), _REASON_CHARS),
-                    )
+                    said = {
+                        "reply": shortened(answer, self._shown_chars),
+                        "reason": shortened(str(error), _REASON_CHARS),
+                    }
+                    before, after = (part.format(**said) for part in self._again.split(_PLACE))
+                    wrong[place] = framed(before, asked[place], after)
         if wrong:
             answers = yield [*wrong.values()]
             for place, answer in zip(wrong, answers, strict=True):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from rlm_jupyter.kernel.guest.images import is_image, prompt_of
 from rlm_jupyter.kernel.guest.reply_types import ReplyType
 from rlm_jupyter.kernel.guest.subcalls import Answers, SubcallError, SubcallFailure
 from rlm_jupyter.types.quoted import quoted
@@ -31,17 +32,19 @@ class MakesCalls(Protocol):
 def functions(calls: MakesCalls) -> dict[str, Any]:
     """Return the sub-call functions that the model sees, by name."""
 
-    def llm_query(prompt: str, model: str | None = None, *, answer: Any = None) -> Any:
+    def llm_query(prompt: Any, model: str | None = None, *, answer: Any = None) -> Any:
         """Ask a language model one question about the text in `prompt`; returns its reply.
 
+        A list is a prompt of texts and images: `llm_query(["What does it show?", image])`.
         With a type, such as `answer=list[str]`, the reply is checked, and a value of that type. Raises SubcallError
         when there is no reply, or one of another form twice. For many prompts use llm_query_batched: they run at once.
         """
         return _one(_ask(calls, "llm", [_text(prompt, "llm_query", model)], model, answer, "llm_query"))
 
-    def llm_query_batched(prompts: Sequence[str], model: str | None = None, *, answer: Any = None) -> list[Any]:
+    def llm_query_batched(prompts: Sequence[Any], model: str | None = None, *, answer: Any = None) -> list[Any]:
         """Ask a language model many questions at once; returns the replies in order, with `answer` values of that type.
 
+        A prompt is a text, or a list of texts and images, as for llm_query.
         An item that failed is a falsy SubcallFailure in its place; str() of it says why.
         """
         name = "llm_query_batched"
@@ -56,11 +59,11 @@ def functions(calls: MakesCalls) -> dict[str, Any]:
         name = "rlm_query_batched"
         return _ask(calls, "rlm", _texts(prompts, name, model), model, answer, name)
 
-    async def allm_query(prompt: str, model: str | None = None, *, answer: Any = None) -> Any:
+    async def allm_query(prompt: Any, model: str | None = None, *, answer: Any = None) -> Any:
         """`llm_query`, to be awaited."""
         return _one(await _aask(calls, "llm", [_text(prompt, "allm_query", model)], model, answer, "allm_query"))
 
-    async def allm_query_batched(prompts: Sequence[str], model: str | None = None, *, answer: Any = None) -> list[Any]:
+    async def allm_query_batched(prompts: Sequence[Any], model: str | None = None, *, answer: Any = None) -> list[Any]:
         """`llm_query_batched`, to be awaited."""
         name = "allm_query_batched"
         return await _aask(calls, "llm", _texts(prompts, name, model), model, answer, name)
@@ -128,7 +131,11 @@ def _text(prompt: object, name: str, model: object) -> str:
     if isinstance(prompt, str):
         return prompt
     if isinstance(prompt, list | tuple):
-        raise TypeError(f"{name} takes one str; for a list of them use {name}_batched.")
+        if all(isinstance(part, str) for part in prompt):
+            raise TypeError(f"{name} takes one str; for a list of them use {name}_batched.")
+        return _with_images(prompt, name, name)
+    if is_image(prompt):
+        raise TypeError(f'{name} takes an image beside its question: {name}(["QUESTION", image]).')
     raise TypeError(f"{name} takes a str, not {type(prompt).__name__}: put the text itself into the prompt.")
 
 
@@ -136,19 +143,36 @@ def _texts(prompts: object, name: str, model: object) -> list[str]:
     _check_model(model, name, prompts)
     if isinstance(prompts, str):
         raise TypeError(f"{name} takes a list of str; for a single one use {name.removesuffix('_batched')}.")
-    if not isinstance(prompts, Iterable) or isinstance(prompts, Mapping):
+    if not isinstance(prompts, Iterable) or isinstance(prompts, Mapping) or is_image(prompts):
         raise TypeError(f"{name} takes a list of str, not {type(prompts).__name__}.")
-    texts = list(prompts)
-    for i, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise TypeError(f"{name}: item {i} is {type(text).__name__}, not str.")
+    texts = []
+    for place, prompt in enumerate(prompts):
+        if isinstance(prompt, str):
+            texts.append(prompt)
+        elif isinstance(prompt, list | tuple):
+            texts.append(_with_images(prompt, f"{name}: item {place}", name))
+        elif is_image(prompt):
+            raise TypeError(f'{name}: item {place} is an image: put it beside its question, ["QUESTION", image].')
+        else:
+            raise TypeError(f"{name}: item {place} is {type(prompt).__name__}, not str.")
     return texts
+
+
+def _with_images(parts: Sequence[object], where: str, name: str) -> str:
+    """Return a list of texts and images as one prompt."""
+    if "rlm" in name:
+        raise TypeError(f'{where}: it takes a text; a model sees images by llm_query(["QUESTION", image]).')
+    if all(isinstance(part, str) for part in parts):
+        raise TypeError(f"{where} is a list without an image: join its texts to one str.")
+    return prompt_of(parts, where)
 
 
 def _check_model(model: object, name: str, prompt: object) -> None:
     """Refuse a text that was passed for a model's name, as in `llm_query("Summarize this", context)`."""
     if model is None or (isinstance(model, str) and len(model) <= _MODEL_CHARS and _MODEL.fullmatch(model)):
         return
+    if is_image(model):
+        raise TypeError(f'{name} takes an image in a list, beside its question: llm_query(["QUESTION", image]).')
     is_short = isinstance(prompt, str) and len(prompt) <= _SHOWN_CHARS and not set(prompt) & set('"\\{}\n')
     question = prompt if is_short else "QUESTION"
     if name.endswith("_batched"):

@@ -12,9 +12,11 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from rlm_jupyter.kernel.guest.codec import WireMessage, to_bytes, to_text
 from rlm_jupyter.kernel.guest.wire import Wire
+from rlm_jupyter.types.prompt import Prompt
 
 
 class SubcallError(Exception):
@@ -178,11 +180,12 @@ class Calls:
         call_id = str(next(self._ids))
         slot = self._waiting[call_id] = _Slot(loop)
         try:
-            self._wire.send(
-                "rlm_call",
-                {"id": call_id, "kind": kind, "model": model, "cell": cell},
-                [to_bytes(prompt) for prompt in prompts],
-            )
+            content: dict[str, Any] = {"id": call_id, "kind": kind, "model": model, "cell": cell}
+            if any(isinstance(prompt, Prompt) for prompt in prompts):
+                content["parts"], buffers = _apart(prompts)
+            else:
+                buffers = [to_bytes(prompt) for prompt in prompts]
+            self._wire.send("rlm_call", content, buffers)
         except BaseException:
             del self._waiting[call_id]
             raise
@@ -192,3 +195,10 @@ class Calls:
         del self._waiting[call_id]
         if not slot.settled or slot.error is not None:
             self._wire.send("rlm_abandon", {"id": call_id})
+
+
+def _apart(prompts: Sequence[str]) -> tuple[list[str], list[bytes]]:
+    """Return what each prompt is made of, `t` for a text and `i` for an image, and all of these in order."""
+    parts = [prompt.parts if isinstance(prompt, Prompt) else (prompt,) for prompt in prompts]
+    kinds = ["".join("t" if isinstance(part, str) else "i" for part in prompt) for prompt in parts]
+    return kinds, [to_bytes(part) if isinstance(part, str) else part.data for prompt in parts for part in prompt]

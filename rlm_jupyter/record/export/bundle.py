@@ -16,11 +16,14 @@ from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import Record, RunStarted, SubcallSettled
+from rlm_jupyter.types.images import Image
 from rlm_jupyter.types.values import PackedContext
 
 _RECORD_END = {".rlm", ".ipynb"}
 _MOST_PROMPT_CHARS = 20_000_000
 """Of all sub-calls' prompts that an export carries whole: a page of more opens in no browser."""
+_MOST_IMAGE_BYTES = 40_000_000
+"""Of all their images, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +93,26 @@ class _Prompts:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._left = _MOST_PROMPT_CHARS
+        self._left_of_images = _MOST_IMAGE_BYTES
 
     def fill(self, record: Record) -> Record:
-        """Return the record with its whole prompt; as it is where that is not there, or is too much."""
-        if not isinstance(record, SubcallSettled) or record.prompt is not None:
+        """Return the record with its whole prompt, and its images; as it is where they are not there, or too much."""
+        if not isinstance(record, SubcallSettled):
             return record
+        if record.images:
+            record = replace(record, images=tuple(map(self._image, record.images)))
+        return record if record.prompt is not None else self._whole(record)
+
+    def _image(self, image: Image) -> Image:
+        if image.data or self._left_of_images <= 0:
+            return image
+        with contextlib.suppress(RecordError):
+            data = self._objects.get(image.sha256)
+            self._left_of_images -= len(data)
+            return replace(image, data=data)
+        return image
+
+    def _whole(self, record: SubcallSettled) -> SubcallSettled:
         if len(record.prompt_head) == record.prompt_chars or record.prompt_chars > self._left:
             return record
         with contextlib.suppress(RecordError):  # it was saved without

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rlm_jupyter.record.export.bundle import WholeRun
 from rlm_jupyter.record.export.markup import cut
 from rlm_jupyter.record.iteration import Cell, Iteration
+from rlm_jupyter.record.thumbnails import address
 from rlm_jupyter.types.endings import in_short, no_answer
 from rlm_jupyter.types.events import DirectReplied, SampleSettled, SubcallSettled
 from rlm_jupyter.types.values import Usage
@@ -28,6 +29,8 @@ class Node:
     anchor: str = ""
     texts: tuple[tuple[str, str], ...] = ()
     """What unfolding shows: labels and texts."""
+    images: tuple[tuple[str, str], ...] = ()
+    """… and images: what they are, and as addresses that hold them."""
     nodes: tuple[Node, ...] = ()
 
 
@@ -99,6 +102,7 @@ def _call(call: SubcallSettled, children: Mapping[str, WholeRun]) -> Node:
             (asked, cut(prompt) + (f"… {more:,} more characters" if more > 0 else "")),
             ("Failed" if call.failed else given, cut(call.text)),
         ),
+        images=tuple((image.said, whole) for image in call.images if (whole := address(image))),
         nodes=(_run(child),) if child is not None else (),
     )
 

@@ -23,6 +23,7 @@ from rlm_jupyter.record.redaction.patterns import Found, Kind, begins, found, is
 from rlm_jupyter.record.redaction.pickles import rewritten
 from rlm_jupyter.record.redaction.variants import partial, path_pattern, places, spellings
 from rlm_jupyter.types.events import ReplyReceived, SubcallSettled
+from rlm_jupyter.types.images import Image
 from rlm_jupyter.types.values import PackedContext
 
 _T = TypeVar("_T")
@@ -157,6 +158,8 @@ class Redactor:
             if prompt is not None and (new := self.text(prompt)) != prompt:
                 encoded = new.encode("utf-8", "surrogatepass")
                 changes |= {"prompt_sha256": hashlib.sha256(encoded).hexdigest(), "prompt_chars": len(new)}
+        if isinstance(record, Image) and (data := self.blob(record.data)) != record.data:
+            changes |= {"data": data, "sha256": hashlib.sha256(data).hexdigest()}
         changed: _T = replace(known, **changes)
         return changed
 

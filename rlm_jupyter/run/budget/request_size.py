@@ -10,7 +10,8 @@ from rlm_jupyter.models import Model
 from rlm_jupyter.run.budget.last_reply import LastReply
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.types.errors import ContextWindowError
-from rlm_jupyter.types.tokens import estimate_tokens, fitting_chars
+from rlm_jupyter.types.images import Image
+from rlm_jupyter.types.tokens import fitting_chars, tokens_of
 from rlm_jupyter.types.values import Message, Usage
 
 _LEAST_REPLY = 512
@@ -26,7 +27,7 @@ def most_cost(model: Model, usage: Usage) -> float | None:
 
 def estimate_tokens_of(messages: Sequence[Message]) -> int:
     """About how many tokens a conversation has."""
-    return sum(estimate_tokens(message.content) for message in messages)
+    return sum(map(tokens_of, messages))
 
 
 def check_window(model: Model, messages: Sequence[Message], tokens: int, max_output_tokens: int) -> int:
@@ -34,9 +35,12 @@ def check_window(model: Model, messages: Sequence[Message], tokens: int, max_out
     cap = min(max_output_tokens, max(model.window // 4, 1))
     if tokens + cap > model.window:
         chars = sum(len(message.content) for message in messages)
+        images = sum(isinstance(part, Image) for message in messages for part in message.parts)
+        shown = f" and {images:,} image{'' if images == 1 else 's'}" if images else ""
+        fitting = fitting_chars(model.window, cap)
         raise ContextWindowError(
-            f"the prompt has {chars:,} characters (about {tokens:,} tokens), and {model.name} reads {model.window:,} "
-            f"tokens with its reply: send pieces of at most {fitting_chars(model.window, cap):,} characters",
+            f"the prompt has {chars:,} characters{shown} (about {tokens:,} tokens), and {model.name} reads "
+            f"{model.window:,} tokens with its reply: send pieces of at most {fitting:,} characters",
             tokens=tokens,
             window=model.window,
         )

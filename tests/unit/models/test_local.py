@@ -52,6 +52,27 @@ async def prepared(model: HostedModel, seconds: float | None = None) -> list[str
     return told
 
 
+@pytest.mark.parametrize(
+    ("kind", "says", "sees"),
+    [
+        ("llamacpp", True, True),
+        ("llamacpp", False, False),
+        ("llamacpp", None, None),
+        ("ollama", True, True),
+        ("ollama", False, False),
+        ("lmstudio", True, True),
+        ("lmstudio", False, False),
+        ("vllm", None, None),
+    ],
+)
+async def test_a_server_says_whether_its_model_sees(kind: str, says: bool | None, sees: bool | None) -> None:
+    with LocalServer(kind=kind, models={"coder": 9000}, sees=says) as server:
+        model = connect(server, f"{kind}/coder")
+        await prepared(model)
+        assert model.abilities.sees is sees
+        assert connect(server, f"{kind}/coder", sees=True).abilities.sees is True
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_server_says_how_much_its_model_reads_and_how_many_requests_it_takes(kind: str) -> None:
     with LocalServer(kind=kind, models={"other": 4096, "coder": 9000}, slots=2) as server:

@@ -24,15 +24,15 @@ from tests.unit.models.test_malformed import with_odd_value
 PAGES: dict[str, dict[str, Any]] = {
     "llamacpp": {
         "models": {"data": [{"id": "m", "aliases": ["a"], "meta": {"n_ctx": 4096}, "status": {"value": "loaded"}}]},
-        "props": {"total_slots": 2},
+        "props": {"total_slots": 2, "modalities": {"vision": True, "audio": False}},
     },
     "vllm": {"models": {"data": [{"id": "m", "max_model_len": 4096, "type": "model"}]}},
-    "openrouter": {"models": {"data": [{"id": "m", "context_length": 9, "architecture": {"output_modalities": ["text"]}}]}},
+    "openrouter": {"models": {"data": [{"id": "m", "context_length": 9, "architecture": {"input_modalities": ["image"], "output_modalities": ["text"]}}]}},
     "lmstudio": {"models": {"data": [{"id": "m", "state": "loaded", "type": "llm", "loaded_context_length": 4096}]}},
     "ollama": {
         "tags": {"models": [{"name": "m:latest"}]},
         "ps": {"models": [{"name": "m:latest", "context_length": 4096}]},
-        "show": {"capabilities": ["completion"], "model_info": {"q.context_length": 8192}, "parameters": "num_ctx 4096"},
+        "show": {"capabilities": ["completion", "vision"], "model_info": {"q.context_length": 8192}, "parameters": "num_ctx 4096"},
     },
 }  # fmt: skip
 MUTATIONS = 120
