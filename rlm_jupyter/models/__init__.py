@@ -144,14 +144,18 @@ def load_model(
 
     sent = checked(name, {} if options is None else options)
     endpoint = find_endpoint(preset, model, base_url=base_url, api_key=api_key)
-    if preset.wire == "anthropic":
-        from rlm_jupyter.models.anthropic import AnthropicModel
+    match preset.wire:
+        case "anthropic":
+            from rlm_jupyter.models.anthropic import AnthropicModel
 
-        return AnthropicModel(endpoint, window=window, options=sent, sees=sees)
-    from rlm_jupyter.models.openai import OpenAIModel
+            return AnthropicModel(endpoint, window=window, options=sent, sees=sees)
+        case "openai" | "azure":
+            from rlm_jupyter.models.openai import OpenAIModel
 
-    heat = preset.temperature if temperature is None else temperature
-    return OpenAIModel(endpoint, window=window, temperature=heat, options=sent, sees=sees)
+            heat = preset.temperature if temperature is None else temperature
+            return OpenAIModel(endpoint, window=window, temperature=heat, options=sent, sees=sees)
+        case "extractive" | "scripted":
+            raise AssertionError(f"{preset.wire} asks no server")
 
 
 def _embedded(preset: Preset, model: str, window: int | None) -> Model:

@@ -177,7 +177,7 @@ class PolicyRegistry:
     def _known(cls, kind: Kind) -> dict[str, type[Policy]]:
         known = cls._policies[kind]
         if "lenient" not in cls._policies["reward"]:
-            # by its name: one of them makes others by way of this registry
+            # imported late: `composite`, one of them, imports this module
             builtin = import_module("rlm_jupyter.policies.builtin")
             cls._policies["termination"].update({policy.name: policy for policy in builtin.TERMINATION})
             cls._policies["reward"].update({policy.name: policy for policy in builtin.REWARD})

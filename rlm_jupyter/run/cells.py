@@ -94,7 +94,7 @@ async def inspect_kernel(run: Run) -> Inspection:
 
 
 def finish(run: Run, source: str, executed: str | None, cell: CellRun) -> None:
-    """Enter a cell into the record; of one that people did not let run, the recorded one."""
+    """Record a cell, executed or skipped, and count it; while a run is played back, take the recorded one instead."""
     if run.playback is not None and run.playback.finished():
         return
     run.record(
@@ -121,7 +121,10 @@ async def send_back(run: Run, answer: Value) -> None:
 
 
 async def show(run: Run) -> None:
-    """Enter what the model is shown of this iteration: its outputs, cut to the limit, and what is left."""
+    """Record what the model is shown of this iteration: its outputs, truncated to the limit, and what is left.
+
+    What was cut off is put into a variable of the kernel, which the text names.
+    """
     iteration = run.trajectory.iterations[-1]
     executed = [cell for cell in iteration.cells if cell.status != "skipped"]
     taken = {variable.name for variable in run.cells.variables}

@@ -17,7 +17,7 @@ from rlm_jupyter.types.values import CellRun, Inspection, Value
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class IterationOutcome:
     """What came of carrying out a reply."""
 
     failed: bool
@@ -25,7 +25,7 @@ class Outcome:
     answer: Value | None = None
 
 
-async def carry_out(run: Run, reply: parsing.ParsedReply) -> Outcome:
+async def carry_out(run: Run, reply: parsing.ParsedReply) -> IterationOutcome:
     """Execute a reply's cells, and see whether they, or its prose, answer the prompt."""
     if reply.unclosed:
         was_cut = run.trajectory.iterations[-1].reply.finish == "length"
@@ -37,16 +37,16 @@ async def carry_out(run: Run, reply: parsing.ParsedReply) -> Outcome:
         if not reply.unclosed:
             type_name = run.trajectory.started.context.type_name
             run.notice(notices.GO_ON if run.has_looked else notices.look_first(type_name))
-        return Outcome(failed=True)
+        return IterationOutcome(failed=True)
     return await _declaration(run, declared)
 
 
-async def _blocks(run: Run, reply: parsing.ParsedReply) -> Outcome:
+async def _blocks(run: Run, reply: parsing.ParsedReply) -> IterationOutcome:
     if _question_blind_answer(run, all(parsing.only_constant_final(block) for block in reply.blocks)):
         for block in reply.blocks:
             cells.finish(run, block, None, CellRun("skipped"))
             run.replies.unconfirmed = run.replies.unconfirmed or parsing.constant_final(block)
-        return Outcome(failed=True)
+        return IterationOutcome(failed=True)
     blocks, has_run = list(reply.blocks), False
     while blocks:
         block = blocks.pop(0)
@@ -61,13 +61,11 @@ async def _blocks(run: Run, reply: parsing.ParsedReply) -> Outcome:
             return ran.outcome
     declared = reply.declared
     if declared is None:
-        return Outcome(failed=False)
-    names = {variable.name for variable in run.cells.variables}
-    content = parsing.unquoted(declared.content)
-    is_typed = declared.kind == "FINAL" and declared.content not in names and content.strip()
-    if not is_typed or _is_confirmed(run, content):
-        return (await _cell(run, parsing.literal_cell(declared, names))).outcome
-    return Outcome(failed=False)
+        return IterationOutcome(failed=False)
+    typed = _typed_content(run, declared)
+    if typed is None or _is_confirmed(run, typed):
+        return await _declared_cell(run, declared)
+    return IterationOutcome(failed=False)
 
 
 def _is_confirmed(run: Run, answer: str | None) -> bool:
@@ -86,14 +84,25 @@ def _is_unread(source: str, cell: CellRun, answer: Value) -> bool:
     return parsing.types_final(source) and parsing.constant_final(source) == answer.text
 
 
-async def _declaration(run: Run, declared: parsing.Declaration) -> Outcome:
+async def _declaration(run: Run, declared: parsing.Declaration) -> IterationOutcome:
     """Execute the FINAL of a reply that is prose only, as a cell."""
-    names = {variable.name for variable in run.cells.variables}
+    typed = _typed_content(run, declared)
+    if typed is not None and _question_blind_answer(run, answers_only=True):
+        run.replies.unconfirmed = typed
+        return IterationOutcome(failed=True)
+    return await _declared_cell(run, declared)
+
+
+def _typed_content(run: Run, declared: parsing.Declaration) -> str | None:
+    """Return the text of a FINAL in prose; `None` where it names a variable, or there is none."""
+    if declared.kind != "FINAL" or any(declared.content == variable.name for variable in run.cells.variables):
+        return None
     content = parsing.unquoted(declared.content)
-    is_typed = declared.kind == "FINAL" and declared.content not in names and content.strip()
-    if is_typed and _question_blind_answer(run, answers_only=True):
-        run.replies.unconfirmed = content
-        return Outcome(failed=True)
+    return content if content.strip() else None
+
+
+async def _declared_cell(run: Run, declared: parsing.Declaration) -> IterationOutcome:
+    names = {variable.name for variable in run.cells.variables}
     return (await _cell(run, parsing.literal_cell(declared, names))).outcome
 
 
@@ -120,8 +129,8 @@ class _Ran:
         return self.exited or not self.ok or self.answer is not None
 
     @property
-    def outcome(self) -> Outcome:
-        return Outcome(failed=not self.ok, answer=self.answer)
+    def outcome(self) -> IterationOutcome:
+        return IterationOutcome(failed=not self.ok, answer=self.answer)
 
 
 async def _cell(run: Run, source: str) -> _Ran:

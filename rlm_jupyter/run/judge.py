@@ -22,7 +22,7 @@ from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.iteration import Iteration
 from rlm_jupyter.run import cells
 from rlm_jupyter.run.answer_type import AnswerError
-from rlm_jupyter.run.iteration import Outcome
+from rlm_jupyter.run.iteration import IterationOutcome
 from rlm_jupyter.run.kernel_variables import PATIENCE, KernelVariables
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.detached import started
@@ -84,7 +84,7 @@ def _patience(run: Run) -> float:
     return PATIENCE if left is None else min(PATIENCE, max(left, _MOMENT))
 
 
-async def judge(run: Run, outcome: Outcome) -> Verdict:
+async def judge(run: Run, outcome: IterationOutcome) -> Verdict:
     """Rate the last iteration, ask the termination policy, and check the form of an answer that ends the run.
 
     Raises
@@ -109,7 +109,7 @@ async def judge(run: Run, outcome: Outcome) -> Verdict:
     return Verdict(ends=False)
 
 
-async def _judged(run: Run, outcome: Outcome) -> Verdict:
+async def _judged(run: Run, outcome: IterationOutcome) -> Verdict:
     """Rate the last iteration, record that, and ask the termination policy.
 
     A declared answer ends the run unless a policy that judges answers sends it back; then it is kept.
@@ -145,7 +145,7 @@ async def _judged(run: Run, outcome: Outcome) -> Verdict:
     return await _verdict(run, outcome, ends, text)
 
 
-async def _verdict(run: Run, outcome: Outcome, ends: bool, text: str | None) -> Verdict:
+async def _verdict(run: Run, outcome: IterationOutcome, ends: bool, text: str | None) -> Verdict:
     declared = outcome.answer
     if declared is not None:
         if not ends and run.policies.termination.judges_final:
@@ -162,7 +162,7 @@ async def _verdict(run: Run, outcome: Outcome, ends: bool, text: str | None) -> 
     return Verdict(True, Value(text, text, is_json=True))
 
 
-def _result(run: Run, iteration: Iteration, outcome: Outcome) -> ActionResult:
+def _result(run: Run, iteration: Iteration, outcome: IterationOutcome) -> ActionResult:
     executed = [cell for cell in iteration.cells if cell.status != "skipped"]
     failed = [cell for cell in executed if cell.status != "ok"]
     metadata: dict[str, Any] = {"iteration": run.iteration, "cells": len(executed)}

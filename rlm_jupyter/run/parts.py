@@ -51,7 +51,7 @@ class ReplyState:
     ready_asked: bool = False
     """The model was told that `ready` counts only where a cell says it."""
     unconfirmed: str | None = None
-    """The content of a FINAL in prose that did not count yet."""
+    """The text of a FINAL of a literal, in prose or in code, that the model was asked to confirm."""
     blind_refused: bool = False
     """An answer that was typed before any output was seen has been questioned."""
     iteration_of: dict[tuple[str, ...], int] = field(default_factory=dict)

@@ -45,7 +45,7 @@ def rejection(run: Run, reply: parsing.ParsedReply, text: str) -> Rejection | No
 
 
 def accept(run: Run, reply: parsing.ParsedReply) -> parsing.ParsedReply:
-    """Return the reply, which counts: the iteration that begins has its cells."""
+    """Remember the reply's cells under this iteration, by which a repetition is found; return the reply."""
     run.replies.iteration_of[_said(reply)] = run.iteration
     return reply
 

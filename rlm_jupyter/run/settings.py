@@ -204,7 +204,7 @@ def request_digest(
 
 
 def _counting(settings: Settings) -> dict[str, Any]:
-    """Return the limits that the request can meet."""
+    """Return the limits that can affect this request; the others are left out of its digest."""
     limits = dataclasses.asdict(settings.limits)
     if settings.answer is None:
         del limits["max_answer_errors"]

@@ -18,7 +18,7 @@ import { Slices } from '../performance/timeSlices';
 import type { Left } from '../performance/timeSlices';
 import { spotOf } from './position';
 
-/** How long the next ones wait until Lab has drawn those. */
+/** How long, at most, cells wait until JupyterLab has rendered those that were inserted before them. */
 const FILL_MILLISECONDS = 400;
 
 /** What of a cell is to be brought up to date. */

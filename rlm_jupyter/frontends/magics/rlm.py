@@ -37,9 +37,6 @@ from rlm_jupyter.run.settings import refuse_absent
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.quoted import quoted
 
-RESULT = "rlm_result"
-"""The variable that a result lands in, when no other is named."""
-
 
 @magics_class
 class RLMMagics(Configured):

@@ -140,6 +140,7 @@ class Finals:
             self.notices.append(text)
 
     def _called_by_a_cell(self) -> bool:
+        # of whoever called FINAL: below it stand FINAL itself, `_record`, and this; a helper between them changes the 3
         frame: FrameType | None = sys._getframe(3)
         outermost, is_direct = frame, True
         while frame is not None:

@@ -74,7 +74,7 @@ async def _send_when_allowed(request: Request, ledger: Ledger, entry: Bill) -> R
 
 
 def _extra(request: Request, idle: float | None) -> dict[str, Any]:
-    """Return what the model is told of a request beyond `Model.complete`, as far as it can take it."""
+    """Return the optional keyword arguments of `complete` that this model supports."""
     abilities = abilities_of(request.model)
     extra: dict[str, Any] = {}
     if request.logprobs and abilities.gives_logprobs:

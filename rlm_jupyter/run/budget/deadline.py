@@ -95,12 +95,12 @@ class Deadline:
                 await asyncio.Event().wait()
 
     def watch(self, timeout: asyncio.Timeout, more: float) -> None:
-        """See to it that this ends with the time that is left, and so many seconds, until it is let go."""
+        """See to it that this ends with the time that is left, and so many seconds, until `unwatch`."""
         self._timeouts[timeout] = more
         self._set(timeout, more)
 
-    def let_go(self, timeout: asyncio.Timeout) -> None:
-        """End it."""
+    def unwatch(self, timeout: asyncio.Timeout) -> None:
+        """Stop adjusting this timeout."""
         self._timeouts.pop(timeout, None)
 
     def _look_again(self) -> None:
@@ -132,7 +132,7 @@ class InTime:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._deadline.let_go(self._timeout)
+        self._deadline.unwatch(self._timeout)
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:

@@ -55,8 +55,9 @@ class Ledger:
         self.cost: float | None = 0.0
         """US dollars settled so far; `None` once a model's price was unknown."""
         self.subcalls = 0
+        """Prompts of sub-calls accepted so far."""
         self.tool_calls = 0
-        """Prompts accepted so far."""
+        """Tool calls accepted so far."""
         self._subcalls_refused = False
         self.overbilling = Overbilling()
         self.remarks: dict[str, str] = {}
