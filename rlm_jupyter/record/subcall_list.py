@@ -44,7 +44,8 @@ def markdown(settled: Sequence[SubcallSettled], waiting: int = 0, *, whole: str,
     if len(settled) > SHOWN:
         listed += f"<p>{_count(len(settled) - SHOWN, 'further one')}: {whole}.</p>"
     # in one line: a blank line would end the HTML for a Markdown reader
-    return f"<details><summary>{escaped(title)}</summary>{listed}</details>"
+    # a quotation is set off from what is around it by every reader of Markdown, without a style sheet
+    return f"<details><summary>{escaped(title)}</summary><blockquote>{listed}</blockquote></details>"
 
 
 def head(text: str, limit: int = _TITLE_CHARS) -> str:
@@ -75,9 +76,13 @@ def _one(call: SubcallSettled, pictures: Sequence[str] = ()) -> str:
     asked, given = ("Call", "Result") if is_tool else ("Prompt", "Reply")
     return (
         f"<details><summary>{escaped(title)} · {escaped(' · '.join(said))}</summary>"
-        f"<p>{asked}</p><pre>{escaped(prompt)}</pre>{''.join(pictures)}"
-        f"<p>{'Failure' if call.failed else given}</p><pre>{escaped(_cut(call.text))}</pre></details>"
+        f"<blockquote>{_named(asked, prompt)}{''.join(pictures)}"
+        f"{_named('Failure' if call.failed else given, _cut(call.text))}</blockquote></details>"
     )
+
+
+def _named(name: str, text: str) -> str:
+    return f"<p><strong>{name}</strong></p><pre>{escaped(text)}</pre>"
 
 
 def _totals(settled: Sequence[SubcallSettled]) -> list[str]:

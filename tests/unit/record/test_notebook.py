@@ -274,6 +274,9 @@ def test_sub_calls_can_be_read_below_the_cell_that_asked_and_stand_in_no_reply(t
     assert kinds == ["prose", "code", "subcalls"] * 2
     shown, long = (text_of(content["cells"][place]) for place in (5, 8))
     assert shown.startswith("<details><summary>2 sub-calls")
+    # set off from what is around it wherever it is read: a frame of ours would need a style sheet
+    assert shown.count("<blockquote>") == 3
+    assert shown.index("</summary><blockquote>") < shown.index("prompt 0")
     assert shown.index("prompt 0") < shown.index("prompt 1")  # in the order in which they were asked
     assert "more characters, in the run&#x27;s record)" in shown
     assert "<b>" not in shown
