@@ -4,7 +4,7 @@ import { Filter } from '../src/model/filter';
 import { childOf, notebookOf, served } from '../src/actions/openFile';
 import { readLimits } from '../src/inline/limits';
 import { NOTHING, RunModel } from '../src/model/run';
-import { promptOf } from '../src/model/saved';
+import { promptOf, savedRuns } from '../src/model/saved';
 import { isUnknown } from '../src/compat/missingMagic';
 
 jest.mock('@jupyterlab/apputils', () => ({}));
@@ -87,4 +87,21 @@ test('a kernel without the magic is known by what it answers', () => {
   expect(unknown('UsageError', 'Cell magic `%%sql` not found.')).toBe(false);
   expect(unknown('NameError', 'rlm')).toBe(false);
   expect(isUnknown(null)).toBe(false);
+});
+
+test('saved runs are in the order in which they began, wherever their cells stand', () => {
+  const cell = (run: string, runId: string): unknown => ({
+    id: `rlm-${run}-1`,
+    type: 'markdown',
+    sharedModel: { getSource: () => '' },
+    getMetadata: () => ({ v: 1, run, parent: 'asks', run_id: runId, role: 'prose', iteration: 1, status: 'ok' })
+  });
+  const cells = [
+    cell('00000001', '20260102-101500-later-aaaaaa'),
+    cell('00000002', 'unsaved'),
+    cell('00000003', '20260101-101500-earlier-bbbbbb'),
+    cell('00000004', '20260103-101500-last-cccccc')
+  ] as never;
+  const found = savedRuns(cells, new Set(), []).map(({ run }) => run);
+  expect(found).toEqual(['00000002', '00000003', '00000001', '00000004']);
 });

@@ -9,6 +9,8 @@ import type { Mark } from './marks';
 import { NOTHING, RunModel } from './run';
 
 const RUN = /^rlm-([0-9a-f]{8})-\d+$/;
+/** A run id that begins with when the run began. */
+const DATED = /^\d{8}-\d{6}-/;
 const PROMPT_CHARS = 120;
 const REST_MILLISECONDS = 300;
 
@@ -62,6 +64,7 @@ export class SavedRuns {
 /**
  * @param known the runs that are shown otherwise.
  * @param before what was found the last time; given back as long as it is the same.
+ * @returns the newest last.
  */
 export function savedRuns(
   cells: Iterable<ICellModel>,
@@ -89,7 +92,7 @@ export function savedRuns(
       const ids = found.get(run.run)?.map(model => model.id);
       return ids !== undefined && ids.join() === run.cells.map(cell => cell.id).join();
     });
-  return isSame ? before : [...found].flatMap(([run, models]) => restored(run, models, others));
+  return isSame ? before : [...found].flatMap(([run, models]) => restored(run, models, others)).sort(byAge);
 }
 
 function restored(run: string, models: ICellModel[], others: Map<string, ICellModel>): RunModel[] {
@@ -123,6 +126,12 @@ function restored(run: string, models: ICellModel[], others: Map<string, ICellMo
   };
   saved.fold({ v: 1, run, seq: 0, snapshot: { cells, facts } });
   return [saved];
+}
+
+/** The oldest first, as their ids say, whatever place their cells have; one that was not kept has no such id. */
+function byAge(one: RunModel, other: RunModel): number {
+  const [first, second] = [one, other].map(({ facts }) => (DATED.test(facts.run_id) ? facts.run_id : ''));
+  return first < second ? -1 : first > second ? 1 : 0;
 }
 
 /** How it ended, as the line below its cells says; its cells may have been saved before. */
