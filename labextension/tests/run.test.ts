@@ -139,3 +139,42 @@ test('a digest tells texts apart', () => {
   expect(digest('a')).toBe(digest('a'));
   expect(new Set(['', 'a', 'b', 'ab', 'ba', 'a\n'].map(digest)).size).toBe(6);
 });
+
+test('the clock is the kernel’s, stands still while a person is waited for, and when the kernel is gone', () => {
+  jest.useFakeTimers({ now: 0 });
+  const model = new RunModel('a', 'the-cell');
+  const { facts } = recorded.final;
+  let seq = 0;
+  const tell = (phase: RunFacts['phase'], elapsed: number | null, seconds: number | null = null): void => {
+    const item = { item: 'run' as const, facts: { ...facts, phase, seconds }, elapsed };
+    model.fold({ v: 1, run: 'a', seq: seq++, items: [item] });
+  };
+  expect(model.seconds).toBeNull(); // nothing is heard yet
+  model.fold({ v: 1, run: 'a', seq: seq++, parent: 'the-cell' });
+  jest.advanceTimersByTime(2000);
+  expect(model.seconds).toBe(2);
+  tell('running', 5);
+  jest.advanceTimersByTime(1000);
+  expect(model.seconds).toBe(6);
+  for (const phase of ['paused', 'proposed'] as const) {
+    tell(phase, 6.5);
+    jest.advanceTimersByTime(60_000);
+    expect(model.seconds).toBe(6.5);
+  }
+  tell('writing', 6.6);
+  jest.advanceTimersByTime(1000);
+  expect(model.seconds).toBeCloseTo(7.6);
+  // a page that comes while the run is paused
+  const late = new RunModel('a', 'the-cell');
+  const paused = { ...facts, phase: 'paused' as const, seconds: null };
+  late.fold({ v: 1, run: 'a', seq: 9, snapshot: { cells: [], facts: paused, elapsed: 40 } });
+  jest.advanceTimersByTime(5000);
+  expect(late.seconds).toBe(40);
+  const { seconds } = model;
+  model.cut();
+  jest.advanceTimersByTime(5000);
+  expect(model.seconds).toBe(seconds);
+  tell('ended', null, 9.25);
+  expect(model.seconds).toBe(9.25);
+  jest.useRealTimers();
+});

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rlm_jupyter.types.endings import in_short
 from rlm_jupyter.types.events import RunEnded, RunStarted
 
-FAILED_LINE = "*End of the run: it failed.*"
-"""The Markdown that stands below the last of the model's cells where the host failed."""
+LAST_LINE = "*End of the model's cells.*"
+"""The Markdown that stands below the last of them where their cell, right above them, says what they came to."""
 
 
 def opening_line(started: RunStarted) -> str:
@@ -17,5 +17,5 @@ def opening_line(started: RunStarted) -> str:
 
 
 def closing_line(ended: RunEnded) -> str:
-    """Return the Markdown that stands below the last of the model's cells."""
+    """Return the Markdown that stands below the last of the model's cells in the run's own notebook."""
     return f"*End of the run: {in_short(ended.stop_reason, ended.message)}.*"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from datetime import UTC, datetime
 
 from rlm_jupyter.prompts import cues, notices
@@ -25,6 +24,7 @@ def taken_up(run: Run, recording: Recording) -> RunTakenUp:
         taken_up=datetime.now(UTC).isoformat(timespec="seconds"),
         reexecuted=options.reexecutes,
         sampling=dict(options.sampling),
+        seconds=0.0 if options.spent is None else options.spent.seconds,
     )
 
 
@@ -35,7 +35,7 @@ def take_up(run: Run, recording: Recording) -> None:
     if spent is not None:
         run.ledger.limit(run.limits)
         run.ledger.carry_on(spent.usage, spent.cost, spent.subcalls, spent.seconds, spent.tool_calls)
-        run.began = time.monotonic() - spent.seconds
+        run.began = run.ledger.deadline.seconds - spent.seconds
     if recording.ended is not None and recording.ended.stop_reason == "errors":
         run.errors = 0
     if text := _news(run, recording):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -162,7 +161,7 @@ def ended(run: Run, ending: Ending) -> RunEnded:
         is_json=answer.is_json if answer else False,
         # one whose reply never came is none
         iteration=max((iteration.index for iteration in run.trajectory.iterations[-1:]), default=0),
-        seconds=time.monotonic() - run.began,
+        seconds=run.seconds,
         usage=usage,
         cost=cost,
         message=". ".join(filter(None, [ending.message.rstrip("."), "; ".join(remarks)]))

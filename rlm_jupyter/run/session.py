@@ -123,6 +123,7 @@ class Session:
                 policies=PolicyState(policy, reward, asked),
                 replies=ReplyState(answer_type=None if self.after else settings.answer),
                 playback=playback,
+                began=0.0 if parent is None else ledger.deadline.seconds,
             )
             if parent is None:
                 run.ledger.delays.on_change = lambda text: run.emit(RequestDelayed(text))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -121,7 +120,13 @@ class Run:
     iteration: int = 0
     errors: int = 0
     """Iterations in a row that failed."""
-    began: float = field(default_factory=time.monotonic)
+    began: float = 0.0
+    """What the clock of its tree said as it began; a root begins when it is called."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken, less the time in which a person was waited for."""
+        return self.ledger.deadline.seconds - self.began
 
     @property
     def kernel(self) -> Kernel:

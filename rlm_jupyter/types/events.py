@@ -222,6 +222,8 @@ class RunTakenUp:
     """By depth, where there are several."""
     sampling: dict[str, Any] = field(default_factory=dict)
     """The options of the models from now on: `model_options`, `sub_model_options`."""
+    seconds: float = 0.0
+    """What it had taken before."""
 
 
 @dataclass(frozen=True, slots=True)

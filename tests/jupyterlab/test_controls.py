@@ -332,6 +332,46 @@ def test_everything_is_reached_by_keys(opened: Open, model: Waiting) -> None:
     assert not page.errors
 
 
+def test_a_stop_is_said_once_and_its_clock_stood_still_while_it_was_paused(opened: Open, model: Waiting) -> None:
+    slow = "```repl\nimport time\nwhile True:\n    time.sleep(0.05)\n```"
+    model.play([LOOK, slow], opened=1)
+    page = opened("text = 'x' * 10", ASK.replace("--rerun", "--rerun --approve"))
+    page.run("user-1")
+    page.run("user-2")
+    bar, clock = bar_of(page), bar_of(page).locator(".rlm-bar-clock")
+    page.until(lambda: page.page.locator(".rlm-proposal").count(), "a cell that waits")
+    before = clock.inner_text()
+    page.page.wait_for_timeout(2500)
+    assert clock.inner_text() == before
+    bar.get_by_role("button", name="Pause").click()
+    bar.get_by_role("button", name="Run:").click()
+    page.until(lambda: page.page.locator(".rlm-bar[data-rlm-phase='paused']").count(), "the run waits")
+    before = clock.inner_text()
+    page.page.wait_for_timeout(2500)
+    assert clock.inner_text() == before
+    page.command("docmanager:save")
+    page.window.load()
+    page.open(busy=True)
+    page.until(lambda: "Paused · iteration 1 / 30" in bar.inner_text(), "what the run is at")
+    assert int(clock.inner_text().removesuffix(" s")) <= int(before.removesuffix(" s")) + 1
+    bar.get_by_role("button", name="Resume").click()
+    model.let()
+    page.until(lambda: page.page.locator(".rlm-proposal").count(), "the next cell waits")
+    bar.get_by_role("button", name="Run:").click()
+    page.until(lambda: page.page.locator(".rlm-bar[data-rlm-phase='running']").count(), "it runs")
+    bar.get_by_role("button", name="Stop").click()
+    page.until(lambda: page.page.locator(".rlm-bar[data-rlm-outcome='cancelled']").count(), "it is stopped")
+    page.until(lambda: page.cells()[2]["execution_count"], "the end of the cell that asked")
+    page.picture("stopped", 500)
+    assert not notices(page)
+    # the buttons are the bar's, its words are for those who listen
+    assert bar.locator(".rlm-bar-words").bounding_box()["width"] <= 1
+    assert bar.get_by_role("status").first.inner_text() == "Stopped by you · 2 iterations"
+    words = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell").all_inner_texts()
+    assert sum(len(re.findall("(?i)stop(?:ped)?", text)) for text in words) == 2, words  # the other is the bar's
+    assert not page.errors
+
+
 def test_settings_are_found_and_hold_for_what_a_cell_does_not_say(opened: Open, model: Waiting, window: Window) -> None:
     plugin = "rlm-jupyter:plugin"
     try:

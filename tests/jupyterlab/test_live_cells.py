@@ -389,7 +389,7 @@ def test_other_readers_can_tell_a_runs_cells_from_the_persons(opened: Open, mode
     sources = [cell.source for cell in saved.cells]
     above, below = (sources.index(cell["source"]) for cell in page.live("boundary"))
     assert sources[above] == "*The model's cells, run in a kernel of their own:*"
-    assert sources[below] == "*End of the run: answered.*"
+    assert sources[below] == "*End of the model's cells.*"
     # all of the run's cells stand between the two, and none of the person's does
     assert all(("rlm" in cell.metadata) == (above <= at <= below) for at, cell in enumerate(saved.cells))
     counts = [cell.execution_count for cell in saved.cells if cell.cell_type == "code" and cell.execution_count]
@@ -397,7 +397,7 @@ def test_other_readers_can_tell_a_runs_cells_from_the_persons(opened: Open, mode
     assert sorted(counts) == [1, 2, 3, 4]
     assert made == [None, 4]
     html, _ = HTMLExporter(template_name="lab").from_notebook_node(saved)
-    assert html.index("The model's cells, run in a kernel") < html.index("I look.") < html.index("End of the run")
+    assert html.index("The model's cells, run in a kernel") < html.index("I look.") < html.index("End of the model")
     assert [html.count(f"[{number}]:") for number in range(1, 5)] == [1, 1, 1, 2]
 
 

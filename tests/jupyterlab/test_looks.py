@@ -197,7 +197,9 @@ def test_all_of_a_run_can_be_read_in_both_themes(opened: Open, model: Waiting, t
     assert cell.inner_text().count("refused the key") == 1
     assert not page.page.locator(".rlm-runs", has_text="refused the key").count()
     # the panel marks what failed: in its tab, the run, and the iteration, which is folded
-    assert page.page.locator(".rlm-tab-errors").count()
+    tab = page.page.get_by_role("tab", name="Runs of models: 1 run with errors", exact=True)
+    assert "✕" in tab.evaluate("tab => getComputedStyle(tab, '::before').content")
+    assert tab.get_attribute("data-rlm-errors") == "1"
     first = page.page.locator(".rlm-runs details details").first
     assert first.get_attribute("open") is None
     assert first.locator(".rlm-runs-errors").get_attribute("title") == "1 error"
@@ -232,6 +234,21 @@ def test_a_narrow_window_cuts_nothing_off(opened: Open, model: Waiting, window: 
         page.page.locator(".rlm-bar .rlm-stop").click()
         page.until(lambda: page.page.locator(".rlm-bar[data-rlm-phase=ended]").count(), "that it is over")
         page.picture("narrow-panel", 300)
+        assert cut_off(page) == []
+        # and with both side bars open
+        page.page.evaluate("window.jupyterapp.shell.expandLeft()")
+        model.play([LOOK, PROPOSED], opened=1)
+        page.run("user-2")
+        page.until(lambda: page.page.locator(".rlm-proposal").count(), "a cell that waits")
+        page.page.locator(".rlm-bar").scroll_into_view_if_needed()
+        page.until_still(lambda: page.page.locator(".rlm-bar").bounding_box())
+        page.picture("narrow-both", 300)
+        assert cut_off(page) == []
+        page.page.locator(".rlm-proposal").scroll_into_view_if_needed()
+        page.picture("narrow-both-waiting", 300)
+        assert cut_off(page) == []
+        page.page.locator(".rlm-bar .rlm-stop").click()
+        page.until(lambda: page.page.locator(".rlm-bar[data-rlm-phase=ended]").count(), "that it is over")
         assert cut_off(page) == []
         assert not page.errors
     finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from rlm_jupyter.frontends.display.clock import Clock
 from rlm_jupyter.frontends.display.status import Speed
 from rlm_jupyter.frontends.live import cells, facts
 from rlm_jupyter.frontends.live.cell import Item
@@ -137,11 +138,12 @@ def record() -> dict[str, Any]:
     """The messages of these steps, and what a page that folded them all holds."""
     live = Cells(RUN)
     live.facts._speed = Speed(lambda: 0.0)  # the same on every machine
+    ticks = itertools.count(100.0, 0.5)
+    live.facts._clock = Clock(lambda: next(ticks))
     times = (f"2026-01-01T00:00:{second:02}.000Z" for second in itertools.count())
     opening = {"v": 1, "run": RUN, "seq": 0, "parent": "the-cell", "execution": "a-request"}
     messages: list[dict[str, Any]] = [opening]
-    clock = mock.Mock(monotonic=mock.Mock(side_effect=itertools.count(100.0, 0.5)))
-    with mock.patch.object(cells, "_now", side_effect=times), mock.patch.object(facts, "time", clock):
+    with mock.patch.object(cells, "_now", side_effect=times):
         for events in steps():
             for event in events:
                 live.apply(event)

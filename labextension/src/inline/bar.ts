@@ -171,9 +171,8 @@ export class RunBar extends Widget {
 
   private _show(): void {
     say(this._said, this._actions.said());
-    const { facts, began, isOver } = this.run;
-    const seconds = facts.seconds ?? (Date.now() - began) / 1000;
-    this._clock.textContent = this.run.isSaved ? '' : `${seconds.toFixed(isOver ? 1 : 0)} s`;
+    const { seconds, isOver } = this.run;
+    this._clock.textContent = seconds === null ? '' : `${seconds.toFixed(isOver ? 1 : 0)} s`;
   }
 
   private readonly _words = document.createElement('span');

@@ -28,7 +28,7 @@ export function usedOf(run: RunModel): Record<string, number> {
     max_iterations: facts.iteration,
     max_tokens: facts.input_tokens + facts.output_tokens,
     max_cost: facts.cost ?? 0,
-    max_seconds: facts.seconds ?? (Date.now() - run.began) / 1000,
+    max_seconds: run.seconds ?? 0,
     max_subcalls: facts.subcalls
   };
 }

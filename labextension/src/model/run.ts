@@ -49,8 +49,6 @@ export class RunModel {
   ) {}
 
   facts: RunFacts = NOTHING;
-  /** When it began, in milliseconds by the page's clock: as the kernel says, else when the page first heard of it. */
-  began = Date.now();
   /** Known from the cells that were saved with the notebook alone. */
   isSaved = false;
   /** Something did not arrive, and was not made good yet. */
@@ -83,6 +81,16 @@ export class RunModel {
     return asked.find(call => call.ordinal === child.ordinal)?.prompt ?? '';
   }
 
+  /** How long it has taken: its clock stands still while a person is waited for. `null`: the kernel has not said. */
+  get seconds(): number | null {
+    const { phase, seconds } = this.facts;
+    if (seconds !== null || !this._clock) {
+      return seconds;
+    }
+    const isHeld = phase === 'paused' || phase === 'proposed' || phase === 'ended';
+    return this._clock.seconds + (isHeld ? 0 : (Date.now() - this._clock.at) / 1000);
+  }
+
   get isOver(): boolean {
     return this.facts.phase === 'ended';
   }
@@ -111,10 +119,11 @@ export class RunModel {
       this._gap = batch.seq;
     }
     this._next = batch.seq + 1;
+    if (batch.parent !== undefined) {
+      this._setClock(0); // it begins now
+    }
     if (batch.snapshot) {
-      if (typeof batch.snapshot.elapsed === 'number') {
-        this.began = Date.now() - batch.snapshot.elapsed * 1000;
-      }
+      this._setClock(batch.snapshot.elapsed);
       this._children = new Map((batch.snapshot.children ?? []).map(child => [child.id, child]));
       const children = [...this._children.values()].map(child => ({ kind: 'child' as const, child }));
       return [...this._replace(batch.snapshot, batch.seq), ...children];
@@ -127,6 +136,7 @@ export class RunModel {
     if (this.isOver) {
       return [];
     }
+    this._setClock(this.seconds);
     this.facts = { ...this.facts, phase: 'ended', outcome, in_flight: 0 };
     for (const [id, child] of this._children) {
       const lost = { kept: false, open: false, outcome: child.outcome ?? outcome };
@@ -137,6 +147,12 @@ export class RunModel {
       cell.status = cell.type === 'code' && cell.status === 'running' ? 'died' : 'ok';
     }
     return [...open.map(cell => ({ kind: 'done' as const, cell })), { kind: 'facts' }, { kind: 'ended' }];
+  }
+
+  private _setClock(seconds: number | null | undefined): void {
+    if (typeof seconds === 'number') {
+      this._clock = { seconds, at: Date.now() };
+    }
   }
 
   private _item(item: Item): Change[] {
@@ -150,6 +166,7 @@ export class RunModel {
         this._children.set(item.child.id, item.child);
         return [{ kind: 'child', child: item.child }];
       case 'run':
+        this._setClock(item.elapsed);
         this.facts = item.facts;
         return [{ kind: 'facts' }];
       case 'end':
@@ -254,6 +271,8 @@ export class RunModel {
   private _order: string[] = [];
   /** Cells whose place was not known when they came. */
   private readonly _astray = new Set<string>();
+  /** As the kernel has told it, and when, in milliseconds. */
+  private _clock: { seconds: number; at: number } | null = null;
   private _next = 0;
   /** The number of the message before which others were missing. */
   private _gap = -1;

@@ -10,6 +10,8 @@ import { errorsOf, RunTree } from './tree';
 import type { Doing } from './tree';
 
 const REST_MILLISECONDS = 250;
+/** There is no room for more digits. */
+const MOST_COUNTED = 9;
 
 export class RunsPanel extends Widget {
   constructor(private readonly _trans: TranslationBundle) {
@@ -85,6 +87,7 @@ export class RunsPanel extends Widget {
     const words = this._trans._n('%1 run with errors', '%1 runs with errors', failed);
     this.title.caption = failed ? `${caption}: ${words}` : caption;
     this.title.className = failed ? 'rlm-tab-errors' : '';
+    this.title.dataset = failed ? { 'rlm-errors': failed > MOST_COUNTED ? `${MOST_COUNTED}+` : `${failed}` } : {};
   }
 
   /** The box for words, and the one for failures only. */

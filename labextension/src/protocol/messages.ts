@@ -160,6 +160,7 @@ export interface Said {
   file?: Place;
 }
 
+/** `elapsed`: the seconds of a run that goes on, less those in which a person was waited for. */
 export type Item =
   | { item: 'cell' | 'done'; cell: LiveCell }
   | { item: 'source'; id: string; at: number; text: string }
@@ -168,7 +169,7 @@ export type Item =
   | { item: 'status'; id: string; status: Status; facts: CellFacts }
   | { item: 'gone'; id: string }
   | { item: 'child'; child: Child }
-  | { item: 'run'; facts: RunFacts }
+  | { item: 'run'; facts: RunFacts; elapsed: number | null }
   | { item: 'end'; ids: string[] };
 
 export interface Batch {
@@ -185,7 +186,6 @@ export interface Batch {
     cells: LiveCell[];
     facts: RunFacts;
     children?: Child[];
-    /** Seconds since the run began: the page may have come later. */
     elapsed?: number | null;
   };
   shown?: Shown;

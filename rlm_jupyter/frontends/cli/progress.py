@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rlm_jupyter.frontends.cli import lines, terminal
 from rlm_jupyter.frontends.display.children import Underway
+from rlm_jupyter.frontends.display.clock import Clock
 from rlm_jupyter.frontends.display.status import Speed
 from rlm_jupyter.record import attempts
 from rlm_jupyter.types.events import (
@@ -61,7 +62,7 @@ class Progress:
     ended: RunEnded | None = None
     usage: Usage = field(default_factory=Usage)
     cost: float | None = 0.0
-    _began: float = field(default_factory=time.monotonic)
+    _clock: Clock = field(default_factory=Clock)
     _iteration: int = 0
     _most_iterations: int = 0
     _limits: dict[str, Any] = field(default_factory=dict)
@@ -118,6 +119,7 @@ class Progress:
             self._children.apply(event)
             return
         self._speed.apply(event)
+        self._clock.apply(event)
         try:
             if isinstance(event, CellReplayed | RunTakenUp):
                 self._tell_again(event)
@@ -245,7 +247,7 @@ class Progress:
         limits = {"of_tokens": self._limits.get("max_tokens"), "of_cost": self._limits.get("max_cost")}
         facts = [
             terminal.spent(self.usage, self.cost, **limits),
-            terminal.duration(time.monotonic() - self._began) + of,
+            terminal.duration(self._clock.seconds) + of,
         ]
         return " · ".join(facts + ([] if self._reward is None else [f"last reward {self._reward:+.2f}"]))
 

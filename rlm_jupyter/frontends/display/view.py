@@ -7,12 +7,12 @@ iterations are.
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from pathlib import Path
 
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.display.children import Underway
+from rlm_jupyter.frontends.display.clock import Clock
 from rlm_jupyter.frontends.display.iteration import OfIteration, SeenIteration, count
 from rlm_jupyter.frontends.display.spending import Spending
 from rlm_jupyter.frontends.display.status import Speed
@@ -81,12 +81,13 @@ class View:
         self._attempts: list[Attempt] = []
         self._remark = ""
         self._delay = ""
-        self._began = time.monotonic()
+        self._clock = Clock()
 
     def apply(self, event: Event) -> None:
         """Take in an event."""
         with self._lock:
             self._speed.apply(event)
+            self._clock.apply(event)
             if isinstance(event, RunStarted):
                 self._started = event
             elif isinstance(event, RunEnded):
@@ -224,7 +225,7 @@ class View:
             title = _title(ended)
             return title, [count(self._replies, "iteration"), *self._spent(), f"{ended.seconds:.1f} s"]
         most = None if self._started is None else self._started.limits.get("max_seconds")
-        seconds = [f"{time.monotonic() - self._began:.0f} s{f' of {most:.0f} s' if most else ''}"]
+        seconds = [f"{self._clock.seconds:.0f} s{f' of {most:.0f} s' if most else ''}"]
         if self._failed:
             return "Failed", self._spent() + seconds
         if self._now is None and not self._count:

@@ -25,7 +25,7 @@ from rlm_jupyter.frontends.live.facts import RunFacts
 from rlm_jupyter.frontends.live.streaming import Part, arrived, arriving
 from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.record.attempts import Attempt, markdown
-from rlm_jupyter.record.boundaries import FAILED_LINE, closing_line, opening_line
+from rlm_jupyter.record.boundaries import LAST_LINE, opening_line
 from rlm_jupyter.record.notice import UNREAD, quoted_notice
 from rlm_jupyter.types.events import (
     CellDecided,
@@ -125,7 +125,7 @@ class Cells:
         with self._lock:
             self.facts.fail(message)
             self._close()
-            self._frame(FAILED_LINE, "failed")
+            self._frame("failed")
             if self._child is None:
                 self.children.fail()
 
@@ -197,7 +197,7 @@ class Cells:
             items += self.children.news(order)
             if (facts := self.facts.told()) != self._told_facts:
                 self._told_facts = facts
-                items.append({"item": "run", "facts": facts})
+                items.append({"item": "run", "facts": facts, "elapsed": self.facts.elapsed})
             if self.facts.outcome is not None and items:
                 items.append({"item": "end", "ids": [cell.id for cell in order]})
             return items
@@ -287,15 +287,15 @@ class Cells:
                             self._id(), "answer", index, source=f"**Answer**\n\n{answer_markdown(event)}", status="ok"
                         )
                     )
-                self._frame(closing_line(event), outcome)
+                self._frame(outcome)
             case _:  # what only the numbers show
                 pass
 
-    def _frame(self, line: str, outcome: str) -> None:
+    def _frame(self, outcome: str) -> None:
         """Add the line below the cells of a root that has some: wherever they are read, they are told from others."""
         if self._is_framed:
             self._is_framed = False
-            end = LiveCell(self._id(), "boundary", 0, source=line, status="ok")
+            end = LiveCell(self._id(), "boundary", 0, source=LAST_LINE, status="ok")
             end.facts["outcome"] = outcome
             self._add(end)
 

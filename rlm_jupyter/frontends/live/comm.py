@@ -182,7 +182,7 @@ class LiveRun:
             self.cells.facts.keep(getattr(self._control, "notebook", None))
             items = self.cells.take()
             if always and not items:
-                items = [{"item": "run", "facts": self.cells.facts.told()}]
+                items = [{"item": "run", "facts": self.cells.facts.told(), "elapsed": self.cells.facts.elapsed}]
             if items and not self.refused:
                 for part in in_parts(items):
                     self._comm.send(self._message({"items": part}))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any, Literal
 
+from rlm_jupyter.frontends.display.clock import Clock
 from rlm_jupyter.frontends.display.status import Speed
 from rlm_jupyter.frontends.live.page_requests import Asks
 from rlm_jupyter.run.control import ADJUSTABLE
@@ -59,8 +59,7 @@ class RunFacts:
         """Tokens by the model's name; a child's are counted as the sub-model's."""
         self._subcalls = 0
         self._in_flight = 0
-        self._began: float | None = None
-        """When the run began that goes on, by `time.monotonic`."""
+        self._clock = Clock()
         self._seconds: float | None = None
         self._message = ""
         self._remark = self._delay = ""
@@ -69,12 +68,13 @@ class RunFacts:
 
     @property
     def elapsed(self) -> float | None:
-        """Return the seconds since a run began that goes on, for a page that comes later; else `None`."""
-        return None if self._began is None or self.outcome is not None else round(time.monotonic() - self._began, 1)
+        """Return the seconds of a run that goes on, less those in which a person was waited for; else `None`."""
+        return None if self.outcome is not None else round(self._clock.seconds, 1)
 
     def apply(self, event: Event) -> None:
         """Take in an event."""
         self._speed.apply(event)
+        self._clock.apply(event)
         if isinstance(event, RemarkMade):
             self._remark, self._passes = event.text, event.passes
         elif isinstance(event, RequestDelayed):
@@ -87,7 +87,7 @@ class RunFacts:
     def _count(self, event: Event) -> None:
         match event:
             case RunStarted():
-                self._started, self._phase, self._began = event, "writing", time.monotonic()
+                self._started, self._phase = event, "writing"
                 self._remark = "" if self._passes else self._remark
             case ReplyStreamed(iteration=index):
                 self._iteration, self._phase = index, "writing"
@@ -121,6 +121,7 @@ class RunFacts:
         """Take note that the host failed: no last record may have come."""
         if self.outcome is None:
             self.outcome, self._phase, self._message = "failed", "ended", message
+            self._seconds = round(self._clock.seconds, 1)
 
     def keep(self, notebook: Path | None) -> None:
         """Say where the run's own notebook is."""

@@ -23,7 +23,7 @@ from rlm_jupyter.run.outcome import resume_command
 from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.result import OnEvent, Result, result_of
 from rlm_jupyter.run.running import Running
-from rlm_jupyter.types.endings import LIMITED_BY, in_short, no_answer, raised_limit
+from rlm_jupyter.types.endings import LIMITED_BY, in_short, no_answer, raised_limit, why_ended
 from rlm_jupyter.types.errors import ConfigurationError, RLMError, saved_at
 
 
@@ -94,12 +94,14 @@ class ShownResult(Result):
         return " · ".join([iterations, f"{self.usage.total_tokens:,} tokens", *cost, f"{self.seconds:.1f} s", *ended])
 
     def answer_html(self) -> str:
-        """Return the answer alone, for a notebook's page."""
+        """Return the answer alone, for a notebook's page: why there is none stands in the headline above it."""
         # what is not on disk is said where the answer is: it may be looked for there tomorrow
         unsaved = fragments.block(fragments.note(self.unsaved)) if self.unsaved else ""
         more = fragments.block(fragments.note(self._how_to_resume())) if self._how_to_resume() else ""
         if self.answer is None:
-            return fragments.block(fragments.note(no_answer(self.stop_reason, self.message))) + more + unsaved
+            why = self.stop_reason, self.message
+            said = "No answer." if why_ended(*why).lower() == in_short(*why).lower() else no_answer(*why)
+            return fragments.block(fragments.note(said)) + more + unsaved
         ended = self.trajectory.ended
         shown = self.answer if ended is None else answer_markdown(ended)
         return safe_html.markdown(shown) + self._remark_html() + more + unsaved

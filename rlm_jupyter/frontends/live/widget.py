@@ -37,7 +37,6 @@ class Steering:
     def __init__(self) -> None:
         self._facts = RunFacts()
         self._view = View()
-        self._began = time.monotonic()
         self._answer: str | None = None
         self.proposed = (0, 0)
         """Iteration and block of the cell that waits, or waited last."""
@@ -72,7 +71,7 @@ class Steering:
             "max_iterations": told["iteration"],
             "max_tokens": told["input_tokens"] + told["output_tokens"],
             "max_cost": told["cost"] or 0.0,
-            "max_seconds": told["seconds"] or time.monotonic() - self._began,
+            "max_seconds": told["seconds"] or self._facts.elapsed or 0.0,
             "max_subcalls": told["subcalls"],
         }
         return {name: (float(used[name]), float(limit)) for name, limit in told["limits"].items() if name in used}

@@ -112,7 +112,9 @@ def test_a_pause_lasts_until_it_is_resumed_and_costs_no_time_of_the_limit() -> N
     pausing = person.saying(lambda control: control.pause(), block("print(1)"))
     # without the clock standing still, 3 s would be too short for the pause and the rest
     result = person.watch([pausing, block("FINAL(2)")], max_seconds=60)
+    total = time.monotonic() - called
     assert (result.answer, result.stop_reason) == ("2", "answered")
+    assert result.seconds <= total - 3  # nor is it said to have taken it
     assert person.kinds(RunPaused, RunResumed) == ["RunPaused", "RunResumed"]
 
 

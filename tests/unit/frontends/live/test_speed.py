@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from rlm_jupyter.frontends.display.clock import Clock as RunClock
 from rlm_jupyter.frontends.display.status import Speed
 from rlm_jupyter.frontends.display.view import View
 from rlm_jupyter.frontends.live.facts import RunFacts
-from rlm_jupyter.types.events import OutputsShown, ReplyStreamed, RunEnded, RunStarted
+from rlm_jupyter.types.events import (
+    CellDecided,
+    CellProposed,
+    Event,
+    OutputsShown,
+    ReplyStreamed,
+    RunEnded,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    RunTakenUp,
+)
 from rlm_jupyter.types.values import ContextInfo, Usage
 from tests.support.protocol import received
 
@@ -74,3 +86,26 @@ def test_displays_say_it() -> None:
     facts.apply(received(2, "x"))
     facts.apply(ended)
     assert (facts.told()["first"], facts.told()["rate"]) == (None, None)
+
+
+def test_the_clock_stands_still_while_a_person_is_waited_for() -> None:
+    clock = Clock()
+    view, facts = View(), RunFacts()
+    view._clock, facts._clock = RunClock(clock), RunClock(clock)
+
+    def tell(event: Event, seconds: float) -> tuple[bool, float | None]:
+        view.apply(event)
+        facts.apply(event)
+        clock.now += seconds
+        return f" {facts.elapsed:.0f} s" in view.text(), facts.elapsed
+
+    assert tell(STARTED, 4) == (True, 4)
+    assert tell(RunPaused(1), 60) == (True, 4)
+    assert tell(RunResumed(1), 2) == (True, 6)
+    assert tell(CellProposed(1, 0, "1"), 60) == (True, 6)
+    assert tell(CellDecided(1, 0, True), 3) == (True, 9)
+    # a run that is taken up goes on from what it had taken
+    taken_up = RunTakenUp(1, "a", "a", {}, "", reexecuted=True, seconds=100)
+    assert tell(taken_up, 5) == (True, 105)
+    facts.fail("why")
+    assert (facts.elapsed, facts.told()["seconds"]) == (None, 105)
