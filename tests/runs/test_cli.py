@@ -525,6 +525,13 @@ def test_models_lists_the_embedded_one_and_suggests_the_nearest_provider() -> No
     assert "Did you mean ollama?" in done.err
 
 
+def test_models_of_a_provider_without_a_key_is_a_mistake_in_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+    done = cli("models", "openrouter")
+    assert (done.code, done.out) == (2, "")
+    assert "OPENROUTER_API_KEY" in done.err
+
+
 def test_list_tells_what_became_of_each_run(kept: list[RunFiles]) -> None:
     done = cli("list")
     rows = [line.split("\t") for line in done.out.splitlines()]

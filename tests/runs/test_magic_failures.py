@@ -29,7 +29,7 @@ MISTAKES = {
     "an unknown option": "%rlm --max-cots 1 What?",
     "an option without a value": "%rlm --model",
     "a word for a number": "%rlm --max-iterations many What?",
-    "a negative limit": "%rlm -m scripted/ok.json --max-cost -1 What?",
+    "a negative limit": "%rlm --max-cost -1 What?",
     "no such variable": "%rlm -m scripted/ok.json -c boook What?",
     "no name of a variable": "%rlm -m scripted/ok.json -c 'a b' What?",
     "a variable that is None": "%rlm -m scripted/ok.json -c nothing What?",

@@ -33,7 +33,13 @@ class _Found:
 
 
 def models(args: Namespace) -> int:
-    """`jupyter rlm models`; returns the exit code: 1 where the one that was named lists nothing."""
+    """`jupyter rlm models`; returns the exit code: 1 where the one that was named lists nothing.
+
+    Raises
+    ------
+    ConfigurationError
+        There is no such provider, or no key for the one that was named.
+    """
     from rlm_jupyter.models import PROVIDERS
 
     served = {name: preset for name, preset in PROVIDERS.items() if preset.wire not in {"extractive", "scripted"}}
@@ -47,6 +53,8 @@ def models(args: Namespace) -> int:
         close = difflib.get_close_matches(args.provider, served, n=1)
         hint = f"Did you mean {close[0]}?" if close else f"There are {', '.join(served)}."
         raise ConfigurationError(f"No provider {quoted(args.provider)} serves models. {hint}")
+    if args.provider is not None:
+        _check_key(chosen[0], args.base_url)
     with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
         found = list(pool.map(lambda preset: _look(preset, args.base_url), chosen))
     if args.json:
@@ -60,6 +68,13 @@ def models(args: Namespace) -> int:
         if args.provider is None and (others := [name for name, preset in served.items() if preset not in chosen]):
             terminal.say(f"No key for {', '.join(others)}: what they serve is not listed.")
     return FAILED if args.provider is not None and found[0].server is None else ANSWERED
+
+
+def _check_key(preset: Preset, base_url: str | None) -> None:
+    from rlm_jupyter.models.endpoint import find_endpoint
+
+    if preset.wire != "azure":
+        find_endpoint(preset, "", base_url=base_url, api_key=None)
 
 
 def _has_key(preset: Preset) -> bool:

@@ -32,6 +32,7 @@ from rlm_jupyter.types.events import CellProposed, Event, Record
 _INTERRUPTS = 5
 """That a cell gets when its driver is gone."""
 _AGAIN_SECONDS = 2.0
+_AS_RECORDED = ", but what is shown below them is what they showed then"
 _DRIVEN = "_rlm_driven"
 """The attribute of a shell whose kernel a model drives."""
 
@@ -220,8 +221,8 @@ class _Here:
         when = trajectory.started.started.replace("T", " ").removesuffix("+00:00")
         self._shown.end(
             path,
-            title=f"The recorded run of {when} UTC: nothing was asked or spent; {again} without a model. "
-            "--rerun runs it again.",
+            title=f"The recorded run of {when} UTC: nothing was asked or spent; {again} without a model"
+            f"{_AS_RECORDED if self._shown.is_live else ''}. --rerun runs it again.",
         )
         return self._outcome(trajectory, path)
 

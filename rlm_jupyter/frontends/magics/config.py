@@ -115,6 +115,9 @@ class Configured(Magics):
         """Model and options of `RLM`: options first, then traits, the page's settings, and the environment."""
         save = options.save or self.save
         check_place(save)
+        limits = {name: getattr(options, name) for name in _LIMITS}
+        limits = {name: self._setting(name) if value is None else value for name, value in limits.items()}
+        of_limits = Limits(**{name: value for name, value in limits.items() if value is not None})
         model = options.model or self._model()
         base_url, window, sampling = options.base_url, options.window, parsed(options.option)
         usual = self._model()
@@ -132,14 +135,12 @@ class Configured(Magics):
                 )
             model, base_url, window, sampling = "extractive", None, None, {}
             self._show_banner()
-        limits = {name: getattr(options, name) for name in _LIMITS}
-        limits = {name: self._setting(name) if value is None else value for name, value in limits.items()}
         namespace = cast(Any, self.shell).user_ns
         return model, {
             "sub_model": options.sub_model or self._setting("sub_model"),
             "base_url": base_url,
             "window": window,
-            "limits": Limits(**{name: value for name, value in limits.items() if value is not None}),
+            "limits": of_limits,
             "termination": self._policy(options.termination, TerminationPolicy) or self.termination,
             "reward": self._policy(options.reward, RewardPolicy) or self.reward,
             "save": save,
