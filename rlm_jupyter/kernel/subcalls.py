@@ -7,6 +7,7 @@ what a message says is only what to ask; depth, models and limits are the callab
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -20,6 +21,8 @@ from rlm_jupyter.types.values import AnswerSubcall, Subcall, SubcallFailure
 
 log = logging.getLogger(__name__)
 _MODEL_CHARS = 200
+_SCHEMA_CHARS = 20_000
+"""Of the form of replies that a provider is told; a larger one is dropped, and the reply checked all the same."""
 
 
 class Subcalls:
@@ -89,6 +92,7 @@ class Subcalls:
                 # a cell may send anything for it, and it goes into the record
                 model=model[:_MODEL_CHARS] if isinstance(model, str) else None,
                 cell=str(message.content.get("cell", "")),
+                schema=_schema(message.content.get("schema")),
             )
             self._begin(call_id, len(call.prompts), self._serve(call))
         elif message.type == "rlm_final" and call_id not in self._tasks:
@@ -176,3 +180,13 @@ def _prompt(told: Sequence[tuple[str, memoryview]]) -> str:
         except ValueError as error:
             return Prompt.of(texts, f"part {place} is no image that can be sent: {error}")
     return Prompt.of(parts)
+
+
+def _schema(told: object) -> dict[str, Any] | None:
+    """Return the JSON schema that a kernel names for replies, if it is one of a size to be sent."""
+    if not isinstance(told, dict):
+        return None
+    try:
+        return told if len(json.dumps(told)) <= _SCHEMA_CHARS else None
+    except (ValueError, RecursionError):
+        return None

@@ -34,6 +34,8 @@ class Abilities:
     """It reads images, which stand in a message's `parts`. `None`: nobody knows, and it is sent those of sub-calls."""
     image_tokens: Callable[[int, int], int] = most_image_tokens
     """How many tokens an image of this width and height takes at most."""
+    takes_schema: bool = False
+    """`complete` takes `schema`, a JSON schema that its reply keeps where the provider can see to it."""
     is_deterministic: bool = False
     """It gives the same reply to the same prompt: a sub-call is sent once in a run."""
     options: Mapping[str, Any] = field(default_factory=dict)

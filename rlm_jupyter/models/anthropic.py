@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.models.client_pool import TIMEOUTS, http_arguments
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import anthropic
+
+    from rlm_jupyter.models.structured import Structured
 
 _FINISH: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -63,6 +66,17 @@ class AnthropicModel(HostedModel):
     def _send(self, client: anthropic.AsyncAnthropic) -> Any:
         return client.messages.stream
 
+    def _output_config(self, client: anthropic.AsyncAnthropic, form: Structured) -> dict[str, Any]:
+        """Return the field that names the form of a reply; empty for an SDK that is older than it."""
+        import anthropic
+
+        transform = getattr(anthropic, "transform_schema", None)
+        if transform is None or "output_config" not in signature(self._send(client)).parameters:
+            return {}
+        # the SDK's own function: bounds, which the interface refuses, become descriptions
+        told = {"type": "json_schema", "schema": transform(dict(form.schema))}
+        return {"output_config": self._placed.get("output_config", {}) | {"format": told}}
+
     async def _stream(
         self,
         client: anthropic.AsyncAnthropic,
@@ -72,8 +86,11 @@ class AnthropicModel(HostedModel):
         *,
         logprobs: bool,
         temperature: float | None,
+        form: Structured | None,
     ) -> Reply | None:
         fields = self._placed | {"model": self.endpoint.model, "max_tokens": cap} | _conversation(messages)
+        if form is not None:
+            fields |= self._output_config(client, form)
         async with self._send(client)(**fields) as stream:
             hear()
             began = False

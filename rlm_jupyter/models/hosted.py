@@ -17,6 +17,7 @@ from rlm_jupyter.models.client_pool import Clients
 from rlm_jupyter.models.listener import Listener
 from rlm_jupyter.models.own_server import OwnServer
 from rlm_jupyter.models.sampling import placed
+from rlm_jupyter.models.structured import Structured
 from rlm_jupyter.types.errors import ConfigurationError, ContextWindowError, ModelError
 from rlm_jupyter.types.tokens import DEFAULT_WINDOW
 from rlm_jupyter.types.values import Message, Reply, Usage
@@ -77,6 +78,7 @@ class HostedModel(ABC):
         self._window = window
         """As it was given, or as a refusal said."""
         self._listed_window: int | None = None
+        self._refuses_schema = False
         self._clients: Clients[Any] = Clients(self._open)
 
     def __repr__(self) -> str:
@@ -161,6 +163,7 @@ class HostedModel(ABC):
         until: Callable[[str], bool] | None = None,
         temperature: float | None = None,
         idle_seconds: float | None = None,
+        schema: Mapping[str, Any] | None = None,
     ) -> Reply:
         """Ask for a reply to `messages`, of at most `max_output_tokens`; once, the SDK's own retries are off.
 
@@ -170,6 +173,7 @@ class HostedModel(ABC):
         once, and the reply is what has come, its usage estimated.
         `idle_seconds` of silence end the request (default: 600); three times as many until the reply of a server of
         one's own begins.
+        `schema` is the form of a reply that is JSON; a server that refuses to be told is asked without, now and later.
         `on_text` gets the visible text piece by piece. An empty reply comes back as it is, with its `finish`.
 
         Raises
@@ -184,11 +188,22 @@ class HostedModel(ABC):
         """
         wire = list(map(_sendable_message, messages))
         how = {"logprobs": logprobs, "temperature": self.temperature if temperature is None else temperature}
+        structured = None if schema is None or self._refuses_schema else Structured.of(schema)
         async with self._clients.lease() as client:
-            hear = self._listener(_IDLE_SECONDS if idle_seconds is None else idle_seconds, on_text, until)
-            reply = await self._attempt(client, wire, max_output_tokens, hear, how)
+
+            async def attempt(form: Structured | None) -> Reply:
+                hear = self._listener(_IDLE_SECONDS if idle_seconds is None else idle_seconds, on_text, until)
+                return await self._attempt(client, wire, max_output_tokens, hear, how | {"form": form})
+
+            try:
+                reply = await attempt(structured)
+            except ModelError as error:
+                if structured is None or type(error) is not ModelError:
+                    raise
+                reply = await attempt(None)  # raises the same where the form was not the reason
+                self._refuses_schema, structured = True, None
         self._own.compare(reply)
-        return reply
+        return reply if structured is None else replace(reply, text=structured.unwrapped(reply.text))
 
     def _listener(
         self, idle_seconds: float, on_text: Callable[[str], None] | None, until: Callable[[str], bool] | None
@@ -259,6 +274,7 @@ class HostedModel(ABC):
             takes_temperature=self.takes_temperature,
             sees=self.sees,
             image_tokens=partial(eyes.image_tokens, self.name),
+            takes_schema=self.endpoint.preset.takes_schema and not self._refuses_schema,
             is_deterministic=self.temperature == 0,
             options=self.options,
             remark=self.remark,
@@ -300,6 +316,7 @@ class HostedModel(ABC):
         *,
         logprobs: bool,
         temperature: float | None,
+        form: Structured | None,
     ) -> Reply | None:
         """Send one request and gather its reply; `None` when the stream ended without saying why."""
 

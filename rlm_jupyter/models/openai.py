@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     import openai
 
+    from rlm_jupyter.models.structured import Structured
+
 _FINISH: dict[str, FinishReason] = {"stop": "stop", "length": "length", "content_filter": "refusal"}
 _LEAST_LOGPROB = -1e4
 _NO_KEY = "none"
@@ -80,10 +82,15 @@ class OpenAIModel(HostedModel):
         *,
         logprobs: bool,
         temperature: float | None,
+        form: Structured | None,
     ) -> Reply | None:
         fields = self._placed | {self.endpoint.preset.cap_field: cap} | ({"logprobs": True} if logprobs else {})
         if temperature is not None:
             fields["temperature"] = temperature
+        if form is not None and "response_format" not in fields:
+            # strict would refuse optional fields and bounds; one's own servers keep to the schema in any case
+            named = {"name": "reply", "schema": dict(form.schema), "strict": False}
+            fields["response_format"] = {"type": "json_schema", "json_schema": named}
         if self.endpoint.preset.provider == "llamacpp":
             # tells now and then how far it is with a long prompt, so that the connection is not silent for minutes
             fields["extra_body"] = {"return_progress": True} | (fields.get("extra_body") or {})

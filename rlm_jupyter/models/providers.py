@@ -51,6 +51,8 @@ class Preset:
     """A header that carries the key, where it isn't the usual `Authorization`."""
     header_variables: Mapping[str, str] = field(default_factory=dict)
     """Further headers, and the environment variables they are read from, if set."""
+    takes_schema: bool = False
+    """Whether it can be given the form of a reply; a model that refuses that is asked without."""
     example: str = ""
     """A model's name, whole, as an example."""
 
@@ -60,6 +62,7 @@ _FOR_CODE = 0.2
 _PRESETS = (
     Preset(
         provider="openai",
+        takes_schema=True,
         title="OpenAI",
         base_url="https://api.openai.com/v1",
         url_variables=("OPENAI_BASE_URL",),
@@ -70,6 +73,7 @@ _PRESETS = (
     ),
     Preset(
         provider="anthropic",
+        takes_schema=True,
         title="Anthropic",
         wire="anthropic",
         base_url="https://api.anthropic.com",
@@ -80,6 +84,7 @@ _PRESETS = (
     ),
     Preset(
         provider="llamacpp",
+        takes_schema=True,
         title="llama.cpp",
         base_url="http://127.0.0.1:8080/v1",
         url_variables=("LLAMACPP_BASE_URL",),
@@ -93,6 +98,7 @@ _PRESETS = (
     ),
     Preset(
         provider="vllm",
+        takes_schema=True,
         title="vLLM",
         base_url="http://127.0.0.1:8000/v1",
         url_variables=("VLLM_BASE_URL",),
@@ -104,6 +110,7 @@ _PRESETS = (
     ),
     Preset(
         provider="ollama",
+        takes_schema=True,
         title="Ollama",
         base_url="http://127.0.0.1:11434/v1",
         url_variables=("OLLAMA_BASE_URL", "OLLAMA_HOST"),
@@ -117,6 +124,7 @@ _PRESETS = (
     ),
     Preset(
         provider="lmstudio",
+        takes_schema=True,
         title="LM Studio",
         base_url="http://127.0.0.1:1234/v1",
         url_variables=("LMSTUDIO_BASE_URL",),
@@ -148,6 +156,7 @@ _PRESETS = (
     ),
     Preset(
         provider="gemini",
+        takes_schema=True,
         title="Google Gemini",
         base_url="https://generativelanguage.googleapis.com/v1beta/openai",
         url_variables=("GEMINI_BASE_URL",),
@@ -157,6 +166,7 @@ _PRESETS = (
     ),
     Preset(
         provider="azure_openai",
+        takes_schema=True,
         title="Azure OpenAI",
         wire="azure",
         url_variables=("AZURE_OPENAI_ENDPOINT",),

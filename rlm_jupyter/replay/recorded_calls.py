@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rlm_jupyter.kernel.guest.subcalls import Answers, SubcallError, SubcallFailure
@@ -108,7 +108,9 @@ class KernelCalls(RecordedCalls):
     def __init__(self, trajectory: Trajectory) -> None:
         super().__init__(trajectory.subcalls)
 
-    def call(self, kind: str, prompts: Sequence[str], model: str | None) -> Answers:
+    def call(
+        self, kind: str, prompts: Sequence[str], model: str | None, schema: Mapping[str, Any] | None = None
+    ) -> Answers:
         """Return the recorded answers, in order.
 
         Raises
@@ -118,7 +120,9 @@ class KernelCalls(RecordedCalls):
         """
         return [self._one(kind, prompt, model) for prompt in prompts]
 
-    async def acall(self, kind: str, prompts: Sequence[str], model: str | None) -> Answers:
+    async def acall(
+        self, kind: str, prompts: Sequence[str], model: str | None, schema: Mapping[str, Any] | None = None
+    ) -> Answers:
         """`call`, to be awaited."""
         return self.call(kind, prompts, model)
 

@@ -173,7 +173,7 @@ class Answering:
             if kind == "rlm":
                 settled = await self._recurse(run, prompt, asked, bill)
             else:
-                settled = await self._plain(run, prompt, model, bill)
+                settled = await self._plain(run, call, prompt, model, bill)
         except LimitReached as limit:
             settled = _Settled(f"{limit}.", failed=True, model=name)
         except RLMError as error:
@@ -188,11 +188,18 @@ class Answering:
             )
         return settled
 
-    async def _plain(self, run: Run, prompt: str, model: Model, bill: Bill) -> _Settled:
+    async def _plain(self, run: Run, call: Subcall, prompt: str, model: Model, bill: Bill) -> _Settled:
         message = _message(prompt, model)
         if isinstance(prompt, Prompt) and not message.parts:
             run.subcalls.unseen = model.name
-        answered = await ask(model, [message], run.ledger, max_output_tokens=run.limits.max_output_tokens, bill=bill)
+        answered = await ask(
+            model,
+            [message],
+            run.ledger,
+            max_output_tokens=run.limits.max_output_tokens,
+            schema=call.schema,
+            bill=bill,
+        )
         self._replies, self._reply_tokens = self._replies + 1, self._reply_tokens + answered.usage.output_tokens
         if answered.reply.finish == "length":
             run.subcalls.cut += 1

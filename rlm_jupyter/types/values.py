@@ -106,6 +106,8 @@ class Subcall:
     model: str | None
     cell: str
     """The id of the execute request that was running; best effort (a stray thread counts for the running one)."""
+    schema: dict[str, Any] | None = None
+    """The JSON schema that replies are to keep, for a provider that can see to it."""
 
 
 @dataclass(frozen=True, slots=True)

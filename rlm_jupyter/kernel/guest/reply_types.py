@@ -25,6 +25,7 @@ _AGAIN_OF_CHILD = "A reply\n<reply>\n{reply}\n</reply>\nhad another form: {reaso
 _SHOWN_CHARS = 2_000
 """Of a reply that is shown to who gave it."""
 _CHILD_SHOWN_CHARS = 100
+MOST_SCHEMA_CHARS = 20_000
 _REASON_CHARS = 300
 
 
@@ -62,6 +63,8 @@ class ReplyType:
                 f"dataclass: {reason}"
             ) from None
         self._form = form(self._schema)
+        self.sent = None if len(json.dumps(self._schema)) > MOST_SCHEMA_CHARS else self._schema
+        """For the provider, whose decoding may keep to it; a very large one is shown in words alone."""
         is_child = "rlm_query" in name
         self._asked, self._again = (_ASKED_OF_CHILD, _AGAIN_OF_CHILD) if is_child else (_ASKED, _AGAIN)
         self._shown_chars = _CHILD_SHOWN_CHARS if is_child else _SHOWN_CHARS

@@ -20,11 +20,15 @@ _SHOWN_CHARS = 60
 class MakesCalls(Protocol):
     """Answers calls: by asking the host, or from a record."""
 
-    def call(self, kind: str, prompts: Sequence[str], model: str | None) -> Answers:
-        """Ask and wait."""
+    def call(
+        self, kind: str, prompts: Sequence[str], model: str | None, schema: Mapping[str, Any] | None = None
+    ) -> Answers:
+        """Ask and wait; `schema` is the JSON schema that replies are to keep."""
         ...
 
-    async def acall(self, kind: str, prompts: Sequence[str], model: str | None) -> Answers:
+    async def acall(
+        self, kind: str, prompts: Sequence[str], model: str | None, schema: Mapping[str, Any] | None = None
+    ) -> Answers:
         """Ask and await."""
         ...
 
@@ -94,11 +98,12 @@ def _ask(calls: MakesCalls, kind: str, prompts: list[str], model: str | None, an
     """Ask, once more where a reply has another form, and return the replies, or the values."""
     if not prompts or answer is None:
         return list(calls.call(kind, prompts, model)) if prompts else []
-    settling = ReplyType(answer, name).settle(prompts)
+    reply_type = ReplyType(answer, name)
+    settling = reply_type.settle(prompts)
     asked = next(settling)
     while True:
         try:
-            asked = settling.send(calls.call(kind, asked, model))
+            asked = settling.send(calls.call(kind, asked, model, reply_type.sent))
         except StopIteration as settled:
             return settled.value
 
@@ -109,10 +114,11 @@ async def _aask(
     """`_ask`, to be awaited."""
     if not prompts or answer is None:
         return list(await calls.acall(kind, prompts, model)) if prompts else []
-    settling = ReplyType(answer, name).settle(prompts)
+    reply_type = ReplyType(answer, name)
+    settling = reply_type.settle(prompts)
     asked = next(settling)
     while True:
-        answers = await calls.acall(kind, asked, model)
+        answers = await calls.acall(kind, asked, model, reply_type.sent)
         try:
             asked = settling.send(answers)
         except StopIteration as settled:

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rlm_jupyter.kernel.guest.codec import WireMessage, to_bytes, to_text
@@ -104,18 +104,22 @@ class Calls:
         self._waiting: dict[str, _Slot] = {}
         self._stopped: tuple[str, str] = ("", "")
 
-    def call(self, kind: str, prompts: Sequence[str], model: str | None) -> Answers:
+    def call(
+        self, kind: str, prompts: Sequence[str], model: str | None, schema: Mapping[str, Any] | None = None
+    ) -> Answers:
         """Ask and wait; the calling thread stays interruptible."""
-        call_id, slot = self._begin(kind, prompts, model, None)
+        call_id, slot = self._begin(kind, prompts, model, schema, None)
         try:
             slot.lock.acquire()
         finally:
             self._end(call_id, slot)
         return slot.result()
 
-    async def acall(self, kind: str, prompts: Sequence[str], model: str | None) -> Answers:
+    async def acall(
+        self, kind: str, prompts: Sequence[str], model: str | None, schema: Mapping[str, Any] | None = None
+    ) -> Answers:
         """Ask and await."""
-        call_id, slot = self._begin(kind, prompts, model, asyncio.get_running_loop())
+        call_id, slot = self._begin(kind, prompts, model, schema, asyncio.get_running_loop())
         try:
             if slot.future is not None:
                 await slot.future
@@ -167,7 +171,12 @@ class Calls:
             slot.settle([], reason)
 
     def _begin(
-        self, kind: str, prompts: Sequence[str], model: str | None, loop: asyncio.AbstractEventLoop | None
+        self,
+        kind: str,
+        prompts: Sequence[str],
+        model: str | None,
+        schema: Mapping[str, Any] | None,
+        loop: asyncio.AbstractEventLoop | None,
     ) -> tuple[str, _Slot]:
         cell = self._cell()
         if self._wire.is_own_thread:
@@ -181,6 +190,8 @@ class Calls:
         slot = self._waiting[call_id] = _Slot(loop)
         try:
             content: dict[str, Any] = {"id": call_id, "kind": kind, "model": model, "cell": cell}
+            if schema is not None:
+                content["schema"] = schema
             if any(isinstance(prompt, Prompt) for prompt in prompts):
                 content["parts"], buffers = _apart(prompts)
             else:

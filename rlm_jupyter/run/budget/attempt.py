@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ class Request:
     logprobs: bool
     until: Callable[[], Callable[[str], bool]] | None
     temperature: float | None
+    schema: Mapping[str, Any] | None = None
 
 
 async def billed(request: Request, ledger: Ledger, bill: Bill, own: LastReply | None) -> Reply:
@@ -85,6 +86,8 @@ def _extra(request: Request, idle: float | None) -> dict[str, Any]:
         extra["idle_seconds"] = math.inf if idle is None else idle
     if request.temperature is not None and abilities.takes_temperature:
         extra["temperature"] = request.temperature
+    if request.schema is not None and abilities.takes_schema:
+        extra["schema"] = request.schema
     return extra
 
 

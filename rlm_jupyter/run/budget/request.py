@@ -6,8 +6,9 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rlm_jupyter.models import Model
 from rlm_jupyter.run.budget.attempt import MOST_RATE_LIMIT_SECONDS, Request, billed
@@ -55,6 +56,7 @@ async def ask(
     logprobs: bool = False,
     until: Callable[[], Callable[[str], bool]] | None = None,
     temperature: float | None = None,
+    schema: Mapping[str, Any] | None = None,
     may_be_empty: bool = False,
     bill: Bill | None = None,
     own: LastReply | None = None,
@@ -82,6 +84,8 @@ async def ask(
         that can then closes the request.
     temperature
         Where it can be set (`takes_temperature`); by default what the model is set to, or the server's own.
+    schema
+        A JSON schema that the reply is to keep, for a provider that can see to it (`takes_schema`). A help, no promise.
     may_be_empty
         A reply without a word, that is no refusal and was not cut off, is one too.
     bill
@@ -118,7 +122,7 @@ async def ask(
     while True:
         capped = affordable(model, most, cap, ledger, own)
         request = Request(
-            model, messages, Usage(input_tokens=most, output_tokens=capped), hear, logprobs, until, temperature
+            model, messages, Usage(input_tokens=most, output_tokens=capped), hear, logprobs, until, temperature, schema
         )
         try:
             reply = await billed(request, ledger, bill, own)
