@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rlm_jupyter.parsing import find_final_answer as find_final_answer
     from rlm_jupyter.rlm import RLM as RLM
     from rlm_jupyter.run.files.load import load as load
+    from rlm_jupyter.run.outputs import Artefact as Artefact
     from rlm_jupyter.run.result import Result as Result
     from rlm_jupyter.run.tool import Tool as Tool
     from rlm_jupyter.types.limits import Limits as Limits
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
+    "Artefact": "rlm_jupyter.run.outputs",
     "Limits": "rlm_jupyter.types.limits",
     "RLM": "rlm_jupyter.rlm",
     "Result": "rlm_jupyter.run.result",
@@ -30,7 +32,7 @@ _HOMES = {
     "find_final_answer": "rlm_jupyter.parsing",
     "load": "rlm_jupyter.run.files.load",
 }
-__all__ = ["RLM", "Limits", "Result", "Sandbox", "Tool", "__version__", "find_final_answer", "load"]
+__all__ = ["RLM", "Artefact", "Limits", "Result", "Sandbox", "Tool", "__version__", "find_final_answer", "load"]
 
 
 def __getattr__(name: str) -> Any:

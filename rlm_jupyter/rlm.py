@@ -6,11 +6,11 @@ Long for its docstrings: they are the reference of the public class.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, get_args
 from weakref import WeakSet
@@ -34,6 +34,7 @@ from rlm_jupyter.run.mcp.config import servers_of
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.opening import open_in_time, unopened
 from rlm_jupyter.run.outcome import outcome_of
+from rlm_jupyter.run.outputs import Outputs
 from rlm_jupyter.run.prompt import check_length, check_prompt
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Running
@@ -117,6 +118,15 @@ class RLM(FromRecord):
         any type that pydantic's `TypeAdapter` takes, or a JSON schema as a dict. The model is shown its form; an answer
         of another form is sent back with the reasons (`Limits.max_answer_errors` times), and `result.value` is an
         instance. With `answer`, `strategy` is `loop`. Follow-ups and children have no form to keep.
+    outputs
+        Files that the run is to make: their names, or `Artefact(…)` with a description and a check. The model's code
+        leaves them in a folder of its kernel; they are checked when it declares its answer, and a missing or broken one
+        is sent back like an answer of another form. With `outputs`, `strategy` is `loop`; follow-ups and children make
+        none.
+    output_dir
+        Where those files go. Default: the working directory.
+    replace
+        Replace files of those names that are there. Default: then the run does not begin.
     tools
         Functions, sync or async, or `Tool(function, …)`, that the model's code may call by name. They run here, not
         in the kernel, with your rights; each call and its result is recorded, and on `resume` and `fork`, which take
@@ -158,6 +168,9 @@ class RLM(FromRecord):
         require_agreement: bool = False,
         strategy: Strategy = "loop",
         answer: object = None,
+        outputs: object = None,
+        output_dir: str | Path | None = None,
+        replace: bool = False,
         tools: Tools | None = None,
         sub_tools: Tools | None = None,
         mcp: Mapping[str, Any] | None = None,
@@ -189,6 +202,7 @@ class RLM(FromRecord):
             require_agreement=require_agreement,
             strategy=strategy,
             answer=AnswerType.of(answer),
+            outputs=_outputs(outputs, output_dir, replace, samples),
             tools=Toolbox.of(tools),
             sub_tools=Toolbox.of(sub_tools, "sub_tools"),
             mcp=servers_of(mcp),
@@ -227,6 +241,9 @@ class RLM(FromRecord):
         *,
         root_prompt: str | None = None,
         answer: object = None,
+        outputs: object = None,
+        output_dir: str | Path | None = None,
+        replace: bool = False,
         on_event: OnEvent | None = None,
         keep_kernel: bool = False,
     ) -> Result:
@@ -243,6 +260,8 @@ class RLM(FromRecord):
             With it, `prompt` is the context, as in the reference implementation.
         answer
             What the answer must be, as for `RLM`; default: what that says.
+        outputs, output_dir, replace
+            The files that the run is to make, and where they go, as for `RLM`; `result.outputs` has their paths.
         on_event
             Told every event, on a thread of ours; as `stream`, those of children as `ChildReported`.
         keep_kernel
@@ -256,7 +275,15 @@ class RLM(FromRecord):
             The host failed. The record on disk is complete up to there; `error.result` is the result so far.
         """
         running = self.start(
-            prompt, context, root_prompt=root_prompt, answer=answer, on_event=on_event, keep_kernel=keep_kernel
+            prompt,
+            context,
+            root_prompt=root_prompt,
+            answer=answer,
+            outputs=outputs,
+            output_dir=output_dir,
+            replace=replace,
+            on_event=on_event,
+            keep_kernel=keep_kernel,
         )
         return running.wait(close=True)
 
@@ -267,6 +294,9 @@ class RLM(FromRecord):
         *,
         root_prompt: str | None = None,
         answer: object = None,
+        outputs: object = None,
+        output_dir: str | Path | None = None,
+        replace: bool = False,
         on_event: OnEvent | None = None,
         control: Control | None = None,
     ) -> Result:
@@ -280,11 +310,24 @@ class RLM(FromRecord):
         """
         prompt, held = _asked(prompt, context, root_prompt)
         with interrupts.in_order():
-            return await self._answer(self._for(answer), prompt, held, on_event, control)
+            settings = self._for(answer, outputs, output_dir, replace)
+            return await self._answer(settings, prompt, held, on_event, control)
 
-    def _for(self, answer: object) -> Settings:
-        """Return the settings of a run whose answer is to be this."""
-        return self._settings if answer is None else replace(self._settings, answer=AnswerType.of(answer))
+    def _for(self, answer: object, outputs: object, output_dir: str | Path | None, replaces: bool) -> Settings:
+        """Return the settings of a run whose answer is to be this, and that is to make these files."""
+        settings = self._settings
+        if answer is not None:
+            settings = dataclasses.replace(settings, answer=AnswerType.of(answer))
+        if outputs is not None:
+            outputs = _outputs(outputs, output_dir, replaces, settings.samples)
+            settings = dataclasses.replace(settings, outputs=outputs)
+        elif output_dir is not None or replaces:
+            wanted = None if settings.outputs is None else settings.outputs.artefacts
+            found = _outputs(wanted, output_dir, replaces, settings.samples)
+            settings = dataclasses.replace(settings, outputs=found)
+        if settings.outputs is not None:
+            settings = dataclasses.replace(settings, outputs=settings.outputs.claimed())
+        return settings
 
     async def _answer(
         self, settings: Settings, prompt: str, held: Context, on_event: OnEvent | None, control: Control | None
@@ -305,7 +348,15 @@ class RLM(FromRecord):
         return outcome.result(trajectory)
 
     async def stream(
-        self, prompt: str, context: object = None, *, root_prompt: str | None = None, answer: object = None
+        self,
+        prompt: str,
+        context: object = None,
+        *,
+        root_prompt: str | None = None,
+        answer: object = None,
+        outputs: object = None,
+        output_dir: str | Path | None = None,
+        replace: bool = False,
     ) -> AsyncIterator[Event]:
         """Yield the events of a run as they happen; the last is `RunEnded`. Closing the iterator stops the run.
 
@@ -314,7 +365,16 @@ class RLM(FromRecord):
         """
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         run = asyncio.create_task(
-            self.acompletion(prompt, context, root_prompt=root_prompt, answer=answer, on_event=queue.put_nowait)
+            self.acompletion(
+                prompt,
+                context,
+                root_prompt=root_prompt,
+                answer=answer,
+                outputs=outputs,
+                output_dir=output_dir,
+                replace=replace,
+                on_event=queue.put_nowait,
+            )
         )
         run.add_done_callback(lambda _: queue.put_nowait(None))
         try:
@@ -332,6 +392,9 @@ class RLM(FromRecord):
         *,
         root_prompt: str | None = None,
         answer: object = None,
+        outputs: object = None,
+        output_dir: str | Path | None = None,
+        replace: bool = False,
         on_event: OnEvent | None = None,
         keep_kernel: bool = False,
         approve: bool = False,
@@ -346,7 +409,7 @@ class RLM(FromRecord):
         prompt, held = _asked(prompt, context, root_prompt)
         if approve and self._settings.samples > 1:
             raise ConfigurationError("approve=True shows the cells of one run: leave samples out.")
-        session = BackgroundSession(self._for(answer), held, keep_kernel)
+        session = BackgroundSession(self._for(answer, outputs, output_dir, replace), held, keep_kernel)
         if keep_kernel:
             self._kept.add(session)
         return Running(session, prompt, on_event, approve=approve)
@@ -394,6 +457,20 @@ def _served(
     if isinstance(sub_model, str) or not isinstance(sub_model, Sequence):
         return first, there(sub_model)
     return first, [there(name) for name in sub_model]
+
+
+def _outputs(wanted: object, folder: str | Path | None, replaces: bool, samples: int) -> Outputs | None:
+    """Check the files that a run is to make; several samples would make each several times."""
+    found = Outputs.of(wanted, folder, replaces)
+    if found is None and (folder is not None or replaces):
+        raise ConfigurationError(
+            "output_dir and replace say where files go: name these by outputs=[…].",
+            notebook="--output-dir and --replace say where files go: name these by --output.",
+            command="--output-dir and --replace say where files go: name these by --output.",
+        )
+    if found is not None and samples > 1:
+        raise ConfigurationError("Files are made by one run: leave samples out, or outputs.")
+    return found
 
 
 def _named(policy: object) -> Any:

@@ -106,6 +106,9 @@ OPTIONS = (
     Option("answer", "what the answer must be: a type of the notebook, as Invoice or list[str]", str, "TYPE", "a text",
            places=_MAGIC),
     Option("schema", "a JSON schema that the answer must keep", str, "FILE.json", "none"),
+    Option("output", "a file that the run is to make", str, "NAME", "none", repeats=True),
+    Option("output_dir", "the folder for such files", str, "FOLDER", "the working directory"),
+    Option("replace", "replace files of those names that are there", bool),
     Option("tool", "a function that the model's code may call: its name in the notebook, or package.module:function",
            str, "FUNCTION", "none", repeats=True, places=_ALL - {"config"}, argument="tools"),
     Option("sub_tool", "a function that children (rlm_query) may call, named likewise", str, "FUNCTION", "none",
@@ -137,7 +140,7 @@ OPTIONS = (
     Option("estimate", "say what it may cost, and ask nothing", bool),
     Option("save", "the run's notebook, or a folder/ for it", str, "PATH", "rlm_runs/", places=_MAGIC | {"config"},
            beside=frozenset({"cli", "fork"})),
-    Option("output", "the result's variable", str, "VAR", "rlm_result", "-o", places=_MAGIC | {"%resume"}),
+    Option("result", "the result's variable", str, "VAR", "rlm_result", "-o", places=_MAGIC | {"%resume"}),
     Option("rerun", "ask anew, though the same was asked before", bool, places=_MAGIC),
     Option("approve", "let each cell wait: run it, edit it, or refuse it with a message", bool, places=_MAGIC),
     Option("here", "let the model drive this notebook's own kernel: no sandbox", bool, places=_MAGIC),
@@ -192,7 +195,7 @@ def magic(place: Place) -> Callable[[Any], Any]:
     def decorate(function: Any) -> Any:
         for option in reversed(list(options_of(place))):
             settings = option.settings(place)
-            if option.name == "output":
+            if option.name == "result":
                 settings["default"] = option.default
             function = argument(*option.flags, **settings)(function)  # type: ignore[no-untyped-call]
         return function

@@ -24,12 +24,14 @@ from rlm_jupyter.kernel.shell_requests import ShellRequests
 from rlm_jupyter.kernel.shield import see_through
 from rlm_jupyter.kernel.snapshots import Moment, Restored, Snapshots
 from rlm_jupyter.kernel.subcalls import Subcalls
-from rlm_jupyter.kernel.untrusted import changed, fetched, inspection, readable
+from rlm_jupyter.kernel.untrusted import changed, fetched, inspection, output, readable
 from rlm_jupyter.types.errors import KernelDiedError
 from rlm_jupyter.types.values import AnswerSubcall, CellRun, Inspection, Output, PacksContext, Value
 
 LOOK_SECONDS = 10.0
 """How long the kernel may take to describe itself, or to turn a variable into text."""
+OUTPUT_SECONDS = 60.0
+"""How long it may take to hand over a file."""
 
 
 @dataclass(slots=True)
@@ -53,6 +55,7 @@ class Kernel:
         self._cell: RunningCell | None = None
         self._contexts = Contexts()
         self._tools: Sequence[dict[str, Any]] = ()
+        self._has_outputs = False
         self._shell = ShellRequests()
         self._connection: Connection
         self.snapshots = Snapshots(self._shell if snapshot else None)
@@ -114,6 +117,35 @@ class Kernel:
         self._tools = specs
         if specs:
             await self._connection.request("rlm_tools", {"tools": [*specs]}, seconds=LOOK_SECONDS)
+
+    async def open_outputs(self) -> None:
+        """Make the folder `OUTPUTS`, in which cells leave files; also after a restart, when it is empty again."""
+        self._has_outputs = True
+        await self._connection.request("rlm_outputs", {}, seconds=LOOK_SECONDS)
+
+    async def output(self, name: str, most: int) -> bytes | str:
+        """Bring a file that cells have left in `OUTPUTS` here; the host itself opens nothing that they could reach.
+
+        Parameters
+        ----------
+        name
+            The file's name in that folder.
+        most
+            Bytes that it may have.
+
+        Returns
+        -------
+        bytes or str
+            Its content, or what is wrong with it, as the end of a sentence that begins with its name.
+
+        Raises
+        ------
+        KernelError
+            The kernel can't be read any more, or is gone.
+        """
+        done = await self._connection.request("rlm_output", {"name": name, "most": most}, seconds=OUTPUT_SECONDS)
+        with readable():
+            return output(done, most)
 
     @property
     def recorded(self) -> Value | None:
@@ -269,6 +301,8 @@ class Kernel:
         try:
             await self._contexts.give_again(self._connection)
             await self.set_tools(self._tools)
+            if self._has_outputs:
+                await self.open_outputs()
         except BaseException:
             # never one that is alive and lacks its context; the next restart brings it
             await see_through(self._close)

@@ -10,7 +10,11 @@ from typing import Any
 
 from rlm_jupyter.kernel.guest.codec import WireMessage, to_text
 from rlm_jupyter.types.errors import KernelError
+from rlm_jupyter.types.shortened import shortened
 from rlm_jupyter.types.values import ContextInfo, Inspection, PackedContext, Value, Variable
+
+_PROBLEM_CHARS = 300
+"""Of what a kernel says is wrong with a file."""
 
 
 def inspection(content: dict[str, Any]) -> Inspection:
@@ -46,6 +50,16 @@ def fetched(done: WireMessage) -> Value:
     except ValueError:
         data, is_json = None, False
     return Value(text, data, is_json=is_json, type_name=done.content["type_name"])
+
+
+def output(done: WireMessage, most: int) -> bytes | str:
+    """Return the reply to `rlm_output`: a file's bytes, or what is wrong with it. Where it is `readable`."""
+    if problem := done.content["problem"]:
+        return shortened(" ".join(str(problem).split()), _PROBLEM_CHARS)
+    [data] = done.buffers
+    if data.nbytes > most:
+        return f"has more than {most:,} bytes"
+    return bytes(data)
 
 
 def changed(done: WireMessage, *, pickles: bool) -> object:

@@ -57,6 +57,10 @@ _SURROUNDINGS = """\
 This time you work in the kernel of the user's own notebook, not in one of your own. Its variables are theirs: you see \
 and change the very objects, and what you change stays changed. Change or delete only what the task asks for, and give \
 new variables names that are not taken."""
+_FILES = (
+    "Before FINAL, write these files by code, with these names, into the folder `OUTPUTS` (a `pathlib.Path` that is "
+    'there already, as in `OUTPUTS / "NAME"`); files elsewhere do not count:'
+)
 _MOST_VARIABLES = 100
 _SEARCH = """ To find something, print the whole sentences or lines that hold words of it, as in
 ```repl
@@ -114,6 +118,7 @@ def opening(
     max_iterations: int,
     left: Sequence[str] = (),
     form: str = "",
+    files: Sequence[Mapping[str, Any]] = (),
     history: int = 0,
     restarted: str = "",
 ) -> str:
@@ -125,6 +130,8 @@ def opening(
         What is left of the limits, such as `1,000 sub-calls`.
     form
         Of the value that FINAL takes (`types.json_form.form`), where that is checked.
+    files
+        That the run is to make, each with its `name` and `description`.
     history
         How many prompts were answered in this kernel before; they stand in `history`.
     restarted
@@ -140,6 +147,12 @@ def opening(
     lines += ["", f"<prompt>\n{prompt}\n</prompt>"]
     if form:
         lines += ["", f"FINAL takes a value of this form, and nothing else:\n<form>\n{form}\n</form>"]
+    if files:
+        lines += [
+            "",
+            _FILES,
+            *(f"- {one['name']}" + f": {one['description']}" * bool(one["description"]) for one in files),
+        ]
     lines += ["", f"You have {max_iterations} iterations; each reply is one."]
     if left:
         lines[-1] += f" Left: {', '.join(left)}."

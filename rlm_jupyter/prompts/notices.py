@@ -56,6 +56,10 @@ WRONG_FORM = (
     "Your answer does not count yet, because it does not have the form that was asked for:\n{reasons}\n\n"
     "Mend that by code, and end with FINAL again."
 )
+WRONG_FILES = "Your answer does not count yet, because files that were asked for are not as they must be in OUTPUTS:"
+"""How the notice begins that says so; a recorded one is known by it."""
+MEND_FILES = "\n\nMake them by code, and end with FINAL again."
+OUTPUTS_GONE = " The folder OUTPUTS is empty again: make its files once more."
 EMPTY = "the prompt is empty, and was not sent: put the question and the passage into it."
 NOT_SENT_AGAIN = "The same prompt was not sent again: change it."
 EXITED = "`exit()` ended this cell, not the kernel. Nothing below it in that reply was executed; leave it out."

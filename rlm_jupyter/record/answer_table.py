@@ -35,15 +35,15 @@ def _rows(value: Any) -> str:
     keys = list(value[0])
     if not all(isinstance(row, dict) and list(row) == keys and all(map(_is_plain, row.values())) for row in value):
         return ""
-    rows = [[_cell(row[key]) for key in keys] for row in value[:_MOST_ROWS]]
+    rows = [[cell(row[key]) for key in keys] for row in value[:_MOST_ROWS]]
     more = f"\n\n*… and {len(value) - _MOST_ROWS:,} more rows*" if len(value) > _MOST_ROWS else ""
-    return _table([_cell(key) for key in keys], rows) + more
+    return _table([cell(key) for key in keys], rows) + more
 
 
 def _fields(value: Any) -> str:
     if not isinstance(value, dict) or not all(map(_is_plain, value.values())) or len(value) > _MOST_ROWS:
         return ""
-    return _table(["", ""], [[f"**{_cell(key)}**", _cell(field)] for key, field in value.items()])
+    return _table(["", ""], [[f"**{cell(key)}**", cell(field)] for key, field in value.items()])
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -61,7 +61,7 @@ def _is_plain(value: object) -> bool:
     return value is None or (isinstance(value, str | int | float) and len(str(value)) <= _MOST_CELL_CHARS)
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
     """Return a cell's content: nothing in it is Markdown, or ends the row."""
     text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))

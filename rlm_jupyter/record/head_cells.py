@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlm_jupyter.record import file_list
 from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.record.dollars import keep_amounts
 from rlm_jupyter.types.endings import in_short
@@ -39,7 +40,8 @@ def farewell(ended: RunEnded) -> str:
     ]
     body = "## No answer" if ended.answer is None else f"## Answer\n\n{_cut(answer_markdown(ended))}"
     message = f"\n\n> {' '.join(ended.message.split())}" if ended.message else ""
-    return f"{keep_amounts(f'{body}{message}')}\n\n*{' · '.join(facts)}*"
+    files = f"\n\n### Files\n\n{listed}" if (listed := file_list.markdown(ended)) else ""
+    return f"{keep_amounts(f'{body}{message}{files}')}\n\n*{' · '.join(facts)}*"
 
 
 def _cut(text: str) -> str:

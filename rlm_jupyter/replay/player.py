@@ -133,6 +133,10 @@ class Player:
         """Whether the record says that the run did not end with this iteration."""
         return self.recording.went_on(self.run.iteration)
 
+    def wrong_files(self) -> str:
+        """Return what the model was told in this iteration of its files; empty where nothing was wrong with them."""
+        return self.recording.wrong_files(self.run.iteration)
+
     def decision(self, source: str) -> Decision | None:
         """Return what a person had decided on the next cell; `None` where it is not in the record."""
         taken, cell = self._recorded_cell()

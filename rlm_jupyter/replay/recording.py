@@ -34,7 +34,7 @@ from rlm_jupyter.types.events import (
 )
 from rlm_jupyter.types.values import CellRun, Usage
 
-_SENT_BACK = tuple(notice.partition("{")[0] for notice in (notices.SENT_BACK, notices.WRONG_FORM))
+_SENT_BACK = tuple(notice.partition("{")[0] for notice in (notices.SENT_BACK, notices.WRONG_FORM, notices.WRONG_FILES))
 
 
 class RecordEnds(Exception):
@@ -113,6 +113,11 @@ class Recording:
             for record in records
             if isinstance(record, NoticeGiven) and record.text.startswith(_SENT_BACK)
         }
+        self._wrong_files = {
+            record.iteration: record.text
+            for record in records
+            if isinstance(record, NoticeGiven) and record.text.startswith(notices.WRONG_FILES)
+        }
         self._exited = {
             record.iteration for record in records if isinstance(record, NoticeGiven) and record.text == notices.EXITED
         }
@@ -153,6 +158,10 @@ class Recording:
     def was_sent_back(self, iteration: int) -> bool:
         """Whether an answer of this iteration was not accepted."""
         return iteration in self._sent_back
+
+    def wrong_files(self, iteration: int) -> str:
+        """Return what the model was told in this iteration of files that were not as they were asked for."""
+        return self._wrong_files.get(iteration, "")
 
     def exited(self, cell: CellFinished) -> bool:
         """Whether this cell ended where it called `exit()`, so that the blocks after it were skipped."""

@@ -18,7 +18,7 @@ from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.saved_run import SavedRun, taken_up_at
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.replay import recorded_tools
+from rlm_jupyter.replay import recorded_outputs, recorded_tools
 from rlm_jupyter.replay.diff import Difference
 from rlm_jupyter.replay.player import Player
 from rlm_jupyter.replay.recording import PlaybackOptions, RecordEnds, Recording
@@ -97,6 +97,7 @@ def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = Tru
     for name in _AS_BEFORE:
         if name in recorded:
             options.setdefault(name, recorded[name])
+    options = recorded_outputs.given_again(recorded, given if calls else {"outputs": ()}) | options
     model = options.pop("model", last.model)
     # what was set for a model is not sent to another, which may refuse it
     sampling = last.options if isinstance(last, RunStarted) else last.sampling
@@ -192,6 +193,7 @@ class Resumption(Answers):
                 f"The answer to {saved.files.name} keeps its form, which its record tells: to have another, fork the "
                 "run."
             )
+        recorded_outputs.check_same(saved.trajectory.started.options, settings.outputs, saved.files.name)
         self._saved = saved
         self._settings = settings
         self._reexecutes = reexecutes
@@ -270,6 +272,8 @@ async def reexecute_run(session: Session, run: SavedRun, is_told: bool, reexecut
     """Re-execute an earlier run in the kernel, for its variables; no model is asked, nothing is recorded."""
     started = run.trajectory.started
     told = await _start_again(session, started, reexecutes)
+    if started.options.get("outputs"):
+        await session.kernel.open_outputs()
     recording = Recording(run.records, PlaybackOptions(only=True, reexecutes=reexecutes))
     history = session.history.copy()
     with contextlib.suppress(RecordEnds):

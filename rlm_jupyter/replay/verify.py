@@ -21,6 +21,7 @@ from rlm_jupyter.replay.recorded_tools import described
 from rlm_jupyter.replay.recording import PlaybackOptions, RecordEnds, Recording
 from rlm_jupyter.replay.resume import configuration, play
 from rlm_jupyter.run import background
+from rlm_jupyter.run.outputs import Outputs
 from rlm_jupyter.run.result import OnEvent
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ModelError
@@ -128,6 +129,7 @@ def _settings(saved: SavedRun, sandbox: str | None) -> Settings:
         strategy=options.get("strategy", "loop"),
         sandbox=Sandbox.of(options.get("sandbox", "auto")),
         snapshot=options.get("snapshot", False),
+        outputs=Outputs.of(options.get("outputs")),
         tools=tools["tools"],
         sub_tools=tools["sub_tools"],
     )

@@ -190,6 +190,7 @@ async def _revive(run: Run, what: str) -> None:
     cells.kept = run.kernel.recorded or cells.kept
     restored = await _restart(run)
     text = notices.revived(what, before, cells.variables, restored)
+    text += notices.OUTPUTS_GONE if run.replies.outputs is not None else ""
     run.record(NoticeGiven(run.iteration, text, restoration(cells.variables, restored)))
 
 

@@ -20,7 +20,7 @@ from rlm_jupyter.policies import (
 )
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.iteration import Iteration
-from rlm_jupyter.run import cells
+from rlm_jupyter.run import cells, output_files
 from rlm_jupyter.run.answer_type import AnswerError
 from rlm_jupyter.run.iteration import IterationOutcome
 from rlm_jupyter.run.kernel_variables import PATIENCE, KernelVariables
@@ -85,7 +85,7 @@ def _patience(run: Run) -> float:
 
 
 async def judge(run: Run, outcome: IterationOutcome) -> Verdict:
-    """Rate the last iteration, ask the termination policy, and check the form of an answer that ends the run.
+    """Rate the last iteration, ask the termination policy, and check an answer that ends the run: its form, its files.
 
     Raises
     ------
@@ -93,17 +93,25 @@ async def judge(run: Run, outcome: IterationOutcome) -> Verdict:
         As `_judged`.
     """
     verdict = await _judged(run, outcome)
-    if run.replies.answer_type is None or outcome.answer is None or verdict.answer is None:
+    if outcome.answer is None or verdict.answer is None:
         return verdict
-    try:
-        # validators of the user's may take their time
-        check = run.replies.answer_type.check
-        return replace(verdict, answer=await _aside(run, run.ledger.deadline.left, check, verdict.answer))
-    except AnswerError as error:
-        reasons = error.reasons
+    answer, reasons, told = verdict.answer, list[str](), list[str]()
+    if run.replies.answer_type is not None:
+        try:
+            # validators of the user's may take their time
+            answer = await _aside(run, run.ledger.deadline.left, run.replies.answer_type.check, answer)
+        except AnswerError as error:
+            reasons += error.reasons
+            told.append(notices.WRONG_FORM.format(reasons="\n".join(f"- {reason}" for reason in reasons)))
+    if run.replies.outputs is not None and (wrong := await output_files.check(run, run.replies.outputs)):
+        reasons += output_files.listed(wrong)
+        told.append(wrong)
+    if not told:
+        return replace(verdict, answer=answer)
     run.replies.answer_errors += 1
     await cells.send_back(run, verdict.answer)
-    run.notice(notices.WRONG_FORM.format(reasons="\n".join(f"- {reason}" for reason in reasons)))
+    for text in told:
+        run.notice(text)
     if run.replies.answer_errors > run.limits.max_answer_errors:
         return replace(verdict, message="; ".join(reasons), is_invalid=True)
     return Verdict(ends=False)

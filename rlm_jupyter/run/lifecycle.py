@@ -46,7 +46,7 @@ def run_started(
         The ids of the runs in this kernel so far.
     """
     if history or after:
-        settings = dataclasses.replace(settings, answer=None)
+        settings = dataclasses.replace(settings, answer=None, outputs=None)
     routing = settings.routing
     system, opening = first_messages(
         settings, context.info, prompt, ledger, depth=depth, history=history, restarted=restarted
@@ -101,6 +101,7 @@ def first_messages(
         max_iterations=limits.max_iterations,
         left=ledger.left(at_start=True),
         form="" if settings.answer is None else settings.answer.form,
+        files=() if settings.outputs is None else settings.outputs.specs,
         history=history,
         restarted=restarted,
     )
@@ -169,4 +170,5 @@ def ended(run: Run, ending: Ending) -> RunEnded:
         else ending.message,
         confidence=None if answer is None else run.confidence if ending.confidence is None else ending.confidence,
         declared=answer.declared if answer else None,
+        files=run.replies.files,
     )

@@ -12,7 +12,8 @@ from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.last_reply import LastReply
 from rlm_jupyter.run.conversation import Conversation
-from rlm_jupyter.types.values import Value, Variable
+from rlm_jupyter.run.outputs import Outputs
+from rlm_jupyter.types.values import OutputFile, Value, Variable
 
 
 @dataclass
@@ -44,7 +45,7 @@ class CellState:
 
 @dataclass
 class ReplyState:
-    """What replies have been questioned for. Assigned in `iteration`, `reply_checks` and `judge`."""
+    """What replies have been questioned for. Assigned in `iteration`, `reply_checks`, `judge` and `output_files`."""
 
     ready_declared: bool = False
     """A cell has set `answer["ready"]` by a literal."""
@@ -58,8 +59,12 @@ class ReplyState:
     """The last iteration with such cells and such an answer."""
     answer_type: AnswerType | None = None
     """What the answer must be."""
+    outputs: Outputs | None = None
+    """The files that are to be there with it."""
     answer_errors: int = 0
-    """Answers that were something else."""
+    """Answers that were something else, or came without the files."""
+    files: tuple[OutputFile, ...] = ()
+    """Those that are there."""
 
     def withdraw(self) -> None:
         """Take note that an answer was sent back: it has to be declared again."""

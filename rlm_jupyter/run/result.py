@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -61,6 +61,8 @@ class Result:
     probabilities of its last reply's tokens say. `None`: nothing is known."""
     unsaved: str = ""
     """In one line, what of the run could not be written to the disk, and why; empty when all of it was."""
+    outputs: Mapping[str, Path] = field(default_factory=dict)
+    """Where the files are that the run was to make (`outputs=`), by their names; without those that it has not made."""
     _kept: Kept | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -106,7 +108,7 @@ class Result:
 
         path = Path(path)
         path = path if path.suffix == ".ipynb" else path.with_name(f"{path.name}.ipynb")
-        run = export.WholeRun(self.trajectory) if self.path is None else export.WholeRun.gather(self.path)
+        run = export.WholeRun(self.trajectory) if self.path is None else export.WholeRun.gather(self.path, outputs=True)
         try:
             delivery.deliver(path, export.to_notebook(run), replace=replace)
         except OSError as error:
@@ -165,6 +167,7 @@ def result_of(
     kept: Kept | None = None,
     unsaved: object = "",
     answer_type: AnswerType | None = None,
+    outputs: Mapping[str, Path] | None = None,
 ) -> Result:
     """Return the result that a finished record stands for.
 
@@ -174,6 +177,8 @@ def result_of(
         What could not be written; its text is in one line.
     answer_type
         What the answer was to be: `value` is an instance of it.
+    outputs
+        Where its files are. Default: where it has put them.
 
     Raises
     ------
@@ -198,5 +203,8 @@ def result_of(
         message=ended.message,
         confidence=ended.confidence,
         unsaved=str(unsaved),
+        outputs={file["name"]: Path(file["path"]) for file in ended.files if file["path"]}
+        if outputs is None
+        else outputs,
         _kept=kept,
     )

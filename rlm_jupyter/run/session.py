@@ -16,6 +16,7 @@ from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.event_log import Entries
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.run import output_files
 from rlm_jupyter.run.budget.last_reply import LastReply
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.cells import restoration
@@ -121,7 +122,9 @@ class Session:
                 cells=CellState(self.kernel, self.history, self.variables),
                 requests=RequestState(last_word, settings.limits.max_output_tokens),
                 policies=PolicyState(policy, reward, asked),
-                replies=ReplyState(answer_type=None if self.after else settings.answer),
+                replies=ReplyState()
+                if self.after
+                else ReplyState(answer_type=settings.answer, outputs=settings.outputs),
                 playback=playback,
                 began=0.0 if parent is None else ledger.deadline.seconds,
             )
@@ -209,6 +212,8 @@ class Session:
         ending = Ending("failed")
         try:
             ending = await self._ending(run, parent)
+            if run.replies.outputs is not None and not run.replies.files:
+                await output_files.rescue(run, run.replies.outputs)
         except asyncio.CancelledError:
             # the cell that asked is interrupted a moment before the deadline, and takes its children along
             in_time = parent is None or run.ledger.deadline.has(INTERRUPT_MARGIN)
@@ -229,7 +234,7 @@ class Session:
         """Solve the run: by asking directly, by several runs of the question, or by itself."""
         if parent is not None or self.history:  # a further prompt is about the variables of this one kernel
             return await until_stopped(run, solve)
-        if self.settings.strategy == "auto" and self.settings.answer is None:
+        if self.settings.strategy == "auto" and self.settings.answer is None and self.settings.outputs is None:
             ending = await until_stopped(run, lambda run: ask_directly(run, self.context))
             if ending is not None:
                 return ending

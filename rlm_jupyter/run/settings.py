@@ -21,6 +21,7 @@ from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.mcp.config import ServerConfig
 from rlm_jupyter.run.observers import guarded
+from rlm_jupyter.run.outputs import Outputs
 from rlm_jupyter.run.toolbox import Toolbox
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.events import Event, RemarkMade
@@ -63,6 +64,8 @@ class Settings:
     strategy: Strategy = "loop"
     answer: AnswerType | None = None
     """The form that the answer to the first prompt must have; children and follow-ups have none."""
+    outputs: Outputs | None = None
+    """The files that the run is to make for the first prompt; children and follow-ups make none."""
     tools: Toolbox = field(default_factory=Toolbox)
     """Functions of the host that the root's cells may call."""
     sub_tools: Toolbox = field(default_factory=Toolbox)
@@ -147,6 +150,9 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dic
     options |= sampled_options(settings)
     if settings.answer is not None:
         options["answer"] = settings.answer.schema
+    if settings.outputs is not None:
+        options["outputs"] = settings.outputs.specs
+        options |= {"output_dir": str(settings.outputs.folder.path), "replace": settings.outputs.replace}
     options |= _described(settings)
     options["mcp"] = [server.name for server in settings.mcp]
     options |= settings.sampling | {"system_prompt_extra": settings.system_prompt_extra}
@@ -190,6 +196,8 @@ def request_digest(
         asked["system"] = settings.system_prompt_extra
     if settings.answer is not None:
         asked["answer"] = settings.answer.schema
+    if settings.outputs is not None:
+        asked["outputs"] = settings.outputs.specs
     # what a server has is only known once it runs
     own = [spec for spec in settings.tools.specs if "." not in spec["name"]]
     asked |= _described(settings) | ({"tools": own} if settings.mcp else {})
@@ -206,7 +214,7 @@ def request_digest(
 def _counting(settings: Settings) -> dict[str, Any]:
     """Return the limits that can affect this request; the others are left out of its digest."""
     limits = dataclasses.asdict(settings.limits)
-    if settings.answer is None:
+    if settings.answer is None and settings.outputs is None:
         del limits["max_answer_errors"]
     if not settings.tools and not settings.sub_tools and not settings.mcp:
         del limits["max_tool_calls"]

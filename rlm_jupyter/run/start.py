@@ -84,12 +84,19 @@ async def open_session(
             )
             stack.push_async_callback(kernel.close)
             await kernel.set_context(context)
-        await kernel.set_tools(settings.tools.specs)
+        await _equip(kernel, settings)
         several = settings.samples > 1 and depth == 0 and join is None
         if isinstance(context, Context):
             context.release()
         start_sample = sample_of(settings, context) if several else None
         yield Session(settings, context, depth, kernel, answering, surroundings, sandbox, start_sample, sample)
+
+
+async def _equip(kernel: Kernel, settings: Settings) -> None:
+    """Give a kernel what its cells may call, and the folder for their files."""
+    await kernel.set_tools(settings.tools.specs)
+    if settings.outputs is not None:
+        await kernel.open_outputs()
 
 
 async def _with_servers(settings: Settings, stack: AsyncExitStack) -> Settings:
@@ -103,8 +110,8 @@ async def _with_servers(settings: Settings, stack: AsyncExitStack) -> Settings:
 
 def child_of(settings: Settings, depth: int) -> StartChild:
     """Return what starts the children of a run at `depth`."""
-    # the form is that of the root's answer
-    settings = replace(settings, answer=None, tools=settings.sub_tools, mcp=())
+    # the form is that of the root's answer, and so are the files
+    settings = replace(settings, answer=None, outputs=None, tools=settings.sub_tools, mcp=())
 
     async def start_child(parent: Run, text: str, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
         context = Context(text)

@@ -59,6 +59,9 @@ class Playback(Protocol):
     def went_on(self) -> bool:
         """Return whether the record says that the run did not end with this iteration."""
 
+    def wrong_files(self) -> str:
+        """Return what the model was told in this iteration of files that were not as they were asked for."""
+
     def decision(self, source: str) -> Decision | None:
         """Return what a person had decided on the next cell."""
 

@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.types.images import Image
-from rlm_jupyter.types.values import CellStatus, ContextInfo, FinishReason, Output, StopReason, SubcallKind, Usage
+from rlm_jupyter.types.values import (
+    CellStatus,
+    ContextInfo,
+    FinishReason,
+    Output,
+    OutputFile,
+    StopReason,
+    SubcallKind,
+    Usage,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +255,8 @@ class RunEnded:
     """From 0 to 1: the share of the samples that agree; of a single run what the model stated, or its tokens say."""
     declared: str | None = None
     """The answer as the model declared it, where its type writes it in another way: what a replay comes to."""
+    files: tuple[OutputFile, ...] = ()
+    """Those that it was to make, and has made; a run that is saved keeps each as an object."""
 
 
 @dataclass(frozen=True, slots=True)

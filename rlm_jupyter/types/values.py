@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypedDict
 
 from rlm_jupyter.types.images import Image
 
@@ -31,6 +31,18 @@ StopReason = Literal[
 ]
 """Why a run ended: `answered` (FINAL or one of its kin), `terminated` (a termination policy), the name of
 the limit that was reached, or what broke it."""
+
+
+class OutputFile(TypedDict):
+    """A file that a run has made."""
+
+    name: str
+    sha256: str
+    """Of its content, in hexadecimal."""
+    nbytes: int
+    path: str
+    """Where it was put; empty: that place has refused it."""
+
 
 Output = dict[str, Any]
 """One output as nbformat 4 writes it: `stream`, `display_data`, `execute_result` or `error`."""

@@ -18,6 +18,7 @@ _LONG = {
     "kernel/guest/subcall_functions.py": {"functions"},
     "models/__init__.py": {"load_model"},
     "run/budget/request.py": {"ask"},
+    "rlm.py": {"__init__"},
     "run/session.py": {"answer"},
 }
 """Functions whose parameters take most of their lines."""

@@ -148,6 +148,8 @@ def _print(args: Namespace, result: Result, failure: str = "") -> None:
     elif result.answer is not None:
         apart = not args.quiet and sys.stdout.isatty() and sys.stderr.isatty()
         terminal.write(f"\n{result.answer}\n\n" if apart else result.answer)
+    for path in result.outputs.values():
+        terminal.say(f"File: {_relative(path)}")
     if result.stop_reason not in {"answered", "terminated"}:
         terminal.say(terminal.one_line(_why(result, failure), 1_000))
     elif result.message:
@@ -186,6 +188,7 @@ def _print_json(
         "cost": ended.cost,
         "seconds": round(ended.seconds, 3),
         "iterations": iterations,
+        "outputs": {file["name"]: file["path"] or None for file in ended.files},
         "notebook": None if notebook is None else str(notebook),
         "unsaved": unsaved,
     }

@@ -92,6 +92,9 @@ def _rlm(args: Namespace, model: str, limits: Limits) -> RLM:
         tools=imported_tools(args.tool),
         sub_tools=imported_tools(args.sub_tool),
         mcp=named_servers(args.mcp),
+        outputs=args.output,
+        output_dir=args.output_dir,
+        replace=args.replace,
         answer=None if args.schema is None else read_schema(Path(args.schema).expanduser()),
     )
 

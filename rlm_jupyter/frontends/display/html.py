@@ -126,6 +126,18 @@ def code(source: str) -> str:
     return f'<pre class="rlm-code">{safe_html.python(source)}</pre>'
 
 
+def file(path: Path, size: str) -> str:
+    """Return a line with a file that a run has made: a link, where it is in the working directory."""
+    try:
+        shown = path.relative_to(Path.cwd())
+    except ValueError:
+        name = html.escape(str(path))
+    else:
+        address = html.escape(quote(shown.as_posix()))
+        name = f'<a href="{address}" target="_blank">{html.escape(str(shown))}</a>'
+    return f'<div class="rlm-head"><span>File: {name} <span class="rlm-faded">{html.escape(size)}</span></span></div>'
+
+
 def link(path: Path) -> str:
     """Link to a notebook: relative, where it is in the working directory, so that a notebook's page finds it."""
     try:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
 
 from rlm_jupyter.frontends.approval import Approvals
 from rlm_jupyter.frontends.display import html as fragments
-from rlm_jupyter.frontends.live import progress, widget
+from rlm_jupyter.frontends.live import files, progress, widget
 from rlm_jupyter.frontends.live.widget import Steering
 from rlm_jupyter.record import safe_html
 from rlm_jupyter.record.answer_table import answer_markdown
@@ -101,10 +102,10 @@ class ShownResult(Result):
         if self.answer is None:
             why = self.stop_reason, self.message
             said = "No answer." if why_ended(*why).lower() == in_short(*why).lower() else no_answer(*why)
-            return fragments.block(fragments.note(said)) + more + unsaved
+            return fragments.block(fragments.note(said)) + files.as_html(self) + more + unsaved
         ended = self.trajectory.ended
         shown = self.answer if ended is None else answer_markdown(ended)
-        return safe_html.markdown(shown) + self._remark_html() + more + unsaved
+        return safe_html.markdown(shown) + files.as_html(self) + self._remark_html() + more + unsaved
 
     def _how_to_resume(self) -> str:
         """Return the line to type where a limit has ended the run; empty for other endings."""
@@ -122,7 +123,7 @@ class ShownResult(Result):
     def answer_text(self) -> str:
         """Return the answer alone, for a terminal."""
         remark = self.message if self.stop_reason in {"answered", "terminated"} else ""
-        return "\n\n".join(filter(None, [str(self), remark, self._how_to_resume(), self.unsaved]))
+        return "\n\n".join(filter(None, [str(self), files.as_text(self), remark, self._how_to_resume(), self.unsaved]))
 
     def _repr_html_(self) -> str:
         place = fragments.link(self.path) if self.path is not None else ""
@@ -133,9 +134,10 @@ class ShownResult(Result):
         raise NotImplementedError
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        place = f" · {_near(self.path)}" if self.path is not None else ""
+        place = f" · {files.near(self.path)}" if self.path is not None else ""
         unsaved = f"\n\n{self.unsaved}" if self.unsaved else ""
-        printer.text(f"{self}\n\n{self._facts()}{place}{unsaved}")
+        made = f"\n\n{listed}" if (listed := files.as_text(self)) else ""
+        printer.text(f"{self}{made}\n\n{self._facts()}{place}{unsaved}")
 
 
 def show_recorded(
@@ -145,6 +147,7 @@ def show_recorded(
     on_event: OnEvent | None = None,
     *,
     answer_type: AnswerType | None = None,
+    outputs: Mapping[str, Path] | None = None,
 ) -> ShownResult:
     """Show a recorded run as if it went on, and return its result; no model is asked.
 
@@ -154,9 +157,11 @@ def show_recorded(
         Where follow-ups to it go.
     answer_type
         What its answer is, where that was said.
+    outputs
+        Where its files are.
     """
     trajectory = Trajectory.load(found.files.notebook)
-    result = ShownResult.of(result_of(trajectory, found.files.notebook, kept, answer_type=answer_type))
+    result = ShownResult.of(result_of(trajectory, found.files.notebook, kept, answer_type=answer_type, outputs=outputs))
     shown = progress.start(shell, quiet=True)
     for record in trajectory.records:
         shown(record)
@@ -286,10 +291,6 @@ def in_one_line(error: BaseException) -> BaseException:
     error.__cause__ = error.__context__ = None
     error.__dict__["_render_traceback_"] = lambda: [f"\x1b[31m{name}\x1b[0m{':' if rest else ''}{rest}"]
     return error
-
-
-def _near(path: Path) -> Path:
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _shell() -> Any:

@@ -59,8 +59,8 @@ class ResumeMagics(Magics):
           %rlm_resume 20250102-101500-who --max-cost 2
         """
         options: Namespace = cast(Any, self.rlm_resume).parser.parse_argstring(line)
-        if not options.output.isidentifier():
-            raise UsageError(f"-o takes the name of a variable, not {quoted(options.output)}.")
+        if not options.result.isidentifier():
+            raise UsageError(f"-o takes the name of a variable, not {quoted(options.result)}.")
         try:
             self._resume(options)
         except (RLMError, KeyboardInterrupt) as error:
@@ -75,11 +75,11 @@ class ResumeMagics(Magics):
         check_resumable(saved, None)
         tools = partial(named_tools, cast(Any, self.shell).user_ns)
         changed = changes("%resume", options, {"tool": tools, "sub_tool": tools, "mcp": named_servers})
-        del changed["output"]
+        del changed["result"]
         found = configuration(saved, changed)
         settings = RLM(found.model, **found.options).settings
         going_on = Resumption(saved, settings, reexecutes=not options.no_reexec)
         background.submit(refuse_absent(settings)).result()
         prompt = saved.trajectory.started.prompt
-        claim = self._runs.claim(options.output, resumed=True)
+        claim = self._runs.claim(options.result, resumed=True)
         self._runs.run(lambda tell: Running(going_on, prompt, tell), claim)

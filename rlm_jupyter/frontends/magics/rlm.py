@@ -74,8 +74,8 @@ class RLMMagics(Configured):
           Which characters lie to Alice, and where?
         """
         options, prompt = self._parse(line, cell)
-        if not options.output.isidentifier():
-            raise UsageError(f"-o takes the name of a variable, not {quoted(options.output)}.")
+        if not options.result.isidentifier():
+            raise UsageError(f"-o takes the name of a variable, not {quoted(options.result)}.")
         if options.here:
             raise UsageError(transform.why_not_awaited(self.shell))
         try:
@@ -90,10 +90,15 @@ class RLMMagics(Configured):
         from rlm_jupyter.run.answer_type import AnswerType
 
         options, prompt = self._parse(line, cell)
-        if not options.output.isidentifier():
-            raise UsageError(f"-o takes the name of a variable, not {quoted(options.output)}.")
+        if not options.result.isidentifier():
+            raise UsageError(f"-o takes the name of a variable, not {quoted(options.result)}.")
         if options.tool or options.sub_tool or options.mcp:
             raise UsageError("--here runs in this notebook's kernel, with what is there: leave --tool and --mcp out.")
+        if options.output or options.output_dir or options.replace:
+            raise UsageError(
+                "--here runs in this notebook's kernel, whose cells write files where they are to be: leave --output "
+                "out, and name the file in the question."
+            )
         if options.background:
             raise UsageError("--here runs in this cell: leave --background out.")
         if options.sandbox or options.read or options.write:
@@ -112,7 +117,7 @@ class RLMMagics(Configured):
             if answer_type is not None:
                 configured["answer"] = answer_type.schema
             question = Question(prompt, context, model, configured, answer_type, _asks_anew(options), options.approve)
-            claim = self.runs.claim(options.output)
+            claim = self.runs.claim(options.result)
             try:
                 result = await answer(self.shell, question, claim)
             except BaseException as error:
@@ -191,14 +196,14 @@ class RLMMagics(Configured):
         if options.estimate:
             print(configured.estimate(prompt, context))  # noqa: T201
             return
-        if not _asks_anew(options) and self.runs.show_recorded(options.output, configured.settings, prompt, context):
+        if not _asks_anew(options) and self.runs.show_recorded(options.result, configured.settings, prompt, context):
             return
         if options.approve:
             self._check_somebody_answers(options)
         background.submit(refuse_absent(configured.settings)).result()
         self.runs.run(
             lambda tell: configured.start(prompt, context, on_event=tell, keep_kernel=True, approve=options.approve),
-            self.runs.claim(options.output),
+            self.runs.claim(options.result),
             background=options.background,
             approve=options.approve,
         )

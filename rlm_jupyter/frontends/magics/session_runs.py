@@ -103,8 +103,13 @@ class SessionRuns:
             return False
         if settings.answer is not None and not settings.answer.takes(found.ended):
             return False
+        outputs = None
+        if settings.outputs is not None:
+            outputs = settings.outputs.again(found.ended, found.files.objects)
+            if outputs is None:
+                return False
         session = RecordedSession(settings, context, found, lambda: self._kept.make_room(1))
-        result = show_recorded(self._shell, found, session, answer_type=settings.answer)
+        result = show_recorded(self._shell, found, session, answer_type=settings.answer, outputs=outputs)
         self.conclude(self._kept.claim(variable), result)
         return True
 

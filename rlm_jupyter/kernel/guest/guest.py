@@ -11,13 +11,14 @@ from typing import Any
 
 import zmq
 
-from rlm_jupyter.kernel.guest import values
+from rlm_jupyter.kernel.guest import outputs, values
 from rlm_jupyter.kernel.guest.builtins import Surroundings
 from rlm_jupyter.kernel.guest.codec import DRAFT, WireMessage, to_bytes
 from rlm_jupyter.kernel.guest.exits import Exits
 from rlm_jupyter.kernel.guest.final import Finals, NamedFinals, as_share
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.namespace import Names
+from rlm_jupyter.kernel.guest.outputs import OutputFolder
 from rlm_jupyter.kernel.guest.snapshots import Snapshots
 from rlm_jupyter.kernel.guest.subcall_functions import functions
 from rlm_jupyter.kernel.guest.subcalls import Calls, SubcallError, SubcallFailure
@@ -49,6 +50,7 @@ class Guest:
         self._restored: list[str] = []
         self._outer, self._nested = "", 0
         self._snapshots: Snapshots | None = None
+        self._outputs: OutputFolder | None = None
         self.on_stop: Callable[[str], None] = lambda cell: None
         """Told the cell that the host is about to interrupt (control thread)."""
         self._watch_compiler()
@@ -194,6 +196,9 @@ class Guest:
                 from rlm_jupyter.kernel.guest.tools import tool_functions  # most runs have none
 
                 self._names.keep(tool_functions(self.calls, asked["tools"]))
+            case "rlm_outputs":
+                self._outputs = OutputFolder()
+                self._names.keep({outputs.NAME: self._outputs.path})
             case "rlm_begin" | "rlm_reopen" as which:
                 self._finals.reset()
                 if which == "rlm_begin":
@@ -201,15 +206,23 @@ class Guest:
                     self._lend_run()
             case "rlm_inspect":
                 return self._inspect(), []
-            case "rlm_get":
-                return self._get(asked.get("name"))
-            case "rlm_changed":
-                return self._changed(pickles=asked["pickles"])
+            case "rlm_get" | "rlm_changed" | "rlm_output" as which:
+                return self._hand_over(which, asked)
             case "rlm_snapshot" | "rlm_restore" | "rlm_restored":
                 return self.snapshots.serve(message), []
             case _:
                 raise ValueError(f"unknown request {message.type}")
         return {}, []
+
+    def _hand_over(self, which: str, asked: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+        """Return a variable, the context that a cell has set, or a file."""
+        if which == "rlm_get":
+            return self._get(asked.get("name"))
+        if which == "rlm_changed":
+            return self._changed(pickles=asked["pickles"])
+        if self._outputs is None:
+            raise LookupError("no files are asked for")
+        return self._outputs.read(asked["name"], asked["most"])
 
     def _lend_run(self) -> None:
         """Lend what each prompt begins with; a `history` that the host put there, or the user's own, stays."""

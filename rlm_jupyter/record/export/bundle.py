@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rlm_jupyter.record import catalog
 from rlm_jupyter.record.blobs import CHILDREN, Objects
 from rlm_jupyter.record.export import embedded
+from rlm_jupyter.record.export.files import Contents, gathered, redacted
 from rlm_jupyter.record.redaction import Redactor
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import RecordError
-from rlm_jupyter.types.events import Record, RunStarted, SubcallSettled
+from rlm_jupyter.types.events import Record, RunEnded, RunStarted, SubcallSettled
 from rlm_jupyter.types.images import Image
 from rlm_jupyter.types.values import PackedContext
 
@@ -35,9 +36,11 @@ class WholeRun:
     """`None`: it was not asked for, or is not with the run."""
     children: tuple[WholeRun, ...] = ()
     """The runs that it started, in the order in which they began; also those that still go on."""
+    files: Contents = field(default_factory=dict)
+    """What it was to make, and has made, by SHA-256; without what was not asked for, or is too large to be carried."""
 
     @classmethod
-    def gather(cls, run: str | Path | RunFiles, *, context: bool = True) -> WholeRun:
+    def gather(cls, run: str | Path | RunFiles, *, context: bool = True, outputs: bool = False) -> WholeRun:
         """Read a run that is kept.
 
         Parameters
@@ -46,6 +49,8 @@ class WholeRun:
             As for `catalog.find`.
         context
             Read the contexts too.
+        outputs
+            Read the files that it has made, too.
 
         Raises
         ------
@@ -55,7 +60,9 @@ class WholeRun:
         files = run if isinstance(run, RunFiles) else catalog.find(run)
         trajectory = Trajectory.load(files.notebook)
         found = [*_kept_beside(files, context=context), *_kept_within(files)]
-        whole = cls(trajectory, _context_of(files) if context else None, _descendants(trajectory.run_id, found))
+        made = gathered(trajectory.ended, files.objects) if outputs else {}
+        below = _descendants(trajectory.run_id, found)
+        whole = cls(trajectory, _context_of(files) if context else None, below, made)
         return whole._with(_Prompts(files.objects))
 
     def __iter__(self) -> Iterator[WholeRun]:
@@ -84,7 +91,10 @@ class WholeRun:
         if context is not None and context.kind != "none" and isinstance(started, RunStarted):
             started = replace(started, context=context.info)
         children = tuple(child._redacted(redactor) for child in self.children)
-        return WholeRun(Trajectory([started, *rest]), context, children)
+        files: Contents = {}
+        if self.files and rest and isinstance(rest[-1], RunEnded):
+            rest[-1], files = redacted(rest[-1], self.files, redactor)
+        return WholeRun(Trajectory([started, *rest]), context, children, files)
 
 
 class _Prompts:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlm_jupyter.record import safe_html
 from rlm_jupyter.record.answer_table import answer_markdown
-from rlm_jupyter.record.export import markup
+from rlm_jupyter.record.export import files, markup
 from rlm_jupyter.record.export.bundle import WholeRun
 from rlm_jupyter.record.export.call_tree import dollars, seconds, tokens, tree
 from rlm_jupyter.record.export.costs import costs, total
@@ -48,7 +48,7 @@ def to_html(run: WholeRun | Trajectory | str | Path) -> str:
     if isinstance(run, str | Path):
         if Path(run).is_file() and not is_run(run):
             raise ConfigurationError(f"{run} is not the notebook of a run.")
-        run = WholeRun.gather(run, context=False)
+        run = WholeRun.gather(run, context=False, outputs=True)
     elif isinstance(run, Trajectory):
         run = WholeRun(run)
     content = _cells(run)
@@ -87,6 +87,7 @@ def _parts(run: WholeRun, content: dict[str, Any]) -> dict[str, Any]:
         "style": (_TEMPLATES / "style.css").read_text(encoding="utf-8"),
         "prompt": markup.cut(started.prompt),
         "answer": None if ended is None or ended.answer is None else markup.cut(answer_markdown(ended)),
+        "files": files.shown(ended, run.files),
         "state": in_short(ended.stop_reason, ended.message) if ended is not None else "not ended",
         "message": ended.message if ended is not None else "",
         "facts": [

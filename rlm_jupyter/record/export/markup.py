@@ -12,7 +12,7 @@ from rlm_jupyter.prompts import outputs
 from rlm_jupyter.record import safe_html
 from rlm_jupyter.types.values import Output
 
-_PICTURES = {"image/png": b"\x89PNG", "image/jpeg": b"\xff\xd8\xff", "image/gif": b"GIF8", "image/webp": b"RIFF"}
+PICTURES = {"image/png": b"\x89PNG", "image/jpeg": b"\xff\xd8\xff", "image/gif": b"GIF8", "image/webp": b"RIFF"}
 _TAGS = (
     {"a", "abbr", "b", "blockquote", "br", "caption", "code", "col", "colgroup", "dd", "del", "details", "div", "dl"}
     | {"dt", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "ins", "kbd", "li", "mark", "ol", "p", "pre", "q"}
@@ -53,7 +53,7 @@ def _rich(data: dict[str, Any]) -> str:
     page = _joined(data.get("text/html"))
     if page and len(page) <= _HTML_CHARS and (clean := _cleaned(page)).strip():
         return f'<div class="output rich">{clean}</div>'
-    for mime, magic in _PICTURES.items():
+    for mime, magic in PICTURES.items():
         if picture := _picture(_joined(data.get(mime)), magic):
             return f'<img class="output" alt="" src="data:{mime};base64,{picture}">'
     if drawing := _joined(data.get("image/svg+xml")):

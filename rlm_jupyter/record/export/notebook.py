@@ -1,11 +1,11 @@
-"""A run as one notebook that needs no other file: its context, its large outputs and its children are inside."""
+"""A run as one notebook that needs no other file: context, large outputs, children and what it has made are inside."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from rlm_jupyter.record.export import embedded
+from rlm_jupyter.record.export import embedded, files
 from rlm_jupyter.record.export.bundle import WholeRun
 from rlm_jupyter.record.notebook_layout import Layout
 
@@ -31,9 +31,12 @@ def to_notebook(run: WholeRun) -> bytes:
         inside["context"] = context
     if below := list(run)[1:]:
         inside["children"] = [embedded.child_data(child.trajectory.records, child.context) for child in below]
-    if not inside:
+    if not inside and not run.files:
         return whole
     content = json.loads(whole)
+    for cell in content["cells"]:
+        if cell["metadata"].get("rlm", {}).get("role") == "answer":
+            files.attached(cell, run.trajectory.ended, run.files)
     # in front of the records; a small context stands there already
     content["metadata"]["rlm"] = inside | content["metadata"]["rlm"]
     return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()

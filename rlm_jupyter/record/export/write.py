@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rlm_jupyter.record import atomic, delivery
 from rlm_jupyter.record.export.bundle import WholeRun
+from rlm_jupyter.record.export.files import left_out
 from rlm_jupyter.record.redaction import Redactor
 from rlm_jupyter.types.errors import ConfigurationError
 
@@ -63,7 +64,7 @@ def send(
     RecordError
         The run can't be read.
     """
-    run = WholeRun.gather(files, context=form == "ipynb")
+    run = WholeRun.gather(files, context=form == "ipynb", outputs=form != "jsonl")
     without_context = form == "ipynb" and run.context is None
     redactor, run_id = Redactor.of_environment(), run.trajectory.run_id
     if redact:
@@ -79,6 +80,9 @@ def send(
     said = [_removed(redactor) if redact else "Nothing was removed: keys and paths stand there as they were."]
     if without_context:
         said.append("The context is not with the run, so the notebook can be read, and not be run again.")
+    if form != "jsonl" and (missing := left_out(run.trajectory.ended, run.files)):
+        why = "too large, or of a kind that can't be looked through for keys (--no-redact)" if redact else "too large"
+        said.append(f"Named by their digests, and not in it: {', '.join(missing)}: {why}.")
     return Sent(path, tuple(said))
 
 

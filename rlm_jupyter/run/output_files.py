@@ -1,0 +1,97 @@
+"""The files that a run is to make: brought from its kernel, checked, kept with its record, and put in their place."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from rlm_jupyter.prompts import notices
+from rlm_jupyter.record.recorder import Recorder
+from rlm_jupyter.run.outputs import Outputs
+from rlm_jupyter.run.state import Run
+from rlm_jupyter.types.detached import detached
+from rlm_jupyter.types.errors import KernelDiedError, KernelError
+
+_CHECK_SECONDS = 60.0
+"""How long it may take to see whether the files open."""
+_RESCUE_SECONDS = 5.0
+"""How long a run that ends otherwise looks for those that are there."""
+_T = TypeVar("_T")
+
+
+async def check(run: Run, outputs: Outputs) -> str:
+    """Check the files as an answer is declared, and keep them where all are as they were asked for.
+
+    Returns
+    -------
+    str
+        What the model is told of those that are not; while a record is played, what it was told. Empty: all are.
+    """
+    if run.is_replaying and run.playback is not None:
+        return run.playback.wrong_files()
+    contents = await _fetched(run, outputs)
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            reasons = await detached(lambda: outputs.reasons(contents), "rlm_outputs")
+    except TimeoutError:
+        reasons = [f"it took more than {_CHECK_SECONDS:.0f} s to open them: make them simpler"]
+    if reasons:
+        return notices.WRONG_FILES + "".join(f"\n- {reason}" for reason in reasons) + notices.MEND_FILES
+    await _keep(run, outputs, {name: content for name, content in contents.items() if isinstance(content, bytes)})
+    return ""
+
+
+def listed(text: str) -> list[str]:
+    """Return what is wrong, a line each, in what the model was told (`check`)."""
+    return [line[2:] for line in text.splitlines() if line.startswith("- ")]
+
+
+async def rescue(run: Run, outputs: Outputs) -> None:
+    """Keep the files that are as they were asked for, of a run that ends without all of them."""
+    if run.is_replaying or not run.kernel.is_alive:
+        return
+    with contextlib.suppress(KernelError, TimeoutError):
+        async with asyncio.timeout(_RESCUE_SECONDS):
+            contents = await _fetched(run, outputs)
+            await _keep(run, outputs, await detached(lambda: outputs.sound(contents), "rlm_outputs"))
+
+
+async def _fetched(run: Run, outputs: Outputs) -> dict[str, bytes | str]:
+    """Return each file's bytes by its name, or what is wrong with it."""
+    contents: dict[str, bytes | str] = {}
+    for one in outputs.artefacts:
+        try:
+            contents[one.name] = await run.kernel.output(one.name, one.max_bytes)
+        except KernelDiedError:
+            contents[one.name] = "is gone: the kernel died"
+        except KernelError as error:
+            contents[one.name] = f"can't be read: {error}"
+    return contents
+
+
+async def _keep(run: Run, outputs: Outputs, contents: Mapping[str, bytes]) -> None:
+    """Keep files with the run's record, and put them where the caller wants them."""
+    recorder = run.entries.recorder
+    notes: list[str] = []
+
+    def keep() -> None:
+        if recorder is not None:
+            for content in contents.values():
+                recorder.attempt(partial(_put, content))
+        run.replies.files = outputs.put(contents, notes.append)
+
+    await _whole(keep)
+    if notes:
+        run.ledger.remarks["outputs"] = "; ".join(notes)
+
+
+def _put(content: bytes, recorder: Recorder) -> None:
+    recorder.files.put(content)
+
+
+async def _whole(call: Callable[[], _T]) -> _T:
+    """Make the call in a thread, and see it through, also where the run is cancelled meanwhile."""
+    return await asyncio.shield(detached(call, "rlm_outputs"))

@@ -1,0 +1,274 @@
+"""`Artefact`, `Outputs`: the files that a run is to make, what they must be, and where they are put."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from rlm_jupyter.record.blobs import Objects, digest
+from rlm_jupyter.record.placing import Folder, place
+from rlm_jupyter.run.files.openable import why_not
+from rlm_jupyter.types.errors import ConfigurationError, RecordError
+from rlm_jupyter.types.events import RunEnded
+from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.shortened import shortened
+from rlm_jupyter.types.values import OutputFile
+
+MOST_BYTES = 100 * 1024**2
+"""Of a file, where nothing else is said."""
+_MOST_FILES = 100
+_NAME_BYTES = 200
+_REASON_CHARS = 400
+_FORBIDDEN = re.compile(r'[\x00-\x1f\x7f<>:"|?*\ud800-\udfff]')
+"""No file has such a name on every system."""
+
+Check = Callable[[bytes], object]
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A file that a run is to make.
+
+    Raises
+    ------
+    ConfigurationError
+        It can't be the name of a file in one folder, or something else is of the wrong kind.
+    """
+
+    name: str
+    """What the file is called, without a folder. By its ending it is seen whether it opens: `.xlsx`, `.csv`, `.json`,
+    `.pdf`, `.png`, `.jpg`, `.ipynb`, and others of their kind; of any other it is enough that it is not empty."""
+    description: str = ""
+    """For the model: what is to be in it."""
+    check: Check | None = None
+    """Called with the file's bytes. What it raises, a text that it returns, or `False`, is told to the model."""
+    max_bytes: int = MOST_BYTES
+    """How large it may be."""
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        given: object = self.description
+        if not isinstance(given, str):
+            raise ConfigurationError(f"The description of {self.name} is a text, not {quoted(given)}.")
+        if self.check is not None and not callable(self.check):
+            raise ConfigurationError(f"The check of {self.name} is a function, not {quoted(self.check)}.")
+        most: object = self.max_bytes
+        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+            raise ConfigurationError(f"max_bytes of {self.name} is a whole number above 0, not {quoted(most)}.")
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What the record is told of it."""
+        spec = {"name": self.name, "description": self.description, "max_bytes": self.max_bytes}
+        return spec | ({"checked": True} if self.check is not None else {})
+
+    def wrong_with(self, content: bytes | str) -> str:
+        """Return what is wrong with a file, as the end of a sentence that begins with its name; empty: nothing.
+
+        Parameters
+        ----------
+        content
+            Its bytes, or what was wrong already.
+        """
+        if isinstance(content, str):
+            return content
+        if not content:
+            return "is empty"
+        if len(content) > self.max_bytes:
+            return f"has {len(content):,} bytes; {self.max_bytes:,} are the most"
+        return why_not(self.name, content) or self._own_check(content)
+
+    def _own_check(self, content: bytes) -> str:
+        if self.check is None:
+            return ""
+        try:
+            said = self.check(content)
+        except BaseException as error:  # noqa: BLE001  a function of the user's, in a thread of its own
+            said = f"{type(error).__name__}: {error}"
+        if said is False:
+            return "is not as it was asked for"
+        return f"is not as it was asked for: {shortened(said, _REASON_CHARS)}" if isinstance(said, str) and said else ""
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The files that a run is to make, and where they go."""
+
+    artefacts: tuple[Artefact, ...]
+    folder: Folder
+    replace: bool = False
+    """Files of their names that are there are replaced; else a new one gets a number."""
+
+    @classmethod
+    def of(cls, wanted: object, folder: object = None, replaces: object = False) -> Self | None:
+        """Return the files that a user has named; `None`: none.
+
+        Parameters
+        ----------
+        wanted
+            Names, `Artefact`s, and specs of a record.
+        folder
+            Where they go; default: the working directory.
+
+        Raises
+        ------
+        ConfigurationError
+            A name can't be one, two are the same, or there is no such place.
+        """
+        if not isinstance(replaces, bool):
+            raise ConfigurationError(f"replace is True or False, not {quoted(replaces)}.")
+        if wanted is None or isinstance(wanted, cls):
+            return wanted
+        artefacts = tuple(_artefacts(wanted))
+        if not artefacts:
+            return None
+        if folder is not None and not isinstance(folder, str | Path):
+            raise ConfigurationError(f"output_dir is the path of a folder, not {quoted(folder)}.")
+        _check_distinct([one.name for one in artefacts])
+        return cls(artefacts, Folder.of(Path(folder or ".")), replaces)
+
+    @property
+    def specs(self) -> list[dict[str, Any]]:
+        """What the record is told of them, each as `Artefact.spec`."""
+        return [one.spec for one in self.artefacts]
+
+    def claimed(self) -> Self:
+        """Return the same as a new run begins: its folder is there, and has no files of these names.
+
+        Raises
+        ------
+        ConfigurationError
+            It has, and they are not to be replaced; or the folder can't be made.
+        """
+        folder = self.folder.made()
+        taken = [one.name for one in self.artefacts if os.path.lexists(folder.path / one.name)]
+        if taken and not self.replace:
+            raise ConfigurationError(
+                f"{folder.path / taken[0]} is there already: name another folder for the files (output_dir=…), or "
+                "replace it (replace=True).",
+                notebook=f"{folder.path / taken[0]} is there already: name another folder by --output-dir, or add "
+                "--replace.",
+                command=f"{folder.path / taken[0]} is there already: name another folder by --output-dir, or add "
+                "--replace.",
+            )
+        return replace(self, folder=folder)
+
+    def reasons(self, contents: Mapping[str, bytes | str]) -> list[str]:
+        """Return what is wrong with files, a line each.
+
+        Parameters
+        ----------
+        contents
+            Of each file by its name: its bytes, or what was wrong already.
+        """
+        found = ((one.name, one.wrong_with(contents[one.name])) for one in self.artefacts)
+        return [" ".join(f"{name} {wrong}".split()) for name, wrong in found if wrong]
+
+    def sound(self, contents: Mapping[str, bytes | str]) -> dict[str, bytes]:
+        """Return those files that are as they were asked for."""
+        return {
+            one.name: content
+            for one in self.artefacts
+            if isinstance(content := contents[one.name], bytes) and not one.wrong_with(content)
+        }
+
+    def put(self, contents: Mapping[str, bytes], note: Callable[[str], None]) -> tuple[OutputFile, ...]:
+        """Put files where the caller wants them; what can't be written is noted in a line.
+
+        Returns
+        -------
+        tuple
+            What the record keeps of them.
+        """
+        files = []
+        for name, content in contents.items():
+            path = ""
+            try:
+                placed = place(self.folder, name, content, replaces=self.replace)
+                if placed.name != name:
+                    note(f"{name} was there already, so the file is saved as {placed.name}")
+                path = str(placed)
+            except OSError as error:
+                note(f"{name} could not be written to {self.folder.path}: {error.strerror or error}")
+            files.append(OutputFile(name=name, sha256=digest([content]), nbytes=len(content), path=path))
+        return tuple(files)
+
+    def again(self, ended: RunEnded, objects: Objects) -> dict[str, Path] | None:
+        """Put the files of a recorded run there once more; `None`: they are not all kept, or not as asked for.
+
+        Parameters
+        ----------
+        objects
+            Where the run keeps them.
+        """
+        try:
+            contents = {file["name"]: objects.get(file["sha256"]) for file in ended.files}
+        except RecordError:
+            return None
+        asked = {one.name: one for one in self.artefacts}
+        if ended.stop_reason == "answered" and contents.keys() != asked.keys():
+            return None
+        if any(name not in asked or asked[name].wrong_with(content) for name, content in contents.items()):
+            return None
+        files = self.put(contents, lambda _: None)
+        return {file["name"]: Path(file["path"]) for file in files if file["path"]}
+
+
+def _artefacts(wanted: object) -> list[Artefact]:
+    if isinstance(wanted, str | Artefact | Mapping):
+        wanted = [wanted]
+    if not isinstance(wanted, Sequence) or isinstance(wanted, bytes):
+        raise ConfigurationError(f'outputs is a list of names of files, not {quoted(wanted)}: outputs=["plot.png"].')
+    if len(wanted) > _MOST_FILES:
+        raise ConfigurationError(f"outputs names {len(wanted):,} files; {_MOST_FILES} are the most.")
+    return [_artefact(one) for one in wanted]
+
+
+def _artefact(one: object) -> Artefact:
+    if isinstance(one, Artefact):
+        return one
+    if isinstance(one, Mapping):
+        return Artefact(**{key: value for key, value in one.items() if key != "checked"})
+    if isinstance(one, os.PathLike):
+        one = os.fspath(one)
+    if not isinstance(one, str):
+        raise ConfigurationError(f"outputs has names of files and Artefact(…), not {quoted(one)}.")
+    return Artefact(one)
+
+
+def _check_name(name: object) -> None:
+    """Refuse what is no plain name of a file, on any system."""
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigurationError(f"outputs: the name of a file is needed, not {quoted(name)}.")
+    if name in {".", ".."} or "/" in name or "\\" in name:
+        raise ConfigurationError(
+            f"outputs: {quoted(name)} leads out of the folder of a run's files: give the plain name of a file; "
+            "output_dir says where it goes.",
+            notebook=f"--output {quoted(name)} leads out of the folder of a run's files: give the plain name of a "
+            "file; --output-dir says where it goes.",
+            command=f"--output {quoted(name)} leads out of the folder of a run's files: give the plain name of a "
+            "file; --output-dir says where it goes.",
+        )
+    is_odd = _FORBIDDEN.search(name) or name != name.strip() or name.endswith(".")
+    if is_odd or len(name.encode()) > _NAME_BYTES:
+        raise ConfigurationError(f"outputs: {quoted(name)} is no name that a file can have everywhere.")
+
+
+def _check_distinct(names: Sequence[str]) -> None:
+    """Refuse names that are one file on some systems."""
+    seen: dict[str, str] = {}
+    for name in names:
+        key = unicodedata.normalize("NFC", name).casefold()
+        if (other := seen.get(key)) is not None:
+            is_same = other == name
+            raise ConfigurationError(
+                f"outputs names {quoted(name)} twice."
+                if is_same
+                else f"outputs: {quoted(other)} and {quoted(name)} are one file on some systems: give them other names."
+            )
+        seen[key] = name

@@ -1,0 +1,362 @@
+"""Files that a run is to make: told to the model, checked in the host, sent back, kept, shown, put where they belong."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from rlm_jupyter import RLM, Artefact, Limits, Result
+from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.record.export import to_html
+from rlm_jupyter.record.export.write import send
+from rlm_jupyter.record.saved_run import SavedRun
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.values import Message
+from tests.runs.test_cli import cli, script
+from tests.runs.test_magics import run as run_cell
+from tests.runs.test_magics import shell as shell
+from tests.support.here import Notebook
+
+CONTEXT = "North sold 40 apples. South sold 2.\n" * 200
+TABLE = "(OUTPUTS / 'sales.csv').write_text('region,sold\\nNorth,40\\n')"
+BOOK = "import pandas as pd\npd.DataFrame({'region': ['North'], 'sold': [40]}).to_excel(OUTPUTS / 'sales.xlsx')"
+PLOT = (
+    "import matplotlib; matplotlib.use('agg')\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\n"
+    "plt.savefig(OUTPUTS / 'plot.png')"
+)
+DONE = "FINAL('made')"
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def block(source: str) -> str:
+    return f"```repl\n{source}\n```"
+
+
+def model(*cells: str) -> ScriptedModel:
+    return ScriptedModel([block("print(len(context))"), *map(block, cells)])
+
+
+def notices(result: Result) -> list[str]:
+    return [notice for iteration in result.trajectory.iterations for notice in iteration.notices]
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "none"])
+def test_what_the_model_leaves_in_the_folder_is_checked_kept_and_put_in_its_place(sandbox: str) -> None:
+    played = model(DONE, "open('plot.png', 'w').write('x')\n" + f"{TABLE}\n{DONE}", f"{BOOK}\n{PLOT}\n{DONE}")
+    wanted = ["sales.csv", Artefact("sales.xlsx", "a row for each region"), "plot.png"]
+    result = RLM(played, sandbox=sandbox).completion("Sum it up.", CONTEXT, outputs=wanted, output_dir="made")
+    assert (result.stop_reason, result.answer, result.message) == ("answered", "made", "")
+    assert '`OUTPUTS / "NAME"`' in (opening := result.trajectory.started.opening)
+    assert "- sales.csv\n- sales.xlsx: a row for each region\n- plot.png\n" in opening
+    first, second = notices(result)
+    assert "- sales.csv is missing: write it to OUTPUTS / 'sales.csv'\n- sales.xlsx is missing" in first
+    assert "sales.csv" not in second
+    assert "- plot.png is missing in OUTPUTS; there is one in the working directory" in second
+    assert result.outputs == {name: Path("made", name).absolute() for name in ("sales.csv", "sales.xlsx", "plot.png")}
+    assert result.outputs["sales.csv"].read_text() == "region,sold\nNorth,40\n"
+    assert result.path is not None
+    objects = SavedRun.load(result.path).files.objects
+    ended = result.trajectory.ended
+    assert ended is not None
+    assert [objects.get(file["sha256"]) for file in ended.files] == [p.read_bytes() for p in result.outputs.values()]
+    head = nbformat.read(result.path, 4).cells[1].source
+    assert "### Files\n\n- sales.csv (21 bytes), SHA-256 `" in head
+
+
+def test_a_file_that_is_no_such_file_is_told_like_a_type_error_and_costs_as_much() -> None:
+    wrong = [f"(OUTPUTS / 'sales.xlsx').write_bytes(b'PK{n}')\nFINAL({n})" for n in range(5)]
+    limits = Limits(max_answer_errors=2)
+    result = RLM(model(*wrong), limits=limits).completion("What?", CONTEXT, outputs=["sales.xlsx"])
+    assert (result.stop_reason, result.value, dict(result.outputs)) == ("answer_invalid", 2, {})
+    assert result.message.startswith("sales.xlsx does not open: no Excel workbook that can be read")
+    assert len(result.trajectory.iterations) == 4
+    assert not Path("sales.xlsx").exists()
+
+
+def test_a_wrong_form_and_a_missing_file_are_one_mistake() -> None:
+    played = model("FINAL('many')", f"{TABLE}\nFINAL(42)")
+    limits = Limits(max_answer_errors=1)
+    result = RLM(played, limits=limits).completion("How many?", CONTEXT, answer=int, outputs="sales.csv")
+    assert (result.stop_reason, result.value) == ("answered", 42)
+    form, files = notices(result)
+    assert "input should be a valid integer" in form
+    assert "sales.csv is missing" in files
+
+
+def test_a_check_of_the_users_own_says_what_is_wrong() -> None:
+    def whole(content: bytes) -> object:
+        if content == b"leave":
+            raise SystemExit("at once")
+        return True if b"South" in content else "the row of\nSouth is missing" if content != b"no" else False
+
+    texts = ["leave", "no", "North", "North South"]
+    played = model(*(f"(OUTPUTS / 'a.txt').write_text({text!r})\n{DONE}" for text in texts))
+    result = RLM(played).completion("What?", CONTEXT, outputs=[Artefact("a.txt", check=whole)])
+    assert result.stop_reason == "answered"
+    said = [notice.partition(":\n- ")[2].partition("\n\n")[0] for notice in notices(result)]
+    assert said == [
+        "a.txt is not as it was asked for: SystemExit: at once",
+        "a.txt is not as it was asked for",
+        "a.txt is not as it was asked for: the row of South is missing",
+    ]
+
+
+def test_a_run_that_ends_by_a_limit_brings_what_is_whole() -> None:
+    played = model(f"{TABLE}\n(OUTPUTS / 'plot.png').write_text('no')", "print(1)")
+    limits = Limits(max_iterations=2)
+    result = RLM(played, limits=limits).completion("What?", CONTEXT, outputs=["sales.csv", "plot.png", "more.csv"])
+    assert (result.stop_reason, [*result.outputs]) == ("iterations", ["sales.csv"])
+    assert Path("sales.csv").read_text().startswith("region")
+
+
+def test_files_are_gone_with_their_kernel_and_the_model_is_told() -> None:
+    played = model(f"{TABLE}\nimport os; os._exit(1)", DONE, f"{TABLE}\n{DONE}")
+    result = RLM(played).completion("What?", CONTEXT, outputs=["sales.csv"])
+    assert result.stop_reason == "answered"
+    died, missing = notices(result)
+    assert died.endswith("The folder OUTPUTS is empty again: make its files once more.")
+    assert "sales.csv is missing" in missing
+
+
+def test_a_file_of_the_users_is_never_replaced_unless_they_say_so() -> None:
+    Path("sales.csv").write_text("mine")
+    rlm = RLM(model(f"{TABLE}\n{DONE}"))
+    with pytest.raises(ConfigurationError, match="is there already"):
+        rlm.completion("What?", CONTEXT, outputs=["sales.csv"])
+    assert not Path("rlm_runs").exists()
+    result = rlm.completion("What?", CONTEXT, outputs=["sales.csv"], replace=True)
+    assert result.outputs["sales.csv"] == Path("sales.csv").absolute()
+    assert Path("sales.csv").read_text().startswith("region")
+    meanwhile = "open({!r}, 'w').write('mine')".format(str(Path("later.csv").absolute()))
+    source = f"{meanwhile}\n(OUTPUTS / 'later.csv').write_text('a\\n1')\n{DONE}"
+    result = RLM(model(source), sandbox="none").completion("What?", CONTEXT, outputs=["later.csv"])
+    assert (Path("later.csv").read_text(), Path("later-2.csv").read_text()) == ("mine", "a\n1")
+    assert result.outputs == {"later.csv": Path("later-2.csv").absolute()}
+    assert "later.csv was there already, so the file is saved as later-2.csv" in result.message
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("../x.csv", "leads out"),
+        ("/etc/x", "leads out"),
+        ("a\\b", "leads out"),
+        ("..", "leads out"),
+        ("", "name of a file is needed"),
+        ("a\nb", "no name that a file can have"),
+        ("x" * 300, "no name that a file can have"),
+        ("C:x", "no name that a file can have"),
+        (["a.csv", "a.csv"], "twice"),
+        (["a.csv", "A.CSV"], "one file on some systems"),
+        (["stra\u00dfe", "STRASSE"], "one file on some systems"),
+        ([3], "names of files"),
+        (3, "a list of names"),
+        ([f"{n}.csv" for n in range(101)], "100 are the most"),
+    ],
+)
+def test_what_is_no_name_is_refused_in_a_line_before_anything_is_spent(wanted: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        RLM(model(DONE)).completion("What?", CONTEXT, outputs=wanted)
+    assert "\n" not in str(caught.value)
+    assert not Path("rlm_runs").exists()
+
+
+def test_what_else_can_not_be_is_refused() -> None:
+    for arguments, said in (
+        ({"max_bytes": 0}, "whole number above 0"),
+        ({"check": 3}, "is a function"),
+        ({"description": 3}, "is a text"),
+    ):
+        with pytest.raises(ConfigurationError, match=said):
+            Artefact("a.csv", **arguments)  # type: ignore[arg-type]
+    Path("file").write_text("")
+    for folder, said in (("file", "is no folder"), ("a/b/c", "more than its last part"), (3, "path of a folder")):
+        with pytest.raises(ConfigurationError, match=said):
+            RLM(model(DONE)).completion("What?", CONTEXT, outputs=["a.csv"], output_dir=folder)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="leave samples out"):
+        RLM(ScriptedModel([lambda _: ""] * 9), samples=2, outputs=["a.csv"])
+    with pytest.raises(ConfigurationError, match="say where files go"):
+        RLM(model(DONE)).completion("What?", CONTEXT, replace=True)
+
+
+def test_a_run_that_was_broken_off_is_resumed_with_its_files_and_its_folder() -> None:
+    limits = Limits(max_answer_errors=0)
+    first = RLM(model(f"{PLOT}\n{DONE}"), limits=limits).completion(
+        "What?", CONTEXT, outputs=["plot.png", "sales.csv"], output_dir="made"
+    )
+    assert (first.stop_reason, [*first.outputs]) == ("answer_invalid", ["plot.png"])
+    assert first.path is not None
+
+    def reply(messages: Sequence[Message]) -> str:
+        assert "sales.csv is missing" in messages[-1].content
+        return block(f"{TABLE}\n{DONE}")
+
+    again = RLM.resume(first.path, model=ScriptedModel([reply]), max_answer_errors=1)
+    assert (again.stop_reason, [*again.outputs]) == ("answered", ["plot.png", "sales.csv"])
+    # the picture, which its cell has drawn once more, is the same file
+    assert {path.parent.name for path in again.outputs.values()} == {"made"}
+    replayed = RLM.replay(first.path)
+    assert not replayed.differences
+    other = RLM(model(DONE), limits=limits).completion("What?", CONTEXT, outputs=["x.csv"])
+    assert other.path is not None
+    with pytest.raises(ConfigurationError, match="stay the same"):
+        RLM.resume(other.path, model=ScriptedModel([]), outputs=["y.csv"], max_answer_errors=1)
+    branch = RLM.fork(other.path, at=1, model=ScriptedModel([block(f"{TABLE}\n{DONE}")]), outputs=["sales.csv"])
+    assert (branch.stop_reason, [*branch.outputs]) == ("answered", ["sales.csv"])
+
+
+def test_a_check_that_is_in_no_record_has_to_be_given_again() -> None:
+    wanted = [Artefact("a.csv", check=lambda content: b"1" in content)]
+    first = RLM(model(DONE), limits=Limits(max_answer_errors=0)).completion("What?", CONTEXT, outputs=wanted)
+    assert first.path is not None
+    reply = block(f"(OUTPUTS / 'a.csv').write_text('a\\n1')\n{DONE}")
+    with pytest.raises(ConfigurationError, match=r"check of a\.csv was a function"):
+        RLM.resume(first.path, model=ScriptedModel([reply]), max_answer_errors=1)
+    again = RLM.resume(first.path, model=ScriptedModel([reply]), max_answer_errors=1, outputs=wanted)
+    assert again.stop_reason == "answered"
+
+
+def test_follow_ups_and_children_make_no_files() -> None:
+    cells = [
+        "print(rlm_query('What?\\n\\ntext'))",
+        "FINAL('OUTPUTS' in dir())",
+        "print(1)",
+        f"{TABLE}\n{DONE}",
+        "FINAL(len(context))",
+    ]
+    rlm = RLM(ScriptedModel(list(map(block, cells))), limits=Limits(max_depth=2, max_kernels=4), outputs=["sales.csv"])
+    with rlm.completion("What?", CONTEXT, keep_kernel=True) as result:
+        assert result.trajectory.iterations[0].cells[0].outputs[0]["text"] == "False\n"
+        further = result.ask("And?")
+    assert (further.stop_reason, dict(further.outputs)) == ("answered", {})
+    assert "OUTPUTS" not in further.trajectory.started.opening
+    assert further.path is not None
+    assert not RLM.replay(further.path).differences  # of the prompt before, too, whose cells write there
+
+
+def test_without_a_record_the_files_are_there_all_the_same() -> None:
+    result = RLM(model(f"{TABLE}\n{DONE}"), save=False).completion("What?", CONTEXT, outputs=["sales.csv"])
+    assert result.outputs["sales.csv"].read_text().startswith("region")
+
+
+def test_one_file_exports_hold_the_files() -> None:
+    big = "(OUTPUTS / 'big.txt').write_text('x' * 10_000_001)"
+    wanted = ["sales.csv", "sales.xlsx", "plot.png", "big.txt"]
+    source = f"{TABLE}\n{BOOK}\n{PLOT}\n{big}\n{DONE}"
+    result = RLM(model(source)).completion("What?", CONTEXT, outputs=wanted)
+    assert result.path is not None
+    saved = result.save("whole.ipynb")
+    whole = nbformat.read(saved, 4)
+    nbformat.validate(whole)
+    answer = whole.cells[1]
+    contents = {name: base64.b64decode(*kinds.values()) for name, kinds in answer.attachments.items()}
+    assert contents == {name: result.outputs[name].read_bytes() for name in wanted[:3]}
+    assert "![plot.png (" in answer.source
+    assert "](attachment:sales.csv)" in answer.source
+    page = to_html(result.path)
+    table = base64.b64encode(contents["sales.csv"]).decode()
+    assert f'<a href="data:application/octet-stream;base64,{table}" download="sales.csv">sales.csv</a>' in page
+    assert 'src="data:image/png;base64,' in page
+    ended = result.trajectory.ended
+    assert ended is not None
+    assert "big.txt, 10.0 MB, not in this page" in page
+    assert ended.files[3]["sha256"] in page
+
+
+def test_an_export_carries_no_key_that_stands_in_a_file() -> None:
+    key = "sk-ant-api03-" + "a1B2" * 12
+    source = f"(OUTPUTS / 'a.txt').write_text('key ' + 'sk-ant-api03-' + 'a1B2' * 12)\n{BOOK}\n{DONE}"
+    result = RLM(model(source)).completion("What?", CONTEXT, outputs=["a.txt", "sales.xlsx"])
+    assert key in result.outputs["a.txt"].read_text()
+    files = SavedRun.load(str(result.path)).files
+    sent = send(files, "ipynb", "out.ipynb")
+    assert sent.path is not None
+    attachments = nbformat.read(sent.path, 4).cells[1].attachments
+    assert [*attachments] == ["a.txt"]
+    assert base64.b64decode(*attachments["a.txt"].values()) == b"key [key 1]"
+    assert "sales.xlsx" in sent.said[-1]
+    assert key not in sent.path.read_text()
+
+
+def test_on_the_command_line() -> None:
+    Path("text.txt").write_text(CONTEXT)
+    played = script(*map(block, ["print(1)", f"{TABLE}\n{DONE}"]))
+    ask = ["run", "Sum it up.", "-c", "text.txt", "-m", played, "--output", "sales.csv", "--output-dir", "made"]
+    done = cli(*ask)
+    assert (done.code, done.out.strip()) == (0, "made")
+    assert f"File: {Path('made/sales.csv')}" in done.err
+    again = cli(*ask)
+    assert (again.code, len(again.err.splitlines())) == (2, 1)
+    assert "is there already: name another folder by --output-dir, or add --replace" in again.err
+    told = json.loads(cli(*ask, "--replace", "--json").out)
+    assert told["outputs"] == {"sales.csv": str(Path("made/sales.csv").absolute())}
+    for bad, said in ((["--output", "a/b"], "leads out"), (["--replace"], "name these by --output")):
+        done = cli("run", "?", "-c", "text.txt", "-m", played, *bad)
+        assert (done.code, len(done.err.splitlines())) == (2, 1)
+        assert said in done.err
+
+
+def test_in_the_magic_also_from_the_record(shell: InteractiveShell) -> None:
+    Path("m.json").write_text(json.dumps({"replies": list(map(block, ["print(1)", f"{TABLE}\n{DONE}"]))}))
+    run_cell(shell, f"book = {CONTEXT!r}")
+    ask = "%%rlm -c book -m scripted/m.json --output sales.csv -o made\nSum it up."
+    shown, error = run_cell(shell, ask)
+    assert error is None
+    assert "File: sales.csv (21 bytes)" in shown
+    result = shell.user_ns["made"]
+    assert '<a href="sales.csv" target="_blank">sales.csv</a>' in result._repr_html_()
+    shown, error = run_cell(shell, ask)
+    assert error is None
+    assert "no model was asked" in shown
+    Path("sales.csv").unlink()
+    run_cell(shell, ask)  # from the record, which has it
+    assert Path("sales.csv").read_text().startswith("region")
+    Path("sales.csv").write_text("mine")
+    run_cell(shell, ask)
+    assert (Path("sales.csv").read_text(), shell.user_ns["made"].outputs["sales.csv"].name) == ("mine", "sales-2.csv")
+    _, error = run_cell(shell, ask.replace("-o made", "--rerun"))
+    assert isinstance(error, ConfigurationError)
+    assert "--replace" in str(error)
+
+
+def test_the_kernel_of_the_notebook_is_refused(in_folder: Path) -> None:
+    Path("m.json").write_text(json.dumps({"replies": [block(DONE)]}))
+    with Notebook(in_folder) as notebook:
+        said = notebook.run("%%rlm --here -m scripted/m.json --output a.csv\nWhat?").error
+        assert "leave --output out" in said
+
+
+def test_the_example_of_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "outputs.md").read_text()
+    example, check = (part.partition("```")[0] for part in page.split("```python\n")[1:3])
+    high = PLOT.replace("plt.plot", "plt.figure(figsize=(2, 5)); plt.plot").replace("plot.png", "sales.png")
+    book = BOOK + "\n"
+    wide = high.replace("(2, 5)", "(5, 2)")
+    cells = ["print(1)", f"{book}{high}\n{DONE}", f"{wide}\n{DONE}"]
+    Path("m.json").write_text(json.dumps({"replies": list(map(block, cells))}))
+    names: dict[str, Any] = {"struct": struct, "sales": CONTEXT}
+    exec(compile(textwrap.dedent(check), "check", "exec", dont_inherit=True), names)
+    source = example.replace("ollama/qwen3:8b", "scripted/m.json")
+    exec(compile(source, "example", "exec", dont_inherit=True), names)
+    result = names["result"]
+    assert result.outputs == {name: Path("reports", name).absolute() for name in ("sales.xlsx", "sales.png")}
+    assert (
+        notices(result)[0]
+        .partition("\n- ")[2]
+        .startswith("sales.png is not as it was asked for: it is 200 x 500: make it wider than high")
+    )
+    assert "- sales.png: a bar for each region" in result.trajectory.started.opening
