@@ -38,7 +38,7 @@ from rlm_jupyter.run.outputs import Outputs
 from rlm_jupyter.run.prompt import check_length, check_prompt
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Running
-from rlm_jupyter.run.settings import Settings, Strategy
+from rlm_jupyter.run.settings import COMPACT_AT, Settings, Strategy
 from rlm_jupyter.run.toolbox import Toolbox, Tools
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event
@@ -113,6 +113,10 @@ class RLM(FromRecord):
         `loop`: the model works in a kernel, whatever the text is. `auto`: where the whole text takes at most half of
         the model's window, it is first asked directly, twice; the answer is taken if both replies say the same, else
         the model works in the kernel and is told what they said.
+    compact_at
+        Beyond this share of the model's window the older iterations are summarized by the model, in its conversation
+        alone; the record and `trajectory` in the kernel keep all of them. `None` or 0: never, a run whose conversation
+        is too long then ends.
     answer
         What the answer must be: a pydantic model, a dataclass, `list[str]`, `Literal["yes", "no"]`, `dict[str, float]`,
         any type that pydantic's `TypeAdapter` takes, or a JSON schema as a dict. The model is shown its form; an answer
@@ -167,6 +171,7 @@ class RLM(FromRecord):
         samples: int = 1,
         require_agreement: bool = False,
         strategy: Strategy = "loop",
+        compact_at: float | None = COMPACT_AT,
         answer: object = None,
         outputs: object = None,
         output_dir: str | Path | None = None,
@@ -201,6 +206,7 @@ class RLM(FromRecord):
             samples=samples,
             require_agreement=require_agreement,
             strategy=strategy,
+            compact_at=_share(compact_at),
             answer=AnswerType.of(answer),
             outputs=_outputs(outputs, output_dir, replace, samples),
             tools=Toolbox.of(tools),
@@ -471,6 +477,17 @@ def _outputs(wanted: object, folder: str | Path | None, replaces: bool, samples:
     if found is not None and samples > 1:
         raise ConfigurationError("Files are made by one run: leave samples out, or outputs.")
     return found
+
+
+def _share(compact_at: object) -> float | None:
+    """Check the share of the window at which a conversation is compacted; `None` and 0 say never."""
+    if compact_at is None or compact_at == 0:
+        return None
+    if isinstance(compact_at, bool) or not isinstance(compact_at, int | float) or not 0 < compact_at <= 1:
+        what = f"is a share of the window, as 0.8, or 0 for never, not {quoted(compact_at)}."
+        option = f"--compact-at {what}"
+        raise ConfigurationError(f"compact_at {what}", notebook=option, command=option)
+    return float(compact_at)
 
 
 def _named(policy: object) -> Any:

@@ -103,6 +103,8 @@ OPTIONS = (
            places=_RUNS | {"config"}),
     Option("strategy", "loop: work in a kernel; auto: where the whole text fits the window, ask directly first", str,
            "STRATEGY", "loop", choices=("loop", "auto"), places=_RUNS | {"config"}),
+    Option("compact_at", "share of the model's window beyond which older iterations are summarized; 0: never", float,
+           "SHARE", "0.8", places=_ALL),
     Option("answer", "what the answer must be: a type of the notebook, as Invoice or list[str]", str, "TYPE", "a text",
            places=_MAGIC),
     Option("schema", "a JSON schema that the answer must keep", str, "FILE.json", "none"),

@@ -17,12 +17,13 @@ from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes, to_text
 from rlm_jupyter.types.errors import KernelError
 from rlm_jupyter.types.images import MOST_IMAGES, MOST_PROMPT_BYTES, look
 from rlm_jupyter.types.prompt import Part, Prompt
-from rlm_jupyter.types.values import AnswerSubcall, Subcall, SubcallFailure
+from rlm_jupyter.types.values import AnswerSubcall, CallKind, Subcall, SubcallFailure
 
 log = logging.getLogger(__name__)
 _MODEL_CHARS = 200
 _SCHEMA_CHARS = 20_000
 """Of the form of replies that a provider is told; a larger one is dropped, and the reply checked all the same."""
+_KINDS: dict[str, CallKind] = {"llm": "llm", "rlm": "rlm", "tool": "tool", "trajectory": "trajectory"}
 
 
 class Subcalls:
@@ -84,10 +85,10 @@ class Subcalls:
             if task := self._tasks.get(call_id):
                 task.cancel()
         elif message.type == "rlm_call" and call_id not in self._tasks:
-            model, kind = message.content.get("model"), message.content.get("kind")
+            model = message.content.get("model")
             call = Subcall(
                 id=call_id,
-                kind="rlm" if kind == "rlm" else "tool" if kind == "tool" else "llm",
+                kind=_KINDS.get(str(message.content.get("kind")), "llm"),
                 prompts=_prompts(message),
                 # a cell may send anything for it, and it goes into the record
                 model=model[:_MODEL_CHARS] if isinstance(model, str) else None,

@@ -19,11 +19,12 @@ from rlm_jupyter.record.dollars import keep_amounts
 from rlm_jupyter.record.encoding import dump, encode
 from rlm_jupyter.record.head_cells import farewell, greeting
 from rlm_jupyter.record.notebook_cell import Cell, Role
-from rlm_jupyter.record.notice import quoted_notice, taken_up_notice, unread_notice
+from rlm_jupyter.record.notice import notice_of, unread_notice
 from rlm_jupyter.record.thumbnails import MOST, thumbnail
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import (
     CellFinished,
+    ConversationCompacted,
     DirectReplied,
     IterationRated,
     NoticeGiven,
@@ -114,15 +115,13 @@ class Layout:
                 cell = self._blocks.get((record.iteration, record.block), self._cells[-1])
                 cell.add(dump(data))
                 self._asked.setdefault(cell.id, _Asked(self._objects)).take(record)
-            case NoticeGiven():
-                self._add("notice", record.iteration, quoted_notice(record.text)).add(dump(data))
+            case NoticeGiven() | ConversationCompacted() | RunTakenUp():
+                self._add("notice", record.iteration, notice_of(record)).add(dump(data))
             case OutputsShown() | IterationRated() | OutputsElided():
                 self._cells[-1].add(dump(data))
             case SampleSettled() | DirectReplied():
                 self._attempts.append(record)
                 self._records.append(dump(data))
-            case RunTakenUp():
-                self._add("notice", record.iteration, taken_up_notice(record)).add(dump(data))
             case RunEnded():
                 self._ended = record
                 self._records.append(dump(data))

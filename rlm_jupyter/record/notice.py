@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from rlm_jupyter.prompts.notices import EDITED
-from rlm_jupyter.types.events import ReplyReceived, RunTakenUp
+from rlm_jupyter.types.events import ConversationCompacted, NoticeGiven, ReplyReceived, RunTakenUp
 
 UNREAD = "Not read: here the model wrote an output of its own, before the kernel gave one."
 _EDIT = EDITED.partition("\n")[0]
+
+
+def notice_of(record: NoticeGiven | ConversationCompacted | RunTakenUp) -> str:
+    """Return a record that is shown as a notice, as the Markdown of its cell."""
+    match record:
+        case NoticeGiven(text=text):
+            return quoted_notice(text)
+        case ConversationCompacted():
+            return compacted_notice(record)
+        case RunTakenUp():
+            return taken_up_notice(record)
 
 
 def quoted_notice(text: str) -> str:
@@ -20,6 +31,22 @@ def unread_notice(record: ReplyReceived) -> str:
     """Return what stands in place of what the model wrote in the kernel's: nobody is to take that for an output."""
     closed = " The request was closed there, so its tokens are an estimate." if record.estimated else ""
     return f"> {UNREAD} ({len(record.unread.strip()):,} characters, kept in the record.){closed}"
+
+
+def compacted_line(record: ConversationCompacted) -> str:
+    """Return in one line which iterations have left the conversation, and what that took."""
+    through = record.through
+    iterations = f"iteration{'' if through == 1 else 's'} {'1' if through == 1 else f'1 to {through:,}'}"
+    if not record.model:
+        return f"Compacted: the model is no longer shown {iterations}; no summary was made."
+    cost = "" if record.cost is None else f", ${record.cost:.4f}"
+    return f"Compacted: of {iterations} the model is shown a summary ({record.usage.total_tokens:,} tokens{cost})."
+
+
+def compacted_notice(record: ConversationCompacted) -> str:
+    """Return the same as a quotation, with the summary; the iterations themselves stay where they are."""
+    lines = [f"*{compacted_line(record)}*", *record.summary.splitlines()] if record.model else [compacted_line(record)]
+    return "  \n".join(f"> {line}" for line in lines)
 
 
 def taken_up_notice(record: RunTakenUp) -> str:

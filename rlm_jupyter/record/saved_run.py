@@ -12,11 +12,13 @@ from typing import Any, Self
 from rlm_jupyter.record import catalog, journal_lock, store
 from rlm_jupyter.record.blobs import CHILDREN
 from rlm_jupyter.record.edits import Place, edited_cells
+from rlm_jupyter.record.run_files import read_files
 from rlm_jupyter.record.store import RunFiles
-from rlm_jupyter.record.trajectory import Trajectory, read_files
+from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import ConfigurationError, NoRunError, RecordError
 from rlm_jupyter.types.events import (
     CellFinished,
+    ConversationCompacted,
     DirectReplied,
     Record,
     ReplyReceived,
@@ -234,9 +236,9 @@ def _since_end(records: Sequence[Record]) -> tuple[Usage, float | None, float]:
     for record in reversed(records):
         if isinstance(record, RunEnded):
             break
-        if isinstance(record, ReplyReceived | SubcallSettled | SampleSettled | DirectReplied):
+        if isinstance(record, ReplyReceived | SubcallSettled | SampleSettled | DirectReplied | ConversationCompacted):
             usage, priced = usage + record.usage, _sum(priced, record.cost)
-        if isinstance(record, ReplyReceived | CellFinished):
+        if isinstance(record, ReplyReceived | CellFinished | ConversationCompacted):
             seconds += record.seconds
     return usage, priced, seconds
 

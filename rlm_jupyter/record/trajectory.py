@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from rlm_jupyter.record import delivery, journal, notebook
+from rlm_jupyter.record import delivery
 from rlm_jupyter.record.catalog import find
 from rlm_jupyter.record.iteration import Iteration, iteration_of
 from rlm_jupyter.record.notebook_layout import Layout
-from rlm_jupyter.record.store import RunFiles
+from rlm_jupyter.record.run_files import read_files
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import (
     CellFinished,
+    ConversationCompacted,
     DirectReplied,
     IterationRated,
     NoticeGiven,
@@ -52,6 +53,7 @@ class Trajectory:
         self._rejected: list[ReplyReceived] = []
         self._forced: ReplyReceived | None = None
         self._elided_through = 0
+        self._compactions: list[ConversationCompacted] = []
         self._usage = Usage()
         self._cost: float | None = 0.0
         self._ended: RunEnded | None = None
@@ -72,6 +74,9 @@ class Trajectory:
         self._ended = record if isinstance(record, RunEnded) else None
         if isinstance(record, OutputsElided):
             self._elided_through = max(self._elided_through, record.through)
+        elif isinstance(record, ConversationCompacted):
+            self._compactions.append(record)
+            self._spend(record.usage, record.cost)
         elif isinstance(record, SampleSettled):
             self._samples.append(record)
             self._spend(record.usage, record.cost)
@@ -155,8 +160,23 @@ class Trajectory:
         return self._elided_through
 
     @property
+    def compactions(self) -> tuple[ConversationCompacted, ...]:
+        """Where older iterations made room in the conversation, in order; the last one holds."""
+        return tuple(self._compactions)
+
+    @property
+    def compacted(self) -> ConversationCompacted | None:
+        """What stands in place of the older iterations in the conversation; `None`: all are shown."""
+        return self._compactions[-1] if self._compactions else None
+
+    @property
+    def compacted_through(self) -> int:
+        """Up to which iteration the model is shown nothing but what stands in their place; 0 for none."""
+        return self._compactions[-1].through if self._compactions else 0
+
+    @property
     def usage(self) -> Usage:
-        """Tokens of the root's replies, the sub-calls, the children and the other samples."""
+        """Tokens of the root's replies and summaries, the sub-calls, the children and the other samples."""
         return self._usage
 
     @property
@@ -251,34 +271,6 @@ class Trajectory:
         words = [f"{number:,} {unit}{'' if number == 1 else 's'}" for number, unit in counts]
         cost = "cost unknown" if self._cost is None else f"${self._cost:,.4f}"
         return ", ".join([stop, *words, f"{self._usage.total_tokens:,} tokens", cost])
-
-
-def read_files(files: RunFiles) -> tuple[list[Record], list[Record] | None]:
-    """Read the records of a run from its journal and its notebook, whichever holds more, as `Trajectory.load` says.
-
-    Returns
-    -------
-    tuple
-        The records, and those of the journal: none where there is no journal, `None` where it is damaged.
-    """
-    candidates: list[list[Record]] = []
-    errors: list[RecordError] = []
-    journaled: list[Record] | None = []
-    try:
-        if files.journal.is_file():
-            journaled = journal.read(files.journal)
-            candidates.append(journaled)
-    except RecordError as error:
-        journaled = None
-        errors.append(error)
-    try:
-        candidates += [notebook.read(files.notebook)] if files.notebook.is_file() else []
-    except RecordError as error:
-        errors.append(error)
-    if not candidates:
-        raise errors[0]
-    first = candidates[0][0]
-    return max((records for records in candidates if records[0] == first), key=len), journaled
 
 
 def _head(text: str) -> str:

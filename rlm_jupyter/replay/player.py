@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import takewhile
 
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts import notices
@@ -24,8 +25,10 @@ from rlm_jupyter.types.events import (
     CellFinished,
     CellReplayed,
     CellStarted,
+    ConversationCompacted,
     DirectReplied,
     NoticeGiven,
+    OutputsElided,
     Record,
     ReplyReceived,
     RunEnded,
@@ -121,10 +124,13 @@ class Player:
         if reply is None:
             return None
         run = self.run
+        self._apply(taken)
         tokens = reply.usage.input_tokens + reply.usage.output_tokens
         known = tokens and self.recording.model == run.model.name
-        run.requests.last_read = (2 * len(run.trajectory.iterations) + 2, tokens) if known else None
-        self._apply(taken)
+        # the request that it answers had all but this last iteration
+        through, newest_first = run.trajectory.compacted_through, reversed(run.trajectory.iterations)
+        shown = sum(1 for _ in takewhile(lambda one: one.index > through, newest_first))
+        run.requests.last_read = (2 * shown, tokens) if known else None
         run.iteration = reply.iteration
         self._continue_if_record_ends()
         return reply
@@ -263,6 +269,8 @@ class Player:
             else:
                 self.run.trajectory.apply(record)
                 self.run.emit(record)
+            if isinstance(record, OutputsElided | ConversationCompacted):
+                self.run.requests.last_read = None  # it was of a longer conversation
 
     def _continue_if_record_ends(self) -> None:
         """Go on with the run where its record ends, unless it is only replayed."""

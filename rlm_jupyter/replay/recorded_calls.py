@@ -14,6 +14,7 @@ from typing import Any
 
 from rlm_jupyter.kernel.guest.subcalls import Answers, SubcallError, SubcallFailure
 from rlm_jupyter.prompts import outputs
+from rlm_jupyter.record.past import past
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.events import SubcallSettled
 
@@ -107,6 +108,7 @@ class KernelCalls(RecordedCalls):
 
     def __init__(self, trajectory: Trajectory) -> None:
         super().__init__(trajectory.subcalls)
+        self._trajectory = trajectory
 
     def call(
         self, kind: str, prompts: Sequence[str], model: str | None, schema: Mapping[str, Any] | None = None
@@ -118,6 +120,8 @@ class KernelCalls(RecordedCalls):
         SubcallError
             One of the prompts was never asked in this run.
         """
+        if kind == "trajectory":
+            return [past(self._trajectory, *prompts, before=None if self._place is None else self._place[0])]
         return [self._one(kind, prompt, model) for prompt in prompts]
 
     async def acall(

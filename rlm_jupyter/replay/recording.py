@@ -20,6 +20,7 @@ from rlm_jupyter.replay.stops import counts, goes_on_in_its_last, stopped_in, su
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import (
     CellFinished,
+    ConversationCompacted,
     DirectReplied,
     IterationRated,
     NoticeGiven,
@@ -242,7 +243,7 @@ class Recording:
 
 def copied(record: Record) -> Record:
     """Return a record for a run that takes it over: what it cost was paid by another."""
-    if isinstance(record, ReplyReceived | SubcallSettled):
+    if isinstance(record, ReplyReceived | SubcallSettled | ConversationCompacted):
         return replace(record, usage=Usage(), cost=0.0)
     return record
 

@@ -47,6 +47,7 @@ _AS_BEFORE = (
     "samples",
     "require_agreement",
     "strategy",
+    "compact_at",
     "answer",
 )
 

@@ -1,4 +1,4 @@
-"""The conversation with the root model, derived from the record: append-only.
+"""The conversation with the root model, derived from the record: append-only between two compactions.
 
 It alternates, begins with the one system message and ends with a user message, as every server accepts it.
 """
@@ -22,22 +22,23 @@ class Conversation:
     def __init__(self) -> None:
         self._messages: list[Message] = []
         self._tokens = 0
-        self._elided = 0
+        self._hidden = (0, 0)
+        """Up to which iteration outputs are elided, and iterations compacted."""
+        self._first = 0
+        """The place of the first iteration that is shown."""
 
     def messages(self, trajectory: Trajectory) -> list[Message]:
         """Return the conversation that the root model reads next."""
-        if trajectory.elided_through != self._elided:
-            self._messages, self._tokens, self._elided = [], 0, trajectory.elided_through
+        hidden = trajectory.elided_through, trajectory.compacted_through
+        if hidden != self._hidden:
+            self._messages, self._tokens, self._hidden = [], 0, hidden
         if not self._messages:
-            started = trajectory.started
-            self._add(
-                Message("system", started.system),
-                Message("user", started.opening + told([reply.text for reply in trajectory.direct])),
-            )
+            self._add(*opening(trajectory))
+            self._first = sum(iteration.index <= hidden[1] for iteration in trajectory.iterations)
         elif len(self._messages) > 2:
             # a notice may have come after the last iteration's outputs
             self._remove_last()
-        for iteration in trajectory.iterations[len(self._messages) // 2 - 1 :]:
+        for iteration in trajectory.iterations[self._first + len(self._messages) // 2 - 1 :]:
             elided = iteration.index <= trajectory.elided_through
             self._add(
                 Message("assistant", read_part(iteration)),
@@ -64,6 +65,16 @@ class Conversation:
 def messages(trajectory: Trajectory) -> list[Message]:
     """Return the conversation that the root model reads next, from a record alone."""
     return Conversation().messages(trajectory)
+
+
+def opening(trajectory: Trajectory) -> tuple[Message, Message]:
+    """Return what the conversation begins with: the task, and what stands in place of compacted iterations."""
+    started, compacted = trajectory.started, trajectory.compacted
+    text = started.opening + told([reply.text for reply in trajectory.direct])
+    return (
+        Message("system", started.system),
+        Message("user", text if compacted is None else f"{text}\n\n{compacted.text}"),
+    )
 
 
 def read_part(iteration: Iteration) -> str:

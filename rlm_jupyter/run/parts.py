@@ -105,12 +105,14 @@ class SubcallTally:
 
 @dataclass
 class RequestState:
-    """How large the next request to the root model may be. Assigned in `run/root_model.py`."""
+    """How large the next request to the root model may be. Assigned in `run/root_model.py` and `run/elision.py`."""
 
     last_word: LastReply
     """Room of the limits that is held back for the run's last reply."""
     room: int
     """The cap of the next reply, in tokens."""
+    compact_at: float | None = None
+    """The share of the window beyond which the conversation is compacted; `None`: it never is."""
     conversation: Conversation = field(default_factory=Conversation)
     last_read: tuple[int, int] | None = None
     """Messages and tokens of the last request, its reply included, as the provider counted."""

@@ -21,7 +21,7 @@ REPEATS = "repeats the reply before it"
 REPEATS_EARLIER = "repeats an earlier reply"
 PLAYS = "repeats what it was told"
 _DIGITS = re.compile(r"\d+")
-_TOLD = re.compile(r"^(?:</?(?:beginning|prompt)_*>|Iteration \d+ of \d+\.)", re.MULTILINE)
+_TOLD = re.compile(r"^(?:</?(?:beginning|prompt|notes)_*>|Iteration \d+ of \d+\.)", re.MULTILINE)
 """A line of ours."""
 
 
@@ -87,7 +87,8 @@ def _said(reply: parsing.ParsedReply) -> tuple[str, ...]:
 def _is_known(run: Run, reply: parsing.ParsedReply) -> bool:
     """Whether these cells were executed before, and must come to what the model is still shown of that."""
     index = run.replies.iteration_of.get(_said(reply), 0)
-    if not reply.blocks or index <= run.trajectory.elided_through or not all(map(parsing.is_settled, reply.blocks)):
+    forgotten = max(run.trajectory.elided_through, run.trajectory.compacted_through)
+    if not reply.blocks or index <= forgotten or not all(map(parsing.is_settled, reply.blocks)):
         return False
     cells = next((one.cells for one in reversed(run.trajectory.iterations) if one.index == index), ())
     # what had no name then may have been imported since

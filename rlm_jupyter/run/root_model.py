@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
-
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts.outputs import shown_chars
-from rlm_jupyter.run import reply_checks
+from rlm_jupyter.run import reply_checks, window
 from rlm_jupyter.run.budget import request as calls
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import Answered
 from rlm_jupyter.run.budget.request_size import most_cost
+from rlm_jupyter.run.compaction import leave_out
+from rlm_jupyter.run.elision import density, elide, most_input, tokens
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.errors import ContextWindowError, LimitReached, NoAnswerError, UnusableReplyError
-from rlm_jupyter.types.events import NoticeGiven, OutputsElided, ReplyReceived, ReplyStreamed
-from rlm_jupyter.types.tokens import BYTES_PER_TOKEN, most_tokens
+from rlm_jupyter.types.events import NoticeGiven, ReplyReceived, ReplyStreamed
+from rlm_jupyter.types.tokens import most_tokens
 from rlm_jupyter.types.values import FinishReason, Message, Usage
 
 MOST_REPEATS = 3
@@ -81,13 +81,14 @@ async def ask(run: Run, temperature: float | None = None, *, last: bool = False)
     if last:
         run.requests.room = min(run.requests.room, LAST_REPLY)
     while True:
-        conversation = _fit_window(run)
+        # a last reply ends the run: a summary would serve nothing after it
+        conversation = await window.fit(run, summarizes=not last)
         try:
             answered = await _ask(run, conversation, temperature, last)
         except ContextWindowError as overflow:
             # the provider counts more tokens than we thought: from now on we count as it does
-            run.requests.density = max(run.requests.density, _density(run, overflow.tokens or 0))
-            if not (_free(run, _tokens(run) // 2) or _elide(run, last=True)):
+            run.requests.density = max(run.requests.density, density(run, overflow.tokens or 0))
+            if not await window.shrink(run, summarizes=not last):
                 raise LimitReached(str(overflow), stop_reason="context_window") from overflow
             continue
         except UnusableReplyError as nothing:
@@ -96,7 +97,7 @@ async def ask(run: Run, temperature: float | None = None, *, last: bool = False)
         usage = answered.reply.usage
         run.requests.token_confidence = answered.reply.token_confidence
         if not answered.reply.estimated:
-            run.requests.density = max(run.requests.density, _density(run, usage.input_tokens))
+            run.requests.density = max(run.requests.density, density(run, usage.input_tokens))
             run.requests.last_read = (len(conversation), usage.input_tokens + usage.output_tokens)
         run.requests.room = _next_room(run, answered.reply.finish)
         return answered
@@ -114,8 +115,8 @@ async def _ask(run: Run, conversation: list[Message], temperature: float | None,
             conversation,
             run.ledger,
             max_output_tokens=run.requests.room,
-            input_tokens=_tokens(run),
-            most_input_tokens=_most_input(run, conversation),
+            input_tokens=tokens(run),
+            most_input_tokens=most_input(run, conversation),
             logprobs=run.policies.termination.wants_logprobs,
             on_text=lambda text: run.emit(ReplyStreamed(run.iteration, text)),
             until=lambda: parsing.Reading().is_over,
@@ -140,20 +141,23 @@ def hold_last_word(run: Run, *, has_cells: bool = False) -> None:
         most. What they take beyond that, older outputs make room for (`drop_oldest`).
     """
     conversation = run.requests.conversation.messages(run.trajectory)
-    known = _most_input(run, conversation)
-    tokens = most_tokens(conversation) if known is None else known
-    tokens += shown_chars(run.limits, run.model.window) // 4 if has_cells else 0
-    cost = most_cost(run.model, Usage(input_tokens=tokens, output_tokens=LAST_REPLY))
+    known = most_input(run, conversation)
+    most = most_tokens(conversation) if known is None else known
+    most += shown_chars(run.limits, run.model.window) // 4 if has_cells else 0
+    cost = most_cost(run.model, Usage(input_tokens=most, output_tokens=LAST_REPLY))
     last = run.trajectory.iterations[-1:]
     seconds = _REPLY_MARGIN * last[0].reply.seconds if last else 0.0
-    if (most := run.limits.max_seconds) is not None:
-        seconds = min(seconds, most * _MOST_OF_TIME)
-    run.requests.last_word.hold(tokens + LAST_REPLY, cost or 0.0, seconds)
+    if (whole := run.limits.max_seconds) is not None:
+        seconds = min(seconds, whole * _MOST_OF_TIME)
+    run.requests.last_word.hold(most + LAST_REPLY, cost or 0.0, seconds)
 
 
 def drop_oldest(run: Run) -> bool:
-    """Leave out the oldest outputs that are still shown, but the last iteration's; `False` where there are none."""
-    return _elide(run)
+    """Leave out the oldest outputs that are still shown, but the last iteration's, else the oldest iterations.
+
+    Return whether there were any.
+    """
+    return elide(run) or leave_out(run, tokens(run))
 
 
 def received(run: Run, answered: Answered, *, read: int | None, rejected: str = "", forced: bool = False) -> None:
@@ -173,57 +177,3 @@ def received(run: Run, answered: Answered, *, read: int | None, rejected: str = 
             estimated=answered.reply.estimated,
         )
     )
-
-
-def _fit_window(run: Run) -> list[Message]:
-    """Return the conversation, with the oldest outputs left out where the window needs it.
-
-    Then half of the room is freed at once: every elision costs the provider's cache.
-    """
-    room = run.model.window - min(run.requests.room, run.model.window // 4)
-    if _tokens(run) > room:
-        _free(run, room // 2)
-        while _tokens(run) > room:
-            if not _elide(run, last=True):
-                raise LimitReached(
-                    f"the conversation no longer fits the {run.model.window:,} tokens that {run.model.name} reads",
-                    stop_reason="context_window",
-                )
-    return run.requests.conversation.messages(run.trajectory)
-
-
-def _free(run: Run, most: int) -> bool:
-    """Leave out the oldest outputs until so many tokens are left at most; returns whether any were left out."""
-    freed = False
-    while _tokens(run) > most and _elide(run):
-        freed = True
-    return freed
-
-
-def _tokens(run: Run) -> int:
-    """About how many tokens the conversation has, as the provider counts."""
-    return math.ceil(run.requests.conversation.tokens(run.trajectory) * run.requests.density)
-
-
-def _density(run: Run, counted: int) -> float:
-    """How many tokens the provider counted for each that was estimated, within what a tokenizer can make of a text."""
-    return min(counted / max(run.requests.conversation.tokens(run.trajectory), 1), BYTES_PER_TOKEN)
-
-
-def _elide(run: Run, *, last: bool = False) -> bool:
-    """Leave out the outputs of one more iteration; the last one's stay as long as that helps."""
-    iterations = run.trajectory.iterations
-    through = run.trajectory.elided_through + 1
-    if not iterations or through > iterations[-1].index or (through == iterations[-1].index and not last):
-        return False
-    run.record(OutputsElided(through))
-    run.requests.last_read = None
-    return True
-
-
-def _most_input(run: Run, conversation: list[Message]) -> int | None:
-    """Return a bound of the input from what the last request counted, plus a token a byte for what is new."""
-    if run.requests.last_read is None:
-        return None
-    known, tokens = run.requests.last_read
-    return tokens + most_tokens(conversation[known:])

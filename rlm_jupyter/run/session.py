@@ -120,7 +120,7 @@ class Session:
                 control=control or Control(),
                 entries=Entries(trajectory, recorder, guarded(emit), lambda: run.iteration),
                 cells=CellState(self.kernel, self.history, self.variables),
-                requests=RequestState(last_word, settings.limits.max_output_tokens),
+                requests=RequestState(last_word, settings.limits.max_output_tokens, settings.compact_at),
                 policies=PolicyState(policy, reward, asked),
                 replies=ReplyState()
                 if self.after
@@ -194,7 +194,7 @@ class Session:
         return never_begun(started, "cancelled", why or "its turn had not come", tell=guarded(emit))
 
     async def _solve(self, run: Run, prompt: str, parent: str | None, run_id: str) -> None:
-        self.answering.run = run
+        self.answering.run, self.answering.trajectory = run, run.trajectory
         restarted, restored = "", dict[str, Any]()
         self.kernel.snapshots.age()
         try:

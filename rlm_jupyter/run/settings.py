@@ -31,6 +31,9 @@ from rlm_jupyter.types.values import PackedContext
 Strategy = Literal["loop", "auto"]
 """`loop`: the model always works in a kernel; `auto`: where the whole text fits, it is first asked directly."""
 
+COMPACT_AT = 0.8
+"""The share of the window beyond which a conversation is compacted, where nothing else is said."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -62,6 +65,8 @@ class Settings:
     require_agreement: bool = False
     """Without agreement of the samples there is no answer."""
     strategy: Strategy = "loop"
+    compact_at: float | None = COMPACT_AT
+    """The share of the root model's window beyond which older iterations are summarized; `None`: never."""
     answer: AnswerType | None = None
     """The form that the answer to the first prompt must have; children and follow-ups have none."""
     outputs: Outputs | None = None
@@ -161,7 +166,9 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dic
     if len(settings.routing.sub) > 1:
         options["sub_models"] = [model.name for model in settings.routing.sub]
     options["prices"] = {name: [*dataclasses.astuple(price)] for name, price in settings.prices.items()}
-    return {name: value for name, value in options.items() if value}
+    # its 0 says something
+    compact_at = {} if settings.compact_at == COMPACT_AT else {"compact_at": settings.compact_at or 0.0}
+    return {name: value for name, value in options.items() if value} | compact_at
 
 
 def request_digest(
@@ -192,6 +199,8 @@ def request_digest(
         asked["after"] = list(after)
     if any(sampling := [dict(abilities_of(model).options) for model in settings.routing.models]):
         asked["options"] = sampling
+    if settings.compact_at != COMPACT_AT:
+        asked["compact_at"] = settings.compact_at
     if settings.system_prompt_extra:
         asked["system"] = settings.system_prompt_extra
     if settings.answer is not None:

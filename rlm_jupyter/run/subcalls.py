@@ -1,6 +1,8 @@
 """Sub-calls answered: `llm_query` by a model, `rlm_query` by a run of its own.
 
 Depth, models and limits are those of the run that the kernel belongs to, whatever a message claims.
+
+Long because what is answered, refused and recorded of a call is read in one place.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from rlm_jupyter.models import Model
 from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.prompts.notices import EMPTY, NOT_SENT_AGAIN
+from rlm_jupyter.record.past import past_of
+from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import ask
 from rlm_jupyter.run.state import Run
@@ -82,11 +86,15 @@ class Answering:
         self._replies = self._reply_tokens = 0
         self.run: Run | None = None
         """The run whose cells ask now."""
+        self.trajectory = Trajectory()
+        """Its record, also when it is over."""
         self.instead: AnswerSubcall | None = None
         """Answers while a person's cell runs: it asks no model."""
 
     async def answer(self, call: Subcall) -> list[str | SubcallFailure]:
         """Answer every prompt of a call, all at once (`AnswerSubcall`)."""
+        if call.kind == "trajectory":
+            return past_of(self.trajectory, call)
         if self.instead is not None:
             return await self.instead(call)
         run = self.run

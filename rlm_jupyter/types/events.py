@@ -214,6 +214,27 @@ class OutputsElided:
 
 
 @dataclass(frozen=True, slots=True)
+class ConversationCompacted:
+    """To fit the window, iterations up to `through` are no longer shown to the model; a text stands in their place."""
+
+    iteration: int
+    """The last one before it."""
+    through: int
+    text: str
+    """What the model is told in their place. The conversation reads this."""
+    summary: str = ""
+    """What the model has written of them, cut to its bound; empty: there is no summary."""
+    summarized: int = 0
+    """Up to which iteration `summary` tells; less than `through` where newer ones were left out without one."""
+    model: str = ""
+    """Who wrote it; empty: nobody was asked this time."""
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = 0.0
+    """US dollars; `None` when the model's price is not known."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class RunTakenUp:
     """The run is gone on with: it had been broken off, or had met a limit. What was recorded before stands."""
 
@@ -394,6 +415,7 @@ Record = (
     | OutputsShown
     | IterationRated
     | OutputsElided
+    | ConversationCompacted
     | RunTakenUp
     | RunEnded
 )

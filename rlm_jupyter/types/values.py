@@ -12,6 +12,8 @@ Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["stop", "length", "refusal", "other"]
 CellStatus = Literal["ok", "error", "interrupted", "died", "skipped"]
 SubcallKind = Literal["llm", "rlm", "tool"]
+CallKind = Literal["llm", "rlm", "tool", "trajectory"]
+"""What a cell may ask of the host; `trajectory`: for the iterations before it, which the host has."""
 StopReason = Literal[
     "answered",
     "terminated",
@@ -109,10 +111,13 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Subcall:
-    """One call out of a cell: `llm_query`, `rlm_query`, their batched forms, or a tool (`types.call_text`), by name."""
+    """One call out of a cell: `llm_query`, `rlm_query`, their batched forms, or a tool (`types.call_text`), by name.
+
+    Of `trajectory` the one prompt is the number of iterations that the kernel has already.
+    """
 
     id: str
-    kind: SubcallKind
+    kind: CallKind
     prompts: tuple[str, ...]
     """A `Prompt` where it has images."""
     model: str | None

@@ -121,7 +121,7 @@ async def test_an_overflow_teaches_the_window_and_the_run_goes_on() -> None:
     answers = iter(replies)
     with Loopback([lambda _: next(answers)], n_ctx=32_768, holds=9_000, alternates=True) as server:
         model = load_model("openai/any", base_url=server.openai_url, api_key="k", window=32_768)
-        result = await RLM(model, limits=Limits(max_output_tokens=500)).acompletion("How long?", "abc")
+        result = await RLM(model, limits=Limits(max_output_tokens=500), compact_at=0).acompletion("How long?", "abc")
     assert (result.answer, result.stop_reason) == ("3", "answered")
     assert model.window == 9_000
     assert result.trajectory.elided_through >= 1
@@ -148,7 +148,7 @@ async def test_elision_is_rare_because_it_frees_half_of_the_room_at_once() -> No
     # each output takes an eleventh of the window
     cells = [f"```repl\nprint('{number} ' + 'x y z ' * 480)\n```" for number in range(40)]
     model = ScriptedModel([*cells, "```repl\nFINAL('done')\n```"], window=8_000)
-    result = await RLM(model, limits=Limits(max_iterations=50), save=False).acompletion("What?", "a text")
+    result = await RLM(model, limits=Limits(max_iterations=50), save=False, compact_at=0).acompletion("What?", "a text")
     assert result.answer == "done"
     assert 0 < prefix_changes(model) <= 40 / 3
 
@@ -156,7 +156,7 @@ async def test_elision_is_rare_because_it_frees_half_of_the_room_at_once() -> No
 async def test_a_refusal_that_names_no_count_frees_half_of_the_conversation() -> None:
     cells: list[Scripted] = [f"```repl\nprint('{number} ' + 'x y z ' * 480)\n```" for number in range(10)]
     model = ScriptedModel([*cells, ContextWindowError("too long"), "```repl\nFINAL('done')\n```"])
-    result = await RLM(model, save=False).acompletion("What?", "a text")
+    result = await RLM(model, save=False, compact_at=None).acompletion("What?", "a text")
     assert result.answer == "done"
     assert prefix_changes(model) == 1
     before, after = (sum(len(message.content) for message in request) for request in model.requests[-2:])

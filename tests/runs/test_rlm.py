@@ -480,7 +480,7 @@ async def test_the_conversation_is_append_only_and_alternates() -> None:
 async def test_the_oldest_outputs_make_room_in_a_small_window() -> None:
     replies = [block(f"print('{i}' * 15_000)") for i in range(4)] + [block("FINAL(len(context))")]
     model = ScriptedModel(replies, window=16_000)
-    result = await RLM(model, limits=Limits(max_output_tokens=500)).acompletion("What?", "text")
+    result = await RLM(model, limits=Limits(max_output_tokens=500), compact_at=0).acompletion("What?", "text")
     assert result.answer == "4"
     assert result.trajectory.elided_through >= 1
     assert "left out now" in model.requests[-1][3].content

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from rlm_jupyter.types.events import (
     CellFinished,
+    ConversationCompacted,
     NoticeGiven,
     OutputsElided,
     OutputsShown,
@@ -188,6 +189,9 @@ _lasting = st.one_of(
     st.builds(NoticeGiven, _small, texts),
     st.builds(OutputsShown, _small, texts),
     st.builds(OutputsElided, _small),
+    st.builds(
+        ConversationCompacted, _small, _small, texts, texts, _small, texts, _usages, _costs, _seconds,
+    ),
     st.builds(
         RunEnded, st.sampled_from(get_args(StopReason)), st.none() | texts, plain, st.booleans(), _small, _seconds,
         _usages, _costs, texts,

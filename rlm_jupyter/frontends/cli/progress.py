@@ -14,11 +14,13 @@ from rlm_jupyter.frontends.display.children import Underway
 from rlm_jupyter.frontends.display.clock import Clock
 from rlm_jupyter.frontends.display.status import Speed
 from rlm_jupyter.record import attempts
+from rlm_jupyter.record.notice import compacted_line
 from rlm_jupyter.types.events import (
     CellFinished,
     CellReplayed,
     CellStarted,
     ChildReported,
+    ConversationCompacted,
     DirectReplied,
     Event,
     IterationRated,
@@ -126,6 +128,9 @@ class Progress:
             elif isinstance(event, SampleSettled | DirectReplied):
                 self._spend(event.usage, event.cost)
                 self.say(f"    {terminal.one_line(attempts.line(event), self._width - 4)}", "dim")
+            elif isinstance(event, ConversationCompacted):
+                self._spend(event.usage, event.cost)
+                self.say(f"    {compacted_line(event)}", "dim")
             elif isinstance(event, RequestDelayed):
                 self._tell_delay(terminal.printable(event.text))
             elif isinstance(event, RemarkMade):

@@ -67,6 +67,7 @@ def _rlm(args: Namespace, model: str, limits: Limits) -> RLM:
     from rlm_jupyter.rlm import RLM  # after what is quickly found to be wrong
     from rlm_jupyter.run.answer_type import read_schema
     from rlm_jupyter.run.mcp.config import named_servers
+    from rlm_jupyter.run.settings import COMPACT_AT
     from rlm_jupyter.run.toolbox import imported_tools
 
     # a policy of the user's own is looked for where they stand, as `python -m` does
@@ -89,6 +90,7 @@ def _rlm(args: Namespace, model: str, limits: Limits) -> RLM:
         samples=1 if args.samples is None else args.samples,
         require_agreement=args.require_agreement,
         strategy=args.strategy or "loop",
+        compact_at=COMPACT_AT if args.compact_at is None else args.compact_at,
         tools=imported_tools(args.tool),
         sub_tools=imported_tools(args.sub_tool),
         mcp=named_servers(args.mcp),

@@ -136,6 +136,11 @@ class SeenIteration:
             self.cells.append(SeenCell(source))
         return self.cells[place]
 
+    def note(self, text: str) -> None:
+        """Add a line below it, also when it is done."""
+        self.notices.append(text)
+        self._drawn = None
+
     def facts(self) -> list[str]:
         """Return what of it can be counted, for people."""
         facts = [count(len(self.cells), "cell")] if self.cells else []

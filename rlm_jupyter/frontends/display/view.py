@@ -17,6 +17,7 @@ from rlm_jupyter.frontends.display.iteration import OfIteration, SeenIteration, 
 from rlm_jupyter.frontends.display.spending import Spending
 from rlm_jupyter.frontends.display.status import Speed
 from rlm_jupyter.record.attempts import Attempt, line
+from rlm_jupyter.record.notice import compacted_line
 from rlm_jupyter.types.endings import WORDS, in_short
 from rlm_jupyter.types.events import (
     CellDecided,
@@ -24,6 +25,7 @@ from rlm_jupyter.types.events import (
     CellProposed,
     CellReplayed,
     ChildReported,
+    ConversationCompacted,
     DirectReplied,
     Event,
     IterationRated,
@@ -166,11 +168,18 @@ class View:
             self._rate(event)
         elif isinstance(event, ChildReported):
             self._children.apply(event)
-        elif isinstance(event, SampleSettled | DirectReplied):
-            self._spending.add(event.usage, event.cost)
-            self._attempts.append(event)
+        elif isinstance(event, SampleSettled | DirectReplied | ConversationCompacted):
+            self._spend_beside(event)
         else:
             self._see(event)
+
+    def _spend_beside(self, event: Attempt | ConversationCompacted) -> None:
+        """Take in what was asked of a model beside the iterations."""
+        self._spending.add(event.usage, event.cost)
+        if not isinstance(event, ConversationCompacted):
+            self._attempts.append(event)
+        elif self._done:  # it comes after the last of them
+            self._done[-1].note(compacted_line(event))
 
     def _rate(self, rated: IterationRated) -> None:
         # each run is rated; it means something to who has named a policy for it

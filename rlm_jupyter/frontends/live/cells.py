@@ -26,13 +26,14 @@ from rlm_jupyter.frontends.live.streaming import Part, arrived, arriving
 from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.record.attempts import Attempt, markdown
 from rlm_jupyter.record.boundaries import LAST_LINE, opening_line
-from rlm_jupyter.record.notice import UNREAD, quoted_notice
+from rlm_jupyter.record.notice import UNREAD, compacted_notice, quoted_notice
 from rlm_jupyter.types.events import (
     CellDecided,
     CellFinished,
     CellProposed,
     CellStarted,
     ChildReported,
+    ConversationCompacted,
     DirectReplied,
     Event,
     NoticeGiven,
@@ -277,6 +278,8 @@ class Cells:
                 self._mark(cell)
             case NoticeGiven(iteration=index, text=text):
                 self._add(LiveCell(self._id(), "notice", index, source=quoted_notice(text), status="ok"))
+            case ConversationCompacted(iteration=index):
+                self._add(LiveCell(self._id(), "notice", index, source=compacted_notice(event), status="ok"))
             case RunStarted():
                 self._opening = opening_line(event) if self._child is None else ""
             case RunEnded(answer=answer, iteration=index, stop_reason=outcome):

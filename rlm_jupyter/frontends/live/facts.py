@@ -15,6 +15,7 @@ from rlm_jupyter.types.events import (
     CellFinished,
     CellProposed,
     CellStarted,
+    ConversationCompacted,
     DirectReplied,
     Event,
     RemarkMade,
@@ -79,7 +80,7 @@ class RunFacts:
             self._remark, self._passes = event.text, event.passes
         elif isinstance(event, RequestDelayed):
             self._delay = event.text
-        elif isinstance(event, SampleSettled | DirectReplied):
+        elif isinstance(event, SampleSettled | DirectReplied | ConversationCompacted):
             self._spend(event.usage, event.cost, event.model)
         else:
             self._count(event)

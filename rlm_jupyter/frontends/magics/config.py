@@ -23,6 +23,7 @@ from rlm_jupyter.record.store import check_place
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.answer_type import read_schema
 from rlm_jupyter.run.mcp.config import named_servers
+from rlm_jupyter.run.settings import COMPACT_AT
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
@@ -74,6 +75,7 @@ class Configured(Magics):
     samples = Integer(1, min=1, help=help_of("samples")).tag(config=True)
     require_agreement = Bool(False, help=help_of("require_agreement")).tag(config=True)
     strategy = Enum(["loop", "auto"], "loop", help=help_of("strategy")).tag(config=True)
+    compact_at = Float(COMPACT_AT, min=0, max=1, help=help_of("compact_at")).tag(config=True)
     max_iterations = Integer(None, allow_none=True, help=help_of("max_iterations")).tag(config=True)
     max_seconds = Float(None, allow_none=True, help=help_of("max_seconds")).tag(config=True)
     max_cost = Float(None, allow_none=True, help=help_of("max_cost")).tag(config=True)
@@ -149,6 +151,7 @@ class Configured(Magics):
             "sub_model_options": parsed(options.sub_option) or self.sub_model_options,
             "system_prompt_extra": options.system_extra or self.system_prompt_extra,
             **self._attempts(options),
+            "compact_at": self.compact_at if options.compact_at is None else options.compact_at,
             "answer": self._answer_type(options),
             "outputs": options.output or None,
             "output_dir": options.output_dir and Path(options.output_dir).expanduser(),

@@ -16,6 +16,7 @@ from rlm_jupyter.kernel.guest.namespace import Names
 from rlm_jupyter.kernel.guest.subcall_functions import functions
 from rlm_jupyter.kernel.guest.subcalls import SubcallError, SubcallFailure
 from rlm_jupyter.kernel.guest.tools import tool_functions
+from rlm_jupyter.kernel.guest.trajectory import Trajectory as Past
 from rlm_jupyter.record import catalog, safe_html
 from rlm_jupyter.record.iteration import Cell
 from rlm_jupyter.record.trajectory import Trajectory
@@ -72,6 +73,7 @@ class _Restored:
         self._shell = shell
         self._trajectory = trajectory
         self._calls = KernelCalls(trajectory)
+        self._past = Past(self._calls)
         self._names = Names(shell)
         self._own: set[str] = set()
         self._source = ""
@@ -96,6 +98,7 @@ class _Restored:
         shell, finals = self._shell, self._finals.functions()
         self._names.keep(
             functions(self._calls)
+            | {"trajectory": self._past}
             | tool_functions(self._calls, self._trajectory.started.options.get("tools", ()))
             | finals
             | {"SHOW_VARS": self._names.show, "SubcallError": SubcallError, "SubcallFailure": SubcallFailure}
@@ -141,6 +144,7 @@ class _Restored:
         time = self._executed[source]
         self._executed[source] = time + 1
         self._calls.begin(recorded[time % len(recorded)][0])
+        self._past.forget()  # a reader may go back
         self._names.restore()  # as the run did; a reader's own cells may use the names as they like
 
     def _after_cell(self, result: Any) -> None:

@@ -22,6 +22,7 @@ from rlm_jupyter.kernel.guest.outputs import OutputFolder
 from rlm_jupyter.kernel.guest.snapshots import Snapshots
 from rlm_jupyter.kernel.guest.subcall_functions import functions
 from rlm_jupyter.kernel.guest.subcalls import Calls, SubcallError, SubcallFailure
+from rlm_jupyter.kernel.guest.trajectory import Trajectory
 from rlm_jupyter.kernel.guest.wire import Wire
 from rlm_jupyter.types.quoted import quoted
 
@@ -65,8 +66,10 @@ class Guest:
         )
         self.wire = Wire(kernel, self._receive)
         self.calls = Calls(self.wire, self.running_cell, self._refusal)
+        self._trajectory = Trajectory(self.calls)
         self._names.keep(
             functions(self.calls)
+            | {"trajectory": self._trajectory}
             | self._finals.functions()
             | {"SHOW_VARS": self._names.show, "SubcallError": SubcallError, "SubcallFailure": SubcallFailure}
         )
@@ -203,6 +206,7 @@ class Guest:
                 self._finals.reset()
                 if which == "rlm_begin":
                     self._restored.clear()
+                    self._trajectory.forget()
                     self._lend_run()
             case "rlm_inspect":
                 return self._inspect(), []

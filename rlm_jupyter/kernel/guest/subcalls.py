@@ -181,7 +181,9 @@ class Calls:
         cell = self._cell()
         if self._wire.is_own_thread:
             raise SubcallError("the text of a value can't ask: call this in a cell")
-        reason = self._refusal() or (self._stopped[1] if self._stopped[0] == cell else None)
+        # what was done so far may still be read when an answer is recorded
+        refusal = None if kind == "trajectory" else self._refusal()
+        reason = refusal or (self._stopped[1] if self._stopped[0] == cell else None)
         if not self._wire.attached:
             reason = "nobody is attached to this kernel who could answer"
         if reason:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from rlm_jupyter.record.export.bundle import WholeRun
 from rlm_jupyter.record.export.markup import cut
 from rlm_jupyter.record.iteration import Cell, Iteration
+from rlm_jupyter.record.notice import compacted_line
 from rlm_jupyter.record.thumbnails import address
 from rlm_jupyter.types.endings import in_short, no_answer
-from rlm_jupyter.types.events import DirectReplied, SampleSettled, SubcallSettled
+from rlm_jupyter.types.events import ConversationCompacted, DirectReplied, SampleSettled, SubcallSettled
 from rlm_jupyter.types.values import Usage
 
 _HEAD_CHARS = 90
@@ -37,7 +38,11 @@ class Node:
 def tree(run: WholeRun, anchors: Anchors | None = None) -> list[Node]:
     """Return a node for each iteration; at the end, runs that were started and did not answer yet."""
     children = {child.trajectory.run_id: child for child in run.children}
-    nodes = [_iteration(iteration, children, anchors or {}) for iteration in run.trajectory.iterations]
+    compacted = {record.iteration: record for record in run.trajectory.compactions}
+    nodes: list[Node] = []
+    for iteration in run.trajectory.iterations:
+        nodes.append(_iteration(iteration, children, anchors or {}))
+        nodes += [_compacted(compacted[iteration.index])] if iteration.index in compacted else []
     samples = {sample.child: sample for sample in run.trajectory.samples}
     answered = {call.child for call in run.trajectory.subcalls} | {*samples}
     before = [_direct(reply) for reply in run.trajectory.direct]
@@ -110,6 +115,12 @@ def _call(call: SubcallSettled, children: Mapping[str, WholeRun]) -> Node:
 def _direct(reply: DirectReplied) -> Node:
     facts = (_line(reply.text), reply.model, tokens(reply.usage), dollars(reply.cost), seconds(reply.seconds))
     return Node(f"Asked directly, reply {reply.number}", facts, "call", texts=(("Reply", cut(reply.text)),))
+
+
+def _compacted(record: ConversationCompacted) -> Node:
+    facts = (record.model, tokens(record.usage), dollars(record.cost), seconds(record.seconds)) if record.model else ()
+    texts = (("Summary", cut(record.summary)),) if record.summary else ()
+    return Node(compacted_line(record).rstrip("."), facts, "call" if record.model else "", texts=texts)
 
 
 def _sample(sample: SampleSettled, child: WholeRun | None) -> Node:

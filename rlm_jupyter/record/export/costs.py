@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from rlm_jupyter.record.export.bundle import WholeRun
-from rlm_jupyter.types.events import DirectReplied, ReplyReceived, SampleSettled, SubcallSettled
+from rlm_jupyter.types.events import ConversationCompacted, DirectReplied, ReplyReceived, SampleSettled, SubcallSettled
 from rlm_jupyter.types.values import ModelUsage, Usage
 
 NOTHING = Usage()
@@ -38,8 +38,10 @@ def costs(run: WholeRun) -> list[Cost]:
     for one in run:
         depth, below = one.trajectory.started.depth, {child.trajectory.run_id for child in one.children}
         for record in one.trajectory.records:
-            if isinstance(record, ReplyReceived | DirectReplied) or (
-                isinstance(record, SampleSettled) and record.child not in below
+            if (
+                isinstance(record, ReplyReceived | DirectReplied)
+                or (isinstance(record, ConversationCompacted) and record.model)
+                or (isinstance(record, SampleSettled) and record.child not in below)
             ):
                 key = (depth, record.model)
             elif isinstance(record, SubcallSettled) and record.child not in below and _asked(record):

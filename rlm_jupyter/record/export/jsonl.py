@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from datetime import datetime, timedelta
 from typing import Any
 
 from rlm_jupyter.record.export.bundle import WholeRun
 from rlm_jupyter.record.iteration import Cell, Iteration
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.types.events import SubcallSettled
+from rlm_jupyter.types.events import ConversationCompacted, SubcallSettled
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _Children = dict[str, WholeRun]
@@ -59,6 +60,9 @@ def _iterations(run: WholeRun) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     messages = [_message("system", started.system), _message("user", _question(started.prompt) + started.opening)]
     context = f"{started.context.type_name}: {started.context.size}"
+    compacted: defaultdict[int, list[ConversationCompacted]] = defaultdict(list)
+    for record in trajectory.compactions:
+        compacted[record.iteration].append(record)
     for number, iteration in enumerate(trajectory.iterations, 1):
         seconds = iteration.reply.seconds + sum(cell.seconds for cell in iteration.cells)
         clock += timedelta(seconds=seconds)
@@ -77,6 +81,7 @@ def _iterations(run: WholeRun) -> list[dict[str, Any]]:
             }
         )
         messages = [_message("assistant", read), _message("user", _told(iteration))]
+        messages += [_message("user", one.text) for one in compacted.get(iteration.index, ())]
     return lines
 
 
