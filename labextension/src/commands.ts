@@ -24,6 +24,8 @@ interface Command {
   icon?: LabIcon;
   /** Whether there is something to do. */
   when: (run: RunModel) => boolean;
+  /** It needs no kernel: a run that is known from the notebook alone will do. */
+  isForSaved?: boolean;
   run: (notebook: LiveNotebook, run: RunModel) => unknown;
 }
 
@@ -88,6 +90,7 @@ export function addCommands(
       label: trans.__("Open the Run's Own Notebook"),
       caption: trans.__('The record of the run, which is kept beside this notebook'),
       when: run => notebookOf(run) !== null,
+      isForSaved: true,
       run: (notebook, run) => {
         const place = notebookOf(run);
         return place ? notebook.show(place) : undefined;
@@ -95,17 +98,19 @@ export function addCommands(
     }
   ];
   for (const command of all) {
+    const meant = (notebook: LiveNotebook | undefined): RunModel | undefined =>
+      command.isForSaved ? notebook?.meantOrSaved : notebook?.meant;
     commands.addCommand(command.id, {
       label: named(command.label),
       caption: command.caption,
       icon: command.icon,
       isEnabled: () => {
-        const run = current()?.meant;
+        const run = meant(current());
         return run !== undefined && command.when(run);
       },
       execute: () => {
         const notebook = current();
-        const run = notebook?.meant;
+        const run = meant(notebook);
         return notebook && run && command.when(run) ? command.run(notebook, run) : undefined;
       }
     });
@@ -158,7 +163,7 @@ export function addCommands(
     execute: args => act(args, (notebook, cell) => notebook.copyCell(cell))
   });
   commands.addCommand('rlm:branch', {
-    label: named(trans.__('Branch from Here…')),
+    label: named(trans.__('Branch from Here')),
     caption: trans.__('Put a cell below that begins a new run with the iterations up to this one; nothing is run yet'),
     isEnabled: args => {
       const cell = onCell(args);
@@ -169,10 +174,10 @@ export function addCommands(
   commands.addCommand('rlm:export', {
     label: args => named(exportLabels(trans)[formOf(args.form)])(args),
     caption: trans.__('Keys, home folders and user names are taken out'),
-    isVisible: () => current()?.meant !== undefined,
+    isVisible: () => current()?.meantOrSaved !== undefined,
     execute: args => {
       const notebook = current();
-      const run = notebook?.meant;
+      const run = notebook?.meantOrSaved;
       if (notebook && run) {
         notebook.steering.export(run, formOf(args.form));
       }

@@ -19,7 +19,7 @@ from rlm_jupyter.record.dollars import keep_amounts
 from rlm_jupyter.record.encoding import dump, encode
 from rlm_jupyter.record.head_cells import farewell, greeting
 from rlm_jupyter.record.notebook_cell import Cell, Role
-from rlm_jupyter.record.notice import notice_of, unread_notice
+from rlm_jupyter.record.notice import LAST_CALL, notice_of, unread_notice
 from rlm_jupyter.record.thumbnails import MOST, thumbnail
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import (
@@ -239,7 +239,9 @@ class Layout:
                 block += 1
             if part == 0:
                 cell.add(dump(data))
-        if record.unread.strip():
+        if record.forced:
+            self._add("notice", record.iteration, f"> {LAST_CALL}")
+        elif record.unread.strip():
             self._add("notice", record.iteration, unread_notice(record))
 
     def _finish(self, record: CellFinished, data: dict[str, Any]) -> None:

@@ -33,9 +33,9 @@ def markdown(settled: Sequence[SubcallSettled], waiting: int = 0, *, whole: str,
     tools = sum(call.kind == "tool" for call in settled)
     asked = len(settled) - tools
     title = ", ".join(
-        ([_count(asked, "sub-call")] if asked or not tools else [])
+        ([_count(asked, "sub-call")] if asked or not (tools or waiting) else [])
         + ([_count(tools, "tool call")] if tools else [])
-        + ([f"{waiting} in flight"] if waiting else [])
+        + ([f"{waiting} in flight" if settled else f"{_count(waiting, 'sub-call')} in flight"] if waiting else [])
         + ([f"{failed} failed"] if failed else [])
         + (_totals(settled) if settled else [])
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from rlm_jupyter.record import delivery
 from rlm_jupyter.record.catalog import find
@@ -153,6 +153,18 @@ class Trajectory:
     def forced(self) -> ReplyReceived | None:
         """The reply to the final call of a run that met a limit."""
         return self._forced
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The limits of the run, by name: from its start, or since it was taken up.
+
+        What people set in between is not recorded; of iterations it is the number at which the run ended.
+        """
+        taken_up = [record for record in self.records if isinstance(record, RunTakenUp)]
+        limits = dict(taken_up[-1].limits if taken_up else self.started.limits)
+        if self._ended is not None and self._ended.stop_reason == "iterations":
+            limits["max_iterations"] = self._ended.iteration
+        return limits
 
     @property
     def elided_through(self) -> int:

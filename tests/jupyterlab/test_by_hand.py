@@ -114,6 +114,29 @@ def test_an_edit_of_a_recorded_run_never_stands_over_an_output_that_is_not_its_o
     assert not page.errors
 
 
+def test_an_edit_that_ran_is_not_said_never_to_have_run(opened: Open, model: Waiting) -> None:
+    model.play([LOOK, "```repl\nFINAL(seen)\n```", "```repl\nx = len(context)\nFINAL(f'{x} anew')\n```"], opened=3)
+    page = opened("text = 'x' * 1234", ASK)
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.cells()[2]["execution_count"] and page.live("answer"), "the answer")
+    look = page.live("code")[0]
+    page.cell(look["id"]).locator(".cm-content").click()
+    page.page.keyboard.press("Control+End")
+    page.page.keyboard.type("\nseen + 1")
+    page.page.keyboard.press("Control+Enter")
+    page.until(lambda: page.live("code")[0]["metadata"]["rlm"].get("by_hand"), "it ran in its kernel")
+    page.run("user-2")
+    page.until(lambda: page.live("answer") and page.live("answer")[0]["source"].endswith("anew"), "another run")
+    left = page.page.locator(".rlm-strip-left")
+    page.until(lambda: left.count(), "what is left over")
+    assert "which ran in the kernel of that run" in left.inner_text()
+    kept = next(cell for cell in page.cells() if cell["metadata"].get("rlm", {}).get("left"))
+    assert "1235" in texts(kept)
+    page.picture("left-ran", 300)
+    assert not page.errors
+
+
 def test_a_kernel_that_does_not_know_live_cells_runs_none_of_them(opened: Open, model: Waiting, tmp_path: Path) -> None:
     proof = tmp_path / "written"
     look = f"I look.\n```repl\nprint(len(context)); open({str(proof)!r}, 'a').close()\n```"
@@ -161,6 +184,28 @@ def test_a_kernel_that_does_not_know_live_cells_runs_none_of_them(opened: Open, 
     page.run(before["id"])
     page.until(lambda: "the kernel of its run is gone" in strip.inner_text(), "that its kernel is gone")
     assert not proof.exists()
+
+    # what was written is kept all the while: refused once more, and in a page that is loaded anew
+    edit = f"{before['source']} + 1"
+    assert strip.locator("pre").inner_text().strip() == edit
+    page.command("docmanager:save")
+    page.window.load()
+    page.open()
+    page.until(lambda: strip.count() and strip.locator("pre").inner_text().strip() == edit, "what was written")
+    page.picture("not-loaded-reopened", 300)
+    strip.get_by_role("button", name="Edit Again").click()
+    page.until(lambda: page.live("code")[0]["source"] == edit, "that it is written on")
+    page.page.keyboard.press("Control+Enter")
+    page.until(lambda: "Not run" in strip.inner_text() and strip.locator("pre").count(), "that it is refused")
+    # it outlives its run, and can be let go
+    model.play(["```repl\nx = len(context)\nFINAL(f'{x} anew')\n```"], opened=1)
+    page.run("user-0")
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.live("answer") and page.live("answer")[0]["source"].endswith("anew"), "another run")
+    left = [cell for cell in page.cells() if cell["metadata"].get("rlm", {}).get("left")]
+    assert [(cell["source"], cell["outputs"]) for cell in left] == [(edit, [])]
+    assert "which never ran" in page.page.locator(".rlm-strip-left").inner_text()
     assert not page.errors
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.jupyterlab.conftest import Open, Waiting
 from tests.jupyterlab.lab import Window, texts
+from tests.jupyterlab.test_cell_menu import choose
 from tests.jupyterlab.test_live_cells import ASK, FINAL, LOOK, roles
 from tests.support.loopback import Said
 
@@ -47,6 +48,34 @@ def test_a_page_that_is_reloaded_in_mid_run_shows_it_before_anything_new_happens
     assert not page.page.locator(".rlm-under-way:visible").count()
     assert page.live("answer")
     page.picture("reloaded-over", 500)
+    assert not page.errors
+
+
+def test_a_notebook_that_was_saved_in_mid_run_says_so_and_leads_to_the_rest(opened: Open, model: Waiting) -> None:
+    model.play([LOOK, "```repl\nimport time\nwhile True:\n    time.sleep(0.1)\n```"], opened=2)
+    page = opened("text = 'x'", ASK)
+    page.run("user-1")
+    page.run("user-2")
+    page.until(
+        lambda: [c for c in page.live("code")[1:] if c["metadata"]["rlm"]["status"] == "running"], "a cell that runs"
+    )
+    page.command("docmanager:save")
+    page.close()
+    page.page.evaluate("sessionStorage.clear()")
+    page.open()
+    bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
+    page.until(lambda: "Saved while it was going on" in bar.inner_text(), "what there is of it")
+    cell = page.live("code")[1]
+    assert "*" not in page.cell(cell["id"]).locator(".jp-InputPrompt").inner_text()
+    page.picture("saved-in-mid-run", 300)
+    front = "window.jupyterapp.shell.currentWidget.context.path"
+    bar.get_by_role("button", name="Open Run").click()
+    page.until(lambda: page.page.evaluate(front).startswith("rlm_runs/"), "the run's own notebook")
+    page.page.evaluate("window.jupyterapp.shell.currentWidget.dispose()")
+    # its cells lead there, too
+    choose(page, cell["id"], "Open the Run's Own Notebook")
+    page.until(lambda: page.page.evaluate(front).startswith("rlm_runs/"), "the run's own notebook")
+    page.page.evaluate("window.jupyterapp.shell.currentWidget.dispose()")
     assert not page.errors
 
 

@@ -15,8 +15,6 @@ import type { StripButton } from '../inline/strip';
 /** Why a cell was not executed. */
 interface Refusal {
   text: string;
-  /** What a person had written, where the run's source came back in its place. */
-  edit?: string;
 }
 
 interface Change {
@@ -55,7 +53,7 @@ export class Edits implements IDisposable {
     const isOther = mark !== null && isDone(mark.status as never) && isAstray(model, mark);
     widget.toggleClass('rlm-astray', isOther);
     const refusal = this._refusals.get(model);
-    const state = leftMarkOf(model) ? 'left' : refusal ? `refused ${refusal.text}` : isOther ? 'edited' : '';
+    const state = this._stateOf(model, mark, refusal, isOther);
     const known = this._strips.get(widget);
     if ((known?.state ?? '') === state) {
       return;
@@ -69,6 +67,14 @@ export class Edits implements IDisposable {
     }
   }
 
+  private _stateOf(model: ICellModel, mark: Mark | null, refusal: Refusal | undefined, isOther: boolean): string {
+    if (!mark) {
+      return leftMarkOf(model) ? 'left' : '';
+    }
+    const kept = mark.edit === undefined ? '' : `kept ${mark.edit}`;
+    return refusal ? `refused ${refusal.text} ${kept}` : isOther ? 'edited' : kept;
+  }
+
   /** A cell is executed: why it was not before does not matter any more. */
   forget(model: ICellModel): void {
     if (this._refusals.delete(model)) {
@@ -80,23 +86,24 @@ export class Edits implements IDisposable {
   settle(model: ICellModel): void {
     const mark = markOf(model);
     if (mark) {
-      this._sign(model, { ...mark, base: model.sharedModel.getSource() });
+      const source = model.sharedModel.getSource();
+      this._sign(model, { ...(mark.edit === source ? without(mark, 'edit') : mark), base: source });
       this._dress(model);
     }
   }
 
   /**
    * A cell was not executed. Where it never will be (`isGone`), the source comes back whose outputs it shows: a person
-   * can undo that, and take what they wrote to a cell of their own.
+   * can undo that, and what they wrote is kept with the cell until they take it up.
    */
   refuse(model: ICellModel, text: string, isGone: boolean): void {
     const mark = markOf(model);
-    const refusal: Refusal = { text };
     if (mark && isGone && isAstray(model, mark) && mark.base !== undefined) {
-      refusal.edit = model.sharedModel.getSource();
-      model.sharedModel.updateSource(0, refusal.edit.length, mark.base);
+      const edit = model.sharedModel.getSource();
+      this._sign(model, { ...mark, edit });
+      model.sharedModel.updateSource(0, edit.length, mark.base);
     }
-    this._refusals.set(model, refusal);
+    this._refusals.set(model, { text });
     this._dress(model);
   }
 
@@ -104,28 +111,33 @@ export class Edits implements IDisposable {
     const trans = this._trans;
     const named = trans.__('Source of this cell');
     if (!mark) {
-      const words = trans.__('Your edit of a cell of a run, which never ran. Run All skips it.');
+      const words = leftMarkOf(model)?.ran
+        ? trans.__('Your edit of a cell of an earlier run, which ran in the kernel of that run. Run All skips it.')
+        : trans.__('Your edit of a cell of a run, which never ran. Run All skips it.');
       return new Strip(named, words, [this._taking(model)], 'rlm-strip-left');
     }
-    if (!refusal) {
+    if (!refusal && mark.edit === undefined) {
       const words = trans.__('Edited, and not run: the output is that of the code before.');
       const buttons = [...this._puttingBack(model, mark), this._copying(model, () => model.sharedModel.getSource())];
       return new Strip(named, words, buttons, 'rlm-strip-edited');
     }
     const open = this._record(mark);
     const buttons = [
-      ...this._editing(model, refusal),
-      this._copying(model, () => refusal.edit ?? model.sharedModel.getSource()),
+      ...this._editing(model, mark),
+      this._copying(model, () => mark.edit ?? model.sharedModel.getSource()),
       ...(isAstray(model, mark) ? this._puttingBack(model, mark) : [])
     ];
     if (open) {
       const caption = trans.__("Open the run's own notebook, where its cells can be executed again");
       buttons.push({ label: trans.__('Open Run'), caption, name: 'rlm-edit-open', act: open });
     }
-    const strip = new Strip(named, refusal.text, buttons, 'rlm-strip-refused');
-    strip.node.setAttribute('role', 'alert');
-    if (refusal.edit !== undefined) {
-      strip.quote(trans.__('What you wrote, which was not run:'), refusal.edit);
+    const words = refusal?.text ?? trans.__('This is the code that the run executed.');
+    const strip = new Strip(named, words, buttons, 'rlm-strip-refused');
+    if (refusal) {
+      strip.node.setAttribute('role', 'alert');
+    }
+    if (mark.edit !== undefined) {
+      strip.quote(trans.__('What you wrote, which was not run:'), mark.edit);
     }
     return strip;
   }
@@ -144,23 +156,42 @@ export class Edits implements IDisposable {
       label: this._trans.__('Copy to My Cells'),
       caption: this._trans.__('Put what you wrote into a cell of your own, below those of the run'),
       name: 'rlm-edit-copy',
-      act: () => this._writer.copy(model, copied(model, source(), this._trans))
+      act: () => {
+        this._writer.copy(model, copied(model, source(), this._trans));
+        this._drop(model); // it stands in that cell now
+      }
     };
   }
 
   /** Where the run's source came back: what a person wrote can be written on. */
-  private _editing(model: ICellModel, { edit }: Refusal): StripButton[] {
+  private _editing(model: ICellModel, { edit }: Mark): StripButton[] {
     if (edit === undefined) {
       return [];
     }
     const act = (): void => {
-      this._refusals.delete(model);
+      this._drop(model);
       model.sharedModel.updateSource(0, model.sharedModel.getSource().length, edit);
       this._follow(model);
       this._writer.widget(model.id)?.editor?.focus();
     };
     const caption = this._trans.__('Bring what you wrote back into the cell');
-    return [{ label: this._trans.__('Edit Again'), caption, name: 'rlm-edit-again', act }];
+    const forgetting = {
+      label: this._trans.__('Discard'),
+      caption: this._trans.__('Forget what you wrote: it stands in no cell'),
+      name: 'rlm-edit-discard',
+      act: () => this._drop(model)
+    };
+    return [{ label: this._trans.__('Edit Again'), caption, name: 'rlm-edit-again', act }, forgetting];
+  }
+
+  /** What was written and not run is taken up, or let go. */
+  private _drop(model: ICellModel): void {
+    const mark = markOf(model);
+    this._refusals.delete(model);
+    if (mark?.edit !== undefined) {
+      this._sign(model, without(mark, 'edit'));
+      this._dress(model);
+    }
   }
 
   private _puttingBack(model: ICellModel, { base }: Mark): StripButton[] {
@@ -210,9 +241,7 @@ export class Edits implements IDisposable {
     if (isOther && mark.base === undefined && model === this._active && this._before !== undefined) {
       this._sign(model, { ...mark, base: this._before });
     } else if (!isOther && mark.base !== undefined && !mark.by_hand) {
-      const rest = { ...mark };
-      delete rest.base;
-      this._sign(model, rest);
+      this._sign(model, without(mark, 'base'));
     } else if (!isOther) {
       this._before = model.sharedModel.getSource(); // the run has written on
     }
@@ -236,4 +265,8 @@ export class Edits implements IDisposable {
   /** Its source, as its outputs belong to it. */
   private _before: string | undefined;
   private _isDisposed = false;
+}
+
+function without(mark: Mark, name: 'base' | 'edit'): Mark {
+  return Object.fromEntries(Object.entries(mark).filter(([key]) => key !== name)) as Mark;
 }

@@ -21,7 +21,7 @@ export class NotebookCells {
   remove(parent: string, but: ReadonlySet<string> = new Set()): number {
     const all = this.marked().filter(({ mark }) => mark.parent === parent && !but.has(mark.run));
     for (const { model, mark } of all) {
-      if (isEdited(model, mark) && isDone(mark.status as LiveCell['status'])) {
+      if ((isEdited(model, mark) || mark.edit !== undefined) && isDone(mark.status as LiveCell['status'])) {
         this._leave(model, mark);
       }
     }
@@ -57,10 +57,16 @@ export class NotebookCells {
       this.giveAway(model);
       return;
     }
-    const isAsRun = !isAstray(model, mark);
-    const left = { ...mark, left: true };
+    const isAsRun = !isAstray(model, mark) && mark.edit === undefined;
+    const left = { ...mark, left: true, ran: isAsRun && mark.by_hand === true };
     delete left.by_hand;
-    this._shared?.transact(() => model.setMetadata('rlm', left), false);
+    delete left.edit;
+    this._shared?.transact(() => {
+      model.setMetadata('rlm', left);
+      if (mark.edit !== undefined) {
+        model.sharedModel.setSource(mark.edit);
+      }
+    }, false);
     if (!isAsRun) {
       // it shows the outputs of other code, which is in the run's own notebook
       const code = model as ICodeCellModel;

@@ -4,6 +4,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 
 import { numbersOf } from './meters';
+import { notebookOf } from '../actions/openFile';
 import type { RunModel } from '../model/run';
 import { outcomeWords } from '../model/outcomes';
 
@@ -16,6 +17,8 @@ export interface Actions {
   limits(): void;
   fold(): void;
   remove(): void;
+  /** Open the run's own notebook. */
+  open(): void;
   approve(): void;
   refuse(): void;
   /** Whether the run's cells are hidden. */
@@ -107,7 +110,9 @@ export class RunBar extends Widget {
 
   private _offered(): Name[] {
     if (this.run.isOver) {
-      return ['fold', 'remove'];
+      // what came after this notebook was saved stands in the run's own
+      const isCut = this.run.facts.outcome === 'saved' && notebookOf(this.run) !== null;
+      return [...(isCut ? ['open' as const] : []), 'fold', 'remove'];
     }
     const pausing: Name = this.run.facts.phase === 'paused' ? 'resume' : 'pause';
     const deciding: Name[] = this.run.facts.phase === 'proposed' ? ['approve', 'refuse'] : [];
@@ -215,6 +220,8 @@ function labelsOf(name: Name, isFolded: boolean, trans: TranslationBundle): [str
       return isFolded
         ? [trans.__('Unfold'), trans.__('Show the cells of this run')]
         : [trans.__('Fold'), trans.__('Hide the cells of this run')];
+    case 'open':
+      return [trans.__('Open Run'), trans.__("Open the run's own notebook, which has the rest of it")];
     case 'remove':
       return [trans.__('Remove'), trans.__("Remove this run's cells; this can be undone")];
     case 'approve':

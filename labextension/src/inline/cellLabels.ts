@@ -19,6 +19,7 @@ export class Dress {
     private readonly _rows: Rows,
     private readonly _edits: Edits,
     private readonly _longCode: LongCode,
+    private readonly _isUnderWay: (run: string) => boolean,
     private readonly _trans: TranslationBundle
   ) {}
 
@@ -34,7 +35,7 @@ export class Dress {
     this._rows.dress(widget);
     this._edits.dress(widget);
     this._longCode.dress(widget);
-    prompt(widget);
+    prompt(widget, this._isUnderWay);
     if (!this._dressed.has(widget)) {
       this._dressed.add(widget);
       // Lab names a cell anew when it comes into view for the first time
@@ -88,11 +89,12 @@ export class Dress {
  * Show the number of a code cell in the kernel of its run, or that it runs. In the notebook's file it has none: it
  * would be the number of one of the person's own cells. Before 4.3, Lab does not see by the model that a cell runs.
  */
-export function prompt(widget: Cell): void {
+export function prompt(widget: Cell, isUnderWay: (run: string) => boolean = () => false): void {
   const mark = widget instanceof CodeCell ? markOf(widget.model) : null;
   if (mark && widget instanceof CodeCell) {
     const number = isAstray(widget.model, mark) ? '' : `${mark.count ?? ''}`;
-    const text = mark.status === 'running' ? '*' : number;
+    // a cell that was saved while it ran, does not any more
+    const text = mark.status === 'running' && isUnderWay(mark.run) ? '*' : number;
     void widget.ready.then(() => widget.isDisposed || widget.setPrompt(text));
   }
 }

@@ -27,6 +27,10 @@ export interface Mark {
   base?: string;
   /** A person ran it in the kernel of its run. */
   by_hand?: boolean;
+  /** What a person wrote there and could not run: the run's source came back in its place. */
+  edit?: string;
+  /** Of a cell that is left over: a person ran it, as it stands there, in the kernel of its run. */
+  ran?: boolean;
   /** A person's edit of a cell whose run is replaced, or that was not approved: no run has it, and it is not run. */
   left?: boolean;
   [key: string]: unknown;

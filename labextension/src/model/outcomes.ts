@@ -43,7 +43,7 @@ export function outcomeWords(outcome: string | null, message: string, trans: Tra
     case 'closed':
       return trans.__('Not shown any further: the run goes on, and its notebook is saved');
     case 'saved':
-      return trans.__('Saved with this notebook');
+      return trans.__('Saved while it was going on');
     default:
       return trans.__('Failed');
   }

@@ -17,6 +17,7 @@ export interface BarActions {
   showProposed: (run: RunModel) => void;
   isWritten: (run: RunModel) => boolean;
   remove: (run: RunModel) => void;
+  open: (run: RunModel) => void;
 }
 
 export class Bars {
@@ -58,7 +59,8 @@ export class Bars {
         said: () => steering.acknowledge(model),
         showProposed: () => actions.showProposed(model),
         isWritten: () => actions.isWritten(model),
-        remove: () => actions.remove(model)
+        remove: () => actions.remove(model),
+        open: () => actions.open(model)
       },
       this._trans
     );

@@ -180,6 +180,9 @@ export class NotebookRuns<V extends View> {
       if (this._first?.isUnheard(heard.model)) {
         void line.send({ type: 'shown' });
       }
+      if (!heard.model.cells.length && !heard.model.facts.run_id) {
+        this.forget(heard.model); // it never began, and the error of its cell says why
+      }
     }
   }
 
@@ -195,9 +198,20 @@ export class NotebookRuns<V extends View> {
     }
     const heard = { model, line };
     this._runs.set(model.run, heard);
+    if (batch.parent === undefined) {
+      this._putInOrder();
+    }
     this._views.forEach(view => view.meet(model));
     this.steering.begin(model, line, batch.parent !== undefined);
     return heard;
+  }
+
+  /** Runs that are found again answer in any order. */
+  private _putInOrder(): void {
+    const ages = owned().map(([, run]) => run);
+    const sorted = [...this._runs].sort(([one], [other]) => ages.indexOf(one) - ages.indexOf(other));
+    this._runs.clear();
+    sorted.forEach(([run, heard]) => this._runs.set(run, heard));
   }
 
   private _follow(run: RunModel, changes: Change[]): void {

@@ -67,7 +67,8 @@ export class LiveNotebook implements View {
       (run, child, open) => this.steering.ask(run, { type: 'child', child, open })
     );
     this._edits = new Edits(panel, this._writer, mark => this._recordOf(mark), _trans);
-    this._dress = new Dress(panel, this._writer, rows, this._edits, new LongCode(_trans), _trans);
+    const isUnderWay = (run: string): boolean => this._runs.get(run)?.isOver === false;
+    this._dress = new Dress(panel, this._writer, rows, this._edits, new LongCode(_trans), isUnderWay, _trans);
     this._writer.left.connect((_, model) => this._runs.views.forEach(view => view._dressed(model)));
     const asks = { approval: (id: string) => this._approval(id), isBusy: (run: string) => this._isBusy(run) };
     this._executed = new Executed(panel, this._writer, this._edits, asks, _trans);
@@ -108,6 +109,11 @@ export class LiveNotebook implements View {
   /** The run that a person means: that of the active cell, else the newest that is under way, else the newest. */
   get meant(): RunModel | undefined {
     return meantRun(this.runs, this.panel.content.activeCell?.model);
+  }
+
+  /** The same, also where it is known from the notebook alone: there is something to read and to send. */
+  get meantOrSaved(): RunModel | undefined {
+    return meantRun([...this.saved, ...this.runs], this.panel.content.activeCell?.model);
   }
 
   /** The cell whose live cells are meant, also when its run was not seen by this page. */
@@ -282,7 +288,13 @@ export class LiveNotebook implements View {
       showProposed: model => void (model.proposed && this.jump(model.proposed.id)),
       // any view's writer is the one that writes for all of them
       isWritten: model => this._runs.views.every(view => !view._writer.isBehind(model)),
-      remove: model => this.remove(model.parent)
+      remove: model => this.remove(model.parent),
+      open: model => {
+        const place = notebookOf(model);
+        if (place) {
+          void this.show(place);
+        }
+      }
     };
   }
 

@@ -82,7 +82,7 @@ export class RunsPanel extends Widget {
   /** A failure is seen before the panel is opened. */
   private _mark(): void {
     const runs = this._notebook?.runs ?? [];
-    const failed = runs.filter(run => run.facts.outcome === 'failed' || errorsOf(run.own)).length;
+    const failed = runs.filter(run => run.facts.outcome === 'failed' || errorsOf(run.own, run)).length;
     const caption = this._trans.__('Runs of models');
     const words = this._trans._n('%1 run with errors', '%1 runs with errors', failed);
     this.title.caption = failed ? `${caption}: ${words}` : caption;

@@ -12,6 +12,8 @@ import type { RunModel } from '../model/run';
 
 const LINE_CHARS = 60;
 const FAILED = new Set(['error', 'died', 'interrupted']);
+/** In a run that somebody stopped. */
+const FAILED_BEFORE = new Set(['error', 'died']);
 
 /** What can be done from the tree. */
 export interface Doing {
@@ -56,7 +58,7 @@ export class RunTree {
     titled(node, run.facts.prompt || this._trans.__('Starting'));
     facts.textContent = ` · ${wordsOf(run, this._trans)}`;
     facts.title = reasonOf(run);
-    this._paintErrors(this._root, errorsOf(run.own));
+    this._paintErrors(this._root, errorsOf(run.own, run));
     node.dataset.rlmPhase = run.facts.phase;
     node.dataset.rlmOutcome = run.facts.outcome ?? '';
     this._open(node, run.run, true);
@@ -95,7 +97,7 @@ export class RunTree {
     }
     const numbers = numbersOf({ ...cells[0].facts, ...secondsOf(cells) }, this._trans);
     branch.facts.textContent = numbers.length ? ` · ${numbers.join(' · ')}` : '';
-    this._paintErrors(branch, errorsOf(cells));
+    this._paintErrors(branch, errorsOf(cells, this.run));
     const state = `${filter?.key ?? ''}|${cells.map(cell => this._stateOf(cell)).join('|')}`;
     if (branch.drawn !== state) {
       branch.drawn = state;
@@ -264,10 +266,11 @@ export class RunTree {
   private _offered = '-';
 }
 
-/** How many of these cells failed, sub-calls among them. */
-export function errorsOf(cells: LiveCell[]): number {
+/** How many of these cells of a run failed, sub-calls among them; the one in which a person stopped it did not. */
+export function errorsOf(cells: LiveCell[], { facts }: RunModel): number {
   const calls = cells.flatMap(cell => cell.facts.calls ?? []).filter(call => call.failed);
-  return calls.length + cells.filter(({ status }) => FAILED.has(status)).length;
+  const failed = facts.outcome === 'cancelled' ? FAILED_BEFORE : FAILED;
+  return calls.length + cells.filter(({ status }) => failed.has(status)).length;
 }
 
 /** Of the reply and of the cells that it had executed, as far as they are known. */

@@ -67,7 +67,7 @@ def answered(
         if stored := kept_context(notebook, result.trajectory.started.context):
             terminal.say(stored)
     if notebook is not None:
-        limits = {} if result is None else result.trajectory.started.limits
+        limits = {} if result is None else result.trajectory.limits
         _say_how_to_resume(stop_reason, notebook, limits)
     if outcome.interrupted:
         return INTERRUPTED

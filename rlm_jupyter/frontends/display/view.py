@@ -110,6 +110,11 @@ class View:
             self._close()
 
     @property
+    def never_began(self) -> bool:
+        """Whether the host failed before the run began: its error says all there is to say."""
+        return self._failed and self._started is None
+
+    @property
     def summary(self) -> str:
         """The last completed iteration as one line of plain text."""
         with self._lock:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.frontends.approval import Approvals
+from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.here.driver_process import DriverProcess, Gone, provider_keys
 from rlm_jupyter.frontends.here.pipe import Began, Failed, Over, Recorded, Request
 from rlm_jupyter.frontends.here.question import Question, check_options, packed
@@ -32,7 +33,8 @@ from rlm_jupyter.types.events import CellProposed, Event, Record
 _INTERRUPTS = 5
 """That a cell gets when its driver is gone."""
 _AGAIN_SECONDS = 2.0
-_AS_RECORDED = ", but what is shown below them is what they showed then"
+_DIFFERENCES_CHARS = 20_000
+"""Of the differences of a replay, that are shown."""
 _DRIVEN = "_rlm_driven"
 """The attribute of a shell whose kernel a model drives."""
 
@@ -219,10 +221,11 @@ class _Here:
         for record in trajectory.records:
             self._shown(record)
         when = trajectory.started.started.replace("T", " ").removesuffix("+00:00")
+        differing = fragments.output("\n".join(again.differences)[:_DIFFERENCES_CHARS])
         self._shown.end(
             path,
-            title=f"The recorded run of {when} UTC: nothing was asked or spent; {again} without a model"
-            f"{_AS_RECORDED if self._shown.is_live else ''}. --rerun runs it again.",
+            title=f"The recorded run of {when} UTC: nothing was asked or spent; {again}. --rerun runs it again.",
+            below=fragments.folded("What differs", differing) if differing else "",
         )
         return self._outcome(trajectory, path)
 

@@ -3,18 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
+from rlm_jupyter.frontends.here.put_out import PutOut, watched
 from rlm_jupyter.kernel.guest.attached import AttachedGuest
+from rlm_jupyter.record.iteration import Cell
 from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.replay.diff import difference, text_difference
 from rlm_jupyter.replay.recorded_calls import KernelCalls, saved_outputs
 from rlm_jupyter.types.errors import RecordError
+from rlm_jupyter.types.values import CellRun
 
 _ENDED = frozenset({"ok", "error"})
 """How a cell must have ended to be executed again: others took too long, or never ran."""
 
 
-async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Callable[[], bool]) -> str:
+@dataclass
+class Replayed:
+    """What came of it."""
+
+    cells: int = 0
+    """That were executed again."""
+    others: int = 0
+    """Of these, how many gave another output than is recorded."""
+    differences: list[str] = field(default_factory=list)
+    """Unified diffs, of the outputs and of the answer."""
+
+    def __str__(self) -> str:
+        cells = self.cells
+        said = f"its {cells:,} cell{' was' if cells == 1 else 's were'} executed again without a model"
+        if self.others:
+            said += f", and {self.others:,} gave another output than the recorded one that is shown"
+        elif self.differences:
+            said += ", and came to another answer than the recorded one that is shown"
+        return said
+
+
+async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Callable[[], bool]) -> Replayed:
     """Execute a run's cells once more in this kernel; sub-calls are answered from the record.
 
     Parameters
@@ -24,8 +50,8 @@ async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Cal
 
     Returns
     -------
-    str
-        What was done, for people.
+    Replayed
+        What was done, and what went otherwise than recorded.
 
     Raises
     ------
@@ -37,24 +63,39 @@ async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Cal
     calls = KernelCalls(trajectory)
     guest = AttachedGuest(shell.kernel, context, answers=calls, is_shown=is_shown)
     stopped: list[bool] = []
-    done = 0
+    replayed = Replayed()
     try:
-        with guest.cells.serving(lambda: stopped.append(True)):
+        with guest.cells.serving(lambda: stopped.append(True)), watched(shell.kernel.session) as put_out:
             guest.begin(saved_outputs(trajectory))
             for iteration in trajectory.iterations:
                 for cell in iteration.cells:
                     if cell.status not in _ENDED:
                         continue
                     calls.begin((iteration.index, cell.block))
+                    put_out.empty()
                     succeeded = await guest.execute("replay", cell.executed or cell.source)
-                    done += 1
+                    replayed.cells += 1
                     if stopped:
                         raise KeyboardInterrupt("the recorded cells were stopped; not all were executed")
                     if cell.status == "ok" and not succeeded:
                         raise RecordError(
-                            f"Cell {done} of the recorded run succeeded then and fails now ({guest.cells.error}), so "
-                            "the variables are not what it made of them. --rerun runs it again."
+                            f"Cell {replayed.cells} of the recorded run succeeded then and fails now "
+                            f"({guest.cells.error}), so the variables are not what it made of them. "
+                            "--rerun runs it again."
                         )
+                    _compare(replayed, cell, put_out, succeeded=succeeded)
+        recorded = "" if trajectory.ended is None else trajectory.ended.answer or ""
+        if guest.answer is not None and (other := text_difference(recorded, guest.answer, "answer")):
+            replayed.differences.append(other)
     finally:
         guest.leave()
-    return f"its {done:,} cell{' was' if done == 1 else 's were'} executed again"
+    return replayed
+
+
+def _compare(replayed: Replayed, cell: Cell, put_out: PutOut, *, succeeded: bool) -> None:
+    """Note where a cell gave another output than is recorded."""
+    now = CellRun("ok" if succeeded else "error", tuple(put_out.outputs), None, 0.0)
+    then = CellRun(cell.status, cell.outputs, None, 0.0)
+    if put_out.is_whole and (other := difference(then, now, f"cell {replayed.cells}")):
+        replayed.others += 1
+        replayed.differences.append(other)

@@ -26,7 +26,7 @@ from rlm_jupyter.frontends.live.streaming import Part, arrived, arriving
 from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.record.attempts import Attempt, markdown
 from rlm_jupyter.record.boundaries import LAST_LINE, opening_line
-from rlm_jupyter.record.notice import UNREAD, compacted_notice, quoted_notice
+from rlm_jupyter.record.notice import LAST_CALL, UNREAD, compacted_notice, quoted_notice
 from rlm_jupyter.types.events import (
     CellDecided,
     CellFinished,
@@ -320,8 +320,9 @@ class Cells:
         self._see(reply, _as_prose(event.text) if event.forced else arrived(event.text))
         if not event.forced:
             self._replies[event.iteration] = reply
-        if event.unread.strip():
-            self._add(LiveCell(self._id(), "notice", event.iteration, source=f"> {UNREAD}", status="ok"))
+        remark = LAST_CALL if event.forced else UNREAD if event.unread.strip() else ""
+        if remark:
+            self._add(LiveCell(self._id(), "notice", event.iteration, source=f"> {remark}", status="ok"))
         for cell in reply.cells:
             if cell.role == "prose":
                 cell.status = "ok"

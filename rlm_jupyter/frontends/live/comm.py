@@ -91,6 +91,7 @@ class LiveRun:
         self.is_heard = False
         """The page can reach this run while its cell is executed: its buttons work."""
         self._kernel = shell.kernel
+        self._cell_id = cell_id
         self._parent = parent
         self._page = str(parent.get("header", {}).get("session", ""))
         self._control: Any = None
@@ -277,6 +278,9 @@ class LiveRun:
                 publish("busy", "shell", parent=self._parent)
 
     def _leave_cell(self, result: object) -> None:
+        # the cells of a run with `--here` are executed within the one that asks, and end before it
+        if getattr(getattr(result, "info", None), "cell_id", self._cell_id) != self._cell_id:
+            return
         self._asking.leave(result)
         with self._cell_lock:
             self._cell_is_over = True

@@ -197,7 +197,9 @@ class PageProgress:
     def _draw_end(self, path: Path | None, title: str, below: str) -> None:
         notes = [title, "" if self.is_live else self._too_old]
         above = "".join(fragments.note(note) for note in notes if note)
-        self._publish(self._ids[0], fragments.block(above, self._view.status(path), below), update=True)
+        status = "" if self._view.never_began else self._view.status(path)
+        html = fragments.block(above, status, below) if above or status or below else ""
+        self._publish(self._ids[0], html, update=True)
         self._publish(self._ids[1], self._iterations(), update=True)
 
     def _keep_up(self) -> None:
@@ -228,7 +230,7 @@ class PageProgress:
         return fragments.block(drawn) if drawn else ""
 
     def _publish(self, display_id: str, html: str, *, update: bool) -> None:
-        plain = self._view.text() if display_id == self._ids[0] else ""
+        plain = self._view.text() if display_id == self._ids[0] and html else ""
         self._shell.display_pub.publish(
             {"text/html": html, "text/plain": plain}, transient={"display_id": display_id}, update=update
         )

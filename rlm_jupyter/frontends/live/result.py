@@ -112,7 +112,7 @@ class ShownResult(Result):
         is_lent = self.trajectory.started.options.get("lent")
         if self.stop_reason not in LIMITED_BY or self.path is None or is_lent:
             return ""
-        option = raised_limit(self.stop_reason, self.trajectory.started.limits)
+        option = raised_limit(self.stop_reason, self.trajectory.limits)
         return f"To resume it: {resume_command(self.path)} {option}"
 
     def _remark_html(self) -> str:

@@ -155,6 +155,11 @@ class AttachedGuest(Guest):
         """Name, type and size of each of the user's variables."""
         return self._names.variables()
 
+    @property
+    def answer(self) -> str | None:
+        """What FINAL was given in this run, as text; `None`: nothing."""
+        return None if self._finals.answer is None else self._finals.answer.text
+
     def running_cell(self) -> str:
         """Return the id of the host's cell that runs."""
         return self.cells.id

@@ -269,6 +269,22 @@ def test_the_same_again_asks_no_model_and_does_it_again(notebook: Notebook, fold
     assert "no replies are left" in notebook.run(source).error  # other data: it is asked
 
 
+def test_what_the_recorded_cells_come_to_now_is_said_where_it_differs(notebook: Notebook, folder: Path) -> None:
+    cells = ("print('rows:', len(numbers))\nnumbers.append(99)", "len(numbers) > 2", "FINAL(f'total {sum(numbers)}')")
+    model = script(folder / "differs.json", *cells)
+    source = f"%%rlm --here -m {model}\nSum my numbers"
+    notebook.run("numbers = [1, 2, 3]")
+    assert notebook.run(source).error == ""
+    again = notebook.run(source).text
+    assert "its 3 cells were executed again without a model, and 1 gave another output than the recorded" in again
+    assert "-rows: 3\n+rows: 4\n" in again
+    assert "-total 105\n+total 204" in again
+    notebook.run("numbers = [1, 2, 3]")
+    same = notebook.run(source).text
+    assert "executed again without a model. --rerun" in same
+    assert "What differs" not in same
+
+
 def test_a_recorded_cell_that_fails_now_is_said(notebook: Notebook, folder: Path) -> None:
     model = script(folder / "fails.json", "size = len(helper())", "FINAL(size)")
     notebook.run("helper = lambda: 'text'")

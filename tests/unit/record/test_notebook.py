@@ -11,7 +11,7 @@ from rlm_jupyter.record.encoding import LARGE
 from rlm_jupyter.record.notebook import read
 from rlm_jupyter.record.notebook_layout import Layout
 from rlm_jupyter.record.notebook_writer import NotebookWriter
-from rlm_jupyter.record.notice import UNREAD
+from rlm_jupyter.record.notice import LAST_CALL, UNREAD
 from rlm_jupyter.run.context import pack
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import CellFinished, Record, ReplyReceived
@@ -82,6 +82,7 @@ def test_the_cells_are_what_a_person_expects(tmp_path) -> None:
         ("notice", "markdown", f"> {UNREAD} (28 characters, kept in the record.)"),
         ("notice", "markdown", "> *To the model:* Two lines  \n> of a notice."),
         ("prose", "markdown", "It was Ada."),
+        ("notice", "markdown", f"> {LAST_CALL}"),
         ("boundary", "markdown", "*End of the run: answered.*"),
     ]
     head = text_of(content["cells"][0])

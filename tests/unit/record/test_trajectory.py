@@ -1,4 +1,5 @@
 import time
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -10,13 +11,23 @@ from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.notebook_writer import NotebookWriter
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
-from rlm_jupyter.types.events import ReplyReceived, SubcallSettled
+from rlm_jupyter.types.events import ReplyReceived, RunTakenUp, SubcallSettled
 from rlm_jupyter.types.values import Usage
 from tests.support.sample_run import FIRST, SECOND, cell, ended, long_run, reply, sample, started, subcall
 
 
 def test_records_come_back_in_order() -> None:
     assert list(Trajectory(sample()).records) == sample()
+
+
+def test_its_limits_are_those_that_it_ended_with() -> None:
+    first = replace(started(), limits={"max_iterations": 30, "max_cost": 0.5})
+    assert Trajectory([first]).limits == first.limits
+    # a person had lowered it meanwhile, which is not recorded; the run ended there
+    limited = replace(ended(), stop_reason="iterations", iteration=4)
+    assert Trajectory([first, limited]).limits == {"max_iterations": 4, "max_cost": 0.5}
+    again = RunTakenUp(4, "a", "a", {"max_iterations": 8}, "", reexecuted=True)
+    assert Trajectory([first, limited, again]).limits == {"max_iterations": 8}
 
 
 def test_an_iteration_is_what_came_of_a_reply_that_counted() -> None:

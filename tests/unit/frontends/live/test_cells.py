@@ -134,9 +134,11 @@ def test_the_forced_reply_stands_below_the_last_iteration_and_not_in_its_place(r
     assert [(cell["type"], cell["facts"]["role"]) for cell in cells[len(before) :]] == [
         ("markdown", "notice"),
         ("markdown", "prose"),
+        ("markdown", "notice"),
         ("markdown", "answer"),
     ]
-    assert cells[-2]["source"] == reply
+    assert cells[-3]["source"] == reply
+    assert "code in it was not executed" in cells[-2]["source"]
 
 
 def test_replies_that_are_rejected_leave_what_was_executed_alone() -> None:
@@ -154,7 +156,7 @@ def test_replies_that_are_rejected_leave_what_was_executed_alone() -> None:
     live.apply(RunEnded("no_progress", None, None, False, 1, 1.0, Usage(1, 1), 0.0))
     cells = live.snapshot()["cells"]
     assert cells[: len(before)] == before
-    assert [cell["facts"]["role"] for cell in cells[len(before) :]] == ["notice"] * 3 + ["prose"]
+    assert [cell["facts"]["role"] for cell in cells[len(before) :]] == ["notice"] * 3 + ["prose", "notice"]
 
 
 def test_a_reply_that_was_cut_off_stays_what_it_was_when_the_last_call_comes() -> None:
@@ -164,7 +166,7 @@ def test_a_reply_that_was_cut_off_stays_what_it_was_when_the_last_call_comes() -
     live.apply(ReplyStreamed(1, LAST_CALL))
     live.apply(replace(received(1, LAST_CALL), forced=True))
     cells = live.snapshot()["cells"]
-    assert [(cell["source"], cell["status"]) for cell in cells[-2:]] == [("I begin to wri", "ok"), (LAST_CALL, "ok")]
+    assert [(cell["source"], cell["status"]) for cell in cells[-3:-1]] == [("I begin to wri", "ok"), (LAST_CALL, "ok")]
 
 
 @given(st.text(alphabet="ab \n`~#replpython", max_size=200))

@@ -189,7 +189,7 @@ def test_a_childs_cells_are_told_while_it_runs_and_when_it_is_over(models: Calla
     assert page.shown() == [("code", 0), ("subcalls", 0)]
     assert page.child["of"] == page.order[2]
     assert (page.child["number"], page.child["depth"], page.child["open"]) == ("1", 1, False)
-    assert "1 in flight" in page.cells[page.order[2]]["source"]
+    assert "1 sub-call in flight" in page.cells[page.order[2]]["source"]
     [flying] = page.cells[page.order[2]]["facts"]["flight"]
     assert flying == {"kind": "rlm", "ordinal": 0, "model": "", "prompt": "the part"}
 

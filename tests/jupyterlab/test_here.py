@@ -1,0 +1,39 @@
+"""A model that drives the notebook's own kernel, in a real JupyterLab."""
+
+from __future__ import annotations
+
+from tests.jupyterlab.conftest import Open, Waiting
+from tests.jupyterlab.lab import texts
+from tests.jupyterlab.test_looks import approve
+
+
+def test_every_cell_is_approved_by_its_buttons_and_nobody_is_asked_elsewhere(opened: Open, model: Waiting) -> None:
+    steps = [f"Step {step}.\n```repl\nprint('step {step}')\n```" for step in range(4)]
+    model.play([*steps, "```repl\nFINAL('over')\n```"], opened=5)
+    page = opened("own = 1", "%%rlm --here --approve -m openai/any --rerun\nDo it.")
+    page.run("user-1")
+    page.run("user-2")
+    for _ in range(5):
+        # as slowly as people do: the page has been heard several times by then
+        page.until(lambda: page.page.locator(".rlm-decide-run").count(), "a cell that waits")
+        page.page.wait_for_timeout(600)
+        assert not page.page.locator(".jp-Stdin").count()
+        approve(page)
+    page.until(lambda: page.live("answer") and page.cells()[2]["execution_count"], "the answer")
+    assert [texts(cell).strip() for cell in page.live("code")[:4]] == [f"step {step}" for step in range(4)]
+    assert not page.errors
+
+
+def test_a_server_that_is_not_there_is_said_in_one_line(opened: Open) -> None:
+    page = opened("%%rlm --here -m lmstudio/any --rerun\nDo it.")
+    page.run("user-1")
+    outputs = page.until(
+        lambda: [output for output in page.cells()[1]["outputs"] if output["output_type"] == "error"], "the reason"
+    )
+    assert len(outputs) == 1
+    assert "no connection to" in outputs[0]["evalue"]
+    bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
+    page.until(lambda: not bar.count(), "that there is nothing to steer")
+    assert "Failed" not in page.cell("user-1").inner_text()
+    assert not page.page.locator(".rlm-tab-errors").count()
+    assert not page.errors
