@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 from rlm_jupyter.run.result import Result
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.limits import Limits
+
+_PACKAGE = "rlm_jupyter."
 
 
 class CompatWarning(UserWarning):
@@ -85,10 +88,18 @@ def say_once(line: str) -> None:
     """Warn of something, once in the life of this process."""
     if line not in _SAID:
         _SAID.add(line)
-        warnings.warn(line, CompatWarning, stacklevel=4)
+        warnings.warn(line, CompatWarning, stacklevel=_frames_of_ours())
 
 
 _SAID: set[str] = set()
+
+
+def _frames_of_ours() -> int:
+    """Return the `stacklevel` of the caller's own line, counted from `say_once`."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _last_error(result: Result) -> str | None:

@@ -158,6 +158,7 @@ def test_children_with_their_own_trajectories_and_what_is_called_back() -> None:
         for code in iteration["code_blocks"]
         for call in code["result"]["rlm_calls"]
     ]
+    assert call["root_model"] == "openai/gpt-5-nano"
     assert (call["response"], len(call["metadata"]["iterations"])) == ("2, 3", 2)
     assert told == [
         ("iteration", 0, 1),
@@ -250,8 +251,9 @@ def test_what_means_something_else_is_said_once() -> None:
             ({"environment_kwargs": {"image": "x"}}, "image means nothing"),
             ({"backend_kwargs": model(server) | {"max_retries": 2}}, "max_retries means nothing"),
         ):
-            with pytest.warns(CompatWarning, match=said):
+            with pytest.warns(CompatWarning, match=said) as warned:
                 RLM(**arguments(server) | given)
+            assert warned[0].filename == __file__  # where the argument stands
             RLM(**arguments(server) | given)  # a second warning would be an error here
 
 

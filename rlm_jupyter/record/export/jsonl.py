@@ -143,17 +143,19 @@ def _call(subcall: SubcallSettled, children: _Children) -> dict[str, Any]:
     }
     if subcall.cost is not None:
         usage["total_cost"] = subcall.cost
+    child = children.get(subcall.child or "")
+    model = subcall.model or ("" if child is None else child.trajectory.started.model)
     call: dict[str, Any] = {
-        "root_model": subcall.model,
+        "root_model": model,
         "prompt": subcall.prompt if subcall.prompt is not None else subcall.prompt_head,
         "response": subcall.text,
-        "usage_summary": {"model_usage_summaries": {subcall.model: usage}},
+        "usage_summary": {"model_usage_summaries": {model: usage}},
         "execution_time": subcall.seconds,
         "prompt_tokens": subcall.usage.input_tokens,
         "completion_tokens": subcall.usage.output_tokens,
     }
-    if subcall.child in children:
-        call["metadata"] = _below(children[subcall.child])
+    if child is not None:
+        call["metadata"] = _below(child)
     if subcall.failed:
         call["error"] = subcall.text
     return call
