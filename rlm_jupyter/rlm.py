@@ -22,23 +22,25 @@ from rlm_jupyter.models.pricing import own_prices
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, Shared, TerminationPolicy
 from rlm_jupyter.replay.from_saved import FromRecord
+from rlm_jupyter.replay.prompt_session import AsyncPromptSession, PromptSession
+from rlm_jupyter.replay.recorded_session import RecordedSession
+from rlm_jupyter.replay.session_record import in_session, resumed_session
 from rlm_jupyter.run import interrupts
 from rlm_jupyter.run.answer_type import AnswerType
+from rlm_jupyter.run.asked import Prompt, asked, context_of, is_none
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.estimate import Estimate, estimate
-from rlm_jupyter.run.files.load import read_paths
 from rlm_jupyter.run.mcp.config import servers_of
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.opening import open_in_time, unopened
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.outputs import Outputs
-from rlm_jupyter.run.prompt import check_length, check_prompt
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Running
-from rlm_jupyter.run.settings import COMPACT_AT, Settings, Strategy
+from rlm_jupyter.run.settings import COMPACT_AT, LedgerOf, Settings, Strategy
 from rlm_jupyter.run.toolbox import Toolbox, Tools
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event
@@ -225,7 +227,7 @@ class RLM(FromRecord):
         sub = routing.model_for(1).name
         return f"RLM({routing.root.name!r}{f', sub_model={sub!r}' if sub != routing.root.name else ''})"
 
-    def estimate(self, prompt: str, context: object = None, *, root_prompt: str | None = None) -> Estimate:
+    def estimate(self, prompt: Prompt, context: object = None, *, root_prompt: str | None = None) -> Estimate:
         """Return what answering `prompt` may cost: the first request, and the whole run at most. Nothing is asked.
 
         Parameters
@@ -238,11 +240,11 @@ class RLM(FromRecord):
         ConfigurationError
             There is no prompt, or the context can't be handed to a kernel.
         """
-        return estimate(self._settings, *_asked(prompt, context, root_prompt))
+        return estimate(self._settings, *asked(prompt, context, root_prompt))
 
     def completion(
         self,
-        prompt: str,
+        prompt: Prompt,
         context: object = None,
         *,
         root_prompt: str | None = None,
@@ -258,7 +260,8 @@ class RLM(FromRecord):
         Parameters
         ----------
         prompt
-            The question.
+            The question; or chat messages (`[{"role": …, "content": …}]`): the last is the question, what system
+            messages say stands above it, and the conversation before it is the context.
         context
             What it is about: str, list, dict, bytes, a pandas or polars frame, any object that can be pickled. A
             `Path`, or a list of them, is read: a file, a folder, a pattern (`Path("docs/**/*.md")`).
@@ -295,7 +298,7 @@ class RLM(FromRecord):
 
     async def acompletion(
         self,
-        prompt: str,
+        prompt: Prompt,
         context: object = None,
         *,
         root_prompt: str | None = None,
@@ -314,10 +317,10 @@ class RLM(FromRecord):
             Made by `Control()`; from any thread it stops the run with the best answer so far
             (`stop_reason="cancelled"`), pauses it, approves its cells, speaks to the model, raises a limit.
         """
-        prompt, held = _asked(prompt, context, root_prompt)
+        question, held = asked(prompt, context, root_prompt)
         with interrupts.in_order():
             settings = self._for(answer, outputs, output_dir, replace)
-            return await self._answer(settings, prompt, held, on_event, control)
+            return await self._answer(settings, question, held, on_event, control)
 
     def _for(self, answer: object, outputs: object, output_dir: str | Path | None, replaces: bool) -> Settings:
         """Return the settings of a run whose answer is to be this, and that is to make these files."""
@@ -355,7 +358,7 @@ class RLM(FromRecord):
 
     async def stream(
         self,
-        prompt: str,
+        prompt: Prompt,
         context: object = None,
         *,
         root_prompt: str | None = None,
@@ -393,7 +396,7 @@ class RLM(FromRecord):
 
     def start(
         self,
-        prompt: str,
+        prompt: Prompt,
         context: object = None,
         *,
         root_prompt: str | None = None,
@@ -412,16 +415,77 @@ class RLM(FromRecord):
         approve
             Each cell waits for `running.control.approve()` or `refuse()`.
         """
-        prompt, held = _asked(prompt, context, root_prompt)
+        question, held = asked(prompt, context, root_prompt)
         if approve and self._settings.samples > 1:
             raise ConfigurationError("approve=True shows the cells of one run: leave samples out.")
         session = BackgroundSession(self._for(answer, outputs, output_dir, replace), held, keep_kernel)
         if keep_kernel:
             self._kept.add(session)
-        return Running(session, prompt, on_event, approve=approve)
+        return Running(session, question, on_event, approve=approve)
+
+    def session(
+        self,
+        context: object = None,
+        *,
+        ledger: LedgerOf | None = None,
+        name: str = "",
+        resume: str | Path | None = None,
+    ) -> PromptSession:
+        """Return a session: one prompt after the other with one kernel, each a run of its own, in one record.
+
+        `with rlm.session(book) as s: s.ask("…"); s.add_context(more); s.ask("…")`
+
+        Parameters
+        ----------
+        context
+            What its prompts are about, as for `completion`; `add_context` adds more.
+        ledger
+            What the limits of cost, tokens, seconds, sub-calls and calls of tools hold for: each `prompt` (the
+            default), or all of the `session` together.
+        name
+            Its record is called so: `rlm_runs/NAME.ipynb`.
+        resume
+            A saved session, or run, to go on with: its notebook, its name, or the id of a prompt. Its cells are
+            executed again in a new kernel with the next prompt; contexts, ledger and name are as they were.
+
+        Raises
+        ------
+        ConfigurationError
+            Something is wrong or missing, or that session can't be gone on with; nothing was started or spent.
+        RecordError
+            There is no such session, or a context of it is missing.
+        """
+        return PromptSession(self._session(context, ledger, name, resume))
+
+    def asession(
+        self,
+        context: object = None,
+        *,
+        ledger: LedgerOf | None = None,
+        name: str = "",
+        resume: str | Path | None = None,
+    ) -> AsyncPromptSession:
+        """`session`, for async code: `async with rlm.asession(book) as s: await s.ask("…")`."""
+        return AsyncPromptSession(self._session(context, ledger, name, resume))
+
+    def _session(
+        self, context: object, ledger: LedgerOf | None, name: str, resume: str | Path | None
+    ) -> RecordedSession:
+        if ledger not in {None, *get_args(LedgerOf)}:
+            raise ConfigurationError(f"ledger is {' or '.join(get_args(LedgerOf))}, not {quoted(ledger)}.")
+        if resume is None:
+            session = RecordedSession(in_session(self._settings, name, ledger or "prompt"), context_of(context))
+        else:
+            if name or not is_none(context):
+                raise ConfigurationError(
+                    "With resume, context and name are those of the session: add_context(…) adds another context."
+                )
+            session = resumed_session(self._settings, resume, ledger)
+        self._kept.add(session)
+        return session
 
     def close(self) -> None:
-        """End every kernel that was kept through this object (`keep_kernel=True`), and what runs in it."""
+        """End every kernel that was kept through this object (`keep_kernel=True`, `session`), and what runs in it."""
         for session in list(self._kept):
             session.close()
 
@@ -500,20 +564,6 @@ def _named(policy: object) -> Any:
     except (TypeError, ValueError):
         pass  # there is an object in its configuration
     return {"object": getattr(policy, "__qualname__", type(policy).__qualname__)}
-
-
-def _asked(prompt: str, context: object, root_prompt: str | None) -> tuple[str, Context]:
-    """Check the question, and read its context where that is a path."""
-    if root_prompt is not None:
-        if context is not None:
-            raise ConfigurationError("With root_prompt, the first argument is the context: give no other.")
-        prompt, context = root_prompt, prompt
-    check_prompt(prompt)
-    # a front end has made its context already, of what its user named
-    held = context if isinstance(context, Context) else Context(read_paths(context))
-    if held.kind == "none":
-        check_length(prompt)
-    return prompt, held
 
 
 def _check_types(limits: object, save: object, cwd: object, snapshot: object, system_prompt_extra: object) -> None:

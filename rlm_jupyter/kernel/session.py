@@ -167,10 +167,13 @@ class Kernel:
         self._declared = _Declared()
         await self._connection.request("rlm_reopen", {}, seconds=LOOK_SECONDS)
 
-    async def put(self, name: str, value: str | list[Any]) -> None:
-        """Set a variable that the model may change."""
-        kind, data = ("str", to_bytes(value)) if isinstance(value, str) else ("pickle", pickle.dumps(value, protocol=5))
-        await self._connection.request("rlm_put", {"name": name, "kind": kind}, [data], LOOK_SECONDS)
+    async def put(self, name: str, value: str) -> None:
+        """Set a text that the model may change."""
+        await self._connection.request("rlm_put", {"name": name, "kind": "str"}, [to_bytes(value)], LOOK_SECONDS)
+
+    async def lend(self, variables: dict[str, list[Any]]) -> None:
+        """Set several variables of plain data that the model may change."""
+        await self._connection.request("rlm_lend", {}, [pickle.dumps(variables, protocol=5)])
 
     async def get(self, name: str | None = None) -> Value:
         """Bring a variable here whole, or the recorded answer when no name is given.

@@ -62,6 +62,7 @@ _FILES = (
     'there already, as in `OUTPUTS / "NAME"`); files elsewhere do not count:'
 )
 _MOST_VARIABLES = 100
+_MOST_CONTEXTS = 8
 _SEARCH = """ To find something, print the whole sentences or lines that hold words of it, as in
 ```repl
 import re
@@ -120,6 +121,7 @@ def opening(
     form: str = "",
     files: Sequence[Mapping[str, Any]] = (),
     history: int = 0,
+    earlier: Sequence[ContextInfo] = (),
     restarted: str = "",
 ) -> str:
     """Return the first user message: the prompt between tags, what `context` is, and what may be used.
@@ -134,15 +136,24 @@ def opening(
         That the run is to make, each with its `name` and `description`.
     history
         How many prompts were answered in this kernel before; they stand in `history`.
+    earlier
+        The contexts that it was given before `context`.
     restarted
         It died since, and was started again: what that means for its variables.
     """
     lines, access = _about(context)
+    if earlier:
+        lines.append(_earlier(context, earlier))
     if history:
         variables = f"it died and was started again{restarted}" if restarted else "its variables are still there"
         lines.append(
             f"This kernel has answered {history} prompt{'s' if history > 1 else ''} before: {variables}, "
-            "and `history` is a list of those prompts and answers."
+            "`history` is a list of those prompts and answers, and "
+            + (
+                "`history_0` what was said over it, as chat messages."
+                if history == 1
+                else f"`history_0` to `history_{history - 1}` are what was said over each, as chat messages."
+            )
         )
     lines += ["", f"<prompt>\n{prompt}\n</prompt>"]
     if form:
@@ -168,6 +179,14 @@ def opening(
         elif context.type_name == "str":
             lines[-1] += _SEARCH
     return "\n".join(lines)
+
+
+def _earlier(context: ContextInfo, earlier: Sequence[ContextInfo]) -> str:
+    """Return what is said of the contexts before."""
+    listed = [f"`context_{number}` ({info.type_name}: {info.size})" for number, info in enumerate(earlier)]
+    shown = listed if len(listed) <= _MOST_CONTEXTS else [*listed[:2], "…", *listed[-2:]]
+    newest = "" if context.type_name == "none" else f" `context` is the newest, `context_{len(earlier)}`."
+    return f"Earlier contexts are there, too: {', '.join(shown)}.{newest}"
 
 
 def _about(context: ContextInfo) -> tuple[list[str], str | None]:

@@ -15,6 +15,8 @@ from rlm_jupyter.types.values import ContextInfo, PackedContext
 
 CHILDREN = "children"
 """The folder, inside of a run's, where the runs that it started are; they share its objects."""
+PROMPTS = "prompts"
+"""The folder, inside of a run's, where the further prompts to its kernel are; they share its objects, too."""
 SHARED_BYTES = 1_000_000
 """From this size on, runs of one folder that keep the same share a file, by a hard link; so each can be removed."""
 Buffer = bytes | memoryview
@@ -61,10 +63,9 @@ class Objects:
 
     @classmethod
     def of_run(cls, run_folder: Path) -> Objects:
-        """Return the objects of the run whose folder is `NAME.rlm`; a child's are those of the root run."""
-        siblings = run_folder.parent
-        if siblings.name == CHILDREN and siblings.parent.suffix == ".rlm":
-            run_folder = siblings.parent
+        """Return the objects of the run whose folder is this; a child's, and a further prompt's, are its root's."""
+        while run_folder.parent.name in {CHILDREN, PROMPTS} and run_folder.parents[1].suffix == ".rlm":
+            run_folder = run_folder.parents[1]
         return cls(run_folder / "objects")
 
     @property

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rlm_jupyter.record import journal, notebook
-from rlm_jupyter.record.blobs import CHILDREN
+from rlm_jupyter.record.blobs import CHILDREN, PROMPTS
 from rlm_jupyter.record.store import FOLDER, RunFiles, as_notebook
-from rlm_jupyter.types.errors import NoRunError, RecordError
+from rlm_jupyter.types.errors import NoRunError
 from rlm_jupyter.types.events import RunEnded, RunStarted
+
+_NUMBER = re.compile(r"\.([0-9]+)-[0-9a-f]{6}\Z")
+"""In the id of a further prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +51,56 @@ def find(run: str | Path, where: str | Path | None = None) -> RunFiles:
         if files.exists():
             return files
         raise NoRunError(f"There is no run at {path}.")
-    needle = json.dumps(str(run), ensure_ascii=False).encode("utf-8", "replace")
     places = [base, base / FOLDER]
+    found = next(_by_id(str(run), places), None) or next(_by_name(str(run), places), None)
+    if (found := found or next(_in_notebooks(str(run), places), None)) is not None:
+        return found
+    raise NoRunError(f"There is no run {str(run)!r} in {base} or its {FOLDER}. Change to the folder of its notebook.")
+
+
+def _by_id(run: str, places: list[Path]) -> Iterator[RunFiles]:
+    needle = json.dumps(run, ensure_ascii=False).encode("utf-8", "replace")
     for place in places:
         for files in _runs_in(place, children=True):
             started = journal.read_first(files.journal, needle)
             if started is not None and started.run_id == run:
-                return files
+                yield files
+
+
+def _by_name(run: str, places: list[Path]) -> Iterator[RunFiles]:
+    """Yield the runs with this name; `NAME.2` is the second prompt to the kernel of `NAME`."""
+    first, _, number = run.rpartition(".")
     for place in places:
-        files = RunFiles(place / f"{run}.ipynb")
-        if files.exists():
-            return files
+        found = [RunFiles(place / f"{run}.ipynb")]
+        if first and number.isdecimal():
+            found.append(RunFiles(place / f"{first}.ipynb").prompt(int(number)))
+        yield from (files for files in found if files.exists())
+
+
+def _in_notebooks(run: str, places: list[Path]) -> Iterator[RunFiles]:
+    """Yield the runs with this id whose notebook is there alone."""
     for place in places:
         for path in sorted(place.glob("*.ipynb")):
-            with contextlib.suppress(RecordError):
-                if notebook.read_started(path).run_id == run:
-                    return RunFiles(path)
-    raise NoRunError(f"There is no run {str(run)!r} in {base} or its {FOLDER}. Change to the folder of its notebook.")
+            found = [number for number, run_id in notebook.run_ids(path).items() if run_id == run]
+            yield from (RunFiles(path).prompt(number) for number in found)
+
+
+def prompts_of(run: RunSummary) -> list[RunSummary]:
+    """Return the prompts to a run's kernel that stand in its record, in order: the run itself, and those after it."""
+    found = [run]
+    for files in run.files.prompts()[1:]:
+        if (ends := journal.read_ends(files.journal)) is not None:
+            found.append(RunSummary(files, ends[0], ends[1] if isinstance(ends[1], RunEnded) else None))
+    return found
+
+
+def in_notebook(notebook: Path, run_id: str) -> RunFiles:
+    """Return the files of the run with this id that stands in this notebook; those of its first prompt else."""
+    first = RunFiles(notebook)
+    place = _NUMBER.search(run_id)
+    if place is not None and (files := first.prompt(int(place[1]))).exists():
+        return files
+    return first
 
 
 def list_runs(folder: str | Path | None = None) -> list[RunSummary]:
@@ -79,7 +115,7 @@ def list_runs(folder: str | Path | None = None) -> list[RunSummary]:
     return sorted(found, key=lambda run: run.started.started, reverse=True)
 
 
-def find_request(digest: str, folder: str | Path | None = None) -> RunSummary | None:
+def find_request(digest: str, folder: str | Path | None = None, first: RunFiles | None = None) -> RunSummary | None:
     """Return the newest run that was asked exactly this and ended in an answer.
 
     Parameters
@@ -88,10 +124,14 @@ def find_request(digest: str, folder: str | Path | None = None) -> RunSummary | 
         `RunStarted.request`.
     folder
         As for `list_runs`.
+    first
+        The first prompt to a kernel: its further prompts are looked through, too.
     """
-    place = Path(FOLDER if folder is None else folder).absolute()
+    places = [Path(FOLDER if folder is None else folder).absolute()]
+    places += [] if first is None else [first.folder / PROMPTS]
     runs = [
         run
+        for place in places
         for run in _summaries(place, contains=json.dumps(digest).encode())
         if run.started.request == digest
         and run.ended is not None
@@ -120,3 +160,4 @@ def _runs_in(folder: Path, *, children: bool = False) -> Iterator[RunFiles]:
         yield files
         if children:
             yield from _runs_in(files.folder / CHILDREN)
+            yield from _runs_in(files.folder / PROMPTS, children=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from rlm_jupyter import parsing
 from rlm_jupyter.record.changes import cells_of, source_in
+from rlm_jupyter.record.notebook_file import joined
 from rlm_jupyter.record.notebook_layout import Layout
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.types.errors import RecordError
@@ -24,14 +25,14 @@ def edited_cells(files: RunFiles, journaled: Sequence[Record]) -> dict[Place, st
     journaled
         The records of the run's journal. Without them nobody can tell: then there are none.
     """
-    if not journaled or not files.notebook.is_file():
+    if not journaled or not files.shown.is_file():
         return {}
     layout = Layout(files.objects)
     for record in journaled:
         layout.add(record)
-    pristine = {cell["id"]: cell for cell in cells_of(b"".join(layout.pieces())) or ()}
+    pristine = {cell["id"]: cell for cell in cells_of(b"".join(joined([layout]))) or ()}
     edited: dict[Place, str] = {}
-    for cell in cells_of(files.notebook.read_bytes()) or ():
+    for cell in cells_of(files.shown.read_bytes()) or ():
         was, ours = pristine.get(cell.get("id", "")), cell.get("metadata", {}).get("rlm", {})
         if was is None or cell.get("cell_type") != "code" or ours.get("role") != "code":
             continue

@@ -12,8 +12,8 @@ _SHOWN_CHARS = 20_000
 """Of a prompt or an answer, to read; the whole is in the record."""
 
 
-def greeting(started: RunStarted) -> str:
-    """Return the prompt, and what the run was started with."""
+def greeting(started: RunStarted, prompt: int = 1) -> str:
+    """Return the prompt, which of its kernel's it is, and what the run was started with."""
     context = started.context
     lines = [f"- Model: `{started.model}`" + (f", sub-calls: `{started.sub_model}`" if started.sub_model else "")]
     if context.type_name != "none":
@@ -26,7 +26,8 @@ def greeting(started: RunStarted) -> str:
         lines.append(f"- Sandbox: {sandbox['kind']}" + (f", shows {', '.join(shown)}" if shown else ""))
     if started.forked_from is not None:
         lines.append(f"- Forked from `{started.forked_from}` after iteration {started.forked_at}")
-    return f"## Prompt\n\n{keep_amounts(_cut(started.prompt))}\n\n" + "\n".join(lines)
+    number = "" if prompt == 1 else f" {prompt}"
+    return f"## Prompt{number}\n\n{keep_amounts(_cut(started.prompt))}\n\n" + "\n".join(lines)
 
 
 def farewell(ended: RunEnded) -> str:

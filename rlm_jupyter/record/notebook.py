@@ -27,7 +27,7 @@ from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.values import PackedContext
 
 
-def read(path: str | Path, objects: Objects | None = None) -> list[Record]:
+def read(path: str | Path, objects: Objects | None = None, prompt: int = 1) -> list[Record]:
     """Return the records that a run's notebook was made of, in order.
 
     Cells that are not ours are passed over, and so are copies of cells; a cell that was edited counts as
@@ -40,6 +40,8 @@ def read(path: str | Path, objects: Objects | None = None) -> list[Record]:
     objects
         Where large outputs are; those of `NAME.rlm` beside the notebook, when left out. An output that
         is not there is as short as the notebook shows it.
+    prompt
+        Which of the prompts that stand in the notebook.
 
     Raises
     ------
@@ -48,10 +50,10 @@ def read(path: str | Path, objects: Objects | None = None) -> list[Record]:
     """
     path = Path(path)
     content = _load(path)
-    ours = content["metadata"]["rlm"]
+    ours = _of_prompt(content["metadata"]["rlm"], prompt, path)
     objects = objects or Objects.of_run(path.with_suffix(".rlm"))
     version = str(ours.get("version", ""))
-    cells = [cell for cell in content["cells"] if "rlm" in cell["metadata"]]
+    cells = [cell for cell in content["cells"] if cell["metadata"].get("rlm", {"prompt": 0}).get("prompt", 1) == prompt]
     replies = _replies(cells)
     records: dict[int, Record] = {}
     try:
@@ -66,29 +68,34 @@ def read(path: str | Path, objects: Objects | None = None) -> list[Record]:
     return [records[at] for at in sorted(records)]
 
 
-def read_started(path: str | Path) -> RunStarted:
-    """Return the first record of a run, from its notebook.
+def read_started(path: str | Path, prompt: int = 1) -> RunStarted:
+    """Return the first record of a run, from its notebook; `prompt` as for `read`.
 
     Raises
     ------
     RecordError
         As `read`.
     """
-    record = read(path)[0]
+    record = read(path, prompt=prompt)[0]
     if not isinstance(record, RunStarted):
         raise RecordError(f"{path}: the record does not begin with RunStarted.")
     return record
 
 
-def read_context(path: str | Path) -> PackedContext | None:
+def read_context(path: str | Path, prompt: int = 1) -> PackedContext | None:
     """Return the context that stands in the notebook itself; `None` when it was not small enough for that.
+
+    Parameters
+    ----------
+    prompt
+        As for `read`.
 
     Raises
     ------
     RecordError
         As `read`.
     """
-    context = unescaped(_load(Path(path))["metadata"]["rlm"]).get("context")
+    context = unescaped(_of_prompt(_load(Path(path))["metadata"]["rlm"], prompt, path)).get("context")
     if context is None:
         return None
     if "text" in context:
@@ -100,20 +107,37 @@ def read_context(path: str | Path) -> PackedContext | None:
             raise RecordError(f"{path}: metadata.rlm.context is damaged ({error}).") from error
     else:
         buffers = tuple(base64.b64decode(buffer) for buffer in context["base64"])
-    return PackedContext(context["kind"], buffers, read_started(path).context)
+    return PackedContext(context["kind"], buffers, read_started(path, prompt).context)
 
 
-def is_run(path: str | Path) -> bool:
-    """Whether a file is the notebook of a run."""
-    return bool(run_id(path))
+def is_run(path: str | Path, prompt: int = 1) -> bool:
+    """Whether a file is the notebook of a run, and has this prompt."""
+    return prompt in run_ids(path)
 
 
 def run_id(path: str | Path) -> str:
     """Return the id of the run whose notebook this is; an empty text where it is none."""
+    return run_ids(path).get(1, "")
+
+
+def run_ids(path: str | Path) -> dict[int, str]:
+    """Return the ids of the runs that stand in a notebook, by which of its prompts they answer."""
     try:
-        return str(_load(Path(path))["metadata"]["rlm"]["run_id"] or "")
-    except (RecordError, KeyError):
-        return ""
+        ours = _load(Path(path))["metadata"]["rlm"]
+        entries = [{"prompt": 1, **ours}, *ours.get("prompts", ())]
+        return {int(one["prompt"]): str(one["run_id"]) for one in entries if one["run_id"]}
+    except (RecordError, KeyError, TypeError, ValueError):
+        return {}
+
+
+def _of_prompt(ours: dict[str, Any], prompt: int, path: str | Path) -> dict[str, Any]:
+    """Return what the notebook's metadata has of one of its prompts."""
+    if prompt == 1:
+        return ours
+    for one in ours.get("prompts", ()):
+        if one.get("prompt") == prompt:
+            return dict(one)
+    raise RecordError(f"{path} has no prompt {prompt}.")
 
 
 def _load(path: Path) -> dict[str, Any]:

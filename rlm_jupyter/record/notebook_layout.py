@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import json
-import platform
 import re
-import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, assert_never
 
@@ -46,17 +44,6 @@ INLINE_BYTES = 65_536
 """A context up to this size stands in the notebook itself."""
 _FIRST_CELLS = 3
 """The prompt, the cell that restores the run, and the line above the model's."""
-_KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-_LANGUAGE = {
-    "codemirror_mode": {"name": "ipython", "version": sys.version_info.major},
-    "file_extension": ".py",
-    "mimetype": "text/x-python",
-    "name": "python",
-    "nbconvert_exporter": "python",
-    "pygments_lexer": f"ipython{sys.version_info.major}",
-    "version": platform.python_version(),
-}
-"""As ipykernel says it: a page that finds something else counts the notebook as changed as soon as it is open."""
 _TAGS: dict[CellStatus, tuple[str, ...]] = {
     "ok": (),
     "error": ("raises-exception",),
@@ -76,10 +63,14 @@ class Layout:
         Where large outputs go; without them everything is inline.
     context
         Put into the notebook when it is small.
+    prompt
+        Which of the prompts to its kernel the run answers.
     """
 
-    def __init__(self, objects: Objects | None = None, context: PackedContext | None = None) -> None:
+    def __init__(self, objects: Objects | None = None, context: PackedContext | None = None, prompt: int = 1) -> None:
         self._objects = objects
+        self._prompt = prompt
+        self._tag = {} if prompt == 1 else {"prompt": prompt}
         self._context = None if context is None else _inline(context)
         self._cells: list[Cell] = []
         self._blocks: dict[tuple[int, int], Cell] = {}
@@ -129,35 +120,37 @@ class Layout:
                 assert_never(record)
         self._at += 1
 
-    def pieces(self) -> list[bytes]:
-        """Return the notebook as it is now; joined they are its file, and nothing changes them any more."""
+    def cells(self) -> list[bytes]:
+        """Return the cells as they are now."""
         cells: list[bytes] = []
+        if not self._cells:
+            return cells
         # where the host failed before the first reply, there is nothing to tell from a person's cells
         is_framed = len(self._cells) > _FIRST_CELLS or bool(self._attempts) or not self._cells[-1].is_bare
         for own in self._cells if is_framed or self._ended is None else self._cells[:-1]:
             cells.append(own.encode())
             if own.id in self._asked:
-                cells.append(self._asked[own.id].encode(own))
+                cells.append(self._asked[own.id].encode(own, self._tag))
         if self._attempts:
             listed = attempts.markdown(self._attempts)
-            cells.insert(
-                _FIRST_CELLS, Cell("markdown", f"{self._id_base}-samples", listed, {"role": "samples"}).encode()
-            )
+            cells.insert(_FIRST_CELLS, self._markdown("samples", listed, "samples"))
         if self._ended is not None:
-            base, end = self._id_base, closing_line(self._ended)
             # right below the prompt: a reader finds question and answer first
-            cells.insert(1, Cell("markdown", f"{base}-answer", farewell(self._ended), {"role": "answer"}).encode())
+            cells.insert(1, self._markdown("answer", farewell(self._ended), "answer"))
             if is_framed:
-                cells.append(Cell("markdown", f"{base}-end", end, {"role": "boundary"}).encode())
-        pieces = [b'{\n "cells": [\n']
-        for cell in cells:
-            pieces += [cell, b",\n"]
-        pieces[-1] = b'\n ],\n "metadata": '
-        return [*pieces, self._metadata(), b',\n "nbformat": 4,\n "nbformat_minor": 5\n}\n']
+                cells.append(self._markdown("end", closing_line(self._ended), "boundary"))
+        return cells
 
-    def _metadata(self) -> bytes:
+    def metadata(self, more: Sequence[bytes] = ()) -> bytes:
+        """Return what the notebook's metadata has of the run.
+
+        Parameters
+        ----------
+        more
+            The same of the further prompts to its kernel.
+        """
         started, ended = self._started, self._ended
-        ours: dict[str, Any] = {"schema": SCHEMA}
+        ours: dict[str, Any] = {"schema": SCHEMA, **self._tag}
         if started is not None:
             ours |= {"version": started.version, "run_id": started.run_id, "model": started.model}
         if started is not None and started.forked_from is not None:
@@ -167,14 +160,11 @@ class Layout:
         if self._context is not None:
             ours["context"] = self._context
         records = b",\n   ".join(self._records)
-        head = dump(ours)[:-1]
-        return b"".join(
-            [
-                b'{\n  "kernelspec": ' + json.dumps(_KERNEL).encode() + b",\n",
-                b'  "language_info": ' + json.dumps(_LANGUAGE).encode() + b",\n",
-                b'  "rlm": ' + head + b', "records": [\n   ' + records + b"\n  ]}\n }",
-            ]
-        )
+        prompts = b', "prompts": [\n   ' + b",\n   ".join(more) + b"\n  ]" if more else b""
+        return dump(ours)[:-1] + prompts + b', "records": [\n   ' + records + b"\n  ]}"
+
+    def _markdown(self, place: str, source: str, role: Role) -> bytes:
+        return Cell("markdown", f"{self._id_base}-{place}", source, {"role": role, **self._tag}).encode()
 
     @property
     def _id_base(self) -> str:
@@ -189,9 +179,9 @@ class Layout:
         self._records.append(dump(data))
         base, restore = self._id_base, f"%load_ext rlm_jupyter\n%rlm_restore {record.run_id}"
         self._cells += [
-            Cell("markdown", f"{base}-prompt", greeting(record), {"role": "prompt"}),
-            Cell("code", f"{base}-restore", restore, {"role": "restore"}),
-            Cell("markdown", f"{base}-begin", opening_line(record), {"role": "boundary"}),
+            Cell("markdown", f"{base}-prompt", greeting(record, self._prompt), {"role": "prompt", **self._tag}),
+            Cell("code", f"{base}-restore", restore, {"role": "restore", **self._tag}),
+            Cell("markdown", f"{base}-begin", opening_line(record), {"role": "boundary", **self._tag}),
         ]
 
     def _add(
@@ -206,7 +196,7 @@ class Layout:
     ) -> Cell:
         number = self._cells_of[iteration]
         self._cells_of[iteration] += 1
-        ours = {"role": role, "iteration": iteration} | meta
+        ours = {"role": role, "iteration": iteration} | self._tag | meta
         shown = keep_amounts(source) if kind == "markdown" else source
         cell = Cell(kind, f"{self._id_base}-{iteration}-{number}", shown, ours, hidden=hidden)
         self._cells.append(cell)
@@ -273,12 +263,12 @@ class _Asked:
             record = replace(record, images=tuple(replace(image, data=b"") for image in record.images))
         self.settled.append(record)
 
-    def encode(self, asking: Cell) -> bytes:
+    def encode(self, asking: Cell, tag: dict[str, Any]) -> bytes:
         """Return the cell as JSON; drawn anew only when there are more sub-calls."""
         if self._drawn[0] != len(self.settled):
             ordered = sorted(self.settled, key=lambda call: call.ordinal)
             source = subcall_list.markdown(ordered, whole="in metadata.rlm of the cell above", objects=self.objects)
-            meta = {"role": "subcalls", "iteration": self.settled[0].iteration}
+            meta = {"role": "subcalls", "iteration": self.settled[0].iteration, **tag}
             self._drawn = len(self.settled), Cell("markdown", f"{asking.id}-calls", source, meta).encode()
         return self._drawn[1]
 

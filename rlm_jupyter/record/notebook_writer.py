@@ -6,11 +6,13 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.record import atomic, changes
 from rlm_jupyter.record.blobs import Objects
+from rlm_jupyter.record.notebook_file import joined
 from rlm_jupyter.record.notebook_layout import Layout
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import Record
@@ -32,6 +34,10 @@ class NotebookWriter:
         Where large outputs go; without them everything is inline.
     context
         Put into the notebook when it is small.
+    number
+        Which of the prompts in the notebook it is.
+    beside
+        The others, by their number.
     interval
         Seconds between two writes of `maybe_write`, at least.
     """
@@ -42,10 +48,14 @@ class NotebookWriter:
         objects: Objects | None = None,
         context: PackedContext | None = None,
         *,
+        number: int = 1,
+        beside: Mapping[int, Layout] | None = None,
         interval: float = 1.0,
     ) -> None:
         self.path = Path(path).absolute()
-        self._layout = Layout(objects, context)
+        self._layout = Layout(objects, context, number)
+        layouts = {**(beside or {}), number: self._layout}
+        self._layouts = [layouts[place] for place in sorted(layouts)]
         self._staging = None if objects is None else objects.staging
         self._interval = interval
         self._dirty = False
@@ -83,7 +93,7 @@ class NotebookWriter:
         """
         with self._writing:
             try:
-                self._keep_changes(b"".join(self._layout.pieces()))
+                self._keep_changes(b"".join(joined(self._layouts)))
                 self._found = atomic.identity(self.path)
             except OSError as error:
                 raise RecordError(f"{self.path} can't be read or copied: {error.strerror}.") from error
@@ -146,7 +156,7 @@ class NotebookWriter:
         """Return the notebook as it is now, in pieces that nothing changes any more."""
         self._dirty = False
         self._drawn += 1
-        return self._drawn, self._layout.pieces()
+        return self._drawn, joined(self._layouts)
 
     def _replace(self, number: int, pieces: list[bytes]) -> None:
         with self._writing:

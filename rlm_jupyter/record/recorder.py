@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from rlm_jupyter.record import atomic, journal, removal
 from rlm_jupyter.record.blobs import CHILDREN
 from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.notebook_writer import NotebookWriter
+from rlm_jupyter.record.prompts_beside import prompts_beside
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
@@ -50,6 +51,8 @@ class Recorder:
         The run, where it is gone on with: what its journal lacks is entered there first.
     faults
         Told what can't be written.
+    earlier
+        Contexts that the kernel was given before this one, and that no run has kept yet.
 
     Raises
     ------
@@ -58,7 +61,12 @@ class Recorder:
     """
 
     def __init__(
-        self, files: RunFiles, context: PacksContext, again: SavedRun | None = None, faults: Faults | None = None
+        self,
+        files: RunFiles,
+        context: PacksContext,
+        again: SavedRun | None = None,
+        faults: Faults | None = None,
+        earlier: Sequence[PacksContext] = (),
     ) -> None:
         self.files = files
         self.faults = Faults() if faults is None else faults
@@ -66,17 +74,42 @@ class Recorder:
         """The disk has refused the journal: nothing more is written."""
         self.run_id = files.new_id() if again is None else again.trajectory.run_id
         self._objects = files.objects
-        if files.notebook.parent.name != CHILDREN:
-            atomic.sweep_once(files.notebook.parent)
+        if not self._is_child:
+            atomic.sweep_once(files.shown.parent)
         if again is not None and again.journaled < 0:
             journal.set_aside(files.journal)
         self._journal = Journal.open(files.journal, self._objects)
         packed = context.packed()
-        self._notebook = NotebookWriter(files.notebook, objects=self._objects, context=packed)
+        beside = {} if self._is_child else prompts_beside(files)
+        self._notebook = NotebookWriter(
+            files.shown, objects=self._objects, context=packed, number=files.number, beside=beside
+        )
         self._begun = False
         if again is not None:
             self._take_in(again)
-        self._storing = asyncio.create_task(files.store_context(packed))
+        self._is_shared = bool(beside)
+        """The notebook has other prompts, and is there already."""
+        self._storing = asyncio.create_task(self._store([*earlier, packed]))
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything is recorded, and kept."""
+        return self._begun and not self.is_lost
+
+    @property
+    def _is_child(self) -> bool:
+        return self.files.notebook.parent.name == CHILDREN
+
+    async def _store(self, contexts: Sequence[PacksContext]) -> None:
+        for context in contexts:
+            await self.files.store_context(context.packed())
+
+    def _begin(self) -> None:
+        """Take the notebook that has the prompts before, with the first record: before that, nothing may be changed."""
+        if not self._begun and self._is_shared:
+            self._begun = True
+            self.attempt(lambda recorder: recorder._notebook.adopt())
+        self._begun = True
 
     def _take_in(self, again: SavedRun) -> None:
         self._begun = True
@@ -88,7 +121,7 @@ class Recorder:
 
     def journal(self, *records: Record) -> list[dict[str, Any]]:
         """Keep records in the journal, at once; `add` is given what this returns for each, for all the rest."""
-        self._begun = True
+        self._begin()
         return self._journal.append(*records)
 
     def add(self, record: Record, journaled: dict[str, Any] | None = None) -> None:
@@ -137,7 +170,7 @@ class Recorder:
             self._let_go()
             if self._begun:
                 await self._write_last()
-                if self.files.notebook.parent.name != CHILDREN:
+                if not self._is_child:
                     atomic.remove_staging(self._objects.staging)
             else:
                 with contextlib.suppress(OSError):
@@ -165,6 +198,8 @@ async def recording(
     parent: Recorder | None = None,
     again: SavedRun | None = None,
     faults: Faults | None = None,
+    first: RunFiles | None = None,
+    earlier: Sequence[PacksContext] = (),
 ) -> AsyncIterator[Recorder | None]:
     """Yield a recorder for a new run, closed on leaving; `None` where nothing is to be saved.
 
@@ -178,6 +213,10 @@ async def recording(
         A run that is gone on with: its record grows, wherever it is.
     faults
         Told what can't be written: also the default place, which nobody has asked for by name.
+    first
+        The first prompt to the same kernel, where it is kept: this one stands in its record.
+    earlier
+        As for `Recorder`.
 
     Raises
     ------
@@ -190,10 +229,12 @@ async def recording(
         recorder = Recorder(again.files, context, again, faults)
     elif parent is not None and save:
         recorder = _of_child(parent, context)
+    elif first is not None and save:
+        recorder = Recorder(first.next_prompt(), context, faults=faults, earlier=earlier)
     elif save is True:
-        recorder = _by_default(prompt, context, faults)
+        recorder = _by_default(prompt, context, faults, earlier)
     elif save:
-        recorder = Recorder(RunFiles.create(prompt, save), context, faults=faults)
+        recorder = Recorder(RunFiles.create(prompt, save), context, faults=faults, earlier=earlier)
     if recorder is None:
         yield None
         return
@@ -204,9 +245,9 @@ async def recording(
         await asyncio.shield(recorder.close())
 
 
-def _by_default(prompt: str, context: PacksContext, faults: Faults) -> Recorder | None:
+def _by_default(prompt: str, context: PacksContext, faults: Faults, earlier: Sequence[PacksContext]) -> Recorder | None:
     try:
-        return Recorder(RunFiles.create(prompt), context, faults=faults)
+        return Recorder(RunFiles.create(prompt), context, faults=faults, earlier=earlier)
     except (ConfigurationError, RecordError) as error:
         faults.note(f"The run is not saved: {error}")
         return None

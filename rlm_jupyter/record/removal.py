@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rlm_jupyter.record import atomic, changes, journal, notebook
-from rlm_jupyter.record.blobs import CHILDREN
-from rlm_jupyter.record.notebook_layout import Layout
+from rlm_jupyter.record.blobs import CHILDREN, PROMPTS
+from rlm_jupyter.record.notebook_file import joined
+from rlm_jupyter.record.prompts_beside import laid_out, prompts_beside
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.types.errors import RecordError
 
@@ -53,9 +54,10 @@ def remove_folder(files: RunFiles) -> list[Path]:
     folder = files.folder
     if not _is(folder, stat.S_ISDIR):
         return []
-    for child in _children(folder / CHILDREN):
-        remove(child)
-    _remove_empty(folder / CHILDREN)
+    for inside in (CHILDREN, PROMPTS):
+        for run in _runs_in(folder / inside):
+            remove(run)
+        _remove_empty(folder / inside)
     _remove_named(folder / "objects", _OBJECT)
     atomic.remove_staging(folder / atomic.STAGING)
     # last of all: by it the run is known, until all the rest is gone
@@ -63,7 +65,7 @@ def remove_folder(files: RunFiles) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if not (_is(path, stat.S_ISDIR) and any(path.iterdir())))
 
 
-def _children(folder: Path) -> Iterator[RunFiles]:
+def _runs_in(folder: Path) -> Iterator[RunFiles]:
     if _is(folder, stat.S_ISDIR):
         for path in sorted(folder.glob("*.rlm")):
             if _is(path, stat.S_ISDIR):
@@ -71,11 +73,9 @@ def _children(folder: Path) -> Iterator[RunFiles]:
 
 
 def _is_changed(files: RunFiles) -> bool:
-    layout = Layout(files.objects)
     try:
-        for record in journal.read(files.journal):
-            layout.add(record)
-        return changes.is_changed(files.notebook.read_bytes(), b"".join(layout.pieces()))
+        layouts = [laid_out(files), *prompts_beside(files).values()]
+        return changes.is_changed(files.notebook.read_bytes(), b"".join(joined(layouts)))
     except RecordError:
         return True  # it can't be told
 

@@ -27,7 +27,7 @@ def read_files(files: RunFiles) -> tuple[list[Record], list[Record] | None]:
         journaled = None
         errors.append(error)
     try:
-        candidates += [notebook.read(files.notebook)] if files.notebook.is_file() else []
+        candidates += [notebook.read(files.shown, files.objects, files.number)] if files.shown.is_file() else []
     except RecordError as error:
         errors.append(error)
     if not candidates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -9,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from rlm_jupyter.record import catalog, journal_lock, store
+from rlm_jupyter.record import catalog, journal_lock, notebook, store
 from rlm_jupyter.record.blobs import CHILDREN
 from rlm_jupyter.record.edits import Place, edited_cells
 from rlm_jupyter.record.run_files import read_files
@@ -28,7 +29,7 @@ from rlm_jupyter.types.events import (
     SubcallSettled,
 )
 from rlm_jupyter.types.limits import Limits
-from rlm_jupyter.types.values import PackedContext, Usage
+from rlm_jupyter.types.values import ContextInfo, PackedContext, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ class SavedRun:
         found = []
         for one in self.trajectory.started.options.get("after", []):
             try:
-                files = catalog.find(one["run_id"], self.files.notebook.parent)
+                files = catalog.find(one["run_id"], self.files.shown.parent)
             except RecordError:
                 raise RecordError(
                     f"{self.files.name} was asked in the kernel of {one['run_id']}, whose record is not beside it."
@@ -163,6 +164,40 @@ class SavedRun:
             It is not with the run any more.
         """
         return self.files.load_context()
+
+    @property
+    def context_infos(self) -> list[ContextInfo]:
+        """What its kernel had as `context_0`, `context_1`…; the last was `context`."""
+        started = self.trajectory.started
+        before = started.options.get("contexts", ())
+        infos = [ContextInfo(**{**info, "details": tuple(info["details"])}) for info in before]
+        return infos if started.context.type_name == "none" else [*infos, started.context]
+
+    def contexts(self, place: int = 0) -> list[PackedContext]:
+        """Return the contexts of its kernel, from `context_{place}` on.
+
+        Raises
+        ------
+        RecordError
+            One is not with the run any more.
+        """
+        infos = self.context_infos[place:]
+        if not infos:
+            return []
+        newest = [self.context()] if self.trajectory.started.context == infos[-1] else [self._context(infos[-1])]
+        return [*map(self._context, infos[:-1]), *newest]
+
+    def _context(self, info: ContextInfo) -> PackedContext:
+        """Return a context that it had beside its own: from the objects, or of another prompt in its notebook."""
+        try:
+            return self.files.objects.get_context(info)
+        except RecordError:
+            for number in notebook.run_ids(self.files.shown):
+                with contextlib.suppress(RecordError):
+                    inline = notebook.read_context(self.files.shown, number)
+                    if inline is not None and inline.info.sha256 == info.sha256:
+                        return inline
+            raise
 
     def limits(self, changes: dict[str, Any]) -> Limits:
         """Its limits as they were last, with changes.
@@ -255,7 +290,7 @@ def taken_up_at(records: Sequence[Record]) -> RunTakenUp | None:
 def _stamp(files: RunFiles) -> Stamp:
     """Return what tells whether a run's files have changed: inode, size and time of change of each."""
     stamps: list[tuple[int, int, int] | None] = []
-    for path in (files.journal, files.notebook):
+    for path in (files.journal, files.shown):
         try:
             found = path.stat()
             stamps.append((found.st_ino, found.st_size, found.st_mtime_ns))

@@ -6,9 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import os
-import re
 import secrets
-import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,32 +14,68 @@ from pathlib import Path
 from typing import Self
 
 from rlm_jupyter.record import journal, notebook
-from rlm_jupyter.record.blobs import CHILDREN, Objects
+from rlm_jupyter.record.blobs import CHILDREN, PROMPTS, Objects
+from rlm_jupyter.record.slug import slug
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
 from rlm_jupyter.types.values import PackedContext
 
 FOLDER = "rlm_runs"
 """In the working directory: where runs go that nobody gave a place."""
-_SLUG_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """The files of one run. Made by `create` for a new one, by `find` for one that exists."""
+    """The files of one run. Made by `create` for a new one, by `find` for one that exists.
+
+    The prompts of one kernel are one record: the first is the run `NAME`, the second `NAME.2`, with a journal of its
+    own in `NAME.rlm/prompts/2.rlm`; all stand in the one notebook `NAME.ipynb`.
+    """
 
     notebook: Path
+    """Names the run, and holds it; a further prompt stands in `shown`."""
     wanted: Path | None = field(default=None, compare=False)
     """The notebook that was named by its path, where another run has it, and this run got another name."""
 
     @property
     def name(self) -> str:
-        """What notebook and folder are called, without the suffix."""
-        return self.notebook.stem
+        """What notebook and folder are called, without the suffix; of a further prompt `NAME.2`."""
+        root = self.root
+        return self.notebook.stem if root is self else f"{root.name}.{self.notebook.stem}"
 
     @property
     def folder(self) -> Path:
         """`NAME.rlm`, beside the notebook."""
         return self.notebook.with_suffix(".rlm")
+
+    @property
+    def root(self) -> RunFiles:
+        """The first prompt of its kernel; most runs are that themselves."""
+        place = self.notebook.parent
+        inside = place.name == PROMPTS and place.parent.suffix == ".rlm"
+        return RunFiles(place.parent.with_suffix(".ipynb"), self.wanted) if inside else self
+
+    @property
+    def shown(self) -> Path:
+        """The notebook that it stands in."""
+        return self.root.notebook
+
+    @property
+    def number(self) -> int:
+        """Which prompt of its kernel it is, from 1 on, in the order in which they were asked."""
+        return 1 if self.root is self else int(self.notebook.stem)
+
+    def prompt(self, number: int) -> RunFiles:
+        """Return where one of the prompts to its kernel is, or would be."""
+        root = self.root
+        return root if number == 1 else RunFiles(root.folder / PROMPTS / f"{number}.ipynb")
+
+    def prompts(self) -> list[RunFiles]:
+        """Return the runs that stand in its notebook, in order: itself, and the other prompts of its kernel."""
+        root = self.root
+        found = {int(path.stem) for path in _folders(root.folder / PROMPTS) if path.stem.isdecimal()}
+        if not root.journal.is_file():  # of an exported run there is the notebook alone
+            found |= notebook.run_ids(root.notebook).keys() - {1}
+        return [root, *(root.prompt(number) for number in sorted(found))]
 
     @property
     def journal(self) -> Path:
@@ -77,7 +111,7 @@ class RunFiles:
         place = (Path(where or ".") / FOLDER if path is None else Path(path)).absolute()
         by_name = path is not None and not is_folder(path)
         if not by_name:
-            name = f"{datetime.now():%Y%m%d-%H%M%S}-{_slug(prompt)}"  # local time: it is for people
+            name = f"{datetime.now():%Y%m%d-%H%M%S}-{slug(prompt)}"  # local time: it is for people
             wanted = place / f"{name}.ipynb"
         else:
             wanted = as_notebook(place)
@@ -101,13 +135,31 @@ class RunFiles:
             The folder can't be written.
         """
         place = self.notebook.parent if self.notebook.parent.name == CHILDREN else self.folder / CHILDREN
-        slug = f"-{_slug(prompt)}" if prompt else ""
+        words = f"-{slug(prompt)}" if prompt else ""
         with _writable(place):
             place.mkdir(parents=True, exist_ok=True)
             while True:
-                files = RunFiles(place / f"{secrets.token_hex(4)}{slug}.ipynb")
+                files = RunFiles(place / f"{secrets.token_hex(4)}{words}.ipynb")
                 if files._claim():
                     return files
+
+    def next_prompt(self) -> RunFiles:
+        """Claim the place of a further prompt to its kernel.
+
+        Raises
+        ------
+        ConfigurationError
+            The folder can't be written.
+        """
+        root = self.root
+        place = root.folder / PROMPTS
+        with _writable(place):
+            place.mkdir(parents=True, exist_ok=True)
+            for number in itertools.count(self.prompts()[-1].number + 1):
+                files = root.prompt(number)
+                if files._claim():
+                    return files
+        raise AssertionError  # the count never ends
 
     @property
     def renamed(self) -> str:
@@ -146,19 +198,19 @@ class RunFiles:
         RecordError
             It is in neither place; names file and hash.
         """
-        started = journal.read_first(self.journal) or notebook.read_started(self.notebook)
+        started = journal.read_first(self.journal) or notebook.read_started(self.shown, self.number)
         try:
             return self.objects.get_context(started.context)
         except RecordError:
             with contextlib.suppress(RecordError):
-                inline = notebook.read_context(self.notebook)
+                inline = notebook.read_context(self.shown, self.number)
                 if inline is not None and inline.info.sha256 == started.context.sha256:
                     return inline
             raise
 
     def exists(self) -> bool:
         """Whether there is a run: a journal, or a notebook of ours."""
-        return self.journal.is_file() or notebook.is_run(self.notebook)
+        return self.journal.is_file() or notebook.is_run(self.shown, self.number)
 
     def _claim(self) -> bool:
         if self.notebook.exists():
@@ -168,6 +220,13 @@ class RunFiles:
         except FileExistsError:
             return False
         return True
+
+
+def _folders(place: Path) -> list[Path]:
+    try:
+        return [path for path in place.iterdir() if path.suffix == ".rlm"]
+    except OSError:
+        return []
 
 
 def is_folder(save: str | Path) -> bool:
@@ -217,7 +276,7 @@ def folder_of(save: str | Path | bool) -> Path | None:
 
 def name_from_here(notebook: Path) -> str:
     """Return the shortest text by which `find` finds a run from the working directory."""
-    here, folder = Path.cwd(), notebook.parent
+    here, folder = Path.cwd(), RunFiles(notebook).shown.parent
     is_shadowed = folder != here and (here / notebook.name).exists()
     if folder in (here, here / FOLDER) and not is_shadowed:
         return notebook.stem
@@ -227,18 +286,6 @@ def name_from_here(notebook: Path) -> str:
 def as_notebook(path: Path) -> Path:
     """Return the notebook of a run that is named by it, its folder, or their name without an ending."""
     return path.with_suffix(".ipynb") if path.suffix in {".ipynb", ".rlm"} else path.with_name(f"{path.name}.ipynb")
-
-
-def _slug(prompt: str) -> str:
-    """Return the first words of a prompt as a part of a file's name, in any script."""
-    words = re.findall(r"\w+", unicodedata.normalize("NFC", prompt[: 10 * _SLUG_CHARS]).lower())
-    slug = ""
-    for word in words:
-        longer = f"{slug}-{word}" if slug else word[:_SLUG_CHARS]
-        if len(longer) > _SLUG_CHARS:
-            break
-        slug = longer
-    return slug or "run"
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from typing import Any, Self
 from rlm_jupyter.record import delivery
 from rlm_jupyter.record.catalog import find
 from rlm_jupyter.record.iteration import Iteration, iteration_of
+from rlm_jupyter.record.notebook_file import joined
 from rlm_jupyter.record.notebook_layout import Layout
 from rlm_jupyter.record.run_files import read_files
 from rlm_jupyter.types.errors import RecordError
@@ -222,7 +223,7 @@ class Trajectory:
         for record in self._records:
             layout.add(record)
         try:
-            delivery.deliver(path, b"".join(layout.pieces()), replace=replace)
+            delivery.deliver(path, b"".join(joined([layout])), replace=replace)
         except OSError as error:
             raise RecordError(f"{path} can't be written: {error.strerror or error}.") from error
         return path

@@ -6,6 +6,7 @@ as it is; the new one says whose iterations it took over, and does not count wha
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -107,7 +108,7 @@ class Forking(Answers):
     async def answer(self, prompt: str, on_event: OnEvent | None, control: Control | None) -> Result:
         """Go over what is taken over, and on from there."""
         saved, part, settings = self._saved, self._part, self._settings
-        context = saved.context()
+        *earlier, context = (await asyncio.to_thread(saved.contexts)) or [saved.context()]
         playback_options = PlaybackOptions(
             reexecutes=self._reexecutes,
             copies=True,
@@ -116,19 +117,19 @@ class Forking(Answers):
             owed=part.owed,
         )
         with interrupts.in_order():
-            async with outcome_of(prompt, context, settings.save, answer_type=settings.answer) as outcome:
+            recording = outcome_of(prompt, context, settings.save, answer_type=settings.answer, earlier=earlier)
+            async with recording as outcome:
                 recorder = outcome.recorder
                 if recorder is not None:
                     _take_children(saved.files, recorder.files, part.records)
                 run_id = recorder.run_id if recorder is not None else "unsaved"
                 trajectory = await play(
                     settings,
-                    context,
+                    saved,
                     Recording([saved.trajectory.started, *part.records], playback_options),
                     recorder,
                     on_event,
                     control,
-                    earlier=saved.earlier(),
                     forked=(saved.trajectory.run_id, part.at, run_id),
                 )
         return outcome.result(trajectory)

@@ -10,6 +10,7 @@ from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay import verify as replaying
 from rlm_jupyter.replay.fork import AS_ONE_RUN, Forking, forked
 from rlm_jupyter.replay.resume import Resumption, check_resumable, configuration
+from rlm_jupyter.replay.session_record import last_prompt
 from rlm_jupyter.replay.verify import Replayed
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.result import OnEvent, Result
@@ -43,7 +44,7 @@ class FromRecord(ABC):
         Parameters
         ----------
         run
-            Its id, its name, or the path of its notebook or folder.
+            Its id, its name, or the path of its notebook or folder; of a session they stand for its last prompt.
         reexecute
             `False`: start with an empty kernel, and tell the model so.
         on_event
@@ -151,7 +152,7 @@ class FromRecord(ABC):
 
     @classmethod
     def _taking_up(cls, run: str | Path, reexecute: bool, changes: dict[str, Any]) -> tuple[SavedRun, Resumption]:
-        saved = SavedRun.load(run)
+        saved = last_prompt(run)
         check_resumable(saved, None)
         settings = cls._of_saved(saved, changes).settings
         return saved, Resumption(saved, settings, reexecutes=reexecute)
@@ -160,7 +161,7 @@ class FromRecord(ABC):
     def _forking(
         cls, run: str | Path, at: int | None, edit: bool, reexecute: bool, changes: dict[str, Any]
     ) -> tuple[SavedRun, Forking]:
-        saved = SavedRun.load(run)
+        saved = last_prompt(run)
         part = forked(saved, at, edit=edit)
         settings = cls._of_saved(saved, AS_ONE_RUN | changes).settings
         return saved, Forking(saved, part, settings, reexecutes=reexecute)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +51,9 @@ _AS_BEFORE = (
 )
 
 
+_NO_CONTEXT = PackedContext("none")
+
+
 @dataclass(frozen=True)
 class Configuration:
     """What a saved run is gone on with: as it was recorded, with changes."""
@@ -78,7 +80,7 @@ def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = Tru
     """
     given = {name: value for name, value in changes.items() if value is not None}
     started, recorded = saved.trajectory.started, saved.trajectory.started.options
-    _check_whole(saved)
+    check_whole(saved)
     last = taken_up_at(saved.records) or started
     for name in ("termination", "reward"):
         if name not in given and (policy := recorded.get(name)) is not None:
@@ -130,7 +132,7 @@ def check_resumable(saved: SavedRun, limits: Limits | None) -> None:
     ConfigurationError
         It is going on, has its answer, has nothing left to use, or its notebook was edited.
     """
-    _check_whole(saved)
+    check_whole(saved)
     name, ended = saved.files.name, saved.trajectory.ended
     if saved.is_open:
         raise ConfigurationError(f"{name} is still going on: another process is at work on it.")
@@ -156,7 +158,7 @@ def check_resumable(saved: SavedRun, limits: Limits | None) -> None:
         )
 
 
-def _check_whole(saved: SavedRun) -> None:
+def check_whole(saved: SavedRun) -> None:
     """Refuse what is a run only together with something else."""
     started = saved.trajectory.started
     if started.options.get("lent"):
@@ -204,7 +206,6 @@ class Resumption(Answers):
         # who was asked may have taken their time: it is read anew, beside the loop
         saved = await asyncio.to_thread(self._saved.latest)
         check_resumable(saved, self._settings.limits)
-        earlier = await asyncio.to_thread(saved.earlier)
         playback_options = PlaybackOptions(
             reexecutes=self._reexecutes,
             spent=await asyncio.to_thread(saved.spent),
@@ -216,37 +217,41 @@ class Resumption(Answers):
         with interrupts.in_order():
             async with outcome_of(prompt, context, True, again=saved, answer_type=self._settings.answer) as outcome:
                 recording = Recording(saved.records, playback_options)
-                trajectory = await play(
-                    self._settings, context, recording, outcome.recorder, on_event, control, earlier=earlier
-                )
+                trajectory = await play(self._settings, saved, recording, outcome.recorder, on_event, control)
         return outcome.result(trajectory)
 
 
 async def play(
     settings: Settings,
-    context: PackedContext,
+    saved: SavedRun,
     recording: Recording,
     recorder: Recorder | None,
     on_event: OnEvent | None,
     control: Control | None,
     *,
-    earlier: Sequence[tuple[SavedRun, bool]] = (),
     forked: tuple[str, int, str] | None = None,
 ) -> Trajectory:
-    """Go over a recording in a kernel of its own, and on from there.
+    """Go over a recording in a kernel of its own, and on from there; what was asked there before comes first.
 
     Parameters
     ----------
-    earlier
-        The runs that were asked in its kernel before it (`SavedRun.earlier`).
+    saved
+        The run whose recording it is.
     forked
         Whose recording it is, how many iterations are taken over, and the id of the new run.
     """
     on_event = guarded(on_event)
+    earlier = await asyncio.to_thread(saved.earlier)
+    first = [run for run, _ in earlier][:1] or [saved]
+    context = next(iter(await asyncio.to_thread(first[0].contexts)), _NO_CONTEXT)
     async with open_session(settings, context, emit=on_event, control=control) as session:
         told: list[Difference] = []
         for run, is_told in earlier:
+            session.pending += run.contexts(len(session.contexts))
             told += await reexecute_run(session, run, is_told, recording.options.reexecutes)
+        session.pending += saved.contexts(len(session.contexts))
+        if forked is not None:
+            await session.take_contexts()  # its first record says what there is
         told += await _start_again(session, recording.started, recording.options.reexecutes)
         if len(session.history) < recording.started.options.get("prompts_before", 0) and not recording.options.only:
             told.append(Difference(0, None, notices.BEFORE_MISSING))
@@ -276,10 +281,12 @@ async def reexecute_run(session: Session, run: SavedRun, is_told: bool, reexecut
     if started.options.get("outputs"):
         await session.kernel.open_outputs()
     recording = Recording(run.records, PlaybackOptions(only=True, reexecutes=reexecutes))
-    history = session.history.copy()
+    count = len(session.history)
     with contextlib.suppress(RecordEnds):
         await session.answer(started.prompt, run_id=started.run_id, playback=Player(recording))
-    session.history[:] = history + [{"prompt": started.prompt, "answer": run.trajectory.answer}] * is_told
+    session.history.cut(count)  # what it says comes from its record
+    if is_told:
+        session.history.add(run.trajectory)
     session.after[-1]["told"] = is_told
     return told + [replace(one, text=f"(The prompt before.) {one.text}") for one in recording.differences]
 

@@ -20,6 +20,7 @@ from rlm_jupyter.replay.diff import Difference, text_difference
 from rlm_jupyter.replay.recorded_tools import described
 from rlm_jupyter.replay.recording import PlaybackOptions, RecordEnds, Recording
 from rlm_jupyter.replay.resume import configuration, play
+from rlm_jupyter.replay.session_record import last_prompt
 from rlm_jupyter.run import background
 from rlm_jupyter.run.outputs import Outputs
 from rlm_jupyter.run.result import OnEvent
@@ -55,7 +56,7 @@ class Replayed:
         return "\n".join(difference.text for difference in self.differences)
 
 
-def replay(run: str | Path, *, sandbox: str | None = None, on_event: OnEvent | None = None) -> Replayed:
+def replay(run: str | Path | SavedRun, *, sandbox: str | None = None, on_event: OnEvent | None = None) -> Replayed:
     """Run a recorded run again without any model, and compare; works in a script and in a notebook.
 
     Its cells are executed, with their side effects. Nothing is asked, spent or written.
@@ -80,13 +81,14 @@ def replay(run: str | Path, *, sandbox: str | None = None, on_event: OnEvent | N
     return background.submit(areplay(run, sandbox=sandbox, on_event=on_event)).result()
 
 
-async def areplay(run: str | Path, *, sandbox: str | None = None, on_event: OnEvent | None = None) -> Replayed:
+async def areplay(
+    run: str | Path | SavedRun, *, sandbox: str | None = None, on_event: OnEvent | None = None
+) -> Replayed:
     """`replay`, to be awaited."""
-    saved = SavedRun.load(run)
+    saved = run if isinstance(run, SavedRun) else last_prompt(run)
     recording = Recording(saved.records, PlaybackOptions(only=True))
     try:
-        settings, earlier = _settings(saved, sandbox), saved.earlier()
-        again = (await play(settings, saved.context(), recording, None, on_event, None, earlier=earlier)).ended
+        again = (await play(_settings(saved, sandbox), saved, recording, None, on_event, None)).ended
     except RecordEnds:
         again = None
     before = saved.trajectory.ended if saved.has_answer else None

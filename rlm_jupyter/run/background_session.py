@@ -1,18 +1,22 @@
-"""`BackgroundSession`: a session in the background loop, opened by its first prompt and kept for more if asked to."""
+"""`BackgroundSession`: a session in the background loop, opened by its first prompt and kept for more if asked to.
+
+Long because all that uses its kernel takes turns here: prompts, a person's cells, new contexts, and its end.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 from contextlib import AsyncExitStack
-from typing import Any
+from dataclasses import replace
 
 from rlm_jupyter.kernel.execution import OnMessage
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run import background
 from rlm_jupyter.run.budget.ledger import Ledger
-from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.context import AnyContext, Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.idle import IdleTimer
 from rlm_jupyter.run.observers import guarded
@@ -21,8 +25,9 @@ from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result, result_of
 from rlm_jupyter.run.running import Answers, Running
 from rlm_jupyter.run.session import Session
+from rlm_jupyter.run.session_past import SessionPast
 from rlm_jupyter.run.settings import Settings
-from rlm_jupyter.types.errors import ConfigurationError, RLMError
+from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError, RLMError
 from rlm_jupyter.types.events import Event, RunPaused, RunResumed
 from rlm_jupyter.types.values import AnswerSubcall, CellRun, Value
 
@@ -39,10 +44,11 @@ class BackgroundSession(Answers):
         The kernel stays for more prompts, with the result.
     """
 
-    def __init__(self, settings: Settings, context: Context, keep: bool) -> None:
+    def __init__(self, settings: Settings, context: AnyContext, keep: bool) -> None:
         self._settings = settings
-        self._context = context
         self._keep = keep
+        self.past = SessionPast(context)
+        """What it was given and asked."""
         self._stack = AsyncExitStack()
         self._session: Session | None = None
         self._turn = asyncio.Lock()
@@ -83,6 +89,40 @@ class BackgroundSession(Answers):
         """Of all prompts so far."""
         return () if self._session is None else tuple(self._session.records)
 
+    @property
+    def name(self) -> str:
+        """The name of the session, where it has one."""
+        return self._settings.session
+
+    @property
+    def settings(self) -> Settings:
+        """What its prompts are answered with."""
+        return self._settings
+
+    async def add_context(self, context: Context) -> str:
+        """Make something the context of the prompts to come, beside those so far; return its name in the kernel.
+
+        Raises
+        ------
+        ConfigurationError
+            The kernel is closed, or a prompt is being answered.
+        ContextError
+            The kernel can't load it.
+        """
+        self._check_open()
+        if self.in_use:
+            raise ConfigurationError("A prompt is being answered, about the contexts that there are: add one after it.")
+        if context.kind == "none":
+            raise ConfigurationError("There is nothing in this context: it is None.")
+        async with self._turn:
+            session = self._session
+            if session is not None:
+                session.pending.append(context)
+                with contextlib.suppress(KernelDiedError):  # the next prompt starts it again, and gives it this
+                    await session.take_contexts()
+            self.past.given.append(context)
+        return f"context_{len(self.past.given) - 1}"
+
     def expect(self, control: Control) -> None:
         """Expect a prompt, from any thread: the kernel is not idle any more."""
         self._controls.add(control)
@@ -96,15 +136,21 @@ class BackgroundSession(Answers):
             # one kernel answers one prompt at a time; another waits for its turn
             if not await self._take_turn(control):
                 return self._stopped(prompt, on_event, control.why_stopped)
-            ledger = Ledger(self._settings.limits)
             try:
+                settings = self.past.limited(self._settings)
+                ledger = Ledger(settings.limits)
                 async with outcome_of(
-                    prompt, self._context, self._settings.save, answer_type=self._settings.answer
+                    prompt,
+                    self.past.context,
+                    settings.save,
+                    answer_type=settings.answer,
+                    first=self.past.first,
+                    earlier=self.past.unkept,
                 ) as outcome:
                     if self.closed:
                         raise ConfigurationError("The kernel of this run is closed.")
                     outcome.kept = self if self._keep and is_kept else None
-                    trajectory = await self._answer(prompt, ledger, outcome.recorder, on_event, control)
+                    trajectory = await self._answer(prompt, settings, ledger, outcome.recorder, on_event, control)
             finally:
                 self._is_paused = False
                 self._turn.release()
@@ -123,37 +169,48 @@ class BackgroundSession(Answers):
         return outcome.result(trajectory)
 
     async def _answer(
-        self, prompt: str, ledger: Ledger, recorder: Recorder | None, on_event: OnEvent | None, control: Control
+        self,
+        prompt: str,
+        settings: Settings,
+        ledger: Ledger,
+        recorder: Recorder | None,
+        on_event: OnEvent | None,
+        control: Control,
     ) -> Trajectory:
         if self._session is None:
             self._session = await self._open(ledger, control, on_event)
             if self._session is None:
                 return unopened(
-                    self._settings,
-                    self._context,
+                    settings,
+                    self.past.context,
                     prompt,
                     ledger,
                     control,
                     recorder=recorder,
                     emit=on_event,
-                    before=self._before(),
+                    before=self.past.options,
                 )
             background.close_at_exit(self)
-        emit = self._watching(on_event)
-        return await self._session.answer(prompt, ledger=ledger, recorder=recorder, emit=emit, control=control)
+        session, emit = self._session, self._watching(on_event)
+        # its own have the tools of servers, too
+        session.settings = replace(session.settings, limits=settings.limits, whole_limits=settings.whole_limits)
+        with self.past.counting(session, ledger, recorder):
+            return await session.answer(prompt, ledger=ledger, recorder=recorder, emit=emit, control=control)
 
     @property
     def _is_kept(self) -> bool:
         """Whether it stays when a prompt fails."""
         return self._session is not None
 
-    def _before(self) -> dict[str, Any]:
-        """Return the options that name the runs before the first prompt; none, for a new kernel."""
-        return {}
-
     async def _open(self, ledger: Ledger, control: Control, on_event: OnEvent | None) -> Session | None:
         """Start the kernel; `None`: the run was stopped, or its time was up, before it was there."""
-        return await open_in_time(self._stack, self._settings, self._context, ledger, control, on_event)
+
+        async def give(session: Session) -> None:
+            session.pending += self.past.given[1:]
+
+        return await open_in_time(
+            self._stack, self._settings, self.past.opening, ledger, control, on_event, bring_back=give
+        )
 
     async def execute(
         self, source: str, answer_subcall: AnswerSubcall, on_message: OnMessage

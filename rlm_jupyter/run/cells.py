@@ -224,8 +224,7 @@ async def restart_kernel(run: Run) -> None:
     """Start a new kernel in place of the one that died, with the earlier prompts in `history`."""
     await run.kernel.restart()
     await run.kernel.begin()
-    if run.cells.history:
-        await run.kernel.put("history", run.cells.history)
+    await run.cells.history.put(run.kernel)
 
 
 def restoration(variables: Sequence[Variable], restored: Restored | None) -> dict[str, Any]:

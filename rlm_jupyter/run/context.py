@@ -119,6 +119,9 @@ class Context:
             self._packed = None
 
 
+AnyContext = Context | PackedContext
+
+
 def _utf8(text: str) -> bytes | memoryview:
     """Return the text as UTF-8. A large ASCII text is not copied: CPython holds it in just these bytes."""
     if len(text) < _LARGE or not str.isascii(text) or sys.implementation.name != "cpython":

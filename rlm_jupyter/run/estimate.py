@@ -11,7 +11,7 @@ from rlm_jupyter.record.catalog import list_runs
 from rlm_jupyter.record.store import folder_of
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.request_size import most_cost
-from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.context import AnyContext
 from rlm_jupyter.run.lifecycle import first_messages
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.limits import Limits
@@ -87,7 +87,7 @@ class Estimate:
         )
 
 
-def estimate(settings: Settings, prompt: str, context: Context) -> Estimate:
+def estimate(settings: Settings, prompt: str, context: AnyContext) -> Estimate:
     """Return what answering `prompt` may cost. Nothing is started or asked."""
     limits, routing = settings.limits, settings.routing
     model, sub_model = routing.model_for(0), routing.model_for(1)

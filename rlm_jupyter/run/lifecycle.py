@@ -35,6 +35,7 @@ def run_started(
     sandbox: Sandbox = NO_SANDBOX,
     history: int = 0,
     after: Sequence[str] = (),
+    earlier: Sequence[ContextInfo] = (),
     restarted: str = "",
     remark: str = "",
 ) -> RunStarted:
@@ -44,12 +45,21 @@ def run_started(
     ----------
     after
         The ids of the runs in this kernel so far.
+    earlier
+        The contexts that it was given before this one.
     """
     if history or after:
         settings = dataclasses.replace(settings, answer=None, outputs=None)
     routing = settings.routing
     system, opening = first_messages(
-        settings, context.info, prompt, ledger, depth=depth, history=history, restarted=restarted
+        settings,
+        context.info,
+        prompt,
+        ledger,
+        depth=depth,
+        history=history,
+        earlier=earlier,
+        restarted=restarted,
     )
     sandboxed = initial.sandboxed(sandbox.folders()) if sandbox.kind == "bwrap" else ""
     return RunStarted(
@@ -65,7 +75,7 @@ def run_started(
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         request=""
         if history and not after  # the prompts before it have no ids, so the same request cannot be recognised
-        else request_digest(settings, prompt, context, lent=bool(surroundings), after=after),
+        else request_digest(settings, prompt, context, lent=bool(surroundings), after=after, earlier=earlier),
         parent=parent,
         version=version("rlm_jupyter"),
         options=recorded_options(settings, sandbox, lent=bool(surroundings)),
@@ -80,6 +90,7 @@ def first_messages(
     *,
     depth: int = 0,
     history: int = 0,
+    earlier: Sequence[ContextInfo] = (),
     restarted: str = "",
 ) -> tuple[str, str]:
     """Return the system message and the first user message of a run; further parameters as for `initial.opening`."""
@@ -103,6 +114,7 @@ def first_messages(
         form="" if settings.answer is None else settings.answer.form,
         files=() if settings.outputs is None else settings.outputs.specs,
         history=history,
+        earlier=earlier,
         restarted=restarted,
     )
     return system, opening

@@ -20,12 +20,13 @@ from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.run.start import open_session
 from rlm_jupyter.types.events import Event
+from rlm_jupyter.types.values import PackedContext
 
 
 async def open_in_time(
     stack: AsyncExitStack,
     settings: Settings,
-    context: Context,
+    context: Context | PackedContext,
     ledger: Ledger,
     control: Control,
     emit: Callable[[Event], None] | None,
@@ -71,7 +72,7 @@ async def open_in_time(
 
 def unopened(
     settings: Settings,
-    context: Context,
+    context: Context | PackedContext,
     prompt: str,
     ledger: Ledger,
     control: Control,

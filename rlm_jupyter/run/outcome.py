@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from rlm_jupyter.record.recorder import Faults, Recorder, recording
 from rlm_jupyter.record.saved_run import SavedRun
-from rlm_jupyter.record.store import name_from_here
+from rlm_jupyter.record.store import RunFiles, name_from_here
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.result import Kept, Result, result_of
@@ -36,7 +36,7 @@ class Outcome:
 
     @property
     def _path(self) -> Path | None:
-        return None if self.recorder is None else self.recorder.files.notebook
+        return None if self.recorder is None else self.recorder.files.shown
 
     def explain(self, error: RLMError) -> None:
         """Add to the error of a run what it has so far, and how to resume it."""
@@ -46,8 +46,8 @@ class Outcome:
         error.result = self.result(trajectory)
         if self._path is not None:
             error.advice = f"The run so far is saved in {self._path}."
-            if not trajectory.started.options.get("lent"):
-                error.advice += f" To resume it: {resume_command(self._path)}"
+            if self.recorder is not None and not trajectory.started.options.get("lent"):
+                error.advice += f" To resume it: {resume_command(self.recorder.files.notebook)}"
 
 
 @asynccontextmanager
@@ -58,8 +58,10 @@ async def outcome_of(
     *,
     again: SavedRun | None = None,
     answer_type: AnswerType | None = None,
+    first: RunFiles | None = None,
+    earlier: Sequence[PacksContext] = (),
 ) -> AsyncIterator[Outcome]:
-    """Record a run (see `recording`); an error that ends it leaves with the result so far.
+    """Record a run; an error that ends it leaves with the result so far. Parameters are those of `recording`.
 
     Raises
     ------
@@ -68,7 +70,9 @@ async def outcome_of(
     """
     faults, outcome = Faults(), None
     try:
-        async with recording(prompt, context, save, again=again, faults=faults) as recorder:
+        async with recording(
+            prompt, context, save, again=again, faults=faults, first=first, earlier=earlier
+        ) as recorder:
             outcome = Outcome(recorder, faults, answer_type)
             yield outcome
     except RLMError as error:

@@ -12,6 +12,7 @@ from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.last_reply import LastReply
 from rlm_jupyter.run.conversation import Conversation
+from rlm_jupyter.run.history import History
 from rlm_jupyter.run.outputs import Outputs
 from rlm_jupyter.types.values import OutputFile, Value, Variable
 
@@ -21,7 +22,7 @@ class CellState:
     """The kernel, and what its cells came to. Assigned in `run/cells.py`; by a player while it re-executes them."""
 
     kernel: Kernel
-    history: list[dict[str, str | None]] = field(default_factory=list)
+    history: History = field(default_factory=History)
     """Earlier prompts and answers in this kernel."""
     variables: tuple[Variable, ...] = ()
     """In the kernel after the last cell."""

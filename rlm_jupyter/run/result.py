@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.types.endings import in_short, no_answer
@@ -82,8 +83,9 @@ class Result:
         from rlm_jupyter.record.export import WholeRun
         from rlm_jupyter.record.export.costs import by_model
 
-        run = WholeRun(self.trajectory) if self.path is None else WholeRun.gather(self.path, context=False)
-        return by_model(run)
+        if self.path is None:
+            return by_model(WholeRun(self.trajectory))
+        return by_model(WholeRun.gather(self._files(self.path), context=False, prompts=False))
 
     def save(self, path: str | Path, *, replace: bool = False) -> Path:
         """Write the run as one notebook that holds everything, context and children too; returns its path.
@@ -108,12 +110,20 @@ class Result:
 
         path = Path(path)
         path = path if path.suffix == ".ipynb" else path.with_name(f"{path.name}.ipynb")
-        run = export.WholeRun(self.trajectory) if self.path is None else export.WholeRun.gather(self.path, outputs=True)
+        if self.path is None:
+            run = export.WholeRun(self.trajectory)
+        else:
+            run = export.WholeRun.gather(self._files(self.path), outputs=True, prompts=False)
         try:
             delivery.deliver(path, export.to_notebook(run), replace=replace)
         except OSError as error:
             raise RecordError(f"{path} can't be written: {error.strerror or error}.") from None
         return path
+
+    def _files(self, notebook: Path) -> RunFiles:
+        from rlm_jupyter.record import catalog
+
+        return catalog.in_notebook(notebook, self.trajectory.run_id)
 
     def ask(self, prompt: str, *, on_event: OnEvent | None = None) -> Result:
         """Put another prompt to the same kernel: its variables are still there.

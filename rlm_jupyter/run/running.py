@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 from abc import ABC, abstractmethod
 
@@ -60,6 +61,16 @@ class Running:
             return self._future.result(timeout)
         except concurrent.futures.CancelledError:
             raise RLMError("the run was cancelled") from None
+
+    async def awaited(self) -> Result:
+        """Wait for the result in an event loop; cancelling this stops the run and its bill.
+
+        Raises
+        ------
+        RLMError
+            The host failed.
+        """
+        return await asyncio.wrap_future(self._future)
 
     def wait(self, *, close: bool = False) -> Result:
         """Wait for the result; an interrupt stops the run, waits until it is gone, and goes on upwards.

@@ -1,4 +1,8 @@
-"""`Session`: a kernel with a context in it, in which one prompt after another is answered."""
+"""`Session`: a kernel with a context in it, in which one prompt after another is answered.
+
+Long because the whole course of a prompt, from a kernel that may have died to its last record, is to be read in one
+place.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rlm_jupyter.kernel.execution import OnMessage
@@ -20,9 +24,10 @@ from rlm_jupyter.run import output_files
 from rlm_jupyter.run.budget.last_reply import LastReply
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.cells import restoration
-from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.context import AnyContext, Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.direct import ask_directly
+from rlm_jupyter.run.history import History
 from rlm_jupyter.run.judge import begin, end
 from rlm_jupyter.run.lifecycle import ended, never_begun, run_started
 from rlm_jupyter.run.loop import Ending, solve, until_stopped
@@ -32,9 +37,9 @@ from rlm_jupyter.run.samples import StartSample, best_of
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.run.state import INTERRUPT_MARGIN, Playback, Run
 from rlm_jupyter.run.subcalls import Answering
-from rlm_jupyter.types.errors import KernelDiedError, KernelError, RLMError
+from rlm_jupyter.types.errors import ContextError, KernelDiedError, KernelError, RLMError
 from rlm_jupyter.types.events import Event, RequestDelayed, RunStarted
-from rlm_jupyter.types.values import AnswerSubcall, CellRun, PackedContext, Value, Variable
+from rlm_jupyter.types.values import AnswerSubcall, CellRun, ContextInfo, Value, Variable
 
 
 @dataclass
@@ -42,7 +47,7 @@ class Session:
     """A kernel, its context, and what was answered in it. Made by `start.open_session`."""
 
     settings: Settings
-    context: Context | PackedContext
+    context: AnyContext
     depth: int
     kernel: Kernel
     answering: Answering
@@ -54,7 +59,7 @@ class Session:
     """Runs the question once more; `None`: it is asked once."""
     sample: int = 0
     """Which sample this is, of a run that has others; 0: none."""
-    history: list[dict[str, str | None]] = field(default_factory=list)
+    history: History = field(default_factory=History)
     after: list[dict[str, Any]] = field(default_factory=list)
     """The runs so far, by `run_id`, and whether `history` has them (`told`)."""
     variables: tuple[Variable, ...] = ()
@@ -63,6 +68,35 @@ class Session:
     """For the model, at the beginning of its next prompt: how the kernel differs from what was recorded of it."""
     records: list[Trajectory] = field(default_factory=list)
     """Of all prompts so far, the one that is being answered included."""
+    earlier: list[ContextInfo] = field(default_factory=list)
+    """The contexts that the kernel was given before `context`: `context_0` and so on."""
+    pending: list[AnyContext] = field(default_factory=list)
+    """Contexts that it has not been given yet."""
+
+    @property
+    def contexts(self) -> list[ContextInfo]:
+        """What the kernel has as `context_0`, `context_1`…; the last is `context`."""
+        return [*self.earlier, *([] if self.context.kind == "none" else [self.context.info])]
+
+    async def take_contexts(self) -> None:
+        """Give the kernel the contexts that it has not been given yet.
+
+        Raises
+        ------
+        ContextError
+            It can't load one, which is left out.
+        KernelDiedError
+            It had died.
+        """
+        while self.pending:
+            try:
+                await self.kernel.set_context(self.pending[0])
+            except ContextError:
+                del self.pending[0]
+                raise
+            self.earlier, self.context = self.contexts, self.pending.pop(0)
+            if isinstance(self.context, Context):
+                self.context.release()
 
     async def answer(
         self,
@@ -142,7 +176,7 @@ class Session:
                 await self._solve(run, prompt, parent, entry["run_id"])
             finally:
                 self.after.append(entry)
-        self.history.append({"prompt": prompt, "answer": run.trajectory.answer})
+        self.history.add(run.trajectory)
         entry["told"] = True
         return run.trajectory
 
@@ -199,10 +233,11 @@ class Session:
         self.kernel.snapshots.age()
         try:
             await self.kernel.begin()
+            await self.take_contexts()
         except KernelDiedError:  # before, or just now
             restarted, restored = await self.restart()
-        if self.history:
-            await self.kernel.put("history", self.history)
+            await self.take_contexts()
+        await self.history.put(self.kernel)
         if run.playback is not None:
             run.playback.begin(run)
         else:
@@ -247,7 +282,9 @@ class Session:
     def _before(self) -> dict[str, Any]:
         """Return what else it takes to go on with a run that has others before it in its kernel, or beside it."""
         before: dict[str, Any] = {"prompts_before": len(self.history), "after": [dict(one) for one in self.after]}
-        before |= {"sample": self.sample}
+        # with lists in place of tuples, as it is read back
+        contexts = [asdict(info) | {"details": list(info.details)} for info in self.earlier]
+        before |= {"sample": self.sample, "contexts": contexts}
         return {name: value for name, value in before.items() if value}
 
     async def restart(self, only: Sequence[str] | None = None) -> tuple[str, dict[str, Any]]:
@@ -289,6 +326,7 @@ class Session:
             sandbox=self.sandbox,
             history=len(self.history),
             after=[one["run_id"] for one in self.after],
+            earlier=self.earlier,
             restarted=restarted,
             remark=self.remark,
         )

@@ -26,10 +26,11 @@ from rlm_jupyter.run.toolbox import Toolbox
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.events import Event, RemarkMade
 from rlm_jupyter.types.limits import Limits
-from rlm_jupyter.types.values import PackedContext
+from rlm_jupyter.types.values import ContextInfo, PackedContext
 
 Strategy = Literal["loop", "auto"]
 """`loop`: the model always works in a kernel; `auto`: where the whole text fits, it is first asked directly."""
+LedgerOf = Literal["prompt", "session"]
 
 COMPACT_AT = 0.8
 """The share of the window beyond which a conversation is compacted, where nothing else is said."""
@@ -77,6 +78,12 @@ class Settings:
     """Those that cells of its children may call."""
     mcp: tuple[ServerConfig, ...] = ()
     """Servers whose tools the root's cells may call; a session adds them to `tools`."""
+    ledger: LedgerOf = "prompt"
+    """What the limits of cost, tokens, time and calls hold for: each prompt to a kernel, or all of them together."""
+    whole_limits: Limits | None = None
+    """Of all prompts together, where `limits` are what those before have left."""
+    session: str = ""
+    """The name of the session that the prompts belong to, where it has one: another session asks anew."""
     system_prompt_extra: str = ""
     """A paragraph of the user's at the end of the system message, of children, too."""
 
@@ -163,6 +170,9 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dic
     options |= settings.sampling | {"system_prompt_extra": settings.system_prompt_extra}
     if not lent:
         options["sandbox"] = sandbox.asked()
+    options["session"] = settings.session
+    if settings.ledger != "prompt":
+        options["ledger"] = settings.ledger
     if len(settings.routing.sub) > 1:
         options["sub_models"] = [model.name for model in settings.routing.sub]
     options["prices"] = {name: [*dataclasses.astuple(price)] for name, price in settings.prices.items()}
@@ -178,6 +188,7 @@ def request_digest(
     *,
     lent: bool = False,
     after: Sequence[str] = (),
+    earlier: Sequence[ContextInfo] = (),
 ) -> str:
     """Digest a request: the same prompt, context, models and options give the same.
 
@@ -185,6 +196,8 @@ def request_digest(
     ----------
     after
         The ids of the runs that the same kernel answered before, for a follow-up prompt.
+    earlier
+        The contexts that it was given before this one.
     """
     asked: dict[str, Any] = {
         "prompt": prompt,
@@ -195,8 +208,7 @@ def request_digest(
         "policies": [settings.termination.digest, settings.reward.digest],
         "kernel": "lent" if lent else settings.kernel_name,
     }
-    if after:
-        asked["after"] = list(after)
+    asked |= _asked_before(settings, after, earlier)
     if any(sampling := [dict(abilities_of(model).options) for model in settings.routing.models]):
         asked["options"] = sampling
     if settings.compact_at != COMPACT_AT:
@@ -220,9 +232,16 @@ def request_digest(
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
+def _asked_before(settings: Settings, after: Sequence[str], earlier: Sequence[ContextInfo]) -> dict[str, Any]:
+    """Return what tells apart prompts of a session, as far as there is anything."""
+    asked = {"after": [*after], "contexts": [info.sha256 for info in earlier], "session": settings.session}
+    asked["ledger"] = "" if settings.ledger == "prompt" else settings.ledger
+    return {name: value for name, value in asked.items() if value}
+
+
 def _counting(settings: Settings) -> dict[str, Any]:
     """Return the limits that can affect this request; the others are left out of its digest."""
-    limits = dataclasses.asdict(settings.limits)
+    limits = dataclasses.asdict(settings.whole_limits or settings.limits)
     if settings.answer is None and settings.outputs is None:
         del limits["max_answer_errors"]
     if not settings.tools and not settings.sub_tools and not settings.mcp:

@@ -76,7 +76,7 @@ class Bench:
         policy = RLM(self._model, termination=termination).settings.termination
         session.settings = dataclasses.replace(session.settings, termination=policy)
         session.context = Context(document)
-        session.history.clear()
+        session.history.cut(0)
         await session.kernel.set_context(session.context)
         self._script[:] = [reply.replace("document", f"context_{number}") for reply in replies]
         self._model.requests.clear()

@@ -147,7 +147,7 @@ class Stage:
             self._session = await self._stack.enter_async_context(open_session(settings, Context(TEXT)))
         session = self._session
         session.settings = settings
-        session.history.clear()
+        session.history.cut(0)
         await self._clear(session)
         control = Control()
 

@@ -17,6 +17,7 @@ from rlm_jupyter.models import load_model
 from rlm_jupyter.models.repetition import ENDLESS_CHARS
 from rlm_jupyter.prompts.outputs import cut, render
 from rlm_jupyter.record import notebook
+from rlm_jupyter.record.notebook_file import joined
 from rlm_jupyter.record.notebook_layout import Layout
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run import conversation
@@ -199,7 +200,7 @@ def lay_out(records: list[Record]) -> bytes:
     layout = Layout()
     for record in records:
         layout.add(record)
-    return b"".join(layout.pieces())
+    return b"".join(joined([layout]))
 
 
 @settings(_kept, max_examples=some(100))

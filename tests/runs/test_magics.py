@@ -332,7 +332,7 @@ print(kept)
 def test_recorded_follow_ups_are_answered_from_the_record_and_a_new_one_in_a_kernel_like_that_of_then(
     shell: InteractiveShell,
 ) -> None:
-    ends = [NOTES.format(last="FINAL('one')"), "```repl\nkept += 10\nFINAL('two')\n```"]
+    ends = [NOTES.format(last="name = 'one'\nFINAL(name)"), "```repl\nkept += 10\nFINAL('two')\n```"]
     ends += ["```repl\nFINAL(repr((kept, context, [one['answer'] for one in history])))\n```"]
     write_script(Path("ask.json"), ends)
     shell.user_ns["book"] = "some text"

@@ -655,12 +655,18 @@ def test_a_further_prompt_is_gone_on_with_in_the_kernel_that_the_one_before_had_
         first.close()
     assert second.value == [1, 2]
     opening = second.trajectory.started.opening
-    back = "it died and was started again; these are back as they were before this prompt: x, y (gone: none), and"
+    back = "it died and was started again; these are back as they were before this prompt: x, y (gone: none), `history`"
     assert (back if dies else "its variables are still there") in opening
     assert second.path is not None
     assert first.path is not None
+    assert second.path == first.path
     assert RLM.replay(second.path).differences == ()
+    # as an earlier version kept it: a run of its own, beside the one before
     path = cut(second, 4, name="alone")
+    shutil.rmtree(path.with_suffix(".rlm") / "prompts")
+    journal = (second.path.with_suffix(".rlm") / "prompts" / "2.rlm" / "journal.jsonl").read_bytes()
+    lines = b"".join(journal.splitlines(keepends=True)[:4]) + b'{"record": "Reply'
+    (path.with_suffix(".rlm") / "journal.jsonl").write_bytes(lines)
     model = ScriptedModel(SECOND[1:])
     with pytest.raises(RecordError, match=rf"asked in the kernel of {first.trajectory.run_id}, whose record is not"):
         RLM.resume(path, model=model)

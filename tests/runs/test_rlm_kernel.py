@@ -22,7 +22,10 @@ from jupyter_client.manager import start_new_async_kernel
 from nbclient import NotebookClient
 
 import rlm_jupyter
+from rlm_jupyter import RLM
 from rlm_jupyter.frontends.rlm_kernel.config import Configuration
+from rlm_jupyter.record.saved_run import SavedRun
+from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import ConfigurationError
 from tests.security.conftest import need_bwrap
@@ -340,6 +343,27 @@ async def test_a_cell_that_sets_context_sets_that_of_the_next_prompts(
     assert (await front.run("%%python\nprint(len(context), len(context_0), context is context_1)")).text() == (
         f"{shown} 32 True\n"
     )
+
+
+async def test_the_model_is_told_of_contexts_and_prompts_before_and_they_are_one_record(front: Front) -> None:
+    last = "```repl\nFINAL([context, context_0, context_1, [m['role'] for m in history_0], history[0]['answer']])\n```"
+    write_script("told", ["```repl\nFINAL(len(context))\n```", last])
+    await front.run("%context book.txt\n%model scripted/told.json")
+    await front.run("How long is it?")
+    await front.run("%%python\ncontext = 'mine, all mine'")
+    await front.run("%%python\ncontext = ['newest']")
+    await front.run("And now?")
+    [notebook] = Path("rlm_runs").glob("*.ipynb")
+    second = SavedRun.load(RunFiles(notebook.absolute()).prompt(2).notebook)
+    book = Path("book.txt").read_text()
+    assert second.trajectory.ended is not None
+    assert second.trajectory.ended.value == [["newest"], book, "mine, all mine", ["user", "assistant"], "32"]
+    opening = second.trajectory.started.opening
+    assert "`context_0` (str: 32 characters), `context_1` (str: 14 characters)." in opening
+    assert "`context` is the newest, `context_2`." in opening
+    assert "`history_0` what was said over it" in opening
+    replayed = await RLM.areplay(notebook)
+    assert (replayed.run_id, replayed.differences) == (second.trajectory.run_id, ())
 
 
 @pytest.mark.parametrize(

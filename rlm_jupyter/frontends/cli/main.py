@@ -261,6 +261,10 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     )
     _add_options(run, "cli")
     run.add_argument("--json", action="store_true", help="print one JSON object instead of the answer alone")
+    run.add_argument(
+        "-y", "--yes", action="store_true", help="do not ask whether cells of a session may be executed again"
+    )
+    run.set_defaults(no_reexec=False)
     _add_common(run)
 
 

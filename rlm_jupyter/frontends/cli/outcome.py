@@ -203,7 +203,7 @@ def _notebook(progress: Progress, save: str | Path | bool) -> Path | None:
     from rlm_jupyter.record.store import folder_of
 
     try:
-        return find(progress.run_id, folder_of(save)).notebook
+        return find(progress.run_id, folder_of(save)).shown
     except RecordError:
         return None
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
+from rlm_jupyter.frontends.cli.consent import consent
 from rlm_jupyter.frontends.cli.outcome import answered
 from rlm_jupyter.frontends.cli.run import place
 from rlm_jupyter.frontends.run_options import Place, changes
-from rlm_jupyter.types.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rlm_jupyter.record.saved_run import SavedRun
@@ -27,9 +27,9 @@ def resume(args: Namespace) -> int:
     saved = _saved(args)
     check_resumable(saved, None)
     going_on = Resumption(saved, _rlm(args, saved, "resume").settings, reexecutes=not args.no_reexec)
-    _ask(args, saved, saved.cells_again)
+    consent(args, saved, saved.cells_again)
     prompt = saved.trajectory.started.prompt
-    return answered(args, lambda tell: Running(going_on, prompt, tell), saved.files.notebook)
+    return answered(args, lambda tell: Running(going_on, prompt, tell), saved.files.shown)
 
 
 def fork(args: Namespace) -> int:
@@ -44,7 +44,7 @@ def fork(args: Namespace) -> int:
     forking = Forking(saved, part, rlm.settings, reexecutes=not args.no_reexec)
     cells = [record for record in part.records if isinstance(record, CellFinished)]
     before = saved.cells_again - saved.cells
-    _ask(args, saved, before + sum(cell.status in {"ok", "error"} for cell in cells))
+    consent(args, saved, before + sum(cell.status in {"ok", "error"} for cell in cells))
     if not args.quiet:
         terminal.say(f"A new run with the first {terminal.count(part.at, 'iteration')} of {saved.files.name}.")
     prompt = saved.trajectory.started.prompt
@@ -61,8 +61,8 @@ def replay(args: Namespace) -> int:
             terminal.say(f"  iteration {event.iteration}, cell {event.block + 1}: {event.status}")
 
     saved = _saved(args)
-    _ask(args, saved, saved.cells_again)
-    came = verify.replay(saved.files.notebook, sandbox=args.sandbox, on_event=tell)
+    consent(args, saved, saved.cells_again)
+    came = verify.replay(saved, sandbox=args.sandbox, on_event=tell)
     if came.passed_over:
         terminal.say(
             f"Not executed, because they had been interrupted: cells of iteration {_listed(came.passed_over)}."
@@ -78,10 +78,11 @@ def replay(args: Namespace) -> int:
 def _saved(args: Namespace) -> SavedRun:
     """Read the run that was named, else the newest, and say which."""
     from rlm_jupyter.record.saved_run import SavedRun
+    from rlm_jupyter.replay.session_record import last_prompt
 
     if args.run is not None:
-        return SavedRun.load(args.run)
-    saved = SavedRun.newest()
+        return last_prompt(args.run)
+    saved = last_prompt(SavedRun.newest().files.notebook)
     if not args.quiet:
         terminal.say(f"The newest run: {saved.files.name}")
     return saved
@@ -108,36 +109,6 @@ def _rlm(args: Namespace, saved: SavedRun, place: Place, **options: Any) -> RLM:
     }
     found = configuration(saved, changes(place, args, read) | options)
     return RLM(found.model, **found.options)
-
-
-def _ask(args: Namespace, saved: SavedRun, cells: int) -> None:
-    """Ask whether cells may be executed again.
-
-    Raises
-    ------
-    ConfigurationError
-        They may not, or nobody can be asked.
-    """
-    if args.no_reexec or args.yes or not cells:
-        return
-    count = terminal.count(cells, "cell")
-    kind = args.sandbox or saved.trajectory.started.options.get("sandbox", {}).get("kind")
-    may = (
-        "with your rights, as there is no sandbox"
-        if kind == "none"
-        else f"with all that {'it does' if cells == 1 else 'they do'}"
-    )
-    if not sys.stdin or not sys.stdin.isatty():
-        raise ConfigurationError(
-            f"{count} of {saved.files.name} would be executed again, {may}, and nobody can be asked here: add --yes."
-        )
-    sys.stderr.write(
-        f"{count} of {saved.files.name} will be executed again, {may} (write files, send requests); their sub-calls "
-        "are answered from the record. Go on? [y/N] "
-    )
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise ConfigurationError("Nothing was executed.")
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

@@ -44,8 +44,10 @@ def run(args: Namespace) -> int:
         last = args.context[-1] if args.context else ""
         question = shlex.quote(last) if last and not Path(last).exists() else '"QUESTION"'
         raise ConfigurationError(f"The question is missing: it comes first: jupyter rlm run {question} --context PATH")
+    from rlm_jupyter.frontends.cli.session import answered_in_session, kept_session
     from rlm_jupyter.models.endpoint import keyless
 
+    kept = kept_session(args, place(args))
     with keyless() if args.estimate else nullcontext():
         model = _model(args)
         rlm = _rlm(args, model or EMBEDDED, limits)
@@ -58,6 +60,8 @@ def run(args: Namespace) -> int:
         estimate = rlm.estimate(prompt, context)
         terminal.write(json.dumps(asdict(estimate)) if args.json else str(estimate))
         return ANSWERED
+    if args.session is not None:
+        return answered_in_session(args, rlm, kept, prompt, context)
     return answered(args, lambda tell: rlm.start(prompt, context, on_event=tell), rlm.settings.save)
 
 

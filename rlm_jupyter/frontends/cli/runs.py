@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,16 +37,7 @@ def list_runs(args: Namespace) -> int:
     if not runs:
         terminal.say(f"No runs in {_folder(args)}.")
         return ANSWERED
-    rows = [
-        (
-            run.files.name,
-            _started(run),
-            _state(run.files, run.ended),
-            terminal.one_line(run.started.prompt, _PROMPT_CHARS),
-            _answer(run),
-        )
-        for run in runs
-    ]
+    rows = [_row(run) for run in runs]
     if not sys.stdout.isatty():
         terminal.write("\n".join("\t".join(row) for row in rows))
         return ANSWERED
@@ -65,15 +57,25 @@ def list_runs(args: Namespace) -> int:
     return ANSWERED
 
 
+def _row(run: RunSummary) -> tuple[str, str, str, str, str]:
+    """Return what is listed of a run: of a session how the last of its prompts ended, and how many there are."""
+    *before, last = catalog.prompts_of(run)
+    more = f" (and {len(before)} more)" if before else ""
+    prompt = terminal.one_line(run.started.prompt, _PROMPT_CHARS - len(more))
+    return run.files.name, _started(run), _state(last.files, last.ended), prompt + more, _answer(last)
+
+
 def show(args: Namespace) -> int:
     """`jupyter rlm show`: a run to read, or as another file; returns the exit code."""
+    from rlm_jupyter.record.run_files import read_files
     from rlm_jupyter.record.trajectory import Trajectory
 
     files = _named(args.run)
     if args.html or args.jsonl:
         _write_forms(args, files)
     else:
-        _print_run(files, Trajectory.load(files.notebook))
+        for prompt in files.prompts() if files.number == 1 else [files]:
+            _print_run(prompt, Trajectory(read_files(prompt)[0]))
     return ANSWERED
 
 
@@ -99,7 +101,7 @@ def clean(args: Namespace) -> int:
     """`jupyter rlm clean`: delete runs that have ended, after asking; returns the exit code."""
     runs = catalog.list_runs(args.folder)
     latest = datetime.now(UTC) - timedelta(days=args.older_than)
-    ended = [run for run in runs if run.ended is not None and not journal_lock.is_open(run.files.journal)]
+    ended = [run for run in runs if all(map(_is_over, catalog.prompts_of(run)))]
     chosen = [_Doomed(run) for run in ended if _ended_at(run) <= latest]
     kept = len(runs) - len(ended)
     if kept:
@@ -124,6 +126,10 @@ def clean(args: Namespace) -> int:
     return ANSWERED
 
 
+def _is_over(run: RunSummary) -> bool:
+    return run.ended is not None and not journal_lock.is_open(run.files.journal)
+
+
 @dataclass(frozen=True)
 class _Doomed:
     """A run that is to be deleted."""
@@ -134,9 +140,12 @@ class _Doomed:
         """Delete the run; returns what is not the run's, and stays."""
         files = self.run.files
         try:
-            with journal_lock.held(files.journal) as is_free:
+            with ExitStack() as stack:
+                # of a session, all its prompts
+                free = [stack.enter_context(journal_lock.held(one.journal)) for one in files.prompts()]
                 ends = journal.read_ends(files.journal)
-                if not is_free or ends is None or ends != (self.run.started, self.run.ended):
+                is_over = all(one.ended is not None for one in catalog.prompts_of(self.run))
+                if not all(free) or not is_over or ends != (self.run.started, self.run.ended):
                     raise RecordError(f"{files.name} is going on again, so it is not deleted.")
                 return removal.remove(files)
         except OSError as error:
@@ -152,8 +161,9 @@ def _confirmed(prompt: str) -> bool:
 
 
 def _ended_at(run: RunSummary) -> datetime:
-    seconds = run.ended.seconds if run.ended is not None else 0.0
-    return datetime.fromisoformat(run.started.started) + timedelta(seconds=seconds)
+    last = catalog.prompts_of(run)[-1]
+    seconds = last.ended.seconds if last.ended is not None else 0.0
+    return datetime.fromisoformat(last.started.started) + timedelta(seconds=seconds)
 
 
 def _folder(args: Namespace) -> str:
@@ -203,6 +213,9 @@ def _print_run(files: RunFiles, trajectory: Trajectory) -> None:
         *([terminal.duration(ended.seconds)] if ended is not None else []),
     ]
     models = started.model if started.sub_model == started.model else f"{started.model}, {started.sub_model}"
+    if files.number > 1:
+        _line(console, "")
+        _line(console, f"Prompt {files.number}", "dim")
     _line(console, started.prompt, "bold")
     _line(console, "")
     if trajectory.answer is not None:
@@ -210,13 +223,13 @@ def _print_run(files: RunFiles, trajectory: Trajectory) -> None:
         _line(console, "")
     _line(console, " · ".join(facts), "dim")
     _line(console, f"{models} · context: {started.context.type_name}, {started.context.size}", "dim")
-    used = by_model(WholeRun.gather(files, context=False))
+    used = by_model(WholeRun.gather(files, context=False, prompts=False))
     for name, one in used.items() if len(used) > 1 else ():
         requests = terminal.count(one.requests, "request")
         _line(console, f"  {name}: {requests} · {terminal.spent(one.usage, one.cost)}", "dim")
     if ended is not None and ended.message:
         _line(console, ended.message, "yellow")
-    _line(console, str(files.notebook), "dim")
+    _line(console, str(files.shown), "dim")
     for iteration in trajectory.iterations:
         _line(console, "")
         prose = iteration.reply.text[: iteration.reply.read].partition("```")[0].strip()

@@ -9,6 +9,8 @@ from typing import Any, Literal
 from rlm_jupyter.frontends.display.clock import Clock
 from rlm_jupyter.frontends.display.status import Speed
 from rlm_jupyter.frontends.live.page_requests import Asks
+from rlm_jupyter.record.catalog import in_notebook
+from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.run.control import ADJUSTABLE
 from rlm_jupyter.types.events import (
     CellDecided,
@@ -46,6 +48,7 @@ class RunFacts:
         self.asks = Asks()
         """What pages ask of it."""
         self.notebook: Path | None = None
+        """Names the run's files."""
         """Where it is kept; `None`: it is not, or has not begun."""
         self._file: dict[str, str | None] | None = None
         self._limits: dict[str, float | None] = {}
@@ -125,9 +128,13 @@ class RunFacts:
             self._seconds = round(self._clock.seconds, 1)
 
     def keep(self, notebook: Path | None) -> None:
-        """Say where the run's own notebook is."""
-        if notebook is not None and notebook != self.notebook:
-            self.notebook, self._file = notebook, place(notebook)
+        """Say in which notebook the run stands."""
+        if notebook is None:
+            return
+        run_id = self._started.run_id if self._started is not None else ""
+        files = in_notebook(RunFiles(notebook).shown, run_id)
+        if files.notebook != self.notebook:
+            self.notebook, self._file = files.notebook, place(files.shown)
 
     def limit(self, name: str, value: float | None) -> None:
         """Set a limit anew."""

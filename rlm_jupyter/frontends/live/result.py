@@ -14,6 +14,7 @@ from rlm_jupyter.frontends.live.widget import Steering
 from rlm_jupyter.record import safe_html
 from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.record.catalog import RunSummary
+from rlm_jupyter.record.run_files import read_files
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.run import interrupts
@@ -160,8 +161,8 @@ def show_recorded(
     outputs
         Where its files are.
     """
-    trajectory = Trajectory.load(found.files.notebook)
-    result = ShownResult.of(result_of(trajectory, found.files.notebook, kept, answer_type=answer_type, outputs=outputs))
+    trajectory = Trajectory(read_files(found.files)[0])
+    result = ShownResult.of(result_of(trajectory, found.files.shown, kept, answer_type=answer_type, outputs=outputs))
     shown = progress.start(shell, quiet=True)
     for record in trajectory.records:
         shown(record)

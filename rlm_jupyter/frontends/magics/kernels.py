@@ -35,6 +35,8 @@ class Kept:
         self._idle_seconds = idle_seconds
         self._claims: dict[str, list[Claim]] = {}
         """By variable, in the order in which the runs were started: the first of each is the holder."""
+        self._sessions: dict[str, BackgroundSession] = {}
+        """Kernels of sessions by their name: they outlive the results of their prompts."""
         self._closing: list[Future[None]] = []
         self._said: list[str] = []
 
@@ -51,6 +53,12 @@ class Kept:
             self._claims.setdefault(variable, []).append(claim)
         return claim
 
+    def add_session(self, name: str, kernel: BackgroundSession) -> None:
+        """Keep the kernel of a session; it is closed as others are, but for its results' variables."""
+        with self.lock:
+            self._sessions[name] = kernel
+        kernel.close_after(self._idle_seconds)
+
     def before(self, claim: Claim) -> list[Claim]:
         """Return the claims on the same variable that this one would end."""
         claims = self._claims.get(claim.variable, [])
@@ -62,7 +70,7 @@ class Kept:
 
     def enter(self, value: Holds, variable: str) -> None:
         """Bind the kernel of a value to its variable."""
-        if (kernel := kernel_of(value)) is not None:
+        if (kernel := kernel_of(value)) is not None and not kernel.name:
             kernel.owner = variable
             kernel.close_after(self._idle_seconds)
 
@@ -93,9 +101,10 @@ class Kept:
                 kernel.given_up = why
                 self._closing.append(kernel.close_soon(why))
                 minutes = (time.monotonic() - used) / 60
+                keeps = "Its next prompt starts another." if kernel.name else f"{variable} keeps its answer."
                 said.append(
                     f"The kernel of {variable}, unused for {minutes:.0f} min, was closed {why} "
-                    f"(RLMMagics.max_kept_kernels). {variable} keeps its answer."
+                    f"(RLMMagics.max_kept_kernels). {keeps}"
                 )
         return said
 
@@ -118,12 +127,15 @@ class Kept:
         """Close every kernel: the session ends."""
         with self.lock:
             claims = [claim for claims in self._claims.values() for claim in claims]
+            sessions = list(self._sessions.values())
             self._claims.clear()
+            self._sessions.clear()
         # while the interpreter exits, no thread can be started to see the killed process off
         for claim in claims:
             with contextlib.suppress(RuntimeError):
                 self._close(claim, "the session ended")
         with contextlib.suppress(RuntimeError):
+            self._closing += [kernel.close_soon("the session ended") for kernel in sessions]
             self.settle()
 
     def _close(self, claim: Claim, why: str) -> None:
@@ -131,6 +143,8 @@ class Kept:
         if claim.value is None:
             return
         kernel = kernel_of(claim.value)
+        if kernel is not None and kernel.name:
+            kernel = None  # it goes on with the session
         if kernel is not None:
             kernel.given_up = why
         if isinstance(claim.value, BackgroundRun):
@@ -142,12 +156,13 @@ class Kept:
         """By variable, those that live."""
         with self.lock:
             held = [(claim.variable, claim.value) for claims in self._claims.values() for claim in claims]
-        kernels = [(variable, kernel_of(value)) for variable, value in held if value is not None]
-        return {
-            variable: kernel
-            for variable, kernel in kernels
-            if kernel is not None and kernel.is_alive and not kernel.given_up
-        }
+            kernels: list[tuple[str, BackgroundSession | None]] = [
+                (f"the session {name}", kernel) for name, kernel in self._sessions.items()
+            ]
+        kernels += [(variable, kernel_of(value)) for variable, value in held if value is not None]
+        alive = [(place, kernel) for place, kernel in kernels if kernel is not None and kernel.is_alive]
+        by_session = {id(kernel): place for place, kernel in reversed(alive)}
+        return {place: kernel for place, kernel in alive if by_session[id(kernel)] == place and not kernel.given_up}
 
 
 class Claim:

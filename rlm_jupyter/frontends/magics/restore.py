@@ -6,8 +6,9 @@ each is found again as `recorded_calls.RecordedCalls` says.
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlm_jupyter.kernel.guest.final import Finals, NamedFinals
@@ -19,9 +20,12 @@ from rlm_jupyter.kernel.guest.tools import tool_functions
 from rlm_jupyter.kernel.guest.trajectory import Trajectory as Past
 from rlm_jupyter.record import catalog, safe_html
 from rlm_jupyter.record.iteration import Cell
+from rlm_jupyter.record.run_files import read_files
+from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.recorded_calls import KernelCalls, Place, saved_outputs
-from rlm_jupyter.run import context as contexts
+from rlm_jupyter.run.context import unpack
+from rlm_jupyter.run.history import History
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.values import PackedContext
 
@@ -50,14 +54,14 @@ def restore(shell: Any, run: str) -> str:
         There is no such run, or its context is not with it.
     """
     files = catalog.find(run)
-    trajectory = Trajectory.load(files.notebook if files.notebook.exists() else files.folder)
-    packed = files.load_context()
-    context = _unpack(packed)
+    saved = SavedRun(files, Trajectory(read_files(files)[0]), None, ())
+    trajectory, packed = saved.trajectory, files.load_context()
+    contexts = [_unpack(one) for one in saved.contexts()]
     before = getattr(shell, _SESSION, None)
     if before is not None:
         before.leave()
     restored = _Restored(shell, trajectory)
-    restored.enter(context if packed.kind != "none" else "")
+    restored.enter(contexts, _history(saved))
     setattr(shell, _SESSION, restored)
     info = packed.info
     said = f"`context` is back ({info.type_name}, {info.size})" if packed.kind != "none" else "There is no context"
@@ -93,8 +97,17 @@ class _Restored:
             for cell in iteration.cells:
                 self._cells[cell.source.strip()].append(((iteration.index, cell.block), cell))
 
-    def enter(self, context: Any) -> None:
-        """Put everything in place."""
+    def enter(self, contexts: Sequence[Any], history: dict[str, Any]) -> None:
+        """Put everything in place.
+
+        Parameters
+        ----------
+        contexts
+            What its kernel had, in order; the last is `context`.
+        history
+            What it had of the prompts before.
+        """
+        numbered = {f"context_{number}": context for number, context in enumerate(contexts)}
         shell, finals = self._shell, self._finals.functions()
         self._names.keep(
             functions(self._calls)
@@ -102,9 +115,9 @@ class _Restored:
             | tool_functions(self._calls, self._trajectory.started.options.get("tools", ()))
             | finals
             | {"SHOW_VARS": self._names.show, "SubcallError": SubcallError, "SubcallFailure": SubcallFailure}
-            | {"context": context, "context_0": context}
+            | ({"context": contexts[-1], **numbered} if contexts else {"context": "", "context_0": ""})
         )
-        self._names.lend({"answer": {"content": "", "ready": False}, **saved_outputs(self._trajectory)})
+        self._names.lend({"answer": {"content": "", "ready": False}, **history, **saved_outputs(self._trajectory)})
         shell.register_magics(SubcallMagics)
         shell.ast_transformers.append(self._named)
         shell.compile.get_code_name = self._note_code
@@ -163,9 +176,19 @@ class _Restored:
         return lines if executed is None else f"{executed}\n".splitlines(keepends=True)
 
 
+def _history(saved: SavedRun) -> dict[str, Any]:
+    """Return `history`, `history_0` and so on, as far as the prompts before are there."""
+    history = History()
+    with contextlib.suppress(RecordError):
+        for run, is_told in saved.earlier():
+            if is_told:
+                history.add(run.trajectory)
+    return history.variables
+
+
 def _unpack(packed: PackedContext) -> Any:
     try:
-        return contexts.unpack(packed)
+        return unpack(packed)
     except ImportError as error:
         raise RecordError(f"The context needs {error.name}, which is not installed here.") from error
     except Exception as error:  # a pickle runs what it likes

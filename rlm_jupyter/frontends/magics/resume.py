@@ -18,6 +18,7 @@ from rlm_jupyter.frontends.magics.tools import named_tools
 from rlm_jupyter.frontends.run_options import changes, magic
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay.resume import Resumption, check_resumable, configuration
+from rlm_jupyter.replay.session_record import last_prompt
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run import background
 from rlm_jupyter.run.mcp.config import named_servers
@@ -68,10 +69,10 @@ class ResumeMagics(Magics):
 
     def _resume(self, options: Namespace) -> None:
         if options.run is None:
-            saved = SavedRun.newest(self._folder())
+            saved = last_prompt(SavedRun.newest(self._folder()).files.notebook)
             print(f"The newest run: {saved.files.name}")  # noqa: T201
         else:
-            saved = SavedRun.load(options.run.strip("'\""))  # IPython leaves quotes in
+            saved = last_prompt(options.run.strip("'\""))  # IPython leaves quotes in
         check_resumable(saved, None)
         tools = partial(named_tools, cast(Any, self.shell).user_ns)
         changed = changes("%resume", options, {"tool": tools, "sub_tool": tools, "mcp": named_servers})

@@ -27,12 +27,17 @@ from rlm_jupyter.frontends.magics.kernels import Kept
 from rlm_jupyter.frontends.magics.llm_query import QuestionMagics
 from rlm_jupyter.frontends.magics.resume import ResumeMagics
 from rlm_jupyter.frontends.magics.session_runs import SessionRuns
+from rlm_jupyter.frontends.magics.sessions import Sessions, cell_id
 from rlm_jupyter.frontends.options import split
 from rlm_jupyter.frontends.run_options import magic
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.record import store
+from rlm_jupyter.replay.session_record import check_name, in_session
 from rlm_jupyter.run import background
 from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.estimate import estimate
+from rlm_jupyter.run.prompt import check_length
+from rlm_jupyter.run.running import Running
 from rlm_jupyter.run.settings import refuse_absent
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.quoted import quoted
@@ -45,6 +50,7 @@ class RLMMagics(Configured):
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self._kept = Kept(self.max_kept_kernels, self.kernel_idle_seconds)
+        self._sessions = Sessions(self._kept)
         self.runs = SessionRuns(shell, self._kept)
         """Shows the runs of this session; shared with `%rlm_resume`."""
         atexit.register(self.close)
@@ -92,19 +98,7 @@ class RLMMagics(Configured):
         options, prompt = self._parse(line, cell)
         if not options.result.isidentifier():
             raise UsageError(f"-o takes the name of a variable, not {quoted(options.result)}.")
-        if options.tool or options.sub_tool or options.mcp:
-            raise UsageError("--here runs in this notebook's kernel, with what is there: leave --tool and --mcp out.")
-        if options.output or options.output_dir or options.replace:
-            raise UsageError(
-                "--here runs in this notebook's kernel, whose cells write files where they are to be: leave --output "
-                "out, and name the file in the question."
-            )
-        if options.background:
-            raise UsageError("--here runs in this cell: leave --background out.")
-        if options.sandbox or options.read or options.write:
-            raise UsageError("--here runs in this notebook's kernel, which is in no sandbox: leave that option out.")
-        if options.snapshot:
-            raise UsageError("--here runs in this notebook's kernel, which is not started again: leave --snapshot out.")
+        _check_here(options)
         if options.approve:
             self._check_somebody_answers(options)
         try:
@@ -190,7 +184,51 @@ class RLMMagics(Configured):
             raise UsageError("What is the question? It stands below the line with %%rlm.")
         return options, cell.removesuffix("\n")
 
+    def _answer_in_session(self, options: Namespace, prompt: str) -> None:
+        """Ask in the session that is named: in its kernel, or from its record."""
+        check_name(options.session)
+        value = context_of(self.shell, options.context)
+        context = None if value is None else Context(value)
+        named = self._sessions.find(options)
+        if named is None:
+            settings = in_session(self.configured(options).settings, options.session, options.ledger or "prompt")
+            if context is None:
+                check_length(prompt)
+            if options.estimate:
+                print(estimate(settings, prompt, context or Context(None)))  # noqa: T201
+                return
+            named = self._sessions.begin(options, settings, context or Context(None))
+        elif options.estimate:
+            print(estimate(named.kernel.settings, prompt, context or named.kernel.past.context))  # noqa: T201
+            return
+        cell = cell_id(self.shell)
+        found = None if _asks_anew(options) else named.recorded(cell, prompt, context)
+        if found is None:
+            named.take(context)
+            named.note(cell, prompt, context)
+            found = None if _asks_anew(options) else named.kernel.recorded(prompt)
+        if found is not None:
+            self.runs.show_found(options.result, found, named.kernel)
+            return
+        if options.approve:
+            self._check_somebody_answers(options)
+        background.submit(refuse_absent(named.kernel.settings)).result()
+        if named.kernel.is_recorded:
+            for line in named.kernel.make_room():
+                print(line)  # noqa: T201
+        self.runs.run(
+            lambda tell: Running(named.kernel, prompt, tell, approve=options.approve),
+            self.runs.claim(options.result),
+            background=options.background,
+            approve=options.approve,
+        )
+
     def _answer(self, options: Namespace, prompt: str) -> None:
+        if options.session is not None:
+            self._answer_in_session(options, prompt)
+            return
+        if options.ledger:
+            raise ConfigurationError("--ledger is about the prompts of a session: name it with --session.")
         context = Context(context_of(self.shell, options.context))
         configured = self.configured(options)
         if options.estimate:
@@ -219,6 +257,25 @@ class RLMMagics(Configured):
             raise UsageError(
                 "--approve asks about each cell, and nobody can answer here: this front end takes no input."
             )
+
+
+def _check_here(options: Namespace) -> None:
+    """Refuse what has no meaning in a kernel that is the user's own."""
+    if options.tool or options.sub_tool or options.mcp:
+        raise UsageError("--here runs in this notebook's kernel, with what is there: leave --tool and --mcp out.")
+    if options.output or options.output_dir or options.replace:
+        raise UsageError(
+            "--here runs in this notebook's kernel, whose cells write files where they are to be: leave --output "
+            "out, and name the file in the question."
+        )
+    if options.session:
+        raise UsageError("--here runs in this notebook's kernel, which keeps its variables: leave --session out.")
+    if options.background:
+        raise UsageError("--here runs in this cell: leave --background out.")
+    if options.sandbox or options.read or options.write:
+        raise UsageError("--here runs in this notebook's kernel, which is in no sandbox: leave that option out.")
+    if options.snapshot:
+        raise UsageError("--here runs in this notebook's kernel, which is not started again: leave --snapshot out.")
 
 
 def _asks_anew(options: Namespace) -> bool:

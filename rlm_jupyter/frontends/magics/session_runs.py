@@ -9,14 +9,15 @@ from typing import Any
 
 from rlm_jupyter.frontends.approval import Approvals
 from rlm_jupyter.frontends.live import progress
-from rlm_jupyter.frontends.live.result import BackgroundRun, ShownResult, line_of, show_recorded, wait
+from rlm_jupyter.frontends.live.result import BackgroundRun, ShownResult, kernel_of, line_of, show_recorded, wait
 from rlm_jupyter.frontends.live.widget import Steering
 from rlm_jupyter.frontends.magics.kernels import Claim, Kept
 from rlm_jupyter.record import catalog, store
+from rlm_jupyter.record.catalog import RunSummary
 from rlm_jupyter.record.footprint import kept_context
-from rlm_jupyter.replay.recorded_session import RecordedSession
+from rlm_jupyter.replay.recorded_session import RecordedSession, holds, of_record
 from rlm_jupyter.run.context import Context
-from rlm_jupyter.run.result import OnEvent
+from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Running
 from rlm_jupyter.run.settings import Settings, request_digest
 from rlm_jupyter.types.errors import RLMError, saved_at
@@ -99,19 +100,19 @@ class SessionRuns:
             return False
         digest = request_digest(settings, prompt, context)
         found = catalog.find_request(digest, store.folder_of(settings.save))
-        if found is None or found.ended is None:
+        if found is None or not holds(settings, found):
             return False
-        if settings.answer is not None and not settings.answer.takes(found.ended):
-            return False
-        outputs = None
-        if settings.outputs is not None:
+        session = RecordedSession(settings, context, [of_record(found)], make_room=lambda: self._kept.make_room(1))
+        self.show_found(variable, found, session)
+        return True
+
+    def show_found(self, variable: str, found: RunSummary, session: RecordedSession) -> None:
+        """Show a recorded prompt of a session, and put its result into a variable."""
+        settings, outputs = session.settings, None
+        if settings.outputs is not None and found.ended is not None and found.started.options.get("outputs"):
             outputs = settings.outputs.again(found.ended, found.files.objects)
-            if outputs is None:
-                return False
-        session = RecordedSession(settings, context, found, lambda: self._kept.make_room(1))
         result = show_recorded(self._shell, found, session, answer_type=settings.answer, outputs=outputs)
         self.conclude(self._kept.claim(variable), result)
-        return True
 
     def conclude(self, claim: Claim, result: ShownResult) -> None:
         """Show a result, and put it into its variable.
@@ -192,7 +193,7 @@ class SessionRuns:
                 result.path, title=" ".join(self._kept.make_room() + self._kept.settle()), below=result.answer_html()
             )
             if result.stop_reason == "cancelled":
-                result.close()
+                _let_go(result)
 
         threading.Thread(target=finish, name="rlm_jupyter background", daemon=True).start()
 
@@ -219,7 +220,7 @@ class SessionRuns:
                 self._shell.push({claim.variable: result})
             return True
         if result is not None:
-            result.close()
+            _let_go(result)
         return False
 
     def _settle(self) -> None:
@@ -232,12 +233,19 @@ class SessionRuns:
         self._shell.display_pub.publish({"text/html": result.answer_html(), "text/plain": result.answer_text()})
 
 
+def _let_go(result: Result) -> None:
+    """Close the kernel that a result holds, unless it is a session's, which has more results."""
+    kernel = kernel_of(ShownResult.of(result))
+    if kernel is None or not kernel.name:
+        result.close()
+
+
 def _abandon(running: Running) -> None:
     """Stop a run and close its kernel, without waiting for it."""
     running.stop()
 
     def close() -> None:
         with contextlib.suppress(RLMError):
-            running.result().close()
+            _let_go(running.result())
 
     threading.Thread(target=close, name="rlm_jupyter abandon", daemon=True).start()

@@ -14,9 +14,12 @@ from typing import Any
 from rlm_jupyter.kernel.execution import OnMessage
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.record.recorder import Recorder
+from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.run import background
-from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.context import AnyContext, Context
 from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.history import History
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.session import Session
@@ -31,6 +34,7 @@ ASK_SECONDS = 10.0
 _CLOSE_SECONDS = 3.0
 """How long a run may take to write its record when its kernel is shut down."""
 _COUNT = "__import__('IPython').get_ipython().execution_count = {}"
+_NO_CONTEXT = Context(None)
 _NOT_ASKED = "sub-calls are answered while a prompt is, not in a cell of your own"
 
 Note = Callable[[str], None]
@@ -43,9 +47,15 @@ class Driven:
     def __init__(self) -> None:
         self._kernel: Kernel | None = None
         self._sandbox = NO_SANDBOX
-        self._context: Context | PackedContext = Context(None)
+        self._given: list[AnyContext] = []
+        """`context_0`, `context_1`…; the last is `context`."""
+        self._recorded = 0
+        """So many of them stand in the record."""
         self._answering: Answering | None = None
-        self._history: list[dict[str, str | None]] = []
+        self._history = History()
+        self._after: list[dict[str, Any]] = []
+        self._first: RunFiles | None = None
+        """The first prompt, whose record the others stand in."""
         self._turn = asyncio.Lock()
         self._stop: Callable[[], object] | None = None
         self._closed = False
@@ -54,6 +64,10 @@ class Driven:
     def context(self) -> ContextInfo:
         """What `context` is; from any thread."""
         return self._context.info
+
+    @property
+    def _context(self) -> AnyContext:
+        return self._given[-1] if self._given else _NO_CONTEXT
 
     async def answer(self, prompt: str, settings: Settings, count: int, on_event: OnEvent, note: Note) -> Result:
         """Answer a prompt; an interrupt ends it with what there is.
@@ -78,10 +92,13 @@ class Driven:
                     self._answering,
                     sandbox=self._sandbox,
                     history=self._history,
+                    after=self._after,
+                    earlier=[context.info for context in self._given[:-1]],
                 )
+                unkept = self._given[self._recorded : -1]
                 async with (
                     settings.routing.lease(),
-                    outcome_of(prompt, self._context, settings.save) as outcome,
+                    outcome_of(prompt, self._context, settings.save, first=self._first, earlier=unkept) as outcome,
                 ):
                     try:
                         trajectory = await session.answer(
@@ -89,9 +106,15 @@ class Driven:
                         )
                     finally:
                         self._answering = None
+                        self._count(outcome.recorder)
             with contextlib.suppress(KernelError):  # where it died at the end, the next cell says so
-                await kernel.put("history", list(self._history))
+                await self._history.put(kernel)
         return outcome.result(trajectory)
+
+    def _count(self, recorder: Recorder | None) -> None:
+        """Take note that a prompt, and its contexts, stand in the record."""
+        if recorder is not None and recorder.has_begun:
+            self._first, self._recorded = recorder.files.root, len(self._given)
 
     async def execute(self, source: str, count: int, on_message: OnMessage, note: Note) -> CellRun | None:
         """Run a person's cell; an interrupt is passed on to it.
@@ -144,11 +167,12 @@ class Driven:
             await self._set(await self._ready(note), context)
         return context.info
 
-    async def _set(self, kernel: Kernel, context: Context | PackedContext) -> None:
+    async def _set(self, kernel: Kernel, context: AnyContext) -> None:
         await kernel.set_context(context)
         if isinstance(context, Context):
             context.release()
-        self._context = context
+        if context.kind != "none":
+            self._given.append(context)
 
     async def _take_context(self, kernel: Kernel, note: Note) -> None:
         """Make what a person's cell has assigned to `context` the context of the prompts to come."""

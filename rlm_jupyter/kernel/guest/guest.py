@@ -195,6 +195,8 @@ class Guest:
                 self._set_context(asked["name"], values.load(asked["kind"], message.buffers))
             case "rlm_put":
                 self._names.lend({asked["name"]: values.load(asked["kind"], message.buffers)})
+            case "rlm_lend":
+                self._names.lend(values.load("pickle", message.buffers))
             case "rlm_tools":
                 from rlm_jupyter.kernel.guest.tools import tool_functions  # most runs have none
 

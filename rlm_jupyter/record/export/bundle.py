@@ -13,6 +13,7 @@ from rlm_jupyter.record.blobs import CHILDREN, Objects
 from rlm_jupyter.record.export import embedded
 from rlm_jupyter.record.export.files import Contents, gathered, redacted
 from rlm_jupyter.record.redaction import Redactor
+from rlm_jupyter.record.run_files import read_files
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import RecordError
@@ -38,9 +39,15 @@ class WholeRun:
     """The runs that it started, in the order in which they began; also those that still go on."""
     files: Contents = field(default_factory=dict)
     """What it was to make, and has made, by SHA-256; without what was not asked for, or is too large to be carried."""
+    number: int = 1
+    """Which prompt of its kernel it is."""
+    prompts: tuple[WholeRun, ...] = ()
+    """The further prompts to its kernel, in order."""
 
     @classmethod
-    def gather(cls, run: str | Path | RunFiles, *, context: bool = True, outputs: bool = False) -> WholeRun:
+    def gather(
+        cls, run: str | Path | RunFiles, *, context: bool = True, outputs: bool = False, prompts: bool = True
+    ) -> WholeRun:
         """Read a run that is kept.
 
         Parameters
@@ -51,6 +58,8 @@ class WholeRun:
             Read the contexts too.
         outputs
             Read the files that it has made, too.
+        prompts
+            Read the further prompts to its kernel too, where it is the first.
 
         Raises
         ------
@@ -58,11 +67,17 @@ class WholeRun:
             There is no such run, or it can't be read.
         """
         files = run if isinstance(run, RunFiles) else catalog.find(run)
-        trajectory = Trajectory.load(files.notebook)
+        trajectory = Trajectory(read_files(files)[0])
         found = [*_kept_beside(files, context=context), *_kept_within(files)]
         made = gathered(trajectory.ended, files.objects) if outputs else {}
         below = _descendants(trajectory.run_id, found)
-        whole = cls(trajectory, _context_of(files) if context else None, below, made)
+        others = files.prompts() if prompts and files.number == 1 else []
+        further = []
+        for other in others[1:]:
+            with contextlib.suppress(RecordError):  # one that has only just been given its place
+                further.append(cls.gather(other, context=context, outputs=outputs))
+        kept = _context_of(files) if context else None
+        whole = cls(trajectory, kept, below, made, files.number, tuple(further))
         return whole._with(_Prompts(files.objects))
 
     def __iter__(self) -> Iterator[WholeRun]:
@@ -94,7 +109,8 @@ class WholeRun:
         files: Contents = {}
         if self.files and rest and isinstance(rest[-1], RunEnded):
             rest[-1], files = redacted(rest[-1], self.files, redactor)
-        return WholeRun(Trajectory([started, *rest]), context, children, files)
+        further = tuple(prompt._redacted(redactor) for prompt in self.prompts)
+        return WholeRun(Trajectory([started, *rest]), context, children, files, self.number, further)
 
 
 class _Prompts:
@@ -159,8 +175,8 @@ def _kept_beside(files: RunFiles, *, context: bool) -> Iterator[WholeRun]:
 
 
 def _kept_within(files: RunFiles) -> Iterator[WholeRun]:
-    if files.notebook.is_file():
-        for records, context in embedded.read_children(files.notebook):
+    if files.shown.is_file():
+        for records, context in embedded.read_children(files.shown, files.number):
             yield WholeRun(Trajectory(records), context)
 
 

@@ -45,8 +45,8 @@ def child_data(records: Sequence[Record], context: PackedContext | None) -> dict
     return data
 
 
-def read_children(path: Path) -> list[tuple[list[Record], PackedContext | None]]:
-    """Return the records, and the contexts, of the runs that a notebook carries.
+def read_children(path: Path, prompt: int = 1) -> list[tuple[list[Record], PackedContext | None]]:
+    """Return the records, and the contexts, of the runs that a notebook carries for one of its prompts.
 
     Raises
     ------
@@ -55,6 +55,8 @@ def read_children(path: Path) -> list[tuple[list[Record], PackedContext | None]]
     """
     try:
         ours = json.loads(path.read_bytes())["metadata"]["rlm"]
+        entries = [ours, *(one for one in ours.get("prompts", ()) if one["prompt"] == prompt)]
+        ours = entries[-1] if prompt > 1 else ours
         return [_child(data) for data in ours.get("children", ())]
     except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError, RecordError) as error:
         raise RecordError(f"{path}: metadata.rlm.children is damaged ({error}).") from error

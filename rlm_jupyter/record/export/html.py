@@ -14,6 +14,7 @@ from rlm_jupyter.record.export.bundle import WholeRun
 from rlm_jupyter.record.export.call_tree import dollars, seconds, tokens, tree
 from rlm_jupyter.record.export.costs import costs, total
 from rlm_jupyter.record.notebook import is_run
+from rlm_jupyter.record.notebook_file import joined
 from rlm_jupyter.record.notebook_layout import Layout
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.endings import in_short
@@ -51,20 +52,22 @@ def to_html(run: WholeRun | Trajectory | str | Path) -> str:
         run = WholeRun.gather(run, context=False, outputs=True)
     elif isinstance(run, Trajectory):
         run = WholeRun(run)
-    content = _cells(run)
+    runs = [(one, _cells(one)) for one in (run, *run.prompts)]
     pages = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True)
     for name, draw in _FILTERS.items():
         # in the template only what these made is no text that is to be escaped
         pages.filters[name] = lambda value, draw=draw: Markup(draw(value))
-    return pages.get_template("run.html.j2").render(run=_parts(run, content), cells=content["cells"])
+    return pages.get_template("run.html.j2").render(
+        runs=[(_parts(one, content), content["cells"]) for one, content in runs]
+    )
 
 
 def _cells(run: WholeRun) -> dict[str, Any]:
-    layout = Layout(None, None)
+    layout = Layout(None, None, run.number)
     _ = run.trajectory.started
     for record in run.trajectory.records:
         layout.add(record)
-    content: dict[str, Any] = json.loads(b"".join(layout.pieces()))
+    content: dict[str, Any] = json.loads(b"".join(joined([layout])))
     for cell in content["cells"]:
         cell["source"] = "".join(cell["source"])
     content["metadata"].pop("rlm")
@@ -85,6 +88,7 @@ def _parts(run: WholeRun, content: dict[str, Any]) -> dict[str, Any]:
     return {
         "title": " ".join(started.prompt.split())[:80] or "A run",
         "style": (_TEMPLATES / "style.css").read_text(encoding="utf-8"),
+        "number": run.number,
         "prompt": markup.cut(started.prompt),
         "answer": None if ended is None or ended.answer is None else markup.cut(answer_markdown(ended)),
         "files": files.shown(ended, run.files),

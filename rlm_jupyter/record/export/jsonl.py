@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,7 +26,8 @@ def to_jsonl(run: WholeRun | Trajectory) -> str:
     """Return a run as the JSON lines that the reference implementation's visualizer reads.
 
     One line of metadata, then one for each iteration. An iteration's `prompt` holds the messages that
-    are new since the one before it, so that the text grows with the run and not with its square.
+    are new since the one before it, so that the text grows with the run and not with its square. Of a session, the same
+    for each prompt, one after the other.
 
     Raises
     ------
@@ -33,6 +35,8 @@ def to_jsonl(run: WholeRun | Trajectory) -> str:
         Nothing is recorded yet.
     """
     run = run if isinstance(run, WholeRun) else WholeRun(run)
+    if run.prompts:
+        return "".join(to_jsonl(one) for one in (replace(run, prompts=()), *run.prompts))
     metadata = {"type": "metadata", "timestamp": run.trajectory.started.started} | _metadata(run.trajectory)
     # ASCII, because a lone surrogate has no other form that every reader takes
     return "".join(json.dumps(line) + "\n" for line in [metadata, *_iterations(run)])

@@ -7,6 +7,7 @@ from typing import Any
 
 from rlm_jupyter.record.export import embedded, files
 from rlm_jupyter.record.export.bundle import WholeRun
+from rlm_jupyter.record.notebook_file import joined
 from rlm_jupyter.record.notebook_layout import Layout
 
 
@@ -21,22 +22,39 @@ def to_notebook(run: WholeRun) -> bytes:
     RecordError
         Nothing is recorded yet.
     """
+    runs = [run, *run.prompts]
+    layouts = [_laid_out(one, number) for number, one in enumerate(runs, 1)]
+    whole = b"".join(joined(layouts))
+    inside = [_inside(one) for one in runs]
+    if not any(inside) and not any(one.files for one in runs):
+        return whole
+    content = json.loads(whole)
+    for cell in content["cells"]:
+        told = cell["metadata"].get("rlm", {})
+        if told.get("role") == "answer":
+            answered = runs[told.get("prompt", 1) - 1]
+            files.attached(cell, answered.trajectory.ended, answered.files)
+    ours = content["metadata"]["rlm"]
+    # in front of the records; a small context stands there already
+    if run.prompts:
+        ours["prompts"] = [more | data for more, data in zip(inside[1:], ours["prompts"], strict=True)]
+    content["metadata"]["rlm"] = inside[0] | ours
+    return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def _laid_out(run: WholeRun, number: int) -> Layout:
     _ = run.trajectory.started
-    layout = Layout(None, run.context)
+    layout = Layout(None, run.context, number)
     for record in run.trajectory.records:
         layout.add(record)
-    whole = b"".join(layout.pieces())
+    return layout
+
+
+def _inside(run: WholeRun) -> dict[str, Any]:
+    """Return what the notebook carries of a run besides its cells: its context, and the runs that it started."""
     inside: dict[str, Any] = {}
     if run.context is not None and (context := embedded.context_data(run.context)) is not None:
         inside["context"] = context
     if below := list(run)[1:]:
         inside["children"] = [embedded.child_data(child.trajectory.records, child.context) for child in below]
-    if not inside and not run.files:
-        return whole
-    content = json.loads(whole)
-    for cell in content["cells"]:
-        if cell["metadata"].get("rlm", {}).get("role") == "answer":
-            files.attached(cell, run.trajectory.ended, run.files)
-    # in front of the records; a small context stands there already
-    content["metadata"]["rlm"] = inside | content["metadata"]["rlm"]
-    return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
+    return inside

@@ -107,7 +107,7 @@ def _place(files: RunFiles, name: str, form: str, output: str | Path | None) -> 
     if not path.parent.is_dir():
         raise ConfigurationError(f"There is no folder {path.parent} to write {path.name} to.")
     # by the place that it has in the end: another spelling or a link may lead to the run itself
-    if os.path.realpath(path) == os.path.realpath(files.notebook):
+    if os.path.realpath(path) == os.path.realpath(files.shown):
         raise ConfigurationError(f"{path} is the run itself, which stays as it is. Name another --output.")
     return path
 

@@ -9,6 +9,7 @@ from rlm_jupyter.record import notebook
 from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.encoding import LARGE
 from rlm_jupyter.record.notebook import read
+from rlm_jupyter.record.notebook_file import joined
 from rlm_jupyter.record.notebook_layout import Layout
 from rlm_jupyter.record.notebook_writer import NotebookWriter
 from rlm_jupyter.record.notice import LAST_CALL, UNREAD
@@ -23,7 +24,7 @@ def lay_out(records: list[Record]) -> bytes:
     layout = Layout()
     for record in records:
         layout.add(record)
-    return b"".join(layout.pieces())
+    return b"".join(joined([layout]))
 
 
 def written(path, records, **kwargs) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def test_every_prefix_of_a_run_is_a_valid_notebook_and_reads_back(tmp_path) -> N
     records, layout, path = sample(), Layout(), tmp_path / "run.ipynb"
     for n, record in enumerate(records, 1):
         layout.add(record)
-        path.write_bytes(b"".join(layout.pieces()))
+        path.write_bytes(b"".join(joined([layout])))
         nbformat.validate(json.loads(path.read_bytes()))
         assert read(path) == records[:n]
 

@@ -209,7 +209,7 @@ def test_loading_looks_at_nothing_but_the_run(tmp_path, monkeypatch) -> None:
     (tmp_path / "run.rlm").mkdir()
     reads = []
 
-    def counted(path) -> list[Any]:
+    def counted(path, *_: object) -> list[Any]:
         reads.append(path)
         return sample()
 

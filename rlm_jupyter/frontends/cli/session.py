@@ -1,0 +1,85 @@
+"""`jupyter rlm run --session NAME`: one more prompt in the session that is kept under this name."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlm_jupyter.frontends.cli.consent import consent
+from rlm_jupyter.frontends.cli.outcome import answered
+from rlm_jupyter.types.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rlm_jupyter.record.saved_run import SavedRun
+    from rlm_jupyter.rlm import RLM
+    from rlm_jupyter.run.context import Context
+
+
+def kept_session(args: Namespace, save: str | bool) -> SavedRun | None:
+    """Return the last prompt of the session that is named, and take from it what the arguments leave open.
+
+    Returns
+    -------
+    SavedRun or None
+        `None`: none is named, or it is to be begun.
+
+    Raises
+    ------
+    ConfigurationError
+        It was begun with another model, or in another sandbox; or nothing is to be saved.
+    """
+    if args.session is None:
+        if args.ledger is not None:
+            raise ConfigurationError("--ledger is about the prompts of a session: name it with --session.")
+        return None
+    from rlm_jupyter.record.store import RunFiles
+    from rlm_jupyter.replay.session_record import answered_in, check_name, last_prompt, place_of
+
+    check_name(args.session)
+    place = place_of(save, args.session)
+    if isinstance(place, bool):
+        raise ConfigurationError("--session goes on with what is saved: leave --no-save out.")
+    if not RunFiles(Path(place).absolute()).exists():
+        return None
+    last = last_prompt(Path(place).absolute())
+    answered_in(last)  # whether it can be gone on with
+    started = last.trajectory.started
+    _take(args, "model", started.model)
+    _take(args, "sub_model", started.sub_model if started.sub_model != started.model else None)
+    _take(args, "sandbox", started.options.get("sandbox", {}).get("kind"))
+    _take(args, "ledger", started.options.get("ledger", "prompt"))
+    return last
+
+
+def answered_in_session(args: Namespace, rlm: RLM, kept: SavedRun | None, prompt: str, context: Context) -> int:
+    """Ask in a session, print what came of it, and end its kernel; returns the exit code.
+
+    Parameters
+    ----------
+    kept
+        As `kept_session` gave it.
+    """
+    if kept is None:
+        session = rlm.session(context, name=args.session, ledger=args.ledger)
+    else:
+        consent(args, kept, kept.cells_again)
+        session = rlm.session(resume=kept.files.notebook)
+    with session:
+        if (
+            kept is not None
+            and context.kind != "none"
+            and context.info.sha256 != session.kernel.past.context.info.sha256
+        ):
+            session.add_context(context)
+        return answered(args, lambda tell: session.start(prompt, on_event=tell), session.kernel.settings.save)
+
+
+def _take(args: Namespace, name: str, before: str | None) -> None:
+    """Take an option of the session, where the arguments leave it open."""
+    given = getattr(args, name)
+    if given not in {None, before}:
+        flag = f"--{name.replace('_', '-')}"
+        was = f"with {flag} {before}" if before else f"without {flag}"
+        raise ConfigurationError(f"The session {args.session} was begun {was}: leave {flag} out, or begin another.")
+    setattr(args, name, before)

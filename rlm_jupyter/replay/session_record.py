@@ -1,0 +1,149 @@
+"""The record of a session: how it is called, and how it is gone on with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import cast, get_args
+
+from rlm_jupyter.record.saved_run import SavedRun
+from rlm_jupyter.record.store import FOLDER, check_place, is_folder
+from rlm_jupyter.replay.recorded_session import RecordedSession
+from rlm_jupyter.replay.resume import check_whole
+from rlm_jupyter.run.session_past import Answered
+from rlm_jupyter.run.settings import LedgerOf, Settings
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.values import PackedContext
+
+_NAME = re.compile(r"\w[\w-]{0,99}")
+
+
+def in_session(settings: Settings, name: str, ledger: str) -> Settings:
+    """Return the settings of the prompts of a session.
+
+    Parameters
+    ----------
+    name
+        Of the session, and of its record; empty: it has none.
+    ledger
+        What its limits hold for.
+
+    Raises
+    ------
+    ConfigurationError
+        That can't be its name, or something else has it, or its limits can't hold for that.
+    """
+    save = settings.save
+    if ledger not in get_args(LedgerOf):
+        raise ConfigurationError(f"ledger is {' or '.join(get_args(LedgerOf))}, not {quoted(ledger)}.")
+    if name:
+        check_name(name)
+        save = place_of(settings.save, name)
+        check_place(save)
+    outputs = None if settings.outputs is None else settings.outputs.claimed()
+    return replace(settings, outputs=outputs, save=save, session=name, ledger=cast(LedgerOf, ledger))
+
+
+def check_name(name: str) -> None:
+    """Refuse what can't be the name of a session.
+
+    Raises
+    ------
+    ConfigurationError
+        It has other characters than letters, digits, _ and -, or more than 100.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(f"The name of a session has letters, digits, _ and -, not {quoted(name)}.")
+
+
+def place_of(save: str | Path | bool, name: str) -> str | Path | bool:
+    """Return where the record of a session goes: by its name into the folder of runs, unless it is named by its path.
+
+    Parameters
+    ----------
+    save
+        As for `RLM`.
+    """
+    if save is False:
+        return False
+    if save is True:
+        return Path(FOLDER) / f"{name}.ipynb"
+    return Path(save) / f"{name}.ipynb" if is_folder(save) else save
+
+
+def resumed_session(
+    settings: Settings,
+    run: str | Path,
+    ledger: LedgerOf | None,
+    make_room: Callable[[], list[str]] = list,
+) -> RecordedSession:
+    """Return a saved session, to be gone on with: nothing is started before the next prompt.
+
+    Parameters
+    ----------
+    run
+        As for `last_prompt`.
+    ledger
+        `None`: as it was.
+    make_room
+        As for `RecordedSession`.
+
+    Raises
+    ------
+    ConfigurationError
+        It can't be gone on with.
+    RecordError
+        There is no such session, or something of it is missing.
+    """
+    last = last_prompt(run)
+    answered = answered_in(last)
+    options = last.trajectory.started.options
+    settings = replace(settings, session=options.get("session", ""), ledger=ledger or options.get("ledger", "prompt"))
+    contexts = last.contexts()
+    first = contexts[0] if contexts else PackedContext("none")
+    return RecordedSession(settings, first, answered, contexts[1:], make_room)
+
+
+def last_prompt(run: str | Path) -> SavedRun:
+    """Read a saved run; the name or the notebook of a session stands for the last of its prompts.
+
+    Raises
+    ------
+    RecordError
+        There is no such run, or it can't be read.
+    """
+    saved = SavedRun.load(run)
+    if saved.files.root is not saved.files or saved.trajectory.run_id == str(run):
+        return saved
+    last = saved.files.prompts()[-1]
+    return saved if last == saved.files else SavedRun.load(last.notebook)
+
+
+def answered_in(last: SavedRun) -> list[Answered]:
+    """Return the prompts of a saved session, up to this one.
+
+    Raises
+    ------
+    ConfigurationError
+        It is going on, or has not ended; or it is none that can be gone on with.
+    RecordError
+        The record of an earlier one is missing.
+    """
+    check_whole(last)
+    name, ended = last.files.name, last.trajectory.ended
+    if not last.files.root.journal.is_file():
+        raise ConfigurationError(
+            f"{last.files.shown.name} is there without {last.files.root.folder.name}: it can be replayed, and "
+            "not be gone on with."
+        )
+    if last.is_open:
+        raise ConfigurationError(f"{name} is still going on: another process is at work on it.")
+    if ended is None:
+        raise ConfigurationError(
+            f"The last prompt of {name} was broken off: go on with it first (jupyter rlm resume {name})."
+        )
+    runs = [*last.earlier(), (last, ended.stop_reason != "failed")]
+    return [Answered(run.trajectory.run_id, run.files, told) for run, told in runs]

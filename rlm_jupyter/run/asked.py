@@ -1,0 +1,56 @@
+"""`asked`: what somebody asks, and about what, as the ways to start a run take it."""
+
+from __future__ import annotations
+
+from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.files.load import read_paths
+from rlm_jupyter.run.messages import Messages, is_messages, question_of
+from rlm_jupyter.run.prompt import check_length, check_prompt
+from rlm_jupyter.types.errors import ConfigurationError
+
+Prompt = str | Messages
+"""A question, or chat messages of which the last is the question (`messages.question_of`)."""
+
+
+def asked(prompt: Prompt, context: object, root_prompt: str | None = None) -> tuple[str, Context]:
+    """Check the question, and read its context where that is a path.
+
+    Parameters
+    ----------
+    prompt, context, root_prompt
+        As for `RLM.completion`.
+
+    Raises
+    ------
+    ConfigurationError
+        There is no question, or the context can't be handed to a kernel.
+    """
+    if root_prompt is not None:
+        if context is not None:
+            raise ConfigurationError("With root_prompt, the first argument is the context: give no other.")
+        prompt, context = root_prompt, prompt
+    if is_messages(prompt):
+        prompt, said = question_of(prompt, has_context=not is_none(context))  # type: ignore[arg-type]
+        context = context if said is None else said
+    check_prompt(prompt)
+    held = context_of(context)
+    if held.kind == "none":
+        check_length(str(prompt))
+    return str(prompt), held
+
+
+def context_of(context: object) -> Context:
+    """Return what a question is about, ready for a kernel; a path is read.
+
+    Raises
+    ------
+    ConfigurationError
+        It can't be handed to a kernel, or there is nothing at that path.
+    """
+    # a front end has made its context already, of what its user named
+    return context if isinstance(context, Context) else Context(read_paths(context))
+
+
+def is_none(context: object) -> bool:
+    """Whether there is no context."""
+    return context is None or (isinstance(context, Context) and context.kind == "none")
