@@ -34,9 +34,9 @@ _LEFT_OUT = "To make room, iterations 1 to {through:,} are no longer shown."
 _NEWER = " Iterations {first:,} to {through:,} are not in these notes."
 _TRAJECTORY = (
     "In the kernel, `trajectory` holds every iteration whole: `trajectory[3].code`, `.outputs` and `.reply` are those "
-    'of iteration 3, and `trajectory.search("some words")` lists the lines that have all of these words. '
-    "`SHOW_VARS()` lists your variables."
+    'of iteration 3, and `trajectory.search("some words")` lists the lines that have all of these words.'
 )
+_VARIABLES = "`SHOW_VARS()` lists your variables."
 
 
 def ask(words: int, variables: Sequence[Variable]) -> str:
@@ -55,7 +55,7 @@ def ask(words: int, variables: Sequence[Variable]) -> str:
     return _ASK.format(words=words, variables=f"\n- The kernel has these variables now: {listed}." if listed else "")
 
 
-def told(through: int, summary: str = "", summarized: int = 0) -> str:
+def told(through: int, summary: str = "", summarized: int = 0, *, has_trajectory: bool = True) -> str:
     """Return what stands in the conversation in place of the iterations up to `through`.
 
     Parameters
@@ -64,11 +64,14 @@ def told(through: int, summary: str = "", summarized: int = 0) -> str:
         What the model has written of them; empty: there is none.
     summarized
         Up to which of them it tells.
+    has_trajectory
+        The kernel has `trajectory`: no variable of the user's own has that name.
     """
+    past = f" {_TRAJECTORY}" if has_trajectory else ""
     if not summary:
-        return f"[{_LEFT_OUT.format(through=through)} {_TRAJECTORY}]"
+        return f"[{_LEFT_OUT.format(through=through)}{past} {_VARIABLES}]"
     newer = _NEWER.format(first=summarized + 1, through=through) if summarized < through else ""
     tag = "notes"
     while f"{tag}>" in summary:  # it must not seem to end before it does
         tag += "_"
-    return f"[{_SUMMARIZED.format(through=through)}{newer} {_TRAJECTORY}]\n<{tag}>\n{summary}\n</{tag}>"
+    return f"[{_SUMMARIZED.format(through=through)}{newer}{past} {_VARIABLES}]\n<{tag}>\n{summary}\n</{tag}>"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from rlm_jupyter import parsing
+from rlm_jupyter.kernel.guest.trajectory import NAME as TRAJECTORY
 from rlm_jupyter.prompts import compaction as prompts
 from rlm_jupyter.run.budget import request as calls
 from rlm_jupyter.run.budget.bill import Bill
@@ -35,6 +36,8 @@ _SUMMARY_SHARE = 8
 """Of the room for iterations, a summary has one part in so many at most."""
 _KEPT_SHARE = 4
 """… and the newest iterations, which stay, one in so many; the last one always stays."""
+_REPLIES_IN_TIME = 3
+"""So many last replies, each as long as they may take, must fit the time that is left, the summary being one."""
 _WORDS_PER_TOKEN = 0.6
 _LEAST_PROSE = 20
 """Words: a reply of code and hardly any prose is no summary."""
@@ -99,10 +102,12 @@ def leave_out(run: Run, most: int) -> bool:
 
 
 def _record(run: Run, through: int, summary: str, summarized: int, answered: Answered | None = None) -> None:
+    # where it stands among the variables it is the user's own: ours is in no list
+    has_trajectory = all(variable.name != TRAJECTORY for variable in run.cells.variables)
     record = ConversationCompacted(
         iteration=run.trajectory.iterations[-1].index,
         through=through,
-        text=prompts.told(through, summary, summarized),
+        text=prompts.told(through, summary, summarized, has_trajectory=has_trajectory),
         summary=summary,
         summarized=summarized,
     )
@@ -143,7 +148,9 @@ def _part(run: Run, most: int) -> _Part | None:
 
 
 def _pays(run: Run, part: _Part) -> bool:
-    """Whether the requests that are left are shortened by more than the summary takes."""
+    """Whether the requests that are left are shortened by more than the summary takes, and there is time for it."""
+    if not run.ledger.deadline.has(_REPLIES_IN_TIME * run.requests.last_word.seconds):
+        return False
     freed = part.own - part.cap
     left = run.limits.max_iterations - run.iteration + 1
     return freed >= part.cap and freed * left >= estimate_tokens_of(part.messages) + part.cap

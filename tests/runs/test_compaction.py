@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,15 @@ import nbformat
 import pytest
 
 from rlm_jupyter import RLM, Limits
+from rlm_jupyter.frontends.cli.progress import Progress
+from rlm_jupyter.frontends.display.view import View
+from rlm_jupyter.frontends.live.cells import Cells
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.prompts import compaction as prompts
+from rlm_jupyter.record.export.bundle import WholeRun
+from rlm_jupyter.record.export.call_tree import tree
+from rlm_jupyter.record.export.costs import costs
+from rlm_jupyter.record.export.jsonl import to_jsonl
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.types.errors import ConfigurationError, ModelError
@@ -184,6 +192,38 @@ async def test_its_cost_is_counted_and_shown() -> None:
     # every iteration stands in full, and the notice behind the last one before it
     assert all(f"x = {number}\n" in "\n".join(sources) for number in range(1, 40))
     assert f"x = {record.iteration}\n" in "".join(sources[place - 1])
+
+
+async def test_people_are_told_where_it_happened(capsys: pytest.CaptureFixture[str]) -> None:
+    model = Priced([*(line(number) for number in range(1, 40)), block("FINAL('done')")])
+    view, cells, events = View(), Cells("run"), list[Event]()
+    with Progress() as progress:
+
+        def watch(event: Event) -> None:
+            events.append(event)
+            view.apply(event)
+            cells.apply(event)
+            progress.on_event(event)
+
+        result = await RLM(model, limits=Limits(max_iterations=50), save=False).acompletion(
+            "What?", "a text", on_event=watch
+        )
+    [record, *_] = result.trajectory.compactions
+    said = f"Compacted: of iterations 1 to {record.through} the model is shown a summary"
+    assert said in capsys.readouterr().err
+    assert said in view.iterations()
+    shown = [cell for cell in cells.settled() if said in cell.source]
+    assert [(cell.role, cell.iteration) for cell in shown] == [("notice", record.iteration)]
+    assert "LEFT: what is asked for." in shown[0].source
+    # the bill of each is that of the run
+    told = cells.facts.told()
+    assert (told["input_tokens"], progress.usage) == (result.usage.input_tokens, result.usage)
+    assert (told["cost"], progress.cost) == pytest.approx((result.cost, result.cost))
+    whole = WholeRun(result.trajectory)
+    assert sum(line.requests for line in costs(whole)) == len(model.requests)
+    assert said in tree(whole)[record.iteration].title
+    lines = [json.loads(one) for one in to_jsonl(whole).splitlines()]
+    assert [message["content"] for message in lines[record.iteration + 1]["prompt"]][-1] == record.text
 
 
 @pytest.mark.parametrize("limit", ["max_tokens", "max_cost"])

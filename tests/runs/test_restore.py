@@ -156,3 +156,13 @@ async def test_a_call_is_found_by_its_place_then_by_its_prompt_and_never_by_arri
     assert backwards.call("llm", ["same"], None) == ["same answered 1"]
     with pytest.raises(SubcallError, match="was not asked"):
         calls.call("llm", ["x" * 1000], None)
+
+
+def test_cells_that_look_at_the_past_see_what_they_saw(shell: InteractiveShell) -> None:
+    cells = ["print('early')", "print([one.outputs for one in trajectory], trajectory.search('EARLY', most=1)[0].part)"]
+    result = asyncio.run(recorded([*cells, "FINAL(len(trajectory))"]))
+    assert result.answer == "2"
+    run_cell(shell, f"%rlm_restore {result.trajectory.run_id}")
+    for _ in range(2):
+        run_cell(shell, cells[0])
+        assert run_cell(shell, cells[1])[0] == "['early'] outputs\n"

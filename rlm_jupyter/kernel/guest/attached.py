@@ -19,6 +19,7 @@ from rlm_jupyter.kernel.guest.codec import WireMessage
 from rlm_jupyter.kernel.guest.guest import Guest
 from rlm_jupyter.kernel.guest.namespace import Names
 from rlm_jupyter.kernel.guest.subcall_functions import MakesCalls, functions
+from rlm_jupyter.kernel.guest.trajectory import NAME as TRAJECTORY
 from rlm_jupyter.kernel.guest.trajectory import Trajectory
 
 _MISSING: Any = object()
@@ -106,7 +107,7 @@ class AttachedGuest(Guest):
         elif "context" not in kernel.shell.user_ns:
             names.keep({"context": ""})
         if answers is not None:
-            names.keep(functions(answers) | {"trajectory": Trajectory(answers)})
+            names.keep(functions(answers) | ({TRAJECTORY: Trajectory(answers)} if TRAJECTORY in names.kept else {}))
         kernel.rlm_attached = self
         self._tap(self._take)
 

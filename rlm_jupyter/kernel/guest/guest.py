@@ -22,6 +22,7 @@ from rlm_jupyter.kernel.guest.outputs import OutputFolder
 from rlm_jupyter.kernel.guest.snapshots import Snapshots
 from rlm_jupyter.kernel.guest.subcall_functions import functions
 from rlm_jupyter.kernel.guest.subcalls import Calls, SubcallError, SubcallFailure
+from rlm_jupyter.kernel.guest.trajectory import NAME as TRAJECTORY
 from rlm_jupyter.kernel.guest.trajectory import Trajectory
 from rlm_jupyter.kernel.guest.wire import Wire
 from rlm_jupyter.types.quoted import quoted
@@ -69,10 +70,11 @@ class Guest:
         self._trajectory = Trajectory(self.calls)
         self._names.keep(
             functions(self.calls)
-            | {"trajectory": self._trajectory}
             | self._finals.functions()
             | {"SHOW_VARS": self._names.show, "SubcallError": SubcallError, "SubcallFailure": SubcallFailure}
         )
+        if names is None or TRAJECTORY not in self._shell.user_ns:  # a variable of the user's own stays theirs
+            self._names.keep({TRAJECTORY: self._trajectory})
         if names is None:
             self._names.keep({"context": ""})
         self._exits = Exits(self._shell)

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, overload
 from rlm_jupyter.kernel.guest.subcall_functions import MakesCalls
 from rlm_jupyter.kernel.guest.subcalls import SubcallError, SubcallFailure
 
+NAME = "trajectory"
+"""What it is called there."""
 _PARTS = ("reply", "code", "outputs", "notices")
 _LINE_CHARS = 300
 """Of a line that is found; of a longer one, what is around the first word."""

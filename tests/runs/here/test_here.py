@@ -491,3 +491,14 @@ def test_without_live_cells_everything_is_shown_once_and_a_failed_cell_is_no_fai
     assert statuses == ["ok", "error", "error", "ok"]
     # an error of the user's own is one
     assert notebook.run("1 / 0").outputs[-1][0] == "error"
+
+
+def test_the_model_has_its_past_and_a_variable_of_that_name_stays_the_users(notebook: Notebook, folder: Path) -> None:
+    shown = ask(
+        notebook, folder, "print('early')", "print([one.outputs for one in trajectory])", "FINAL(len(trajectory))"
+    )
+    assert "['early']" in shown.printed
+    assert notebook.run("rlm_result.answer, 'trajectory' in globals()").value == "('2', False)"
+    notebook.run("trajectory = [(0, 1)]")
+    ask(notebook, folder, "trajectory.append((1, 1))\nprint('moved')", "FINAL(len(trajectory))")
+    assert notebook.run("rlm_result.answer, trajectory").value == "('2', [(0, 1), (1, 1)])"
