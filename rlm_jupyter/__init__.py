@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from rlm_jupyter.run.result import Result as Result
     from rlm_jupyter.run.tool import Tool as Tool
     from rlm_jupyter.types.limits import Limits as Limits
+    from rlm_jupyter.types.pdf_pages import PdfPages as PdfPages
 
     __version__: str
 
 _HOMES = {
     "Artefact": "rlm_jupyter.run.outputs",
     "Limits": "rlm_jupyter.types.limits",
+    "PdfPages": "rlm_jupyter.types.pdf_pages",
     "RLM": "rlm_jupyter.rlm",
     "Result": "rlm_jupyter.run.result",
     "Sandbox": "rlm_jupyter.kernel.sandbox.sandbox",
@@ -32,7 +34,18 @@ _HOMES = {
     "find_final_answer": "rlm_jupyter.parsing",
     "load": "rlm_jupyter.run.files.load",
 }
-__all__ = ["RLM", "Artefact", "Limits", "Result", "Sandbox", "Tool", "__version__", "find_final_answer", "load"]
+__all__ = [
+    "RLM",
+    "Artefact",
+    "Limits",
+    "PdfPages",
+    "Result",
+    "Sandbox",
+    "Tool",
+    "__version__",
+    "find_final_answer",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

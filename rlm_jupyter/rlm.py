@@ -33,6 +33,7 @@ from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.estimate import Estimate, estimate
+from rlm_jupyter.run.figures import SeeFigures
 from rlm_jupyter.run.mcp.config import servers_of
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.opening import open_in_time, unopened
@@ -119,6 +120,9 @@ class RLM(FromRecord):
         Beyond this share of the model's window the older iterations are summarized by the model, in its conversation
         alone; the record and `trajectory` in the kernel keep all of them. `None` or 0: never, a run whose conversation
         is too long then ends.
+    see_figures
+        Whether the model is shown the figures that cells draw (PNG and JPEG, at most 1,568 pixels a side, the last four
+        of an iteration): `auto`, where it is known to see; `always`; `never`.
     answer
         What the answer must be: a pydantic model, a dataclass, `list[str]`, `Literal["yes", "no"]`, `dict[str, float]`,
         any type that pydantic's `TypeAdapter` takes, or a JSON schema as a dict. The model is shown its form; an answer
@@ -174,6 +178,7 @@ class RLM(FromRecord):
         require_agreement: bool = False,
         strategy: Strategy = "loop",
         compact_at: float | None = COMPACT_AT,
+        see_figures: SeeFigures = "auto",
         answer: object = None,
         outputs: object = None,
         output_dir: str | Path | None = None,
@@ -185,6 +190,8 @@ class RLM(FromRecord):
         limits = Limits() if limits is None else limits
         _check_types(limits, save, cwd, snapshot, system_prompt_extra)
         _check_attempts(samples, require_agreement, strategy, limits)
+        if see_figures not in get_args(SeeFigures):
+            raise ConfigurationError(f"see_figures is {', '.join(get_args(SeeFigures))}, not {quoted(see_figures)}.")
         given, own = {"base_url": base_url, "window": window, "api_key": api_key}, own_prices(prices)
         served = _served(model, sub_model, given, root=model_options or None, sub=sub_model_options or None)
         routing = Routing(*served, prices=own)
@@ -209,6 +216,7 @@ class RLM(FromRecord):
             require_agreement=require_agreement,
             strategy=strategy,
             compact_at=_share(compact_at),
+            see_figures=see_figures,
             answer=AnswerType.of(answer),
             outputs=_outputs(outputs, output_dir, replace, samples),
             tools=Toolbox.of(tools),

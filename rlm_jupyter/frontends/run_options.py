@@ -109,6 +109,8 @@ OPTIONS = (
            "none"),
     Option("ledger", "what limits of a session hold for: each prompt, or the session as a whole", str, "WHAT", "prompt",
            choices=("prompt", "session")),
+    Option("see_figures", "show the model what its cells draw; auto: where it is known to see", str, "WHEN", "auto",
+           choices=("auto", "always", "never"), places=_ALL - {"%resume"}),
     Option("answer", "what the answer must be: a type of the notebook, as Invoice or list[str]", str, "TYPE", "a text",
            places=_MAGIC),
     Option("schema", "a JSON schema that the answer must keep", str, "FILE.json", "none"),

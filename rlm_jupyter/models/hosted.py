@@ -1,4 +1,7 @@
-"""`HostedModel`: what every model behind an address has in common, whichever SDK speaks to it."""
+"""`HostedModel`: what every model behind an address has in common, whichever SDK speaks to it.
+
+Long for its docstrings: what a request may be told is described here.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from rlm_jupyter.models.client_pool import Clients
 from rlm_jupyter.models.listener import Listener
 from rlm_jupyter.models.own_server import OwnServer
 from rlm_jupyter.models.sampling import placed
+from rlm_jupyter.models.sendable import sendable
 from rlm_jupyter.models.structured import Structured
 from rlm_jupyter.types.errors import ConfigurationError, ContextWindowError, ModelError
 from rlm_jupyter.types.tokens import DEFAULT_WINDOW
@@ -186,7 +190,7 @@ class HostedModel(ABC):
         ModelError
             Anything else that asking again would not mend, such as a wrong key.
         """
-        wire = list(map(_sendable_message, messages))
+        wire = list(map(sendable, messages))
         how = {"logprobs": logprobs, "temperature": self.temperature if temperature is None else temperature}
         structured = None if schema is None or self._refuses_schema else Structured.of(schema)
         async with self._clients.lease() as client:
@@ -319,13 +323,3 @@ class HostedModel(ABC):
         form: Structured | None,
     ) -> Reply | None:
         """Send one request and gather its reply; `None` when the stream ended without saying why."""
-
-
-def _sendable_message(message: Message) -> Message:
-    parts = tuple(_sendable(part) if isinstance(part, str) else part for part in message.parts)
-    return replace(message, content=_sendable(message.content), parts=parts)
-
-
-def _sendable(text: str) -> str:
-    """Return the same text, with lone surrogates escaped: they have no UTF-8, and the SDKs fail on them."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")

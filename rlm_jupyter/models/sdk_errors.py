@@ -15,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.models.endpoint import with_advice
+from rlm_jupyter.models.incapable import incapable
 from rlm_jupyter.models.reply_fields import MalformedReply
 from rlm_jupyter.models.usage import tokens
 from rlm_jupyter.types.errors import ContextWindowError, ModelError, ModelUnavailableError
@@ -39,11 +40,6 @@ _NO_CREDIT = {"insufficient_quota", "billing_error", "billing_hard_limit_reached
 """Also sent as 429, though no waiting helps."""
 _CROWDED = "context size has been exceeded"
 """llama.cpp's slots may share one memory: requests that fit alone then don't fit together."""
-_CANNOT = re.compile(r"not supported|unsupported|does not support|not implemented", re.I)
-"""Sent as 500 by servers of one's own, though no repetition helps: an image without a model that sees, say."""
-_IMAGES = re.compile(r"image|vision|multi-?modal|mmproj", re.I)
-_NO_MATTER_OF_IMAGES = {401, 403, 408, 409, 429, 502, 503, 504, 529}
-_NOT_IMPLEMENTED = 501
 _REDIRECTS = range(300, 400)
 _STREAMED_STATUS = {
     "authentication_error": 401,
@@ -100,8 +96,8 @@ def model_error(error: Exception, endpoint: Endpoint, *, has_images: bool = Fals
     kinds = {str(body.get("type")), str(body.get("code"))}
     if kinds & _NO_CREDIT:
         return ModelError(f"{endpoint.name}: {endpoint.preset.title} says that nothing is left to spend. {detail}")
-    if (incapable := _incapable(status, detail, endpoint, has_images)) is not None:
-        return incapable
+    if (unable := incapable(status, detail, endpoint, has_images=has_images)) is not None:
+        return unable
     overloaded = status in _OVERLOADED or bool(kinds & _OVERLOADED_TYPES) or _CROWDED in detail.lower()
     if overloaded or (status is not None and (status >= 500 or status in {408, 409})):
         said = "refuses more for now" if overloaded else "failed"
@@ -201,19 +197,6 @@ def _refusal(status: int | None, detail: str, endpoint: Endpoint) -> ModelError:
     if status == 404:
         return ModelError(f"{name}: {endpoint.url} knows no such model or address (404). {detail}")
     return ModelError(f"{name}: {endpoint.url} refused the request{f' ({status})' if status else ''}. {detail}")
-
-
-def _incapable(status: int | None, detail: str, endpoint: Endpoint, has_images: bool) -> ModelError | None:
-    """Return the error for what a server can't do, now or later; `None`: it says something else."""
-    name, title = endpoint.name, endpoint.preset.title
-    if has_images and status not in _NO_MATTER_OF_IMAGES and _IMAGES.search(detail):
-        code = f" ({status})" if status else ""
-        return ModelError(
-            f"{name}: {title} refused the images{code}. {detail} If this model sees none, name one that does."
-        )
-    if status == _NOT_IMPLEMENTED or (status is not None and status >= 500 and _CANNOT.search(detail)):
-        return ModelError(f"{name}: {title} can't do that ({status}). {detail}")
-    return None
 
 
 def _no_connection(error: Exception, endpoint: Endpoint) -> ModelUnavailableError:

@@ -11,17 +11,21 @@ import re
 import reprlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from itertools import islice
 from typing import Any
 
 from rlm_jupyter.parsing.signatures import identify
 from rlm_jupyter.prompts.structure import structure
+from rlm_jupyter.types.images import measure, pixels
 
 Description = tuple[str, tuple[str, ...]]
 """The size, and a line for each part or property."""
 
 _MOST_KEYS = 20
 _MOST_COLUMNS = 50
+_MOST_IMAGES = 1_000
+"""That are looked at."""
 _MOST_NAME_CHARS = 80
 _MOST_BITS = 200
 _ADDRESS = re.compile(r" at \w|0x[0-9a-f]")
@@ -43,6 +47,8 @@ def describe(value: object) -> Description:
 
 def size_of(value: object) -> str:
     """Return the size of a part of something, empty for a number and for what has none."""
+    if isinstance(value, bytes | bytearray | memoryview) and (found := measure(value)) is not None:
+        return _measured(found)
     if isinstance(value, str | bytes | bytearray | memoryview):
         unit = "characters" if isinstance(value, str) else "bytes"
         return f"{len(value):,} {unit}"
@@ -77,6 +83,8 @@ def _of_text(text: str) -> Description:
 
 def _of_bytes(data: bytes | bytearray | memoryview) -> Description:
     size = f"{memoryview(data).nbytes:,} bytes"
+    if (found := measure(data)) is not None:
+        size = f"{_measured(found)}, {size}"
     if (binary := identify(data)) is None:
         return size, ()
     return size, (f"{binary.title}: {binary.code}" if binary.code else binary.title,)
@@ -87,19 +95,50 @@ def _of_items(items: list[Any] | tuple[Any, ...]) -> Description:
         return "0 items", ()
     kinds = Counter(map(type, items)).most_common(5)
     details = ["items: " + ", ".join(f"{kind.__name__}" + (f" ({n:,})" if len(kinds) > 1 else "") for kind, n in kinds)]
+    if images := _of_images(items):
+        details.append(images)
     texts = [len(item) for item in items if isinstance(item, str)]
     if texts:
         first = f"first {len(items[0]):,}, " if isinstance(items[0], str) else ""
         details.append(f"characters: {sum(texts):,} in all; {first}smallest {min(texts):,}, largest {max(texts):,}")
     elif isinstance(items[0], dict):
         details.append(f"keys of the first: {_names(items[0])}")
-    elif size := size_of(items[0]):
+    elif not images and (size := size_of(items[0])):
         details.append(f"the first: {size}")
     return _count(len(items), "item"), tuple(details)
 
 
 def _of_dict(mapping: Mapping[Any, Any]) -> Description:
-    return _count(len(mapping), "key"), _parts(mapping, "key")
+    images = _of_images([*mapping.values()]) if len(mapping) > 1 else ""
+    return _count(len(mapping), "key"), (*filter(None, [images]), *_parts(mapping, "key"))
+
+
+def _of_images(values: Sequence[Any]) -> str:
+    """Say how many of the values are images, of which kinds, and how large they are; empty where none is."""
+    found = [image for value in islice(values, _MOST_IMAGES) if (image := image_in(value)) is not None]
+    if not found:
+        return ""
+    kinds = ", ".join(f"{n:,} {kind}" for kind, n in Counter(kind for kind, _, _ in found).most_common())
+    least, largest = (f(found, key=lambda image: image[1] * image[2]) for f in (min, max))
+    sizes = pixels(*least[1:])
+    if least[1:] != largest[1:]:
+        sizes = f"from {sizes} to {pixels(*largest[1:])}"
+    looked = f", of the first {_MOST_IMAGES:,} items" if len(values) > _MOST_IMAGES else ""
+    return f"images: {kinds}{looked}; {sizes}"
+
+
+def image_in(value: object) -> tuple[str, int, int] | None:
+    """Return the kind, width and height of an image, whether it is bytes or opened; `None`: it is none."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return measure(value)
+    if ("PIL", "Image") not in {(cls.__module__.partition(".")[0], cls.__name__) for cls in type(value).__mro__}:
+        return None
+    width, height = value.size  # type: ignore[attr-defined]
+    return "PIL", width, height
+
+
+def _measured(image: tuple[str, int, int]) -> str:
+    return f"{image[0]}, {pixels(*image[1:])}"
 
 
 def _parts(mapping: Mapping[Any, Any], unit: str, name_of: Any = None) -> tuple[str, ...]:
@@ -137,7 +176,13 @@ def _of_lazy_frame(frame: Any) -> Description:
 def _of_image(image: Any) -> Description:
     width, height = image.size
     properties = (f"mode: {image.mode}", f"format: {image.format}" if image.format else "")
-    return f"{width:,} x {height:,} pixels", tuple(filter(None, properties))
+    return pixels(width, height), tuple(filter(None, properties))
+
+
+def _of_pdf_pages(pages: Any) -> Description:
+    size = pixels(*pages.size) if all(pages.size) else "of unknown size"
+    details = f"Each page is an image that is rendered when it is asked for; the first: {size}. `page = context[0]`"
+    return _count(len(pages), "page"), (details,)
 
 
 _LIBRARIES: tuple[tuple[set[tuple[str, str]], Callable[[Any], Description]], ...] = (
@@ -149,6 +194,7 @@ _LIBRARIES: tuple[tuple[set[tuple[str, str]], Callable[[Any], Description]], ...
         lambda table: _of_table(table.shape, ((item.name, item.type) for item in table.schema)),
     ),
     ({("PIL", "Image")}, _of_image),
+    ({("rlm_jupyter", "PdfPages")}, _of_pdf_pages),
 )
 """By library and class, whatever module of the library the class is in."""
 

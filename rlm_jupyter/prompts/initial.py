@@ -42,12 +42,18 @@ zeros). `FINAL_VAR("name")` ends it with the content of a variable, and `SHOW_VA
 returns its replies in order. It reads the prompt and nothing else, up to about {sub_chars:,} characters, and replies \
 with up to about {reply_chars:,}: put the question and the passage into it, f"YOUR QUESTION\\n\\n{{passage}}". \
 `llm_query(prompt)` asks about one, and returns a str.
+{images}\
 {recursion}\
 - The kernel keeps your variables and imports; import what you use. The last expression of a block is shown, `!shell`, \
-%magics and top-level `await` work. Outputs over {output_chars:,} characters in all are cut in the middle, \
+%magics and top-level `await` work. {figures}Outputs over {output_chars:,} characters in all are cut in the middle, \
 and kept whole in a variable that is named then.
 """
 
+_IMAGES = """\
+- It sees images, too: a prompt may be a list of texts and images (PIL, the bytes of a PNG or JPEG, a Path, a figure), \
+`llm_query(["QUESTION", image])`.
+"""
+_FIGURES = "The figures that it draws or displays are shown to you. "
 _RECURSION = """\
 - `rlm_query(text)`: hands a sub-problem to another worker like you, with a kernel of its own, in which `text` is \
 `context` and begins with the question; for a part that itself needs several steps. \
@@ -80,6 +86,8 @@ def system(
     reply_chars: int,
     at_once: int,
     recursive: bool,
+    sees_figures: bool = False,
+    sub_sees: bool = False,
     tools: Sequence[Mapping[str, Any]] = (),
     extra: str = "",
 ) -> str:
@@ -97,6 +105,10 @@ def system(
         How many sub-calls run at the same time.
     recursive
         Whether `rlm_query` starts a run of its own; where it is a plain call, it is not mentioned.
+    sees_figures
+        Whether the model is shown what cells draw.
+    sub_sees
+        Whether the model that answers sub-calls is known to see images.
     tools
         Functions of the user's, each as `Tool.spec`.
     extra
@@ -108,6 +120,8 @@ def system(
         reply_chars=reply_chars,
         at_once=at_once,
         recursion=_RECURSION if recursive else "",
+        images=_IMAGES if sub_sees else "",
+        figures=_FIGURES if sees_figures else "",
     ) + tool_list(tools)
     return f"{text}\n{extra}\n" if extra else text
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import html.parser
 import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlm_jupyter.types.images import measure, pixels
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.values import Output
 
@@ -33,6 +36,8 @@ _AROUND = re.compile(r" +(?:\d+(?: |$)|\(\.\.\.\))")
 """… and before those around it."""
 _MOST_FRAMES = 40
 """Lines and frames of a traceback; two functions that call each other have a thousand."""
+_MEASURED = frozenset({"image/png", "image/jpeg", "image/gif"})
+_MEASURED_CHARS = 20_000_000
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
 _ALIGN_CHARS = 400
 """How much of the head, and of the tail, is given up to end at the end of a line."""
@@ -57,7 +62,7 @@ class Shown:
     """The length of the whole, in characters."""
 
 
-def render(outputs: Sequence[Output]) -> str:
+def render(outputs: Sequence[Output], number: Callable[[str], int] | None = None) -> str:
     """Return what a model reads of one cell's outputs, in their order; nothing is cut.
 
     Streams read as a terminal shows them: colours gone, a progress bar only in its last state. A result
@@ -68,6 +73,8 @@ def render(outputs: Sequence[Output]) -> str:
     ----------
     outputs
         nbformat 4: `stream`, `display_data`, `execute_result`, `error`.
+    number
+        The number under which the model sees a picture, given its base64; 0: it does not see it. Default: it sees none.
 
     Returns
     -------
@@ -80,7 +87,7 @@ def render(outputs: Sequence[Output]) -> str:
             # printed in pieces, and a progress bar goes back across them
             pieces.append(_as_on_terminal("".join(_text(output.get("text")) for output in group)))
         else:
-            pieces += [_error(o) if o.get("output_type") == "error" else _display(o) for o in group]
+            pieces += [_error(o) if o.get("output_type") == "error" else _display(o, number) for o in group]
     return "\n".join(piece.removesuffix("\n") for piece in pieces if piece).rstrip("\n")
 
 
@@ -157,12 +164,12 @@ def _overwritten(line: str) -> str:
     return "".join(cells)
 
 
-def _display(output: Output) -> str:
+def _display(output: Output, number: Callable[[str], int] | None) -> str:
     data = output.get("data") or {}
     plain = _as_on_terminal(_text(data.get("text/plain")))
     if not plain or _PLACEHOLDER.fullmatch(plain.strip()):
         plain = _instead_of_plain(data) or ("" if any(map(_is_picture, data)) else plain)
-    notes = [f"[{mime}, {_size(mime, data[mime])}: shown in the notebook]" for mime in data if _is_picture(mime)]
+    notes = [_picture(mime, data[mime], number) for mime in data if _is_picture(mime)]
     if not plain and not notes and data:
         notes = [f"[{mime}: shown in the notebook]" for mime in sorted(data)[:1]]
     return "\n".join(filter(None, [plain.rstrip("\n"), *notes]))
@@ -181,6 +188,19 @@ def _instead_of_plain(data: dict[str, Any]) -> str:
 
 def _is_picture(mime: str) -> bool:
     return mime.startswith(("image/", "audio/", "video/")) or mime == "application/pdf"
+
+
+def _picture(mime: str, value: Any, number: Callable[[str], int] | None) -> str:
+    """Return the line that stands for a picture."""
+    text = _text(value)
+    large = ""
+    if mime in _MEASURED and len(text) <= _MEASURED_CHARS:
+        with contextlib.suppress(ValueError):  # no base64
+            found = measure(base64.b64decode(text))
+            large = "" if found is None else f", {pixels(*found[1:])}"
+    if number is not None and (shown := number(text)):
+        return f"[{mime}{large}: figure {shown}]"
+    return f"[{mime}{large}, {_size(mime, value)}: shown in the notebook]"
 
 
 def _size(mime: str, value: Any) -> str:

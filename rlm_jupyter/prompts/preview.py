@@ -10,6 +10,8 @@ import reprlib
 from itertools import islice
 from typing import Any
 
+from rlm_jupyter.prompts.description import image_in
+from rlm_jupyter.types.images import pixels
 from rlm_jupyter.types.values import ContextInfo
 
 CHARS = 600
@@ -50,6 +52,8 @@ def _of_text(start: str) -> str:
 
 
 def _of_object(context: Any) -> str:
+    if image_in(context) is not None:
+        return ""
     if isinstance(context, bytes | bytearray | memoryview):
         return repr(bytes(context[: CHARS // 3]))
     if isinstance(context, list | tuple):
@@ -62,6 +66,8 @@ def _of_object(context: Any) -> str:
 
 
 def _short(value: object) -> str:
+    if (image := image_in(value)) is not None:
+        return f"<{type(value).__name__}, an image of {pixels(*image[1:])}>"
     shown = reprlib.Repr()
     shown.maxstring = shown.maxother = CHARS // _ITEMS
     shown.fillvalue = "[…]"

@@ -13,6 +13,7 @@ from rlm_jupyter.types.events import (
     ReplyReceived,
     SubcallSettled,
 )
+from rlm_jupyter.types.images import Image
 from rlm_jupyter.types.values import CellStatus, Output
 
 
@@ -46,6 +47,8 @@ class Iteration:
     """What the run told the model of its own, in order."""
     shown: str
     """The outputs as the model was shown them; empty until then."""
+    images: tuple[Image, ...]
+    """The figures among them, where it sees."""
     subcalls: tuple[SubcallSettled, ...]
     """Of all cells, in the order in which they settled."""
     rated: IterationRated | None
@@ -63,6 +66,7 @@ def iteration_of(index: int, records: list[Record]) -> Iteration:
     settled: list[SubcallSettled] = []
     notices: list[str] = []
     shown: list[str] = []
+    images: list[Image] = []
     for record in records:
         if isinstance(record, ReplyReceived) and not record.rejected and not record.forced:
             reply = record
@@ -76,6 +80,7 @@ def iteration_of(index: int, records: list[Record]) -> Iteration:
             notices.append(record.text)
         elif isinstance(record, OutputsShown):
             shown.append(record.text)
+            images += record.images
         elif isinstance(record, IterationRated):
             rated = record
     if reply is None:
@@ -93,4 +98,14 @@ def iteration_of(index: int, records: list[Record]) -> Iteration:
         )
         for cell in finished.values()
     )
-    return Iteration(index, reply, cells, tuple(notices), "\n\n".join(shown), tuple(settled), rated, tuple(records))
+    return Iteration(
+        index,
+        reply,
+        cells,
+        tuple(notices),
+        "\n\n".join(shown),
+        tuple(images),
+        tuple(settled),
+        rated,
+        tuple(records),
+    )

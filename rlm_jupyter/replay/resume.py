@@ -47,6 +47,7 @@ _AS_BEFORE = (
     "require_agreement",
     "strategy",
     "compact_at",
+    "see_figures",
     "answer",
 )
 

@@ -10,6 +10,7 @@ from typing import Any
 from rlm_jupyter.kernel.guest.codec import DRAFT
 from rlm_jupyter.kernel.snapshots import Restored
 from rlm_jupyter.prompts import cues, notices, outputs
+from rlm_jupyter.run.figures import Figures
 from rlm_jupyter.run.state import INTERRUPT_MARGIN, Run
 from rlm_jupyter.types.errors import KernelDiedError, KernelError, KernelStartError
 from rlm_jupyter.types.events import CellFinished, CellStarted, NoticeGiven, OutputChanged, OutputsShown
@@ -130,8 +131,13 @@ async def show(run: Run) -> None:
     taken = {variable.name for variable in run.cells.variables}
     pieces, whole = [], []
     budget = outputs.shown_chars(run.limits, run.model.window)
+    figures = Figures(
+        (output for cell in executed for output in cell.outputs),
+        None if run.is_replaying else run.requests.conversation.image_tokens,
+        run.model.window,
+    )
     for place, cell in enumerate(executed):
-        text = outputs.render(cell.outputs)
+        text = outputs.render(cell.outputs, figures.number)
         whole.append(text)
         name = f"output_{cell.execution_count}" if cell.execution_count else None
         if name in taken:
@@ -150,7 +156,7 @@ async def show(run: Run) -> None:
     statuses = [] if run.kernel.recorded is not None else [cell.status for cell in executed]
     cue = cues.cue(statuses, run.cells.rendered)
     pieces.append(cues.status(run.iteration, run.limits.max_iterations, run.ledger.left(), cue))
-    run.record(OutputsShown(run.iteration, "\n\n".join(pieces)))
+    run.record(OutputsShown(run.iteration, "\n\n".join(pieces), figures.images))
 
 
 async def latest_best(run: Run, seconds: float = _STOP_SECONDS) -> Value | None:

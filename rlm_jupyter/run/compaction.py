@@ -162,7 +162,8 @@ def _question(run: Run, cap: int) -> str:
 
 async def _ask(run: Run, part: _Part) -> Answered:
     last, question = part.messages[-1], _question(run, part.cap)
-    asked = [*part.messages[:-1], Message(last.role, f"{last.content}\n\n{question}")]
+    parts = (*last.parts, question) if last.parts else ()
+    asked = [*part.messages[:-1], replace(last, content=f"{last.content}\n\n{question}", parts=parts)]
     most = most_input(run, part.messages)
     bill = Bill()
     try:

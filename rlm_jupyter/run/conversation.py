@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.prompts.direct import told
+from rlm_jupyter.run.figures import ImageTokens, labelled
+from rlm_jupyter.types.images import MOST_IMAGES
 from rlm_jupyter.types.tokens import tokens_of
 from rlm_jupyter.types.values import Message
 
@@ -17,19 +19,26 @@ if TYPE_CHECKING:
 
 
 class Conversation:
-    """The messages of a run, derived from its record; what was derived once is not derived again."""
+    """The messages of a run, derived from its record; what was derived once is not derived again.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    image_tokens
+        How the model counts the figures that it is shown; `None`: it is shown none.
+    """
+
+    def __init__(self, image_tokens: ImageTokens | None = None) -> None:
+        self.image_tokens = image_tokens
         self._messages: list[Message] = []
         self._tokens = 0
-        self._hidden = (0, 0)
-        """Up to which iteration outputs are elided, and iterations compacted."""
+        self._hidden = (0, 0, 0)
+        """Up to which iteration outputs are elided, iterations compacted, and figures no longer shown."""
         self._first = 0
         """The place of the first iteration that is shown."""
 
     def messages(self, trajectory: Trajectory) -> list[Message]:
         """Return the conversation that the root model reads next."""
-        hidden = trajectory.elided_through, trajectory.compacted_through
+        hidden = trajectory.elided_through, trajectory.compacted_through, _figures_left_out(trajectory)
         if hidden != self._hidden:
             self._messages, self._tokens, self._hidden = [], 0, hidden
         if not self._messages:
@@ -42,7 +51,7 @@ class Conversation:
             elided = iteration.index <= trajectory.elided_through
             self._add(
                 Message("assistant", read_part(iteration)),
-                Message("user", follow_up(iteration, elided=elided)),
+                self._shown(iteration, elided=elided, has_figures=not elided and iteration.index > hidden[2]),
             )
         return self._messages.copy()
 
@@ -50,6 +59,14 @@ class Conversation:
         """About how many tokens it has."""
         self.messages(trajectory)
         return self._tokens
+
+    def _shown(self, iteration: Iteration, *, elided: bool, has_figures: bool) -> Message:
+        text = follow_up(iteration, elided=elided)
+        images = [image for image in iteration.images if image.data and has_figures]
+        if not images or self.image_tokens is None:
+            return Message("user", text)
+        tokens = sum(self.image_tokens(image.width, image.height) for image in images)
+        return Message("user", text, labelled(images, text), tokens)
 
     def _remove_last(self) -> None:
         for message in self._messages[-2:]:
@@ -60,6 +77,25 @@ class Conversation:
         for message in added:
             self._messages.append(message)
             self._tokens += tokens_of(message)
+
+
+def _figures_left_out(trajectory: Trajectory) -> int:
+    """Return the iteration up to which figures are no longer shown.
+
+    Half of them at once, where there are more than a request takes: each time costs the provider's cache.
+    """
+    hidden = max(trajectory.elided_through, trajectory.compacted_through)
+    iterations = [iteration for iteration in trajectory.iterations if iteration.index > hidden]
+    over = sum(len(iteration.images) for iteration in iterations) - MOST_IMAGES
+    to_go, half = 0, MOST_IMAGES // 2
+    if over > 0:
+        to_go = -(-over // half) * half
+    through = 0
+    for iteration in iterations:
+        if to_go <= 0:
+            break
+        to_go, through = to_go - len(iteration.images), iteration.index
+    return through
 
 
 def messages(trajectory: Trajectory) -> list[Message]:

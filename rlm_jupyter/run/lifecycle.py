@@ -8,12 +8,14 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
+from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.prompts import initial
 from rlm_jupyter.prompts.outputs import shown_chars
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.figures import sight
 from rlm_jupyter.run.loop import Ending
 from rlm_jupyter.run.settings import Settings, recorded_options, request_digest
 from rlm_jupyter.run.state import Run
@@ -95,14 +97,16 @@ def first_messages(
 ) -> tuple[str, str]:
     """Return the system message and the first user message of a run; further parameters as for `initial.opening`."""
     limits = settings.limits
-    sub_model = settings.routing.model_for(depth + 1)
+    model, sub_model = settings.routing.model_for(depth), settings.routing.model_for(depth + 1)
     reply_tokens = min(limits.max_output_tokens, sub_model.window // 4)
     system = initial.system(
-        output_chars=shown_chars(limits, settings.routing.model_for(depth).window),
+        output_chars=shown_chars(limits, model.window),
         sub_chars=fitting_chars(sub_model.window, reply_tokens),
         reply_chars=3 * reply_tokens,
         at_once=limits.concurrency,
         recursive=depth + 1 < limits.max_depth,
+        sees_figures=sight(model, settings.see_figures) is not None,
+        sub_sees=abilities_of(sub_model).sees is True,
         tools=settings.tools.specs,
         extra=settings.system_prompt_extra,
     )

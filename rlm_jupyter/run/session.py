@@ -26,7 +26,9 @@ from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.cells import restoration
 from rlm_jupyter.run.context import AnyContext, Context
 from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.conversation import Conversation
 from rlm_jupyter.run.direct import ask_directly
+from rlm_jupyter.run.figures import sight
 from rlm_jupyter.run.history import History
 from rlm_jupyter.run.judge import begin, end
 from rlm_jupyter.run.lifecycle import ended, never_begun, run_started
@@ -145,16 +147,19 @@ class Session:
             settings.reward.lend(asked) as reward,
             LastReply(ledger, above) as last_word,
         ):
-            trajectory = Trajectory()
+            trajectory, model = Trajectory(), settings.routing.model_for(self.depth)
+            conversation = Conversation(sight(model, settings.see_figures))
             run = Run(
                 trajectory=trajectory,
-                model=settings.routing.model_for(self.depth),
+                model=model,
                 limits=settings.limits,
                 ledger=ledger,
                 control=control or Control(),
                 entries=Entries(trajectory, recorder, guarded(emit), lambda: run.iteration),
                 cells=CellState(self.kernel, self.history, self.variables),
-                requests=RequestState(last_word, settings.limits.max_output_tokens, settings.compact_at),
+                requests=RequestState(
+                    last_word, settings.limits.max_output_tokens, settings.compact_at, conversation=conversation
+                ),
                 policies=PolicyState(policy, reward, asked),
                 replies=ReplyState()
                 if self.after

@@ -19,6 +19,7 @@ from rlm_jupyter.policies import RewardPolicy, Shared, TerminationPolicy
 from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.figures import SeeFigures
 from rlm_jupyter.run.mcp.config import ServerConfig
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.outputs import Outputs
@@ -68,6 +69,7 @@ class Settings:
     strategy: Strategy = "loop"
     compact_at: float | None = COMPACT_AT
     """The share of the root model's window beyond which older iterations are summarized; `None`: never."""
+    see_figures: SeeFigures = "auto"
     answer: AnswerType | None = None
     """The form that the answer to the first prompt must have; children and follow-ups have none."""
     outputs: Outputs | None = None
@@ -151,6 +153,8 @@ def sampled_options(settings: Settings) -> dict[str, Any]:
         options |= {"samples": settings.samples, "require_agreement": settings.require_agreement}
     if settings.strategy != "loop":
         options["strategy"] = settings.strategy
+    if settings.see_figures != "auto":
+        options["see_figures"] = settings.see_figures
     return options
 
 

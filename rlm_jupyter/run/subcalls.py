@@ -23,20 +23,21 @@ from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import ask
 from rlm_jupyter.run.state import Run
+from rlm_jupyter.run.subcall_messages import message_of, problem_of
 from rlm_jupyter.run.tool_calls import ToolCalls
 from rlm_jupyter.run.toolbox import Toolbox
-from rlm_jupyter.types.errors import ContextWindowError, LimitReached, ModelError, RLMError
+from rlm_jupyter.types.errors import ContextWindowError, ImagesRefusedError, LimitReached, ModelError, RLMError
 from rlm_jupyter.types.events import SubcallSettled, SubcallStarted
 from rlm_jupyter.types.prompt import Prompt, images_of
 from rlm_jupyter.types.tokens import tokens_of
-from rlm_jupyter.types.values import AnswerSubcall, Message, Subcall, SubcallFailure, SubcallKind, Usage
+from rlm_jupyter.types.values import AnswerSubcall, Subcall, SubcallFailure, SubcallKind, Usage
 
 _HEAD_CHARS = 1_000
 """Of a prompt, in the record and in what is shown; a longer one is kept whole beside it."""
 MOST_REFUSED = 100
 """Refusals of a cell that are written down; when it is executed again, those after them are like the last."""
 _STOPPED = "it was stopped before it was answered"
-_PERMANENT_ERRORS = (ModelError, ContextWindowError)
+_PERMANENT_ERRORS = (ModelError, ImagesRefusedError, ContextWindowError)
 """What comes of the same prompt each time; those of their subclasses may pass."""
 
 
@@ -153,7 +154,7 @@ class Answering:
         replies = self._reply_tokens // self._replies if self._replies else 0
         used, cost, fitting = 0, 0.0, 0
         for prompt in prompts:
-            usage = Usage(tokens_of(_message(prompt, model)), replies)
+            usage = Usage(tokens_of(message_of(prompt, model)), replies)
             used, cost = used + usage.total_tokens, cost + (model.cost(usage) or 0.0)
             fits = (tokens is None or used <= tokens) and (money is None or cost <= money)
             fitting += fits
@@ -197,7 +198,7 @@ class Answering:
         return settled
 
     async def _plain(self, run: Run, call: Subcall, prompt: str, model: Model, bill: Bill) -> _Settled:
-        message = _message(prompt, model)
+        message = message_of(prompt, model)
         if isinstance(prompt, Prompt) and not message.parts:
             run.subcalls.unseen = model.name
         answered = await ask(
@@ -227,22 +228,11 @@ def _digest(prompt: str) -> str:
     return hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _message(prompt: str, model: Model) -> Message:
-    """Return a prompt as a message; a model that sees no images is told what they are."""
-    if not isinstance(prompt, Prompt):
-        return Message("user", prompt)
-    abilities = abilities_of(model)
-    if abilities.sees is False:
-        return Message("user", prompt.blind)
-    tokens = sum(abilities.image_tokens(image.width, image.height) for image in prompt.images)
-    return Message("user", prompt.text, prompt.parts, tokens)
-
-
 def _unfit(run: Run, call: Subcall, asking: Sequence[int], model: Model | None) -> dict[int, str]:
     """Return why prompts are not sent, by their place: they are empty, or were refused by the provider before."""
     unfit = {}
     for i in asking:
-        if problem := _problem(call, i):
+        if problem := problem_of(call, i):
             unfit[i] = problem
         elif not call.prompts[i].strip():  # it costs as much as another one, and its reply could only be made up
             unfit[i] = EMPTY
@@ -250,16 +240,6 @@ def _unfit(run: Run, call: Subcall, asking: Sequence[int], model: Model | None) 
             why = run.subcalls.known_refusals.get((_digest(call.prompts[i]), model.name))
             unfit.update({} if why is None else {i: f"{why} {NOT_SENT_AGAIN}"})
     return unfit
-
-
-def _problem(call: Subcall, place: int) -> str:
-    """Say why a prompt's images can't be sent; empty where they can, or there are none."""
-    prompt = call.prompts[place]
-    if not isinstance(prompt, Prompt):
-        return ""
-    if call.kind == "rlm":
-        return "a child takes a text: images are for llm_query"
-    return prompt.problem or ("" if prompt.text.strip() else "there is no question beside the image")
 
 
 def _asked_again(run: Run, call: Subcall, asking: Sequence[int], model: Model) -> dict[int, tuple[str, str]]:

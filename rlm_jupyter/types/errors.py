@@ -9,6 +9,7 @@ says what to do.
     │   └── ContextError                  the context can't be handed to a kernel
     ├── ModelError                        a provider failed for good
     │   ├── ModelUnavailableError         no answer: refused, timed out, overloaded, cut off
+    │   ├── ImagesRefusedError            its server takes no images
     │   ├── ContextWindowError            the prompt does not fit the model's window
     │   └── UnusableReplyError            it replied, with nothing that can be used
     │       └── NoAnswerError             it said by itself that it has no answer
@@ -95,6 +96,10 @@ class ContextError(ConfigurationError):
 
 class ModelError(RLMError):
     """A model's provider failed for good."""
+
+
+class ImagesRefusedError(ModelError):
+    """The model's server takes no images, or none such."""
 
 
 class ModelUnavailableError(ModelError):

@@ -214,10 +214,10 @@ BLIND = {
 
 @WIRES
 @pytest.mark.parametrize("code", BLIND)
-async def test_a_server_that_takes_no_images_is_asked_once(code: int, wire: str) -> None:
-    result, requests = await asked(
-        wire, 'llm_query(["What is it?", context])', png(), says=Fault.status(code, BLIND[code])
-    )
+@pytest.mark.parametrize("typed", ["", ", answer=int"])
+async def test_a_server_that_takes_no_images_is_asked_once(typed: str, code: int, wire: str) -> None:
+    cell = f'llm_query(["What is it?", context]{typed})'
+    result, requests = await asked(wire, cell, png(), says=Fault.status(code, BLIND[code]))
     assert len(requests) == 1
     [call] = result.trajectory.subcalls
     assert call.failed

@@ -95,6 +95,7 @@ def _rlm(args: Namespace, model: str, limits: Limits) -> RLM:
         require_agreement=args.require_agreement,
         strategy=args.strategy or "loop",
         compact_at=COMPACT_AT if args.compact_at is None else args.compact_at,
+        see_figures=args.see_figures or "auto",
         tools=imported_tools(args.tool),
         sub_tools=imported_tools(args.sub_tool),
         mcp=named_servers(args.mcp),

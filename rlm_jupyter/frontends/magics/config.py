@@ -76,6 +76,7 @@ class Configured(Magics):
     require_agreement = Bool(False, help=help_of("require_agreement")).tag(config=True)
     strategy = Enum(["loop", "auto"], "loop", help=help_of("strategy")).tag(config=True)
     compact_at = Float(COMPACT_AT, min=0, max=1, help=help_of("compact_at")).tag(config=True)
+    see_figures = Enum(["auto", "always", "never"], "auto", help=help_of("see_figures")).tag(config=True)
     max_iterations = Integer(None, allow_none=True, help=help_of("max_iterations")).tag(config=True)
     max_seconds = Float(None, allow_none=True, help=help_of("max_seconds")).tag(config=True)
     max_cost = Float(None, allow_none=True, help=help_of("max_cost")).tag(config=True)
@@ -152,6 +153,7 @@ class Configured(Magics):
             "system_prompt_extra": options.system_extra or self.system_prompt_extra,
             **self._attempts(options),
             "compact_at": self.compact_at if options.compact_at is None else options.compact_at,
+            "see_figures": options.see_figures or self.see_figures,
             "answer": self._answer_type(options),
             "outputs": options.output or None,
             "output_dir": options.output_dir and Path(options.output_dir).expanduser(),

@@ -7,6 +7,7 @@ from functools import partial
 
 from rlm_jupyter.run.files.archive import COMPRESSED, decompressed, unpacked
 from rlm_jupyter.run.files.encodings import decode
+from rlm_jupyter.run.files.image import SUFFIXES, image
 from rlm_jupyter.run.files.markup import notebook, page
 from rlm_jupyter.run.files.office import document, presentation
 from rlm_jupyter.run.files.pdf import pages
@@ -32,8 +33,8 @@ def read(suffixes: list[str], data: bytes, note: Note) -> object:
     object
         A pandas frame for csv, tsv, parquet, and for json and jsonl whose rows are flat and have the same keys, else
         these as plain data; of a workbook its one filled sheet as a frame, or a dict of frames by sheet; a list of a
-        PDF's pages, or of a presentation's slides, as texts; a dict by name of what is in a zip archive; Word, HTML
-        and notebooks as text, in Markdown; anything else as text.
+        PDF's pages, or of a presentation's slides, as texts (`PdfPages` where a PDF has none); an image's bytes; a dict
+        by name of what is in a zip archive; Word, HTML and notebooks as text, in Markdown; anything else as text.
 
     Raises
     ------
@@ -65,5 +66,6 @@ _READERS: dict[str, Callable[[bytes, Note], object]] = {
     ".xhtml": page,
     ".ipynb": notebook,
     ".zip": partial(unpacked, read=read),
+    **dict.fromkeys(SUFFIXES, image),
 }
 """By suffix; any other file is a text."""

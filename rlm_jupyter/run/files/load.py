@@ -16,6 +16,7 @@ from rlm_jupyter.run.files.blank import EmptyContextError, is_blank
 from rlm_jupyter.run.files.encodings import decode
 from rlm_jupyter.run.files.formats import read
 from rlm_jupyter.run.files.found import matches, walk, why
+from rlm_jupyter.run.files.image import SUFFIXES
 from rlm_jupyter.run.files.left_out import LeftOut
 from rlm_jupyter.run.files.unreadable import Note, Unreadable
 from rlm_jupyter.types.errors import ConfigurationError
@@ -26,6 +27,7 @@ MOST_BYTES = 20 * 1024 * 1024
 """Larger files in a folder are left out; a file that is named is read whatever its size."""
 
 _MOST_NAMES = 3
+_IMAGE_LEFT_OUT = "images beside other files (name them, or a pattern, to read them)."
 _MOST_PATH_CHARS = 1_024
 
 
@@ -34,8 +36,8 @@ def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, no
 
     A pattern (`*`, `?`, `[…]`, `**` for folders at any depth) stands for the files that it matches, a folder
     for all that it holds, at any depth, and `-` for standard input. What git ignores (with pathspec), hidden
-    files, earlier runs, files that can't be read and those above 20 MB are left out of a folder; notes say how many,
-    and why.
+    files, earlier runs, files that can't be read, those above 20 MB, and images beside other files are left out of a
+    folder; notes say how many, and why.
 
     Parameters
     ----------
@@ -51,7 +53,8 @@ def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, no
 
         - `pandas.DataFrame`: csv, tsv, parquet; xlsx with one filled sheet; json and jsonl of rows that are alike.
         - `dict[str, pandas.DataFrame]`, by sheet: xlsx with several.
-        - `list[str]`, a text for each page or slide: pdf, pptx.
+        - `list[str]`, a text for each page or slide: pdf, pptx; `PdfPages`, images: a pdf without text.
+        - `bytes`: png, jpg, gif, webp, bmp, tif.
         - `dict[str, object]`, by name, of what each file in it holds: zip.
         - plain data: other json and jsonl.
         - `str`: docx, html and ipynb in Markdown; any other text, in any encoding, line ends as they are.
@@ -145,7 +148,7 @@ class _Loading:
             self._collect(given, matches(path), f"No file matches {given!r}.")
         elif Path(path).is_dir():
             nothing = f"{given}: no file in this folder can be read."
-            self._collect(given, walk(Path(path), self.note), nothing, most_bytes=MOST_BYTES)
+            self._collect(given, walk(Path(path), self.note), nothing, is_folder=True)
         elif self._is_new(path):
             try:
                 self.contents[_key(path)] = self._read(path)
@@ -173,23 +176,37 @@ class _Loading:
             if name in of_given:  # in a folder there often are some
                 self.note(f"{'Standard input' if name == STDIN else name} is empty.")
 
-    def _collect(self, given: str, found: Iterator[str], nothing: str, most_bytes: float = math.inf) -> None:
+    def _collect(self, given: str, found: Iterator[str], nothing: str, *, is_folder: bool = False) -> None:
         """Read files that were not named one by one; what can't be read is left out."""
         self.single = False
         before = len(self.contents)
+        most_bytes = MOST_BYTES if is_folder else math.inf
         left_out = LeftOut()
         known = 0
-        for path in found:
-            if not self._is_new(path):
-                known += 1
-                continue
+        images: list[str] = []
+
+        def take(path: str) -> None:
             try:
                 if Path(path).stat().st_size > most_bytes:
                     raise Unreadable(f"larger than {MOST_BYTES // 1024**2} MB (name it to read it).")
                 self.contents[_key(path)] = self._read(path)
             except (Unreadable, OSError) as error:
-                reason = error.brief if isinstance(error, Unreadable) else why(error)
-                left_out.add(_key(path), reason)
+                left_out.add(_key(path), error.brief if isinstance(error, Unreadable) else why(error))
+
+        for path in found:
+            if not self._is_new(path):
+                known += 1
+            elif is_folder and Path(path).suffix.lower() in SUFFIXES:
+                images.append(path)
+            else:
+                take(path)
+        # between texts, images are a page's icons and logos more often than what is asked about
+        has_others = len(self.contents) > before
+        for path in images:
+            if has_others:
+                left_out.add(_key(path), _IMAGE_LEFT_OUT)
+            else:
+                take(path)
         for line in left_out.lines():
             self.note(f"{given}: {line}")
         if len(self.contents) == before and not known:

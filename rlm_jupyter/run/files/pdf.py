@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import io
+from importlib.util import find_spec
 
 from rlm_jupyter.run.files.unreadable import Note, Unreadable, needs, reading
+from rlm_jupyter.types.pdf_pages import PdfPages
 
 
-def pages(data: bytes, _: Note) -> list[str]:
+def pages(data: bytes, note: Note) -> list[str] | PdfPages:
     """Return the text of each page, also of those that have none, so that the place in the list is the page's.
+
+    Of one without any text, the pages as images.
 
     Raises
     ------
     Unreadable
-        It is malformed, under a password or without text, or pypdf is missing.
+        It is malformed or under a password, or pypdf is missing; or it has no text, and pypdfium2 is missing.
     """
     try:
         import pypdf
@@ -25,5 +29,12 @@ def pages(data: bytes, _: Note) -> list[str]:
             raise Unreadable("a PDF under a password; save a copy without.")
         texts = [page.extract_text() for page in reader.pages]
     if not any(text.strip() for text in texts):
-        raise Unreadable("a PDF without text, perhaps scanned; run OCR over it first.")
+        if find_spec("pypdfium2") is None or not texts:
+            raise Unreadable(
+                "a PDF without text, perhaps scanned; run OCR over it first, or pass its pages as images: "
+                "pip install 'rlm_jupyter[images]'."
+            )
+        note("a PDF without text, perhaps scanned: its pages are images, for a model that sees.")
+        with reading("PDF"):
+            return PdfPages(data)
     return texts

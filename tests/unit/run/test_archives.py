@@ -109,7 +109,7 @@ def test_what_can_t_be_read_is_left_out_and_told_of() -> None:
     assert notes == [
         "a.zip: left out in.zip, b.csv.gz, c.tbz.bz2 and 1 more: an archive in an archive.",
         "a.zip: left out link.txt: a link.",
-        "a.zip: left out e.png: binary, not text: a PNG image.",
+        "a.zip: left out e.png: a PNG image that breaks off, or is damaged.",
     ]
 
 

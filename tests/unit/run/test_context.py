@@ -28,6 +28,7 @@ from rlm_jupyter.run.context import pack, unpack
 from rlm_jupyter.types.errors import ContextError
 from rlm_jupyter.types.values import ContextInfo
 from tests.support.pace import Pace
+from tests.support.pictures import jpeg, png
 
 _plain = st.recursive(
     st.none() | st.integers() | st.text() | st.binary(),
@@ -134,7 +135,24 @@ CONTEXT_INFO = (
         (ContextInfo("x", "1"), "ContextInfo", "an object of rlm_jupyter.types.values.ContextInfo", CONTEXT_INFO),
         (np.float64(3.5), "float64", "the value 3.5", ("type: float64",)),
         (PIL.Image.new("RGB", (640, 480)), "Image", "640 x 480 pixels", ("mode: RGB",)),
-        ([PIL.Image.new("L", (2, 3))], "list", "1 item", ("items: Image", "the first: 2 x 3 pixels")),
+        ([PIL.Image.new("L", (2, 3))], "list", "1 item", ("items: Image", "images: 1 PIL; 2 x 3 pixels")),
+        (
+            [png(), jpeg(40, 30), png(), "a text"],
+            "list",
+            "4 items",
+            (
+                "items: bytes (3), str (1)",
+                "images: 2 image/png, 1 image/jpeg; from 8 x 6 pixels to 40 x 30 pixels",
+                "characters: 6 in all; smallest 6, largest 6",
+            ),
+        ),
+        (
+            {"a.png": png(), "b": 1},
+            "dict",
+            "2 keys",
+            ("images: 1 image/png; 8 x 6 pixels", "'a.png': bytes, image/png, 8 x 6 pixels", "'b': int"),
+        ),
+        (png(), "bytes", "image/png, 8 x 6 pixels, 78 bytes", (f"a PNG image: {READ_IMAGE}",)),
         ({"a": PIL.Image.new("L", (2, 3))}, "dict", "1 key", ("'a': Image, 2 x 3 pixels",)),
         (
             pl.LazyFrame({"a": [1], "b": ["x"]}),

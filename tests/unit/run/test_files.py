@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import os
+import pickle
 import sqlite3
 import sys
 import tarfile
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import PIL.Image
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -25,7 +27,9 @@ from pypdf import PdfReader, PdfWriter
 from rlm_jupyter.run.files import load as files
 from rlm_jupyter.run.files.load import load
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.pdf_pages import PdfPages
 from tests.support.examples import some
+from tests.support.pictures import jpeg, png
 
 PROSE = {
     "cp1252": "Die Größe des Gefäßes übertrifft alle Erwartungen: „Können Sie für Übermüdete Stühle räumen?“ ",
@@ -259,8 +263,11 @@ def test_without_pandas(monkeypatch: pytest.MonkeyPatch, notes: Notes) -> None:
 def test_pdf_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     put("a.pdf", pdf("The first page.", "The second."))
     assert load("a.pdf") == ["The first page.", "The second."]
-    with pytest.raises(ConfigurationError, match=r"^blank\.pdf: a PDF without text"):
-        load(put("blank.pdf", pdf("")))
+    blank = put("blank.pdf", pdf(""))
+    with monkeypatch.context() as without:
+        without.setattr("rlm_jupyter.run.files.pdf.find_spec", lambda _: None)
+        with pytest.raises(ConfigurationError, match=r"^blank\.pdf: a PDF without text"):
+            load(blank)
     with pytest.raises(ConfigurationError, match=r"^broken\.pdf: no PDF that can be read"):
         load(put("broken.pdf", b"%PDF-1.4 and nothing"))
     monkeypatch.setitem(sys.modules, "pypdf", None)
@@ -300,8 +307,9 @@ def test_a_folder_without_what_nobody_means(notes: Notes) -> None:
     assert load("d", note=notes) == {"d/a.md": "d/a.md", "d/b.txt": "d/b.txt", "d/sub/c.txt": "d/sub/c.txt"}
     assert notes == [
         "d: passed over 2 hidden, 3 of tools and earlier runs (files and folders; name them to read them).",
-        "d: left out d/0.png, d/1.png, d/2.png and 2 more: binary, not text.",
         "d: left out d/large.txt: larger than 20 MB (name it to read it).",
+        "d: left out d/0.png, d/1.png, d/2.png and 2 more: images beside other files (name them, or a pattern, to read "
+        "them).",
     ]
     assert load("d/large.txt") == "x" * (files.MOST_BYTES + 1)
 
@@ -381,8 +389,7 @@ def test_a_pipe_is_read_like_a_file() -> None:
         ("empty", "empty: no file in this folder can be read."),
         (
             "a.png",
-            "a.png: binary, not text: a PNG image; open it with PIL.Image.open(…) and pass that, or pass its text, as OCR "
-            "gives it.",
+            "a.png: a PNG image that breaks off, or is damaged.",
         ),
         ("a.bin", "a.bin: binary, not text, and of no format that is known here; convert it to text."),
     ],
@@ -432,8 +439,8 @@ def tarred() -> bytes:
         ("a.tar", tarred(), "a tar archive", "tar -xf"),
         ("a.tar.gz", gzip.compress(tarred()), "a tar archive", "tar -xf"),
         ("a", gzip.compress(b"text" * 99), "compressed by gzip", "suffix .gz"),
-        ("a.jpg", b"\xff\xd8\xff\xe0\0\x10JFIF\0", "a JPEG image", "PIL.Image.open"),
-        ("a.webp", b"RIFF\x10\0\0\0WEBPVP8 \xff", "a WebP image", "PIL.Image.open"),
+        ("a", b"\xff\xd8\xff\xe0\0\x10JFIF\0", "a JPEG image", "PIL.Image.open"),
+        ("photo", b"RIFF\x10\0\0\0WEBPVP8 \xff", "a WebP image", "PIL.Image.open"),
         ("a.mp3", b"ID3\x04\0\0\0\xff", "an MP3 recording", "transcription"),
         ("scan", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "a PDF", "suffix .pdf"),
         ("data", b"PAR1\x15\0\x15\xff", "a Parquet file", "suffix .parquet"),
@@ -469,3 +476,45 @@ def test_notes_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert captured.out == ""
     assert captured.err.startswith("a.json: taken as text: no JSON (")
     assert captured.err.count("\n") == 1
+
+
+def test_an_image_is_its_bytes(notes: Notes) -> None:
+    for name, data in (("d/a.png", png()), ("d/b.JPG", jpeg()), ("d/c.gif", b"GIF89a\x05\0\x04\0\xff\0\0;")):
+        put(name, data)
+    assert load("d/a.png") == png()
+    assert load("d", note=notes) == {"d/a.png": png(), "d/b.JPG": jpeg(), "d/c.gif": b"GIF89a\x05\0\x04\0\xff\0\0;"}
+    assert not notes
+    put("d/d.txt", "text")
+    assert load("d", note=notes) == {"d/d.txt": "text"}
+    assert notes == [
+        "d: left out d/a.png, d/b.JPG, d/c.gif: images beside other files (name them, or a pattern, to read them)."
+    ]
+    assert load("d/*.png") == {"d/a.png": png()}
+    put("none.png", "a text")
+    with pytest.raises(ConfigurationError, match=r"^none\.png: no image, whatever its name says\.$"):
+        load("none.png")
+
+
+def scanned(pages: int = 2) -> bytes:
+    stream = io.BytesIO()
+    first, *more = (PIL.Image.new("RGB", (600, 800), (0, 0, 40 * n)) for n in range(pages))
+    first.save(stream, "PDF", save_all=True, append_images=more)
+    return stream.getvalue()
+
+
+def test_the_pages_of_a_scanned_pdf_are_images(notes: Notes) -> None:
+    pages = load(put("scan.pdf", scanned(3)), note=notes)
+    assert isinstance(pages, PdfPages)
+    assert notes == ["scan.pdf: a PDF without text, perhaps scanned: its pages are images, for a model that sees."]
+    again = pickle.loads(pickle.dumps(pages))
+    assert (len(again), again.size, again[2].size) == (3, (1_176, 1_568), (1_176, 1_568))
+    assert again[2].getpixel((9, 9))[2] > again[1].getpixel((9, 9))[2] > again[0].getpixel((9, 9))[2]
+    assert len(again[1:]) == 2
+    with pytest.raises(IndexError):
+        again[3]
+
+
+@pytest.mark.parametrize("data", [b"", b"%PDF-1.7", scanned()[:400], b"text"])
+def test_what_is_no_pdf_has_no_pages(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"no PDF that can be read|no pages"):
+        PdfPages(data)
