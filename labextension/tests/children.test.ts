@@ -40,13 +40,14 @@ test('a child is told of before anybody looks at it', () => {
 
 test('its cells stand below the sub-calls that it answers, and above what follows', () => {
   const model = whole();
-  const roles = model.cells.slice(-7, -1).map(cell => `${cell.facts.role} ${cell.facts.depth ?? 0}`);
-  expect(roles).toEqual(['code 0', 'subcalls 0', 'prose 1', 'code 1', 'answer 1', 'answer 0']);
+  const roles = model.cells.slice(-9, -1).map(cell => `${cell.facts.role} ${cell.facts.depth ?? 0}`);
+  const childs = ['boundary 1', 'prose 1', 'code 1', 'answer 1', 'boundary 1'];
+  expect(roles).toEqual(['code 0', 'subcalls 0', ...childs, 'answer 0']);
 });
 
 test('the run’s own cells are those without the child’s', () => {
   const model = whole();
-  expect(model.cells.length - model.own.length).toBe(3);
+  expect(model.cells.length - model.own.length).toBe(5);
   expect(model.own.every(cell => cell.facts.child === undefined)).toBe(true);
   expect(model.childrenOf(last.of ?? '').map(child => child.id)).toEqual([last.id]);
 });

@@ -8,6 +8,9 @@ from rlm_jupyter.types.events import RunEnded, RunStarted
 LAST_LINE = "*End of the model's cells.*"
 """The Markdown that stands below the last of them where their cell, right above them, says what they came to."""
 
+CHILD_FIRST_LINE, CHILD_LAST_LINE = "*A child's cells, run in a kernel of its own:*", "*End of the child's cells.*"
+"""The same around the cells of a child that are shown among them, and around those of another sample."""
+
 
 def opening_line(started: RunStarted) -> str:
     """Return the Markdown that stands above the first of the model's cells."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rlm_jupyter.record import file_list
 from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.record.dollars import keep_amounts
@@ -27,7 +29,15 @@ def greeting(started: RunStarted, prompt: int = 1) -> str:
     if started.forked_from is not None:
         lines.append(f"- Forked from `{started.forked_from}` after iteration {started.forked_at}")
     number = "" if prompt == 1 else f" {prompt}"
-    return f"## Prompt{number}\n\n{keep_amounts(_cut(started.prompt))}\n\n" + "\n".join(lines)
+    text = f"## Prompt{number}\n\n{keep_amounts(_cut(started.prompt))}\n\n" + "\n".join(lines)
+    # a child's prompt is always the same: what it was asked stands in its context
+    asked = f"\n\nThe context begins:\n\n{_fenced(context.beginning)}" if started.depth and context.beginning else ""
+    return text + asked
+
+
+def _fenced(text: str) -> str:
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`+", text))])
+    return f"{fence}text\n{text}\n{fence}"
 
 
 def farewell(ended: RunEnded) -> str:

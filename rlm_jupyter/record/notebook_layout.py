@@ -204,7 +204,7 @@ class Layout:
 
     def _reply(self, record: ReplyReceived, data: dict[str, Any]) -> None:
         if record.rejected:
-            self._add("rejected", record.iteration, f"> Resampled: {record.rejected}").add(dump(data))
+            self._add("rejected", record.iteration, f"> Resampled: the reply {record.rejected}.").add(dump(data))
             return
         reply = self._replies
         self._replies += 1

@@ -41,6 +41,8 @@ _OF_LAB = (
     "reading 'schema'",
     # Notebook 7.2 shows when a notebook was saved before it knows
     "reading 'last_modified'",
+    # a notebook, or a file, was closed while its kernel was started or it was saved
+    "Error: Disposed",
     # JupyterLab 4.2 asks for the debugger's state, and closes the notebook meanwhile
     "Canceled future for debug_request",
 )

@@ -73,7 +73,7 @@ def test_a_childs_cells_open_on_demand(opened: Open, model: Waiting) -> None:
     page.command("rlm:fold", on="user-2")
     assert page.page.locator(".rlm-live:visible").count() == 0
     page.command("rlm:fold")
-    assert page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-live:visible").count() == 11
+    assert page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-live:visible").count() == 13
     child.click()
     page.until(lambda: len(page.live()) == 5, "they are gone again")
     page.command("rlm:runs")

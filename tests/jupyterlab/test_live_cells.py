@@ -178,6 +178,9 @@ def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: 
     page.run("user-2")
     page.until(lambda: page.live("answer"), "the answer")
     page.until(lambda: page.cells()[2]["execution_count"], "the end of the run")
+    # the answer is not the last of its cells: the bar says what it came to when all of them stand there
+    bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
+    page.until(lambda: bar.get_attribute("data-rlm-outcome") == "answered", "that all is written")
     page.command("docmanager:save")
     saved = nbformat.read(page.path, as_version=4)
     nbformat.validate(saved)
@@ -191,7 +194,7 @@ def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: 
 
     again = opened(path=page.path)
     assert all(cell["trusted"] for cell in again.live("code"))
-    assert again.page.locator(".rlm-live").count() == 7
+    again.until(lambda: again.page.locator(".rlm-live").count() == 7, "its cells are dressed")
     assert again.page.locator(".rlm-live table").inner_text() == "cell"
     # the run is recorded, so it is shown anew and nothing is asked
     asked = len(model.requests)
@@ -199,7 +202,7 @@ def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: 
     again.page.get_by_role("button", name="Confirm Kernel Restart").click()
     again.until(lambda: again.cells()[2]["execution_count"] == 3, "all was run")
     again.until(lambda: len(again.live()) == 5 and again.live()[0]["id"] != before[0][0], "the recorded run is shown")
-    again.page.wait_for_timeout(1000)
+    again.until(lambda: bar.get_attribute("data-rlm-outcome") == "answered", "that all is written")
     again.picture("run-all")
     assert len(model.requests) == asked
     after = [(cell["outputs"], cell["metadata"]["rlm"].get("count")) for cell in again.live("code")]

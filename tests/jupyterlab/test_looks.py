@@ -197,7 +197,7 @@ def test_all_of_a_run_can_be_read_in_both_themes(opened: Open, model: Waiting, t
     assert cell.inner_text().count("refused the key") == 1
     assert not page.page.locator(".rlm-runs", has_text="refused the key").count()
     # the panel marks what failed: in its tab, the run, and the iteration, which is folded
-    tab = page.page.get_by_role("tab", name="Runs of models: 1 run with errors", exact=True)
+    tab = page.page.get_by_role("tab", name="RLM: runs of this notebook: 1 run with errors", exact=True)
     assert "✕" in tab.evaluate("tab => getComputedStyle(tab, '::before').content")
     assert tab.get_attribute("data-rlm-errors") == "1"
     first = page.page.locator(".rlm-runs details details").first

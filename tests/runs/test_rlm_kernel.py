@@ -398,6 +398,9 @@ async def test_an_interrupt_ends_prompt_or_cell_keeps_what_there_is_and_the_kern
     async def interrupt() -> None:
         if how == "message":
             await front.km.interrupt_kernel()
+            # it only sends it: else it may reach the kernel when the next cell runs
+            assert await front.km._control_socket.poll(60_000)
+            await front.km._control_socket.recv_multipart()
         else:
             os.kill(front.process.pid, signal.SIGINT)
 

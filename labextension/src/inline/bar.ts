@@ -77,6 +77,7 @@ export class RunBar extends Widget {
     say(this._words, isWhole ? wordsOf(run, this._trans) : this._trans.__('The last cells are being written'));
     const numbers = [...usedBy(run, this._trans), run.facts.model, speedOf(run, this._trans)];
     say(this._numbers, run.isOver ? '' : numbers.filter(Boolean).join(' · '));
+    this._numbers.title = this._numbers.textContent ?? ''; // where there is no room for all of it
     // why it failed stands in the cell's output, with the way to the saved run
     this._words.title = run.facts.phase === 'proposed' ? this._trans.__('Go to the cell that waits') : reasonOf(run);
     this.node.dataset.rlmPhase = run.facts.phase;

@@ -19,8 +19,8 @@ export class RunsPanel extends Widget {
     this.id = 'rlm-runs';
     this.addClass('rlm-runs');
     this.node.setAttribute('role', 'region');
-    this.node.setAttribute('aria-label', _trans.__('Runs of models'));
-    this.title.caption = _trans.__('Runs of models');
+    this.node.setAttribute('aria-label', _trans.__('RLM: runs of this notebook'));
+    this.title.caption = _trans.__('RLM: runs of this notebook');
     this._empty.className = 'rlm-runs-empty';
     this._empty.textContent = _trans.__('No run yet: %1 or %2 in a cell begins one.', '%rlm', '%%rlm');
     this.node.append(this._search(), this._empty, this._trees);
@@ -83,7 +83,7 @@ export class RunsPanel extends Widget {
   private _mark(): void {
     const runs = this._notebook?.runs ?? [];
     const failed = runs.filter(run => run.facts.outcome === 'failed' || errorsOf(run.own, run)).length;
-    const caption = this._trans.__('Runs of models');
+    const caption = this._trans.__('RLM: runs of this notebook');
     const words = this._trans._n('%1 run with errors', '%1 runs with errors', failed);
     this.title.caption = failed ? `${caption}: ${words}` : caption;
     this.title.className = failed ? 'rlm-tab-errors' : '';

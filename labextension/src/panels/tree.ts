@@ -97,6 +97,7 @@ export class RunTree {
     }
     const numbers = numbersOf({ ...cells[0].facts, ...secondsOf(cells) }, this._trans);
     branch.facts.textContent = numbers.length ? ` · ${numbers.join(' · ')}` : '';
+    branch.facts.title = numbers.join(' · '); // it is one line, whatever the panel has room for
     this._paintErrors(branch, errorsOf(cells, this.run));
     const state = `${filter?.key ?? ''}|${cells.map(cell => this._stateOf(cell)).join('|')}`;
     if (branch.drawn !== state) {

@@ -25,7 +25,7 @@ from rlm_jupyter.frontends.live.facts import RunFacts
 from rlm_jupyter.frontends.live.streaming import Part, arrived, arriving
 from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.record.attempts import Attempt, markdown
-from rlm_jupyter.record.boundaries import LAST_LINE, opening_line
+from rlm_jupyter.record.boundaries import CHILD_FIRST_LINE, CHILD_LAST_LINE, LAST_LINE, opening_line
 from rlm_jupyter.record.notice import LAST_CALL, UNREAD, compacted_notice, quoted_notice
 from rlm_jupyter.types.events import (
     CellDecided,
@@ -103,7 +103,7 @@ class Cells:
         self._told_facts: dict[str, Any] = {}
         self._made = 0
         self._opening = ""
-        """The line above the cells of a root, until there is one."""
+        """The line above the first of them, until there is one."""
         self._is_framed = False
         """It is there, and the one below them is to come."""
 
@@ -281,7 +281,7 @@ class Cells:
             case ConversationCompacted(iteration=index):
                 self._add(LiveCell(self._id(), "notice", index, source=compacted_notice(event), status="ok"))
             case RunStarted():
-                self._opening = opening_line(event) if self._child is None else ""
+                self._opening = opening_line(event) if self._child is None else CHILD_FIRST_LINE
             case RunEnded(answer=answer, iteration=index, stop_reason=outcome):
                 self._close()
                 if answer is not None:
@@ -299,7 +299,10 @@ class Cells:
         if self._is_framed:
             self._is_framed = False
             end = LiveCell(self._id(), "boundary", 0, source=LAST_LINE, status="ok")
-            end.facts["outcome"] = outcome
+            if self._child is None:
+                end.facts["outcome"] = outcome
+            else:
+                end.source = CHILD_LAST_LINE
             self._add(end)
 
     def _sampled(self) -> LiveCell:

@@ -85,7 +85,8 @@ class SessionRuns:
         shown.steer(running)
         try:
             if background:
-                print(f"In the background. {claim.variable} shows it, {claim.variable}.stop() ends it.")  # noqa: T201
+                name = claim.variable  # it stands there after the end, too
+                print(f"In the background: {name} shows it, {name}.stop() ends it; then {name} is the result.")  # noqa: T201
                 self._leave(handle, shown, claim, steering)
             else:
                 self._await(handle, running, shown, claim, approvals)

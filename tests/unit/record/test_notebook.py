@@ -16,6 +16,7 @@ from rlm_jupyter.record.notice import LAST_CALL, UNREAD
 from rlm_jupyter.run.context import pack
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import CellFinished, Record, ReplyReceived
+from rlm_jupyter.types.values import ContextInfo
 from tests.support.examples import some
 from tests.support.sample_run import FIRST, SECOND, cell, ended, reply, runs, sample, started, stream, subcall
 
@@ -75,7 +76,7 @@ def test_the_cells_are_what_a_person_expects(tmp_path) -> None:
         ("prose", "markdown", "I look at how it begins."),
         ("code", "code", "print(context[:20])"),
         ("subcalls", "markdown", text_of(content["cells"][6])),
-        ("rejected", "markdown", "> Resampled: repeats the reply before it (1)"),
+        ("rejected", "markdown", "> Resampled: the reply repeats the reply before it (1)."),
         ("prose", "markdown", "Now the\ntwo halves."),
         ("code", "code", "x = 1 / 0"),
         ("prose", "markdown", "and"),
@@ -97,6 +98,13 @@ def test_the_cells_are_what_a_person_expects(tmp_path) -> None:
     assert failed["metadata"]["tags"] == ["raises-exception"]
     assert skipped["outputs"] == []
     assert "skip-execution" in skipped["metadata"]["tags"]
+
+
+def test_a_childs_notebook_shows_what_it_was_asked(tmp_path) -> None:
+    info = ContextInfo("str", "30 characters", beginning="Which colours are in ```this```?")
+    shown = text_of(written(tmp_path / "child.ipynb", [started(depth=1, context=info)])["cells"][0])
+    assert shown.endswith("The context begins:\n\n````text\nWhich colours are in ```this```?\n````")
+    assert "begins" not in text_of(written(tmp_path / "root.ipynb", [started(context=info)])["cells"][0])
 
 
 def test_a_cell_says_which_subcalls_it_made(tmp_path) -> None:

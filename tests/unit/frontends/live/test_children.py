@@ -197,7 +197,7 @@ def test_a_childs_cells_are_told_while_it_runs_and_when_it_is_over(models: Calla
     page.look()
     assert page.child["open"]
     assert page.shown() == [("code", 0), ("subcalls", 0), ("prose", 1), ("code", 1)]
-    seen = page.cells[page.order[4]]
+    seen = page.cells[page.order[5]]
     assert seen["outputs"][0]["text"] == "seen the part\n"
     assert seen["facts"]["child"] == page.child["id"]
     assert live.source(seen["id"]) == seen["source"]
