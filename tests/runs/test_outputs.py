@@ -211,6 +211,10 @@ def test_a_run_that_was_broken_off_is_resumed_with_its_files_and_its_folder() ->
     assert {path.parent.name for path in again.outputs.values()} == {"made"}
     replayed = RLM.replay(first.path)
     assert not replayed.differences
+    worse = RLM(model(DONE), limits=limits).completion("Which?", CONTEXT, outputs=["x.csv"])
+    assert worse.path is not None
+    ended = RLM.resume(worse.path, model=ScriptedModel([block(f"{TABLE}\n{DONE}")]), max_answer_errors=1)
+    assert ended.stop_reason == "answer_invalid"  # the one before counts
     other = RLM(model(DONE), limits=limits).completion("What?", CONTEXT, outputs=["x.csv"])
     assert other.path is not None
     with pytest.raises(ConfigurationError, match="stay the same"):
