@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rlm_jupyter.record import catalog
 from rlm_jupyter.record.export import WholeRun, to_jsonl
 from rlm_jupyter.run.result import Result
 from rlm_jupyter.types.errors import ConfigurationError
@@ -68,7 +69,10 @@ class RLMLogger:
         ConfigurationError
             The file can't be written.
         """
-        run = WholeRun(result.trajectory) if result.path is None else WholeRun.gather(result.path, context=False)
+        run = WholeRun(result.trajectory)
+        if result.path is not None:
+            files = catalog.in_notebook(result.path, result.trajectory.run_id)
+            run = WholeRun.gather(files, context=False, prompts=False)
         metadata, *iterations = (json.loads(line) for line in to_jsonl(run).splitlines())
         is_first = self._run_metadata is None
         self._run_metadata = {key: value for key, value in metadata.items() if key not in {"type", "timestamp"}}

@@ -19,6 +19,7 @@ from rlm_jupyter.compat.errors import check_ended, say_once
 from rlm_jupyter.compat.logger import RLMLogger
 from rlm_jupyter.compat.result import RLMChatCompletion
 from rlm_jupyter.models import Model
+from rlm_jupyter.replay.prompt_session import PromptSession
 from rlm_jupyter.run.result import Result
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.events import Event
@@ -108,7 +109,7 @@ class RLM:
         self._model = str((backend_kwargs or {}).get("model_name"))
         self.logger, self.verbose, self.persistent = logger, verbose, persistent
         self._callbacks = (on_subcall_start, on_subcall_complete, on_iteration_start, on_iteration_complete)
-        self._last: Result | None = None
+        self._session: PromptSession | None = None
 
     def completion(self, prompt: Any, root_prompt: str | None = None) -> RLMChatCompletion:
         """Answer a prompt.
@@ -147,7 +148,7 @@ class RLM:
 
     def close(self) -> None:
         """End the kernel that `persistent=True` has kept."""
-        self._last = None
+        self._session = None
         self._ours.close()
 
     def __enter__(self) -> Self:
@@ -159,11 +160,11 @@ class RLM:
     def _answered(self, question: str, context: Any, tell: Callable[[Event], None]) -> Result:
         if not self.persistent:
             return self._ours.completion(question, context, on_event=tell)
-        if self._last is None:
-            self._last = self._ours.completion(question, context, on_event=tell, keep_kernel=True)
+        if self._session is None:
+            self._session = self._ours.session(context)
         else:
-            self._last = self._last.ask(_further(question, context), on_event=tell)
-        return self._last
+            self._session.add_context(context)
+        return self._session.ask(question, on_event=tell)
 
     @contextmanager
     def _watched(self) -> Iterator[Callable[[Event], None]]:
@@ -199,12 +200,3 @@ def _sub_model(
             "arguments; for one by depth, rlm_jupyter.RLM takes sub_model=[…]."
         )
     return arguments.model_of(backends[0], (kwargs or ())[0], sub_sampling)
-
-
-def _further(question: str, context: Any) -> str:
-    if context is None or context == question:
-        return question
-    raise ConfigurationError(
-        "persistent=True keeps one context, that of the first completion: ask on by completion(question), with no more "
-        "than 10,000 characters."
-    )

@@ -209,16 +209,22 @@ def test_a_result_is_plain_data_and_back() -> None:
 
 
 def test_one_question_after_the_other_in_a_kernel_that_stays() -> None:
-    cells = ["kept = len(context)\nprint(kept)", "FINAL(kept)", "FINAL(kept + len(history))"]
+    cells = ["kept = len(context)\nprint(kept)", "FINAL(kept)", "FINAL([kept, len(context_0), context, len(history)])"]
 
     def reply(messages: Messages) -> str:
         is_further = "has answered 1 prompt before" in messages[1]["content"]
         said = sum(message["role"] == "assistant" for message in messages)
         return block(cells[2] if is_further else cells[said])
 
-    with Loopback([reply]) as server, RLM(**arguments(server), persistent=True) as rlm:
-        assert rlm.completion("x" * 50, root_prompt="How long is it?").response == "50"
-        assert rlm.completion("And with the prompts so far?").response == "51"
+    logger = RLMLogger(log_dir="logs")
+    with Loopback([reply]) as server, RLM(**arguments(server), persistent=True, logger=logger) as rlm:
+        first = rlm.completion("x" * 50, root_prompt="How long is it?")
+        assert (first.response, logger.iteration_count) == ("50", 2)
+        further = rlm.completion("And what is there by now?")
+    assert json.loads(further.response) == [50, 50, "And what is there by now?", 1]
+    assert logger.iteration_count == 1
+    lines = Path(str(logger.log_file_path)).read_text().splitlines()
+    assert [json.loads(line)["type"] for line in lines] == ["metadata", *["iteration"] * 3]
 
 
 def test_a_limit_raises_as_there_with_the_best_answer_so_far() -> None:
