@@ -28,6 +28,7 @@ from rlm_jupyter.run.tool_calls import ToolCalls
 from rlm_jupyter.run.toolbox import Toolbox
 from rlm_jupyter.types.errors import ContextWindowError, ImagesRefusedError, LimitReached, ModelError, RLMError
 from rlm_jupyter.types.events import SubcallSettled, SubcallStarted
+from rlm_jupyter.types.images import Image
 from rlm_jupyter.types.prompt import Prompt, images_of
 from rlm_jupyter.types.tokens import tokens_of
 from rlm_jupyter.types.values import AnswerSubcall, Subcall, SubcallFailure, SubcallKind, Usage
@@ -192,8 +193,10 @@ class Answering:
         finally:
             # also what was stopped is billed, and written down
             seconds, done = time.monotonic() - started, settled
+            is_sent = kind == "llm" and bool(message_of(prompt, model).parts)
             run.entries.add_soon(
-                lambda: _fact(asked, call, prompt, done, bill, seconds), of_batch=len(call.prompts) > 1
+                lambda: _fact(asked, call, prompt, done, bill, seconds, images_of(prompt) if is_sent else ()),
+                of_batch=len(call.prompts) > 1,
             )
         return settled
 
@@ -275,9 +278,7 @@ def _refuse(run: Run, call: Subcall, kind: SubcallKind, ordinal: int, prompt: st
     if run.subcalls.refused <= MOST_REFUSED:
         asked = SubcallStarted(run.iteration, run.cells.block, kind, ordinal, len(prompt), prompt[:_HEAD_CHARS])
         run.entries.add_soon(
-            lambda: replace(
-                _fact(asked, call, prompt, _Settled(text, failed=True), Bill(), 0.0), refused=True, images=()
-            )
+            lambda: replace(_fact(asked, call, prompt, _Settled(text, failed=True), Bill(), 0.0), refused=True)
         )
 
 
@@ -288,7 +289,13 @@ def _record(run: Run, call: Subcall, asked: SubcallStarted, given: str, failed: 
 
 
 def _fact(
-    asked: SubcallStarted, call: Subcall, prompt: str, settled: _Settled, bill: Bill, seconds: float
+    asked: SubcallStarted,
+    call: Subcall,
+    prompt: str,
+    settled: _Settled,
+    bill: Bill,
+    seconds: float,
+    images: tuple[Image, ...] = (),
 ) -> SubcallSettled:
     return SubcallSettled(
         iteration=asked.iteration,
@@ -307,7 +314,7 @@ def _fact(
         seconds=seconds,
         child=settled.child,
         prompt=str(prompt) if len(prompt) > _HEAD_CHARS else None,
-        images=images_of(prompt),
+        images=images,
     )
 
 

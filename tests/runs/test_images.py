@@ -233,6 +233,8 @@ async def test_a_model_that_sees_none_is_told_what_there_is() -> None:
         result = await RLM(root, sub_model=model, save=False).acompletion("What?", png())
     [request] = server.requests
     assert sent(request) == [["What is it?\n\n[an image that you can't see: image/png, 8 x 6 pixels]"]]
+    [call] = result.trajectory.subcalls
+    assert not call.images  # none was sent
     assert any("sees no images" in notice for notice in result.trajectory.iterations[0].notices)
 
 

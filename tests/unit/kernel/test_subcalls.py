@@ -174,3 +174,10 @@ async def test_a_fault_of_the_host_reaches_the_cell_as_a_failure(kernel: Kernel)
     kernel._subcalls._answer = broken  # type: ignore[assignment]
     run = await kernel.execute("llm_query('x')")
     assert run.outputs[0]["evalue"] == "ZeroDivisionError: host"
+
+
+async def test_a_call_without_images_imports_no_library_for_them(kernel: Kernel) -> None:
+    run = await kernel.execute(
+        "import sys\nllm_query('a')\n[name for name in ('PIL', 'matplotlib.figure') if name in sys.modules]"
+    )
+    assert text_of(run) == "[]"
