@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
 
@@ -186,6 +187,12 @@ class Trajectory:
     def compacted_through(self) -> int:
         """Up to which iteration the model is shown nothing but what stands in their place; 0 for none."""
         return self._compactions[-1].through if self._compactions else 0
+
+    @property
+    def uncompacted(self) -> tuple[Iteration, ...]:
+        """The iterations after those; costs what they are, however long the run is."""
+        through = self.compacted_through
+        return tuple(takewhile(lambda one: one.index > through, reversed(self.iterations)))[::-1]
 
     @property
     def usage(self) -> Usage:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import takewhile
 
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts import notices
@@ -128,9 +127,7 @@ class Player:
         tokens = reply.usage.input_tokens + reply.usage.output_tokens
         known = tokens and self.recording.model == run.model.name
         # the request that it answers had all but this last iteration
-        through, newest_first = run.trajectory.compacted_through, reversed(run.trajectory.iterations)
-        shown = sum(1 for _ in takewhile(lambda one: one.index > through, newest_first))
-        run.requests.last_read = (2 * shown, tokens) if known else None
+        run.requests.last_read = (2 * len(run.trajectory.uncompacted), tokens) if known else None
         run.iteration = reply.iteration
         self._continue_if_record_ends()
         return reply

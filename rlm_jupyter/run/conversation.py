@@ -33,8 +33,6 @@ class Conversation:
         self._tokens = 0
         self._hidden = (0, 0, 0)
         """Up to which iteration outputs are elided, iterations compacted, and figures no longer shown."""
-        self._first = 0
-        """The place of the first iteration that is shown."""
 
     def messages(self, trajectory: Trajectory) -> list[Message]:
         """Return the conversation that the root model reads next."""
@@ -43,11 +41,10 @@ class Conversation:
             self._messages, self._tokens, self._hidden = [], 0, hidden
         if not self._messages:
             self._add(*opening(trajectory))
-            self._first = sum(iteration.index <= hidden[1] for iteration in trajectory.iterations)
         elif len(self._messages) > 2:
             # a notice may have come after the last iteration's outputs
             self._remove_last()
-        for iteration in trajectory.iterations[self._first + len(self._messages) // 2 - 1 :]:
+        for iteration in trajectory.uncompacted[len(self._messages) // 2 - 1 :]:
             elided = iteration.index <= trajectory.elided_through
             self._add(
                 Message("assistant", read_part(iteration)),
@@ -84,8 +81,7 @@ def _figures_left_out(trajectory: Trajectory) -> int:
 
     Half of them at once, where there are more than a request takes: each time costs the provider's cache.
     """
-    hidden = max(trajectory.elided_through, trajectory.compacted_through)
-    iterations = [iteration for iteration in trajectory.iterations if iteration.index > hidden]
+    iterations = [iteration for iteration in trajectory.uncompacted if iteration.index > trajectory.elided_through]
     over = sum(len(iteration.images) for iteration in iterations) - MOST_IMAGES
     to_go, half = 0, MOST_IMAGES // 2
     if over > 0:
