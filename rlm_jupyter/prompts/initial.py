@@ -159,16 +159,7 @@ def opening(
     if earlier:
         lines.append(_earlier(context, earlier))
     if history:
-        variables = f"it died and was started again{restarted}" if restarted else "its variables are still there"
-        lines.append(
-            f"This kernel has answered {history} prompt{'s' if history > 1 else ''} before: {variables}, "
-            "`history` is a list of those prompts and answers, and "
-            + (
-                "`history_0` what was said over it, as chat messages."
-                if history == 1
-                else f"`history_0` to `history_{history - 1}` are what was said over each, as chat messages."
-            )
-        )
+        lines.append(_answered(history, restarted))
     lines += ["", f"<prompt>\n{prompt}\n</prompt>"]
     if form:
         lines += ["", f"FINAL takes a value of this form, and nothing else:\n<form>\n{form}\n</form>"]
@@ -193,6 +184,20 @@ def opening(
         elif context.type_name == "str":
             lines[-1] += _SEARCH
     return "\n".join(lines)
+
+
+def _answered(history: int, restarted: str) -> str:
+    """Return what is said of the prompts before; parameters as for `opening`."""
+    variables = f"it died and was started again{restarted}" if restarted else "its variables are still there"
+    said = (
+        "`history_0` what was said over it"
+        if history == 1
+        else f"`history_0` to `history_{history - 1}` are what was said over each"
+    )
+    return (
+        f"This kernel has answered {history} prompt{'s' if history > 1 else ''} before: {variables}, `history` is a "
+        f"list of those prompts and answers, and {said}, as chat messages."
+    )
 
 
 def _earlier(context: ContextInfo, earlier: Sequence[ContextInfo]) -> str:

@@ -11,7 +11,7 @@ from rlm_jupyter.record import catalog, store
 from rlm_jupyter.record.catalog import RunSummary
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay.diff import Difference, as_text
-from rlm_jupyter.replay.resume import reexecute_run
+from rlm_jupyter.replay.earlier import reexecute_run
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import AnyContext, Context

@@ -8,7 +8,6 @@ journal has, half of a cell's sub-calls and the replies of children included.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,9 @@ from rlm_jupyter.record.saved_run import SavedRun, taken_up_at
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay import recorded_outputs, recorded_tools
 from rlm_jupyter.replay.diff import Difference
+from rlm_jupyter.replay.earlier import reexecute_run, start_again
 from rlm_jupyter.replay.player import Player
-from rlm_jupyter.replay.recording import PlaybackOptions, RecordEnds, Recording
+from rlm_jupyter.replay.recording import PlaybackOptions, Recording
 from rlm_jupyter.run import interrupts
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.control import Control
@@ -28,7 +28,6 @@ from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Answers
-from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.run.start import open_session
 from rlm_jupyter.types.endings import LIMITED_BY
@@ -253,7 +252,7 @@ async def play(
         session.pending += saved.contexts(len(session.contexts))
         if forked is not None:
             await session.take_contexts()  # its first record says what there is
-        told += await _start_again(session, recording.started, recording.options.reexecutes)
+        told += await start_again(session, recording.started, recording.options.reexecutes)
         if len(session.history) < recording.started.options.get("prompts_before", 0) and not recording.options.only:
             told.append(Difference(0, None, notices.BEFORE_MISSING))
         recording.differences[:0] = told
@@ -273,33 +272,3 @@ async def play(
             run_id=recording.started.run_id,
             playback=Player(recording),
         )
-
-
-async def reexecute_run(session: Session, run: SavedRun, is_told: bool, reexecutes: bool) -> list[Difference]:
-    """Re-execute an earlier run in the kernel, for its variables; no model is asked, nothing is recorded."""
-    started = run.trajectory.started
-    told = await _start_again(session, started, reexecutes)
-    if started.options.get("outputs"):
-        await session.kernel.open_outputs()
-    recording = Recording(run.records, PlaybackOptions(only=True, reexecutes=reexecutes))
-    count = len(session.history)
-    with contextlib.suppress(RecordEnds):
-        await session.answer(started.prompt, run_id=started.run_id, playback=Player(recording))
-    session.history.cut(count)  # what it says comes from its record
-    if is_told:
-        session.history.add(run.trajectory)
-    session.after[-1]["told"] = is_told
-    return told + [replace(one, text=f"(The prompt before.) {one.text}") for one in recording.differences]
-
-
-async def _start_again(session: Session, started: RunStarted, reexecutes: bool) -> list[Difference]:
-    """Where the kernel had died before this run began: start it again, with what had come back then."""
-    restarted = started.options.get("restarted")
-    if not restarted or not reexecutes:
-        return []
-    wanted: list[str] = restarted["names"]
-    await session.kernel.snapshots.settled()
-    await session.restart(wanted)
-    back = {variable.name for variable in session.variables}
-    missing = [name for name in wanted if name not in back]
-    return [Difference(0, None, notices.NOT_RESTORED.format(names=", ".join(missing)))] if missing else []

@@ -1,0 +1,44 @@
+"""The prompts that were asked in a kernel before, executed again in a new one for what they had left there."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from rlm_jupyter.prompts import notices
+from rlm_jupyter.record.saved_run import SavedRun
+from rlm_jupyter.replay.diff import Difference
+from rlm_jupyter.replay.player import Player
+from rlm_jupyter.replay.recording import PlaybackOptions, RecordEnds, Recording
+from rlm_jupyter.run.session import Session
+from rlm_jupyter.types.events import RunStarted
+
+
+async def reexecute_run(session: Session, run: SavedRun, is_told: bool, reexecutes: bool) -> list[Difference]:
+    """Re-execute an earlier run in the kernel, for its variables; no model is asked, nothing is recorded."""
+    started = run.trajectory.started
+    told = await start_again(session, started, reexecutes)
+    if started.options.get("outputs"):
+        await session.kernel.open_outputs()
+    recording = Recording(run.records, PlaybackOptions(only=True, reexecutes=reexecutes))
+    count = len(session.history)
+    with contextlib.suppress(RecordEnds):
+        await session.answer(started.prompt, run_id=started.run_id, playback=Player(recording))
+    session.history.cut(count)  # what it says comes from its record
+    if is_told:
+        session.history.add(run.trajectory)
+    session.after[-1]["told"] = is_told
+    return told + [replace(one, text=f"(The prompt before.) {one.text}") for one in recording.differences]
+
+
+async def start_again(session: Session, started: RunStarted, reexecutes: bool) -> list[Difference]:
+    """Where the kernel had died before this run began: start it again, with what had come back then."""
+    restarted = started.options.get("restarted")
+    if not restarted or not reexecutes:
+        return []
+    wanted: list[str] = restarted["names"]
+    await session.kernel.snapshots.settled()
+    await session.restart(wanted)
+    back = {variable.name for variable in session.variables}
+    missing = [name for name in wanted if name not in back]
+    return [Difference(0, None, notices.NOT_RESTORED.format(names=", ".join(missing)))] if missing else []
