@@ -254,8 +254,8 @@ async def test_images_count_for_window_and_budget(wire: str) -> None:
 
 @WIRES
 async def test_a_record_has_the_images_and_answers_again(wire: str, in_folder: Path) -> None:
-    cell = 'reply = llm_query(["What is it?", context])\nprint(reply)'
-    result, requests = await asked(wire, cell, png(), save="run.ipynb")
+    cell = 'reply = llm_query(["What is it?", context[0]])\nprint(reply)'
+    result, requests = await asked(wire, cell, [png()], save="run.ipynb")
     assert len(requests) == 1
     assert result.path is not None
     [call] = result.trajectory.subcalls
