@@ -97,7 +97,10 @@ def _json(data: bytes) -> None:
 
 
 def _json_lines(data: bytes) -> None:
-    for line in filter(None, map(bytes.strip, data.splitlines())):
+    lines = [line for line in data.splitlines() if line.strip()]
+    if not lines:
+        raise Unreadable("there is no line in it.")
+    for line in lines:
         _json(line)
 
 
