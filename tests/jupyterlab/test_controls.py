@@ -364,6 +364,13 @@ def test_a_stop_is_said_once_and_its_clock_stood_still_while_it_was_paused(opene
     page.until(lambda: page.cells()[2]["execution_count"], "the end of the cell that asked")
     page.picture("stopped", 500)
     assert not notices(page)
+    # what a person wanted is no error, in the panel or in its tab
+    page.command("rlm:runs")
+    runs = page.page.locator("#rlm-runs")
+    page.until(lambda: "Stopped by you" in runs.inner_text(), "the state in the panel")
+    assert not page.page.locator(".rlm-tab-errors").count()
+    assert "✕" not in runs.inner_text()
+    page.page.evaluate("window.jupyterapp.shell.collapseRight()")
     # the buttons are the bar's, its words are for those who listen
     assert bar.locator(".rlm-bar-words").bounding_box()["width"] <= 1
     assert bar.get_by_role("status").first.inner_text() == "Stopped by you · 2 iterations"
