@@ -259,7 +259,7 @@ class RLM(FromRecord):
         answer: object = None,
         outputs: object = None,
         output_dir: str | Path | None = None,
-        replace: bool = False,
+        replace: bool | None = None,
         on_event: OnEvent | None = None,
         keep_kernel: bool = False,
     ) -> Result:
@@ -278,7 +278,8 @@ class RLM(FromRecord):
         answer
             What the answer must be, as for `RLM`; default: what that says.
         outputs, output_dir, replace
-            The files that the run is to make, and where they go, as for `RLM`; `result.outputs` has their paths.
+            The files that the run is to make, and where they go, as for `RLM`; default of each: what that says.
+            `result.outputs` has their paths.
         on_event
             Told every event, on a thread of ours; as `stream`, those of children as `ChildReported`.
         keep_kernel
@@ -313,7 +314,7 @@ class RLM(FromRecord):
         answer: object = None,
         outputs: object = None,
         output_dir: str | Path | None = None,
-        replace: bool = False,
+        replace: bool | None = None,
         on_event: OnEvent | None = None,
         control: Control | None = None,
     ) -> Result:
@@ -330,21 +331,31 @@ class RLM(FromRecord):
             settings = self._for(answer, outputs, output_dir, replace)
             return await self._answer(settings, question, held, on_event, control)
 
-    def _for(self, answer: object, outputs: object, output_dir: str | Path | None, replaces: bool) -> Settings:
+    def _for(self, answer: object, outputs: object, output_dir: str | Path | None, replaces: bool | None) -> Settings:
         """Return the settings of a run whose answer is to be this, and that is to make these files."""
         settings = self._settings
         if answer is not None:
             settings = dataclasses.replace(settings, answer=AnswerType.of(answer))
-        if outputs is not None:
-            outputs = _outputs(outputs, output_dir, replaces, settings.samples)
-            settings = dataclasses.replace(settings, outputs=outputs)
-        elif output_dir is not None or replaces:
-            wanted = None if settings.outputs is None else settings.outputs.artefacts
-            found = _outputs(wanted, output_dir, replaces, settings.samples)
+        if outputs is not None or output_dir is not None or replaces is not None:
+            found = self._other_outputs(outputs, output_dir, replaces)
             settings = dataclasses.replace(settings, outputs=found)
         if settings.outputs is not None:
             settings = dataclasses.replace(settings, outputs=settings.outputs.claimed())
         return settings
+
+    def _other_outputs(self, wanted: object, output_dir: str | Path | None, replaces: bool | None) -> Outputs | None:
+        """Return the files of one run; of files, folder and replacing, what is `None` is as `RLM` was given it."""
+        before = self._settings.outputs
+        if wanted is None and before is not None:
+            wanted = before.artefacts
+        found = _outputs(wanted, output_dir, replaces is not None and replaces, self._settings.samples)
+        if found is None or before is None:
+            return found
+        return dataclasses.replace(
+            found,
+            folder=before.folder if output_dir is None else found.folder,
+            replace=before.replace if replaces is None else replaces,
+        )
 
     async def _answer(
         self, settings: Settings, prompt: str, held: Context, on_event: OnEvent | None, control: Control | None
@@ -373,7 +384,7 @@ class RLM(FromRecord):
         answer: object = None,
         outputs: object = None,
         output_dir: str | Path | None = None,
-        replace: bool = False,
+        replace: bool | None = None,
     ) -> AsyncIterator[Event]:
         """Yield the events of a run as they happen; the last is `RunEnded`. Closing the iterator stops the run.
 
@@ -411,7 +422,7 @@ class RLM(FromRecord):
         answer: object = None,
         outputs: object = None,
         output_dir: str | Path | None = None,
-        replace: bool = False,
+        replace: bool | None = None,
         on_event: OnEvent | None = None,
         keep_kernel: bool = False,
         approve: bool = False,

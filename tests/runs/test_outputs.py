@@ -364,3 +364,28 @@ def test_the_example_of_the_docs() -> None:
         .startswith("sales.png is not as it was asked for: it is 200 x 500: make it wider than high")
     )
     assert "- sales.png: a bar for each region" in result.trajectory.started.opening
+
+
+def test_of_files_folder_and_replacing_a_call_changes_what_it_is_given_and_nothing_else() -> None:
+    """What `RLM` was given holds for the rest: else a file of the user's would be replaced, elsewhere."""
+    made = f"{TABLE}\n{DONE}"
+    Path("sales.csv").write_text("mine")
+    rlm = RLM(model(made), save=False, outputs=["sales.csv"], output_dir="reports")
+    result = rlm.completion("What?", CONTEXT, replace=True)
+    assert result.outputs == {"sales.csv": Path("reports/sales.csv").absolute()}
+    assert Path("sales.csv").read_text() == "mine"
+    with pytest.raises(ConfigurationError, match="is there already"):
+        rlm.completion("What?", CONTEXT)
+    other = f"(OUTPUTS / 'other.csv').write_text('a\\n1')\n{DONE}"
+    result = RLM(model(other), save=False, outputs=["sales.csv"], output_dir="reports").completion(
+        "What?", CONTEXT, outputs=["other.csv"]
+    )
+    assert result.outputs == {"other.csv": Path("reports/other.csv").absolute()}
+    replacing = RLM(model(made), save=False, outputs=["sales.csv"], replace=True)
+    Path("reports/sales.csv").write_text("before")
+    result = replacing.completion("What?", CONTEXT, output_dir="reports")
+    assert result.outputs == {"sales.csv": Path("reports/sales.csv").absolute()}
+    assert Path("reports/sales.csv").read_text().startswith("region")
+    with pytest.raises(ConfigurationError, match="is there already"):
+        replacing.completion("What?", CONTEXT, replace=False)
+    assert Path("sales.csv").read_text() == "mine"
