@@ -73,6 +73,22 @@ class OpenAIModel(HostedModel):
     def _send(self, client: openai.AsyncOpenAI) -> Any:
         return client.chat.completions.create
 
+    def _fields(
+        self, cap: int, *, logprobs: bool, temperature: float | None, form: Structured | None
+    ) -> dict[str, Any]:
+        """Return what a request says beside its messages."""
+        fields = self._placed | {self.endpoint.preset.cap_field: cap} | ({"logprobs": True} if logprobs else {})
+        if temperature is not None:
+            fields["temperature"] = temperature
+        if form is not None and "response_format" not in fields:
+            # strict would refuse optional fields and bounds; one's own servers keep to the schema in any case
+            named = {"name": "reply", "schema": dict(form.schema), "strict": False}
+            fields["response_format"] = {"type": "json_schema", "json_schema": named}
+        if self.endpoint.preset.provider == "llamacpp":
+            # tells now and then how far it is with a long prompt, so that the connection is not silent for minutes
+            fields["extra_body"] = {"return_progress": True} | (fields.get("extra_body") or {})
+        return fields
+
     async def _stream(
         self,
         client: openai.AsyncOpenAI,
@@ -84,16 +100,7 @@ class OpenAIModel(HostedModel):
         temperature: float | None,
         form: Structured | None,
     ) -> Reply | None:
-        fields = self._placed | {self.endpoint.preset.cap_field: cap} | ({"logprobs": True} if logprobs else {})
-        if temperature is not None:
-            fields["temperature"] = temperature
-        if form is not None and "response_format" not in fields:
-            # strict would refuse optional fields and bounds; one's own servers keep to the schema in any case
-            named = {"name": "reply", "schema": dict(form.schema), "strict": False}
-            fields["response_format"] = {"type": "json_schema", "json_schema": named}
-        if self.endpoint.preset.provider == "llamacpp":
-            # tells now and then how far it is with a long prompt, so that the connection is not silent for minutes
-            fields["extra_body"] = {"return_progress": True} | (fields.get("extra_body") or {})
+        fields = self._fields(cap, logprobs=logprobs, temperature=temperature, form=form)
         probabilities: list[float] = []
         pieces: list[str] = []
         refusal: list[str] = []

@@ -228,10 +228,7 @@ def _parser() -> argparse.ArgumentParser:
         "execute a run again without any model, and compare what comes out",
         "examples:\n  jupyter rlm replay rlm_runs/20250102-101500-who.ipynb --yes\n\n",
     )
-    replay.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
-    _add_again(replay)
-    replay.add_argument("--sandbox", choices=("auto", "bwrap", "none"), help="as for run (default: as before)")
-    replay.set_defaults(no_reexec=False)
+    _add_replay(replay)
     listing = command("list", "list the runs that are kept", "examples:\n  jupyter rlm list\n\n")
     listing.add_argument("folder", nargs="?", metavar="FOLDER", help="where they are (default: rlm_runs)")
     _add_show(
@@ -248,6 +245,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_replay(replay: argparse.ArgumentParser) -> None:
+    replay.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
+    _add_again(replay)
+    replay.add_argument("--sandbox", choices=("auto", "bwrap", "none"), help="as for run (default: as before)")
+    replay.set_defaults(no_reexec=False)
+
+
 def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("prompt", nargs="?", metavar="QUESTION", help="what to answer")
     run.add_argument(
@@ -256,8 +260,8 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         metavar="PATH",
-        help="what it is about: files (text, csv, json, parquet, pdf, docx, xlsx, pptx, html, ipynb, zip; .gz too), "
-        "folders, patterns, or - for standard input (default: what is piped in)",
+        help="what it is about: files (text, csv, json, parquet, pdf, docx, xlsx, pptx, html, ipynb, zip, png, jpg; "
+        ".gz too), folders, patterns, or - for standard input (default: what is piped in)",
     )
     _add_options(run, "cli")
     run.add_argument("--json", action="store_true", help="print one JSON object instead of the answer alone")
