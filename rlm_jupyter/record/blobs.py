@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
 from rlm_jupyter.record import atomic
 from rlm_jupyter.types.errors import RecordError
+from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.values import ContextInfo, PackedContext
 
 CHILDREN = "children"
@@ -20,6 +22,7 @@ PROMPTS = "prompts"
 SHARED_BYTES = 1_000_000
 """From this size on, runs of one folder that keep the same share a file, by a hard link; so each can be removed."""
 Buffer = bytes | memoryview
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 def digest(buffers: Iterable[Buffer]) -> str:
@@ -28,6 +31,11 @@ def digest(buffers: Iterable[Buffer]) -> str:
     for buffer in buffers:
         sha.update(buffer)
     return sha.hexdigest()
+
+
+def is_digest(value: object) -> bool:
+    """Whether this is a SHA-256 in hexadecimal, as `digest` returns it."""
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
 def context_kind(info: ContextInfo) -> Literal["none", "str", "bytes", "pickle"]:
@@ -74,7 +82,17 @@ class Objects:
         return self.folder.parent / atomic.STAGING
 
     def path(self, sha256: str) -> Path:
-        """Where the object is, or would be."""
+        """Where the object is, or would be.
+
+        Raises
+        ------
+        RecordError
+            That is no digest: a record of somebody else's may name any path.
+        """
+        if not is_digest(sha256):
+            raise RecordError(
+                f"{quoted(sha256)} is no SHA-256: this record is damaged, or was not written by rlm_jupyter."
+            )
         return self.folder / sha256
 
     def label(self, sha256: str) -> str:
@@ -136,6 +154,8 @@ class Objects:
         """
         path = self.path(sha256)
         try:
+            if path.exists() and not path.is_file():  # a pipe would be waited for
+                raise RecordError(f"{path} is no plain file. Delete it.")
             content = path.read_bytes()
         except FileNotFoundError:
             raise RecordError(f"{self.label(sha256)} is missing in {self.folder.parent.parent}.") from None

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
-from rlm_jupyter.record.blobs import Objects
+from rlm_jupyter.record.blobs import Objects, digest, is_digest
 from rlm_jupyter.types import events
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import CellFinished, OutputsShown, Record, SubcallSettled
@@ -44,6 +44,9 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 """Made once: `json.dumps` with options makes an encoder for each call."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]|\\u(?=005c|d[89a-f][0-9a-f]{2})")
 _ESCAPE = re.compile(r"\\u(005c|d[89a-f][0-9a-f]{2})")
+
+_IMAGE_FIELDS = {"mime": str, "width": int, "height": int, "sha256": str}
+_FILE_FIELDS = {"name": str, "sha256": str, "nbytes": int, "path": str}
 
 
 def encode(record: Record, objects: Objects | None = None) -> dict[str, Any]:
@@ -121,7 +124,9 @@ def decode(data: Mapping[str, Any], objects: Objects | None = None, *, version: 
     if "images" in values:
         # whoever shows a sub-call's looks them up; the conversation is made of the others
         kept = objects if cls is OutputsShown else None
-        values["images"] = [_image(image, kept) for image in values["images"]]
+        values["images"] = [_image(image, kept) for image in _dicts(values["images"], "images")]
+    if "files" in values:
+        values["files"] = [_file(file) for file in _dicts(values["files"], "files")]
     if stored := data.get("stored"):
         values["outputs"] = put_back(values["outputs"], stored, objects)
     record: Record = _build(cls, values, version)
@@ -218,12 +223,43 @@ def _described(image: Image, objects: Objects | None) -> dict[str, Any]:
 
 
 def _image(described: Mapping[str, Any], objects: Objects | None) -> Image:
-    """Return the image of a record; without its bytes where they are not there."""
-    data = base64.b64decode(described.get("base64", ""))
+    """Return the image of a record; without its bytes where they are not there.
+
+    Raises
+    ------
+    RecordError
+        It is not described as `_described` does, or its bytes are others.
+    """
+    _check_fields(described, _IMAGE_FIELDS, "an image")
+    try:
+        data = base64.b64decode(described.get("base64", ""), validate=True)
+    except (TypeError, ValueError):
+        raise RecordError("an image of this record is damaged: its bytes can't be read") from None
+    if data and digest([data]) != described["sha256"]:
+        raise RecordError("an image of this record is damaged: its bytes are not those that its SHA-256 names")
     if not data and objects is not None:
         with contextlib.suppress(RecordError):
             data = objects.get(described["sha256"])
     return Image(described["mime"], described["width"], described["height"], described["sha256"], data)
+
+
+def _file(described: Mapping[str, Any]) -> dict[str, Any]:
+    _check_fields(described, _FILE_FIELDS, "a file")
+    return dict(described)
+
+
+def _dicts(value: object, field: str) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise RecordError(f"{field} of this record are no list of descriptions")
+    return value
+
+
+def _check_fields(described: Mapping[str, Any], kinds: Mapping[str, type], what: str) -> None:
+    """Refuse what is not described as this package does: a record may be somebody else's."""
+    for name, kind in kinds.items():
+        value = described.get(name)
+        if type(value) is not kind or (name == "sha256" and not is_digest(value)):
+            raise RecordError(f"{what} of this record is damaged: its {name} is {quoted(value)}")
 
 
 def _to_json(data: Mapping[str, Any]) -> bytes:

@@ -55,5 +55,5 @@ def address(image: Image) -> str:
 def _address(data: bytes) -> str:
     try:
         return address(fitted(data, _SIDE, _SMALL_BYTES * 10, _KINDS) if len(data) > _SMALL_BYTES else fitted(data))
-    except ValueError:
+    except Exception:  # noqa: BLE001  Pillow's readers raise anything at a damaged file; it only draws a picture
         return ""
