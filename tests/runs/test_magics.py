@@ -94,7 +94,7 @@ def test_a_line_prompt_comes_through_as_it_was_written(shell: InteractiveShell, 
 
 def test_options_before_the_prompt_are_read(shell: InteractiveShell) -> None:
     options, _ = parsed(shell, "-c a -c b,c -m 'scripted/a b.json' -o out --max-iterations 3 --rerun What?")
-    assert (options.context, options.model, options.output) == (["a", "b,c"], "scripted/a b.json", "out")
+    assert (options.context, options.model, options.result) == (["a", "b,c"], "scripted/a b.json", "out")
     assert (options.max_iterations, options.rerun, options.background) == (3, True, False)
 
 
@@ -142,7 +142,7 @@ def test_help_shows_options_and_an_example(shell: InteractiveShell) -> None:
 
 
 def test_options_that_take_a_number_show_which_kind(shell: InteractiveShell) -> None:
-    kinds = {int: {"INT"}, float: {"SECONDS", "USD"}}
+    kinds = {int: {"INT"}, float: {"SECONDS", "USD", "SHARE"}}
     resume = shell.magics_manager.magics["line"]["rlm_resume"]
     numbers = [
         (action.option_strings[-1], action.metavar, kinds[action.type])
@@ -150,7 +150,7 @@ def test_options_that_take_a_number_show_which_kind(shell: InteractiveShell) -> 
         for action in magic.parser._actions
         if action.type in kinds
     ]
-    assert len(numbers) == 17
+    assert len(numbers) == 19
     assert [number for number in numbers if number[1] not in number[2]] == []
 
 
