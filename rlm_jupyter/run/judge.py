@@ -95,7 +95,7 @@ async def judge(run: Run, outcome: IterationOutcome) -> Verdict:
     verdict = await _judged(run, outcome)
     if outcome.answer is None or verdict.answer is None:
         return verdict
-    answer, reasons, told = verdict.answer, list[str](), list[str]()
+    answer, reasons, told, files = verdict.answer, list[str](), list[str](), dict[str, bytes]()
     if run.replies.answer_type is not None:
         try:
             # validators of the user's may take their time
@@ -103,10 +103,12 @@ async def judge(run: Run, outcome: IterationOutcome) -> Verdict:
         except AnswerError as error:
             reasons += error.reasons
             told.append(notices.WRONG_FORM.format(reasons="\n".join(f"- {reason}" for reason in reasons)))
-    if run.replies.outputs is not None and (wrong := await output_files.check(run, run.replies.outputs)):
+    if run.replies.outputs is not None:
+        wrong, files = await output_files.check(run, run.replies.outputs)
         reasons += output_files.listed(wrong)
-        told.append(wrong)
+        told += filter(None, [wrong])
     if not told:
+        run.replies.accepted = files
         return replace(verdict, answer=answer)
     run.replies.answer_errors += 1
     await cells.send_back(run, verdict.answer)

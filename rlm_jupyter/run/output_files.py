@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -22,16 +22,17 @@ _RESCUE_SECONDS = 5.0
 _T = TypeVar("_T")
 
 
-async def check(run: Run, outputs: Outputs) -> str:
-    """Check the files as an answer is declared, and keep them where all are as they were asked for.
+async def check(run: Run, outputs: Outputs) -> tuple[str, dict[str, bytes]]:
+    """Check the files as an answer is declared. Nothing is put anywhere: the answer itself may still be sent back.
 
     Returns
     -------
-    str
-        What the model is told of those that are not; while a record is played, what it was told. Empty: all are.
+    tuple
+        What the model is told of those that are not as they were asked for; while a record is played, what it was
+        told. Empty: all are, and these are their contents.
     """
     if run.is_replaying and run.playback is not None:
-        return run.playback.wrong_files()
+        return run.playback.wrong_files(), {}
     contents = await _fetched(run, outputs)
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
@@ -39,9 +40,8 @@ async def check(run: Run, outputs: Outputs) -> str:
     except TimeoutError:
         reasons = [f"it took more than {_CHECK_SECONDS:.0f} s to open them: make them simpler"]
     if reasons:
-        return notices.WRONG_FILES + "".join(f"\n- {reason}" for reason in reasons) + notices.MEND_FILES
-    await _keep(run, outputs, {name: content for name, content in contents.items() if isinstance(content, bytes)})
-    return ""
+        return notices.WRONG_FILES + "".join(f"\n- {reason}" for reason in reasons) + notices.MEND_FILES, {}
+    return "", {name: content for name, content in contents.items() if isinstance(content, bytes)}
 
 
 def listed(text: str) -> list[str]:
@@ -49,26 +49,45 @@ def listed(text: str) -> list[str]:
     return [line[2:] for line in text.splitlines() if line.startswith("- ")]
 
 
-async def rescue(run: Run, outputs: Outputs) -> None:
-    """Keep the files that are as they were asked for, of a run that ends without all of them."""
-    if run.is_replaying or not run.kernel.is_alive:
-        return
-    with contextlib.suppress(KernelError, TimeoutError):
+async def deliver(run: Run, outputs: Outputs) -> None:
+    """Keep a run's files and put them where the caller wants them, once, as it ends.
+
+    Those of an accepted answer; of a run that ends otherwise, those that are as they were asked for, which replace
+    nothing of the user's.
+    """
+    if run.replies.accepted:
+        await _keep(run, outputs, run.replies.accepted)
+    elif not run.is_replaying and run.kernel.is_alive and (contents := await _sound(run, outputs)):
+        await _keep(run, replace(outputs, replace=False), contents)
+
+
+async def _sound(run: Run, outputs: Outputs) -> dict[str, bytes]:
+    """Return those files that are as they were asked for, as far as they are seen in time."""
+    try:
         async with asyncio.timeout(_RESCUE_SECONDS):
             contents = await _fetched(run, outputs)
-            await _keep(run, outputs, await detached(lambda: outputs.sound(contents), "rlm_outputs"))
+            return await detached(lambda: outputs.sound(contents), "rlm_outputs")
+    except (KernelError, TimeoutError):
+        return {}
 
 
 async def _fetched(run: Run, outputs: Outputs) -> dict[str, bytes | str]:
-    """Return each file's bytes by its name, or what is wrong with it."""
+    """Return each file's bytes by its name, or what is wrong with it; they are all in memory at once, so bounded."""
     contents: dict[str, bytes | str] = {}
+    left = outputs.most_bytes
     for one in outputs.artefacts:
+        most = min(one.max_bytes, left)
         try:
-            contents[one.name] = await run.kernel.output(one.name, one.max_bytes)
+            content = await run.kernel.output(one.name, most)
         except KernelDiedError:
-            contents[one.name] = "is gone: the kernel died"
+            content = "is gone: the kernel died"
         except KernelError as error:
-            contents[one.name] = f"can't be read: {error}"
+            content = f"can't be read: {error}"
+        if isinstance(content, bytes):
+            left -= len(content)
+        elif most < one.max_bytes and content.startswith("has "):  # more bytes than are left
+            content += f" here, because all files together may have {outputs.most_bytes:,}"
+        contents[one.name] = content
     return contents
 
 

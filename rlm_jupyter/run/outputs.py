@@ -21,6 +21,7 @@ from rlm_jupyter.types.values import OutputFile
 
 MOST_BYTES = 100 * 1024**2
 """Of a file, where nothing else is said."""
+_MOST_BYTES_IN_ALL = 500 * 1024**2
 _MOST_FILES = 100
 _NAME_BYTES = 200
 _REASON_CHARS = 400
@@ -136,6 +137,11 @@ class Outputs:
     def specs(self) -> list[dict[str, Any]]:
         """What the record is told of them, each as `Artefact.spec`."""
         return [one.spec for one in self.artefacts]
+
+    @property
+    def most_bytes(self) -> int:
+        """How many they may have together: 500 MiB, unless one alone may have more."""
+        return max(_MOST_BYTES_IN_ALL, *(one.max_bytes for one in self.artefacts))
 
     def claimed(self) -> Self:
         """Return the same as a new run begins: its folder is there, and has no files of these names.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,12 +65,15 @@ class ReplyState:
     """The files that are to be there with it."""
     answer_errors: int = 0
     """Answers that were something else, or came without the files."""
+    accepted: Mapping[str, bytes] = field(default_factory=dict)
+    """Their contents, as the answer was accepted with them."""
     files: tuple[OutputFile, ...] = ()
-    """Those that are there."""
+    """Those that were put where they belong, as the run ended."""
 
     def withdraw(self) -> None:
-        """Take note that an answer was sent back: it has to be declared again."""
+        """Take note that an answer was sent back: it has to be declared again, with its files."""
         self.ready_declared = False
+        self.accepted = {}
 
 
 @dataclass

@@ -252,8 +252,6 @@ class Session:
         ending = Ending("failed")
         try:
             ending = await self._ending(run, parent)
-            if run.replies.outputs is not None and not run.replies.files:
-                await output_files.rescue(run, run.replies.outputs)
         except asyncio.CancelledError:
             # the cell that asked is interrupted a moment before the deadline, and takes its children along
             in_time = parent is None or run.ledger.deadline.has(INTERRUPT_MARGIN)
@@ -267,8 +265,12 @@ class Session:
             self.answering.run, self.variables = None, run.cells.variables
             # nothing may settle, and be billed, after the last record
             await self.kernel.drop_calls()
-            run.record(ended(run, ending))
-            await end(run)
+            try:
+                if run.replies.outputs is not None:
+                    await output_files.deliver(run, run.replies.outputs)
+            finally:
+                run.record(ended(run, ending))
+                await end(run)
 
     async def _ending(self, run: Run, parent: str | None) -> Ending:
         """Solve the run: by asking directly, by several runs of the question, or by itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import struct
@@ -19,7 +20,8 @@ from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record.export import to_html
 from rlm_jupyter.record.export.write import send
 from rlm_jupyter.record.saved_run import SavedRun
-from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.errors import ConfigurationError, ModelError
+from rlm_jupyter.types.events import CellStarted, Event
 from rlm_jupyter.types.values import Message
 from tests.runs.test_cli import cli, script
 from tests.runs.test_magics import run as run_cell
@@ -48,6 +50,11 @@ def block(source: str) -> str:
 
 def model(*cells: str) -> ScriptedModel:
     return ScriptedModel([block("print(len(context))"), *map(block, cells)])
+
+
+def left(folder: str) -> dict[str, str]:
+    """Return the texts of a folder, by their names."""
+    return {path.name: path.read_text() for path in sorted(Path(folder).glob("*.*")) if path.is_file()}
 
 
 def notices(result: Result) -> list[str]:
@@ -389,3 +396,68 @@ def test_of_files_folder_and_replacing_a_call_changes_what_it_is_given_and_nothi
     with pytest.raises(ConfigurationError, match="is there already"):
         replacing.completion("What?", CONTEXT, replace=False)
     assert Path("sales.csv").read_text() == "mine"
+
+
+def test_files_are_put_in_their_place_once_with_the_answer_that_was_accepted() -> None:
+    """An answer of another form beside sound files is a draft, and so are the files."""
+    cells = [
+        f"(OUTPUTS / 'a.txt').write_text({text!r})\nFINAL({answer!r})" for text, answer in (("old", "no"), ("new", 3))
+    ]
+    result = RLM(model(*cells), save=False).completion("What?", CONTEXT, answer=int, outputs="a.txt", output_dir="made")
+    assert (result.value, result.message, left("made")) == (3, "", {"a.txt": "new"})
+    gone = "(OUTPUTS / 'a.txt').unlink()"
+    limits = Limits(max_iterations=3)
+    result = RLM(model(cells[0], gone), limits=limits, save=False).completion(
+        "What?", CONTEXT, answer=int, outputs="a.txt", output_dir="none"
+    )
+    assert (result.stop_reason, dict(result.outputs), left("none")) == ("iterations", {}, {})
+
+
+def test_a_draft_replaces_nothing() -> None:
+    Path("a.txt").write_text("mine")
+    draft = "(OUTPUTS / 'a.txt').write_text('draft')\nFINAL('no')"
+    result = RLM(model(draft), limits=Limits(max_answer_errors=0), save=False).completion(
+        "What?", CONTEXT, answer=int, outputs="a.txt", replace=True
+    )
+    assert (result.stop_reason, left(".")) == ("answer_invalid", {"a-2.txt": "draft", "a.txt": "mine"})
+    assert result.outputs == {"a.txt": Path("a-2.txt").absolute()}
+    assert "a.txt was there already, so the file is saved as a-2.txt" in result.message
+
+
+def test_a_run_that_fails_or_is_cancelled_brings_what_is_whole() -> None:
+    with pytest.raises(ModelError):  # the script is over
+        RLM(model(TABLE)).completion("What?", CONTEXT, outputs=["sales.csv"], output_dir="failed")
+    assert [*left("failed")] == ["sales.csv"]
+    [saved] = [SavedRun.load(path) for path in Path("rlm_runs").glob("*.ipynb")]
+    assert saved.trajectory.ended is not None
+    assert [file["path"] for file in saved.trajectory.ended.files] == [str(Path("failed/sales.csv").absolute())]
+
+    async def cancel() -> None:
+        rlm = RLM(model(TABLE, "import time\nprint('begun', flush=True)\ntime.sleep(600)"), save=False)
+        begun = asyncio.Event()
+
+        def look(event: Event) -> None:
+            if isinstance(event, CellStarted) and "begun" in event.source:
+                loop.call_soon_threadsafe(begun.set)
+
+        loop = asyncio.get_running_loop()
+        run = asyncio.create_task(
+            rlm.acompletion("What?", CONTEXT, outputs=["sales.csv"], output_dir="cancelled", on_event=look)
+        )
+        await begun.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+    asyncio.run(cancel())
+    assert [*left("cancelled")] == ["sales.csv"]
+
+
+def test_files_have_a_bound_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlm_jupyter.run.outputs._MOST_BYTES_IN_ALL", 100)
+    wanted = [Artefact(f"{name}.txt", max_bytes=80) for name in "ab"]
+    source = "for name in 'ab':\n    (OUTPUTS / f'{name}.txt').write_text('x' * 60)\n"
+    rlm = RLM(model(source + DONE), limits=Limits(max_answer_errors=0), save=False)
+    result = rlm.completion("What?", CONTEXT, outputs=wanted)
+    said = "b.txt has 60 bytes; 40 are the most here, because all files together may have 100"
+    assert (result.stop_reason, result.message, [*result.outputs]) == ("answer_invalid", said, ["a.txt"])
