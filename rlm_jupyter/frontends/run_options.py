@@ -145,6 +145,8 @@ OPTIONS = (
            places=_RUNS | {"config"}),
     Option("snapshot", "keep the kernel's variables after each cell, so that they come back when it dies", bool,
            places=_RUNS | {"config"}),
+    Option("preload", "a module that kernels have imported from the start, as pandas (Linux)", str, "MODULE",
+           repeats=True, places=_RUNS | {"config"}),
     Option("estimate", "say what it may cost, and ask nothing", bool),
     Option("save", "the run's notebook, or a folder/ for it", str, "PATH", "rlm_runs/", places=_MAGIC | {"config"},
            beside=frozenset({"cli", "fork"})),

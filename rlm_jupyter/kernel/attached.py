@@ -82,6 +82,11 @@ class AttachedProcess(KernelProcess):
         return self._address.key
 
     @property
+    def is_forked(self) -> bool:
+        """It is not ours to fork."""
+        return False
+
+    @property
     def token(self) -> str:
         """What the kernel's guest takes us by."""
         return self._address.token

@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
-import shutil
-import site
-import string
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from traitlets import Instance
 
+from rlm_jupyter.kernel.command import guest_command, process_limit
 from rlm_jupyter.kernel.directory import Place
-from rlm_jupyter.kernel.guest.confine import VARIABLE
+from rlm_jupyter.kernel.fork import ForkProvisioner
 from rlm_jupyter.kernel.provisioner import GuestProvisioner
-from rlm_jupyter.kernel.sandbox import bwrap
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.sandbox.undumpable import hide
 from rlm_jupyter.kernel.shield import see_through
+from rlm_jupyter.kernel.template import Template
+from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.types.errors import ConfigurationError, KernelStartError
-from rlm_jupyter.types.quoted import quoted
-
-_GUEST = "rlm_jupyter.kernel.guest"
-_NAMES = """
-    PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TEMP TMP TERM PYTHONPATH VIRTUAL_ENV CONDA_PREFIX
-    LD_LIBRARY_PATH DYLD_LIBRARY_PATH OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS SYSTEMROOT SYSTEMDRIVE
-    WINDIR COMSPEC PATHEXT APPDATA LOCALAPPDATA PROGRAMDATA USERPROFILE
-"""
-PASSED_ON = frozenset(_NAMES.split())
-"""What a kernel gets of the host's environment, with `LC_*`: an allow-list, so that no key is ever in it.
-
-`HOME` and the places for temporary files are its own, where tools look for credentials of the user's.
-"""
 
 _KILL_POLLS = 1_000
 """How often it is looked, a millisecond apart, whether a killed process is gone."""
@@ -73,6 +58,7 @@ class KernelProcess:
         cwd: str | Path | None = None,
         environment: Mapping[str, str] | None = None,
         sandbox: Sandbox | None = None,
+        templates: Templates | None = None,
     ) -> KernelProcess:
         """Start the guest application. From now on, this process's own memory is closed to its user (`hide`).
 
@@ -86,6 +72,8 @@ class KernelProcess:
             Variables beyond `PASSED_ON`.
         sandbox
             What shuts it off from the machine; default: nothing.
+        templates
+            What it may be forked from; default: it is started anew.
 
         Raises
         ------
@@ -95,31 +83,55 @@ class KernelProcess:
             The process could not be started.
         """
         hide()
-        place = Place()
-        km: AsyncKernelManager | None = None
-        try:
-            sandbox = (sandbox or NO_SANDBOX).chosen()
-            argv, env = _command(kernel_name, place.path, sandbox)
-            where = _directory(cwd)
-            spec = KernelSpec(argv=argv, language="python", display_name="rlm")
-            km = AsyncKernelManager(
-                kernel_name="rlm",
-                kernel_spec_manager=_OneSpec(spec=spec),
-                connection_file=str(place.path / "run" / "k.json"),
-                transport="ipc" if sys.platform != "win32" else "tcp",
-            )
+        sandbox = (sandbox or NO_SANDBOX).chosen()
+        where = _directory(cwd)
+        if templates is not None:
+            wanted = templates.environment(kernel_name, where, environment, sandbox)
+            for template in templates.usable(wanted):
+                with templates.noting(template):
+                    return await cls._forked(template)
+        return await cls._started(kernel_name, where, environment, sandbox)
+
+    @classmethod
+    async def _started(
+        cls, kernel_name: str | None, where: Path, environment: Mapping[str, str] | None, sandbox: Sandbox
+    ) -> KernelProcess:
+        with _place() as place:
+            argv, arguments, env = guest_command(kernel_name, place.path, sandbox)
+            spec = KernelSpec(argv=[*argv, *arguments], language="python", display_name="rlm")
+            km = _manager(spec, place)
             provisioner = GuestProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
             provisioner.shut_off(sandbox, place)
             km.provisioner = provisioner
+            return await cls._start(km, place, env={**env, **(environment or {})}, cwd=str(where))
+
+    @classmethod
+    async def _forked(cls, template: Template) -> KernelProcess:
+        with _place() as place:
+            spec = KernelSpec(argv=[], language="python", display_name="rlm")
+            km = _manager(spec, place)
+            provisioner = ForkProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
+            processes = process_limit(template.environment.sandbox)
             try:
-                await km.start_kernel(env={**env, **(environment or {})}, cwd=str(where))
+                km.write_connection_file()
             except OSError as error:
                 raise KernelStartError(f"The kernel could not be started: {error}.") from error
-        except BaseException:
-            if km is not None and km.has_kernel:
+            # cancelled here, it has no process: that one ends as nobody holds its channel
+            process = await template.fork(place)
+            provisioner.take(process, place, processes, template.last_words)
+            km.provisioner = provisioner
+            return cls(km, place)
+
+    @classmethod
+    async def _start(cls, km: AsyncKernelManager, place: Place, **options: Any) -> KernelProcess:
+        try:
+            await km.start_kernel(**options)
+        except BaseException as error:
+            if km.has_kernel:
                 # start_kernel sleeps after it has started the process: whoever is cancelled there has one
                 await cls(km, place).kill()
-            place.remove()
+            if isinstance(error, OSError):
+                raise KernelStartError(f"The kernel could not be started: {error}.") from error
             raise
         return cls(km, place)
 
@@ -131,6 +143,11 @@ class KernelProcess:
     @property
     def _provisioner(self) -> Any:
         return self._km.provisioner
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether it was forked from a template."""
+        return isinstance(self._km.provisioner, ForkProvisioner)
 
     @property
     def pid(self) -> int:
@@ -197,7 +214,7 @@ class KernelProcess:
                         if provisioner.process.poll() is not None:
                             break
                         await asyncio.sleep(0.001)
-                await self._km.shutdown_kernel(now=True)
+                await provisioner.finish(self._km)
         finally:
             provisioner.release()
             self._place.remove()
@@ -219,57 +236,21 @@ def _directory(cwd: str | Path | None) -> Path:
     return where
 
 
-def _command(kernel_name: str | None, place: Path, sandbox: Sandbox) -> tuple[list[str], dict[str, str]]:
-    """Return the command line that starts the guest, and its environment."""
-    env = {name: value for name, value in os.environ.items() if name.upper() in PASSED_ON or name.startswith("LC_")}
-    env |= _own_places(place, sandbox) | {"PYTHONHASHSEED": "0", VARIABLE: _confined(sandbox)}
-    argv = [sys.executable, "-m", _GUEST, "-f", "{connection_file}"]
-    if kernel_name is not None:
-        try:
-            spec = KernelSpecManager().get_kernel_spec(kernel_name)
-        except NoSuchKernel:
-            known = ", ".join(sorted(KernelSpecManager().find_kernel_specs())) or "none"
-            raise ConfigurationError(f"There is no kernelspec {quoted(kernel_name)}. Installed: {known}.") from None
-        if spec.language.lower() != "python":
-            raise ConfigurationError(
-                f"The kernelspec {quoted(kernel_name)} is {spec.language}; the kernel must be Python."
-            )
-        if not {"ipykernel_launcher", "ipykernel"} & set(spec.argv):
-            raise ConfigurationError(f"The kernelspec {quoted(kernel_name)} does not start ipykernel.")
-        argv = [_GUEST if word in {"ipykernel_launcher", "ipykernel"} else word for word in spec.argv]
-        env |= {name: string.Template(value).safe_substitute(os.environ) for name, value in spec.env.items()}
-    if kernel_name is not None or sandbox.kind == "bwrap":
-        # it may not find this package where we do: show it just our own directory
-        library = place / "lib"
-        library.mkdir()
-        (library / "rlm_jupyter").symlink_to(Path(__file__).parents[1], target_is_directory=True)
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(library), env.get("PYTHONPATH")]))
-    return [*argv, "--HistoryManager.enabled=False"], env
+@contextlib.contextmanager
+def _place() -> Iterator[Place]:
+    """Yield a new private directory, which is removed where what follows fails."""
+    place = Place()
+    try:
+        yield place
+    except BaseException:
+        place.remove()
+        raise
 
 
-def _own_places(place: Path, sandbox: Sandbox) -> dict[str, str]:
-    """Where it keeps files of its own, and finds the packages that its user has installed."""
-    if sandbox.kind == "bwrap":
-        home, tmp = bwrap.HOME, "/tmp"
-    else:
-        home, tmp = str(place / "home"), str(place / "tmp")
-        fonts = place / "home" / ".cache" / "matplotlib"
-        for listed in bwrap.font_lists():
-            fonts.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(OSError):
-                shutil.copy(listed, fonts)
-    if sys.platform == "win32":
-        return {"IPYTHONDIR": str(place / "home" / "ipython")}
-    base = site.getuserbase()
-    return {"HOME": home, "TMPDIR": tmp, "IPYTHONDIR": f"{home}/.ipython"} | ({"PYTHONUSERBASE": base} if base else {})
-
-
-def _confined(sandbox: Sandbox) -> str:
-    """Return what the guest is to give up by itself (`guest/confine.py`)."""
-    boxed = sandbox.kind == "bwrap"
-    asked = {
-        "parent": 0 if boxed else os.getpid(),
-        "memory": sandbox.memory,
-        "processes": sandbox.processes if boxed else None,
-    }
-    return json.dumps(asked)
+def _manager(spec: KernelSpec, place: Place) -> AsyncKernelManager:
+    return AsyncKernelManager(
+        kernel_name="rlm",
+        kernel_spec_manager=_OneSpec(spec=spec),
+        connection_file=str(place.path / "run" / "k.json"),
+        transport="ipc" if sys.platform != "win32" else "tcp",
+    )

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -36,28 +36,32 @@ class GuestProvisioner(LocalProvisioner):
 
     _sandbox: Sandbox | None = None
     _place: Place
+    _is_template = False
     _inside: int | None = None
     """The first process inside the sandbox, as we see it: with it, all of them end."""
     _inside_fd: int | None = None
     _said: int | None = None
 
-    def shut_off(self, sandbox: Sandbox, place: Place) -> None:
-        """Set what it is started in."""
-        self._sandbox, self._place = sandbox, place
+    def shut_off(self, sandbox: Sandbox, place: Place, *, template: bool = False) -> None:
+        """Set what it is started in, and whether it is no kernel, but what kernels are forked from."""
+        self._sandbox, self._place, self._is_template = sandbox, place, template
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         """Start the process; where this is cancelled, `self.process` is there all the same."""
         options = LocalProvisioner._scrub_kwargs(kwargs)
-        boxed = self._sandbox is not None and self._sandbox.kind == "bwrap"
-        start = self._start_boxed if boxed else launch_kernel
-
-        def keep(process: Any) -> None:
-            self.process, self.pid = process, process.pid
-            self.pgid = os.getpgid(process.pid) if hasattr(os, "getpgid") else None
-
-        started = _by_a_thread_of_its_own(lambda: start(cmd, **options), keep)
+        started = by_a_thread_of_its_own(lambda: self.start(cmd, **options), self.keep)
         await see_through(lambda: _done(started))
         return self.connection_info
+
+    def start(self, cmd: list[str], **options: Any) -> Any:
+        """Start the process, and return it; it ends with the thread that this is called in."""
+        boxed = self._sandbox is not None and self._sandbox.kind == "bwrap"
+        return (self._start_boxed if boxed else launch_kernel)(cmd, **options)
+
+    def keep(self, process: Any) -> None:
+        """Take a process as the one that this is about."""
+        self.process, self.pid = process, process.pid
+        self.pgid = os.getpgid(process.pid) if hasattr(os, "getpgid") else None
 
     def hold(self) -> None:
         """Bound the number of processes inside, before anything of the model's runs there."""
@@ -102,6 +106,10 @@ class GuestProvisioner(LocalProvisioner):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.process.pid, signal.SIGTERM)
 
+    async def finish(self, km: Any) -> None:
+        """Let `jupyter_client` put away what it has of a kernel that has been ended; it ends it where it has not."""
+        await km.shutdown_kernel(now=True)
+
     def release(self) -> None:
         """Close what is open here; the process is gone."""
         for fd in (self._inside_fd, self._said):
@@ -109,7 +117,9 @@ class GuestProvisioner(LocalProvisioner):
                 os.close(fd)
         self._inside_fd = self._said = None
 
-    def _start_boxed(self, cmd: list[str], *, cwd: str | None = None, **options: Any) -> Any:
+    def _start_boxed(
+        self, cmd: list[str], *, cwd: str | None = None, pass_fds: Sequence[int] = (), **options: Any
+    ) -> Any:
         assert self._sandbox is not None
         with ExitStack() as stack:
             told, tells = _pipe(stack)
@@ -118,13 +128,13 @@ class GuestProvisioner(LocalProvisioner):
                 os.set_blocking(end.fileno(), False)
             cwd_path = None if cwd is None else Path(cwd)
             # through a pipe: the names of folders need not stand in the list of processes
-            words = bwrap.options(self._sandbox, cmd[0], self._place.path, cwd_path)
+            words = bwrap.options(self._sandbox, cmd[0], self._place.path, cwd_path, template=self._is_template)
             filled = [_filled(stack, b"".join(word.encode() + b"\0" for word in words))]
             command = [bwrap.program(), "--args", str(filled[0]), "--info-fd", str(tells.fileno())]
             if (rules := seccomp.program()) is not None:
                 filled.append(_filled(stack, rules))
                 command += ["--seccomp", str(filled[1])]
-            passed = [tells.fileno(), *filled]
+            passed = [tells.fileno(), *filled, *pass_fds]
             null = subprocess.DEVNULL  # not ours: what stands there could be opened anew, and read
             process: Any = launch_kernel(
                 [*command, "--", *cmd], cwd="/", stdout=null, stderr=says.fileno(), pass_fds=passed, **options
@@ -159,7 +169,7 @@ def _filled(stack: ExitStack, data: bytes) -> int:
     return file.fileno()
 
 
-def _by_a_thread_of_its_own(start: Callable[[], Any], keep: Callable[[Any], None]) -> concurrent.futures.Future[None]:
+def by_a_thread_of_its_own(start: Callable[[], Any], keep: Callable[[Any], None]) -> concurrent.futures.Future[None]:
     """Start a process in a thread that lives as long as it does.
 
     A kernel that asks to be told when its parent dies (`guest/supervisor.py`) means, to Linux, the thread that

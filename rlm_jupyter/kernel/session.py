@@ -24,6 +24,7 @@ from rlm_jupyter.kernel.shell_requests import ShellRequests
 from rlm_jupyter.kernel.shield import see_through
 from rlm_jupyter.kernel.snapshots import Moment, Restored, Snapshots
 from rlm_jupyter.kernel.subcalls import Subcalls
+from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.kernel.untrusted import changed, fetched, inspection, output, readable
 from rlm_jupyter.types.errors import KernelDiedError
 from rlm_jupyter.types.values import AnswerSubcall, CellRun, Inspection, Output, PacksContext, Value
@@ -57,6 +58,8 @@ class Kernel:
         self._tools: Sequence[dict[str, Any]] = ()
         self._has_outputs = False
         self._shell = ShellRequests()
+        self._templates: Templates | None = None
+        """What is closed with it."""
         self._connection: Connection
         self.snapshots = Snapshots(self._shell if snapshot else None)
         """Its variables, for the kernel that is started in its place."""
@@ -73,6 +76,7 @@ class Kernel:
         environment: Mapping[str, str] | None = None,
         sandbox: Sandbox | None = None,
         snapshot: bool = False,
+        templates: Templates | None = None,
     ) -> Self:
         """Start a kernel and wait until it answers.
 
@@ -84,6 +88,8 @@ class Kernel:
             As for `KernelProcess.launch`.
         snapshot
             Keep its variables (`take_snapshot`) for the kernel that is started in its place if it dies.
+        templates
+            What it is forked from, which is closed by whoever gives it; default: templates of its own.
 
         Raises
         ------
@@ -92,15 +98,33 @@ class Kernel:
         KernelStartError
             It did not come up.
         """
-        launch = {"kernel_name": kernel_name, "cwd": cwd, "environment": environment, "sandbox": sandbox}
+        own = Templates() if templates is None else None
+        launch: dict[str, Any] = {
+            "kernel_name": kernel_name,
+            "cwd": cwd,
+            "environment": environment,
+            "sandbox": sandbox,
+        }
+        launch["templates"] = templates or own
         kernel = cls(answer_subcall, launch, snapshot=snapshot)
-        await kernel._connect()
+        kernel._templates = own
+        try:
+            await kernel._connect()
+        except BaseException:
+            if own is not None:
+                await see_through(own.close)
+            raise
         return kernel
 
     @property
     def is_alive(self) -> bool:
         """Whether the process is there."""
         return self._connection.ended is None
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether it was forked from a template, or started anew."""
+        return self._connection.process.is_forked
 
     async def set_context(self, context: PacksContext) -> None:
         """Make it `context`; the first is `context_0` too, the next `context_1`, and so on.
@@ -339,6 +363,8 @@ class Kernel:
     async def close(self) -> None:
         """Give up what is open and end the kernel at once. A second time does nothing."""
         await see_through(self._close)
+        if self._templates is not None:
+            await see_through(self._templates.close)
         await self.snapshots.close()
 
     async def _close(self) -> None:

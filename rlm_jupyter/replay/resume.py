@@ -41,6 +41,7 @@ _AS_BEFORE = (
     "sandbox",
     "prices",
     "snapshot",
+    "preload",
     "system_prompt_extra",
     "samples",
     "require_agreement",

@@ -337,4 +337,7 @@ class Session:
             restarted=restarted,
             remark=self.remark,
         )
-        return replace(started, options=started.options | self._before())
+        options = started.options | self._before()
+        if self.kernel.is_forked:
+            options["kernel"] = "forked"
+        return replace(started, options=options)

@@ -52,6 +52,10 @@ class Settings:
     sandbox: Sandbox = field(default_factory=Sandbox)
     snapshot: bool = False
     """Keep the kernel's variables, for the one that is started in its place if it dies."""
+    preload: tuple[str, ...] = ()
+    """Modules that are imported before kernels are forked."""
+    warm: bool = True
+    """Fork kernels from a process that has imported what they need, where that is possible."""
     prices: Mapping[str, Price] = field(default_factory=dict)
     """By the model's name, where they are not those of the list."""
     policies: dict[str, Any] = field(default_factory=dict)
@@ -162,7 +166,7 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dic
     """Return what else it takes to go on with the run, as far as it is not the default."""
     cwd = settings.cwd or Path.cwd()
     options = {"kernel_name": settings.kernel_name, "cwd": str(cwd.absolute()), "lent": lent, **settings.policies}
-    options["snapshot"] = settings.snapshot
+    options |= {"snapshot": settings.snapshot, "preload": [*settings.preload]}
     options |= sampled_options(settings)
     if settings.answer is not None:
         options["answer"] = settings.answer.schema

@@ -8,21 +8,23 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX
+from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.shield import see_through
+from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.record.recorder import recording
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
-from rlm_jupyter.run.observers import reporting
+from rlm_jupyter.run.observers import guarded, reporting
 from rlm_jupyter.run.samples import StartSample
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings, prepare
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.run.subcalls import Answering, ChildAnswer, StartChild
-from rlm_jupyter.types.events import Event, RunEnded, SampleSettled, SubcallStarted
+from rlm_jupyter.types.events import Event, RemarkMade, RunEnded, SampleSettled, SubcallStarted
 from rlm_jupyter.types.values import AnswerSubcall, PackedContext
 
 CHILD_PROMPT = "Your task stands at the beginning of `context`, and so does what it is about. Do it."
@@ -41,6 +43,7 @@ async def open_session(
     emit: Callable[[Event], None] | None = None,
     control: Control | None = None,
     sample: int = 0,
+    templates: Templates | None = None,
 ) -> AsyncIterator[Session]:
     """Start a kernel with this context in it; everything is closed on leaving.
 
@@ -54,6 +57,8 @@ async def open_session(
         As in `Session.answer`, of the first prompt: a model's server may have to be waited for.
     sample
         As in `Session`.
+    templates
+        What kernels of the whole tree are forked from; default: templates of this session's own.
 
     Raises
     ------
@@ -67,29 +72,37 @@ async def open_session(
             await prepare(settings, emit, control)
         await stack.enter_async_context(settings.routing.lease())
         settings = await _with_servers(settings, stack)
-        recursive = depth + 1 < settings.limits.max_depth
-        answering = Answering(settings.routing, depth, child_of(settings, depth) if recursive else None, settings.tools)
-        sandbox = NO_SANDBOX
-        if join is not None:
-            kernel = await join(answering.answer)
-            stack.push_async_callback(kernel.close)
-        else:
-            sandbox = settings.sandbox.chosen()
-            kernel = await Kernel.start(
-                answering.answer,
-                kernel_name=settings.kernel_name,
-                cwd=settings.cwd,
-                sandbox=sandbox,
-                snapshot=settings.snapshot,
-            )
-            stack.push_async_callback(kernel.close)
+        own = None
+        if templates is None:
+            templates = own = Templates(settings.preload, are_used=settings.warm)
+            stack.push_async_callback(see_through, own.close)
+        start_child = child_of(settings, depth, templates) if depth + 1 < settings.limits.max_depth else None
+        answering = Answering(settings.routing, depth, start_child, settings.tools)
+        sandbox = settings.sandbox.chosen() if join is None else NO_SANDBOX
+        starting = _start(settings, answering.answer, sandbox, templates) if join is None else join(answering.answer)
+        kernel = await starting
+        stack.push_async_callback(kernel.close)
+        if join is None:
+            if own is not None:
+                _go_on(own, emit)
             await kernel.set_context(context)
         await _equip(kernel, settings)
         several = settings.samples > 1 and depth == 0 and join is None
         if isinstance(context, Context):
             context.release()
-        start_sample = sample_of(settings, context) if several else None
+        start_sample = sample_of(settings, context, templates) if several else None
         yield Session(settings, context, depth, kernel, answering, surroundings, sandbox, start_sample, sample)
+
+
+async def _start(settings: Settings, answer: AnswerSubcall, sandbox: Sandbox, templates: Templates) -> Kernel:
+    return await Kernel.start(
+        answer,
+        kernel_name=settings.kernel_name,
+        cwd=settings.cwd,
+        sandbox=sandbox,
+        snapshot=settings.snapshot,
+        templates=templates,
+    )
 
 
 async def _equip(kernel: Kernel, settings: Settings) -> None:
@@ -97,6 +110,13 @@ async def _equip(kernel: Kernel, settings: Settings) -> None:
     await kernel.set_tools(settings.tools.specs)
     if settings.outputs is not None:
         await kernel.open_outputs()
+
+
+def _go_on(templates: Templates, emit: Callable[[Event], None] | None) -> None:
+    """With the first kernel there: make the template of the next run, and say where kernels can't be forked."""
+    templates.refill()
+    if templates.problem is not None:
+        guarded(emit)(RemarkMade(templates.problem))
 
 
 async def _with_servers(settings: Settings, stack: AsyncExitStack) -> Settings:
@@ -108,8 +128,8 @@ async def _with_servers(settings: Settings, stack: AsyncExitStack) -> Settings:
     return replace(settings, tools=settings.tools.joined(await stack.enter_async_context(running(settings.mcp))))
 
 
-def child_of(settings: Settings, depth: int) -> StartChild:
-    """Return what starts the children of a run at `depth`."""
+def child_of(settings: Settings, depth: int, templates: Templates | None = None) -> StartChild:
+    """Return what starts the children of a run at `depth`; `templates` as for `open_session`."""
     # the form is that of the root's answer, and so are the files
     settings = replace(settings, answer=None, outputs=None, tools=settings.sub_tools, mcp=())
 
@@ -124,7 +144,7 @@ def child_of(settings: Settings, depth: int) -> StartChild:
         async with (
             parent.ledger.kernels.place(depth + 1),
             recording(CHILD_PROMPT, context, kept is not None, kept, saved) as recorder,
-            open_session(settings, context, depth=depth + 1, ledger=parent.ledger) as session,
+            open_session(settings, context, depth=depth + 1, ledger=parent.ledger, templates=templates) as session,
         ):
             run_id = recorder.run_id if recorder else f"unsaved-{secrets.token_hex(3)}"
             try:
@@ -158,8 +178,8 @@ def _answered(trajectory: Trajectory) -> ChildAnswer:
     return ChildAnswer(trajectory.answer, reason, trajectory.run_id)
 
 
-def sample_of(settings: Settings, context: Context | PackedContext) -> StartSample:
-    """Return what runs a question about this context once more."""
+def sample_of(settings: Settings, context: Context | PackedContext, templates: Templates) -> StartSample:
+    """Return what runs a question about this context once more, in a kernel forked from these templates."""
     settings = replace(settings, samples=1, strategy="loop")
 
     async def start_sample(run: Run, number: int) -> SampleSettled:
@@ -173,7 +193,7 @@ def sample_of(settings: Settings, context: Context | PackedContext) -> StartSamp
             if saved is None or not saved.has_answer:
                 async with (
                     recording(prompt, context, kept is not None, kept, saved) as recorder,
-                    open_session(settings, context, ledger=run.ledger, sample=number) as session,
+                    open_session(settings, context, ledger=run.ledger, sample=number, templates=templates) as session,
                 ):
                     run_id = recorder.run_id if recorder else run_id
                     path = recorder.files.notebook if recorder else None

@@ -13,6 +13,7 @@ from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.types.events import Event, RunEnded
 from rlm_jupyter.types.values import Message, Reply, Usage
+from tests.benchmarks import starts
 from tests.benchmarks.scripts import ANSWER, LENGTH, reply
 from tests.benchmarks.worker import resident, seconds_of_python, serve, text_of
 
@@ -157,7 +158,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         ours = Ours(folder)
         names = ("open", "cells", "close", "run", "start", "imports")
-        serve({name: getattr(ours, name) for name in names}, ours.close)
+        own = {name: getattr(ours, name) for name in names}
+        serve(own | starts.actions(ours._model, folder), ours.close)
 
 
 if __name__ == "__main__":

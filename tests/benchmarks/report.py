@@ -57,7 +57,7 @@ def show_targets(console: Console, samples: Samples) -> bool:
 def _value(figure: str, value: float | None) -> str:
     if value is None:
         return "–"
-    if figure == "bytes":
+    if figure in {"bytes", "anew bytes"}:
         return f"{value / 1e6:,.0f} MB"
     if figure == "lost":
         return f"{value:.0f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
@@ -82,6 +83,7 @@ def scenarios(*, quick: bool) -> list[Scenario]:
             _run,
             repetitions=repetitions,
         ),
+        *(_starts(kind, repetitions, 20 if quick else 100) for kind in ("none", "bwrap")),
         Scenario(
             "iteration",
             {"one": "one iteration (floor: execute_request)"},
@@ -161,6 +163,43 @@ def scenarios(*, quick: bool) -> list[Scenario]:
             repetitions=2 if quick else 3,
         ),
     ]
+
+
+def _starts(kind: str, repetitions: int, kernels: int) -> Scenario:
+    where = "no sandbox" if kind == "none" else "bubblewrap"
+    titles = {
+        "first": f"{where}: a process's first run, constructor to first output",
+        "second": "  its second run, after a pause",
+        "one by one": "  20 children, one after another",
+        "batched": "  20 children, batched",
+        "seconds": f"  {kernels} kernels, all alive: started in",
+        "bytes": "  private memory of each",
+    }
+    both: dict[str, str] = {}
+    for name, title in titles.items():
+        both |= {name: title, f"anew {name}": f"{title}: each started anew"}
+        if name == "second":
+            both["warmed"] = "  its first run, a while after warm()"
+
+    def take(worker: Worker, _: str) -> Figures:
+        figures: Figures = {}
+        for prefix, warm in (("", True), ("anew ", False)):
+            with _fresh() as fresh:
+                taken = fresh.do("started", kind=kind, warm=warm)
+            with _fresh() as fresh:
+                for how in ("one by one", "batched"):
+                    taken[how] = fresh.do("children", count=20, how=how, warm=warm, kind=kind)
+                taken |= fresh.do("alive", count=kernels, warm=warm, kind=kind)
+            figures |= {prefix + name: taken[name] for name in titles}
+        with _fresh() as fresh:
+            figures["warmed"] = fresh.do("warmed", kind=kind)
+        return figures
+
+    return Scenario(f"starts_{kind}", both, take, repetitions=repetitions, only_ours=True)
+
+
+def _fresh() -> Worker:
+    return Worker([sys.executable, "-m", "tests.benchmarks.ours"])
 
 
 def _context(size: int, repetitions: int) -> Scenario:

@@ -16,6 +16,8 @@ from typing import Any
 
 import psutil
 
+from rlm_jupyter.kernel import templates
+
 MARK = "LC_RLM_FAULTS"
 """A variable of the environment that kernels are given (`LC_*` is): so they are found, whoever their parent is."""
 _GONE_SECONDS = 20.0
@@ -130,7 +132,8 @@ class Watch:
         self.threads = {thread.ident for thread in threading.enumerate()}
 
     def left(self) -> list[str]:
-        """What has come since and not gone; it is given a moment."""
+        """What has come since and not gone; it is given a moment. What kernels are forked from is put away first."""
+        templates._current().close()
         until = time.monotonic() + _GONE_SECONDS
         while True:
             left = self._left()

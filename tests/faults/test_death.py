@@ -151,20 +151,20 @@ class Deadly:
     """Kills every kernel as soon as it is there, so many times."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-        from rlm_jupyter.kernel.provisioner import GuestProvisioner
+        from rlm_jupyter.kernel.process import KernelProcess
 
         self.left, self.at = times, list[float]()
-        launch = GuestProvisioner.launch_kernel
+        launch = KernelProcess.launch
 
-        async def launched(provisioner: Any, *args: Any, **options: Any) -> Any:
-            info = await launch(provisioner, *args, **options)
+        async def launched(**options: Any) -> Any:
+            process = await launch(**options)
             self.at.append(time.monotonic())
             if self.left:
                 self.left -= 1
-                os.kill(provisioner.pid, signal.SIGKILL)
-            return info
+                os.kill(process.pid, signal.SIGKILL)
+            return process
 
-        monkeypatch.setattr(GuestProvisioner, "launch_kernel", launched)
+        monkeypatch.setattr(KernelProcess, "launch", launched)
 
 
 async def test_a_kernel_that_dies_as_it_starts_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:

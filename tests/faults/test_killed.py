@@ -227,6 +227,7 @@ def started(watch: Watch) -> list[psutil.Process]:
     while time.monotonic() < until:
         with contextlib.suppress(psutil.NoSuchProcess):  # what has begun a daemon is gone at any moment
             found = [process for process in watch.kernels() if "tests.faults.host" not in process.cmdline()]
+            found = [process for process in found if process.name() != "rlm-template"]
             if len(found) == 10:  # the supervisor, the kernel, its fork, and seven others
                 return found
         time.sleep(0.05)
@@ -250,7 +251,7 @@ def test_what_a_cell_has_started_ends_with_the_host(
             finally:
                 host.kill()
     assert not psutil.wait_procs(processes, timeout=_ORPHAN_SECONDS)[1]
-    assert not watch.kernels()
+    assert not psutil.wait_procs(watch.kernels(), timeout=_ORPHAN_SECONDS)[1]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is best effort")

@@ -66,7 +66,7 @@ def cli(*args: str, stdin: bytes | None = None, **options: Any) -> Done:
 def kernels(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     """The kernels that a command has started; waits for one whose cell runs."""
     for _ in range(400):
-        started = [p for p in psutil.Process(process.pid).children() if "rlm_jupyter.kernel.guest" in p.cmdline()]
+        started = [p for p in psutil.Process(process.pid).children(recursive=True) if p.name() == "rlm-supervisor"]
         if started and Path("running").exists():
             return started
         time.sleep(0.05)

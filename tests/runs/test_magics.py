@@ -571,7 +571,8 @@ def children() -> int:
     found: dict[int, int] = {}
     for process in psutil.Process().children(recursive=True):
         try:
-            if "rlm_jupyter.kernel.guest" in " ".join(process.cmdline()):
+            is_guest = "rlm_jupyter.kernel.guest" in " ".join(process.cmdline())
+            if is_guest and process.name() != "rlm-template":
                 found[process.pid] = process.ppid()
         except psutil.Error:
             pass
@@ -647,7 +648,7 @@ async def interrupted(*, times: int, first: str = "") -> tuple[list[Any], float,
         "%%rlm -m scripted/slow.json\nWhat?",
         "import time\nfor _ in range(100):\n    if not hasattr(rlm_result, 'done') or rlm_result.done: break\n    time.sleep(.1)\n"
         "time.sleep(1)\nprint(rlm_result.answer, rlm_result.stop_reason)",
-        "[p.pid for p in psutil.Process().children(recursive=True) if 'rlm_jupyter.kernel.guest' in p.cmdline()]",
+        "[p.pid for p in psutil.Process().children(recursive=True) if 'rlm_jupyter.kernel.guest' in p.cmdline() and p.name() != 'rlm-template']",
     ]
     document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     executing = client(document)

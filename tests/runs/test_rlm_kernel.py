@@ -152,7 +152,8 @@ def guests(process: psutil.Process) -> list[psutil.Process]:
     found = []
     for child in process.children(recursive=True):
         with suppress(psutil.Error):  # it was gone before it was looked at
-            if "rlm_jupyter.kernel.guest" in " ".join(child.cmdline()):
+            is_guest = "rlm_jupyter.kernel.guest" in " ".join(child.cmdline())
+            if is_guest and child.name() != "rlm-template":
                 found.append(child)
     above = {p.ppid() for p in found}
     return [p for p in found if p.pid not in above]

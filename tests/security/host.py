@@ -11,6 +11,7 @@ import sys
 
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.templates import Templates, are_possible
 from rlm_jupyter.types.values import Subcall, SubcallFailure
 
 MEMORY = 1024**3
@@ -24,8 +25,10 @@ async def answer(call: Subcall) -> list[str | SubcallFailure]:
 
 async def main(kind: str) -> None:
     sandbox = Sandbox.of({"kind": kind, "memory": MEMORY, "disk": DISK, "processes": PROCESSES})
-    other = await Kernel.start(answer, sandbox=sandbox)  # whose key is another's
-    kernel = await Kernel.start(answer, sandbox=sandbox)
+    templates = Templates()  # of one run, so that one template forks both
+    other = await Kernel.start(answer, sandbox=sandbox, templates=templates)  # whose key is another's
+    kernel = await Kernel.start(answer, sandbox=sandbox, templates=templates)
+    assert other.is_forked == kernel.is_forked == are_possible(), templates.problem
     try:
         print(json.dumps("ready"), flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
@@ -35,6 +38,7 @@ async def main(kind: str) -> None:
     finally:
         await kernel.close()
         await other.close()
+        await templates.close()
 
 
 if __name__ == "__main__":

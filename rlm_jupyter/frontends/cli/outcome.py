@@ -44,7 +44,9 @@ def answered(
         Where the run's notebook goes.
     """
     from rlm_jupyter.frontends.cli.progress import Progress
+    from rlm_jupyter.kernel.templates import keep_no_spare
 
+    keep_no_spare()
     with Progress(quiet=args.quiet) as progress:
         running = start(progress.on_event)
         del start  # with a large context, which is packed by now

@@ -87,6 +87,7 @@ def _rlm(args: Namespace, model: str, limits: Limits) -> RLM:
         save=place(args),
         sandbox={"kind": args.sandbox, "read": args.read or (), "write": args.write or ()},
         snapshot=args.snapshot,
+        preload=args.preload or (),
         prices=parsed_prices(args.price or ()),
         model_options=parsed(args.option or ()),
         sub_model_options=parsed(args.sub_option or ()),

@@ -72,6 +72,7 @@ class Configured(Magics):
     read = List(Unicode(), help=help_of("read")).tag(config=True)
     write = List(Unicode(), help=help_of("write")).tag(config=True)
     snapshot = Bool(False, help=help_of("snapshot")).tag(config=True)
+    preload = List(Unicode(), help=help_of("preload")).tag(config=True)
     samples = Integer(1, min=1, help=help_of("samples")).tag(config=True)
     require_agreement = Bool(False, help=help_of("require_agreement")).tag(config=True)
     strategy = Enum(["loop", "auto"], "loop", help=help_of("strategy")).tag(config=True)
@@ -163,6 +164,7 @@ class Configured(Magics):
             "mcp": named_servers(options.mcp),
             "sandbox": self._sandbox(options),
             "snapshot": not options.here and (options.snapshot or self.snapshot),
+            "preload": options.preload or self.preload,
         }
 
     def _answer_type(self, options: Namespace) -> object:

@@ -1,4 +1,7 @@
-"""`%rlm`, `%%rlm`, `%rlm_key` and `%rlm_restore`: what `%load_ext rlm_jupyter` brings into a session."""
+"""`%rlm`, `%%rlm`, `%rlm_warm`, `%rlm_key` and `%rlm_restore`: what `%load_ext rlm_jupyter` brings into a session.
+
+Long for the docstrings of the magics, which are their help.
+"""
 
 from __future__ import annotations
 
@@ -126,6 +129,17 @@ class RLMMagics(Configured):
         try:
             by_hand.execute(self.shell, cell_id, source)
         except (RLMError, KeyboardInterrupt) as error:
+            raise in_one_line(error) from None
+
+    @line_magic
+    def rlm_warm(self, line: str) -> None:
+        """Make ready what the next run's kernel is forked from: `%rlm_warm [OPTIONS of %rlm]`; returns at once."""
+        try:
+            options, rest = split(cast(Any, self.rlm).parser, line)
+            if rest:
+                raise UsageError(f"%rlm_warm takes options of %rlm only, not {quoted(rest)}.")
+            self.configured(options).warm()
+        except RLMError as error:
             raise in_one_line(error) from None
 
     @line_magic

@@ -1,4 +1,8 @@
-"""Start our kernel application: `python -m rlm_jupyter.kernel.guest -f CONNECTION_FILE`."""
+"""Start our kernel application, or a template of such kernels.
+
+`python -m rlm_jupyter.kernel.guest -f CONNECTION_FILE`, or
+`python -m rlm_jupyter.kernel.guest --template FD [MODULE…] -- [ARGUMENT…]`.
+"""
 
 from __future__ import annotations
 
@@ -19,4 +23,13 @@ from rlm_jupyter.kernel.guest.app import GuestKernelApp
 del sys.modules["debugpy"]
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--template"]:
+        import socket
+
+        from rlm_jupyter.kernel.guest.template import serve
+
+        at = sys.argv.index("--")
+        # returns in its forks
+        run = serve(socket.socket(fileno=int(sys.argv[2])), sys.argv[3:at], sys.argv[at + 1 :])
+        GuestKernelApp.instance().fork_into(run)
     GuestKernelApp.launch_instance()

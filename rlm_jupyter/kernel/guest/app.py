@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import zmq
@@ -16,6 +18,7 @@ from traitlets import Type
 from rlm_jupyter.kernel.guest.display_limits import bound_displays
 from rlm_jupyter.kernel.guest.guest import Guest
 from rlm_jupyter.kernel.guest.interrupts import Interrupts
+from rlm_jupyter.kernel.guest.prepared import PreparedApp
 from rlm_jupyter.kernel.guest.stream_limits import BoundedStream
 from rlm_jupyter.kernel.guest.thread_context import keep_context
 
@@ -25,6 +28,8 @@ class GuestKernel(IPythonKernel):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        if isinstance(self.parent, PreparedApp):
+            self.parent.adopt(self)
         keep_context()
         shell: Any = self.shell
         session: Any = self.session
@@ -69,7 +74,7 @@ def _surviving(pack: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
     return packed
 
 
-class GuestKernelApp(IPKernelApp):
+class GuestKernelApp(IPKernelApp, PreparedApp):
     """`python -m rlm_jupyter.kernel.guest`."""
 
     name = "rlm-guest"
@@ -81,3 +86,28 @@ class GuestKernelApp(IPKernelApp):
         context.setsockopt(zmq.SNDHWM, 0)
         context.setsockopt(zmq.RCVHWM, 0)
         super().init_control(context)
+
+    def fork_into(self, run: int) -> None:
+        """Be the application of a fork, whose connection is in the folder of this descriptor."""
+        self._run = run
+        self.connection_file = f"/proc/self/fd/{run}/k.json"
+        self.parent_handle = os.getppid()
+
+    def init_connection_file(self) -> None:
+        """Load the connection; the folder of a fork's may be nowhere in what it sees."""
+        super().init_connection_file()
+        if self._run is not None:
+            self.ip = str(Path(self.connection_file).with_name(Path(self.ip).name))
+
+    def write_connection_file(self, **kwargs: Any) -> None:
+        """Leave the file of a fork as it is: the host has written it."""
+        if self._run is None:
+            super().write_connection_file(**kwargs)
+
+    def initialize(self, argv: Any = None) -> None:
+        """Make everything; from then on, nothing leads to the folder of the connection."""
+        super().initialize(argv)
+        if self._run is not None:
+            os.close(self._run)
+
+    _run: int | None = None

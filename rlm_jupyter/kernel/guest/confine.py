@@ -11,17 +11,24 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Iterable
 from typing import Any
 
-from rlm_jupyter.kernel.guest.supervisor import supervise
+from rlm_jupyter.kernel.guest import namespaces
+from rlm_jupyter.kernel.guest.supervisor import end_with, supervise
 
 VARIABLE = "RLM_CONFINED"
-"""JSON: `parent`, the process id of the host, or 0 where it can't be seen; `memory`, `processes`: numbers, or null."""
-_PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP = 38, 24
+"""JSON: `parent`, the process id of the host, or 0 where it can't be seen; `memory`, `processes`: numbers, or null;
+`template`, whether this is to be no kernel, but what kernels are forked from; `path`: folders of modules, for that."""
+_PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _CLEAR_ALL = 38, 24, 47, 4
 _CAPABILITY_VERSION = 0x20080522
 _GIVEN_UP = (16, 17, 19, 21, 22, 24, 38, 39, 40)
 """Of root's: SYS_MODULE, SYS_RAWIO, SYS_PTRACE (reads any process), SYS_ADMIN, SYS_BOOT, SYS_RESOURCE (raises any
 limit), PERFMON, BPF, CHECKPOINT_RESTORE."""
+_OF_A_TEMPLATE = {8, 12, 21}
+"""SETPCAP, NET_ADMIN, SYS_ADMIN: what it takes to make namespaces, and to give these up."""
+_CAPABILITIES = 41
+"""How many Linux knows."""
 
 
 def confine() -> None:
@@ -29,31 +36,61 @@ def confine() -> None:
     asked = json.loads(os.environ.pop(VARIABLE, "{}"))
     if not asked or sys.platform == "win32":
         return
-    _limit(asked)
+    if asked["template"]:
+        # its forks get limits of their own
+        if asked["parent"]:
+            _gain_nothing(_GIVEN_UP if os.geteuid() == 0 else ())
+            end_with(asked["parent"])
+        else:
+            namespaces.prepare()
+            _gain_nothing(set(range(_CAPABILITIES)) - _OF_A_TEMPLATE)
+            # not before: code may have been put there by a run that may change these folders
+            sys.path[2:2] = asked["path"]
+        return
+    limit(asked["memory"], asked["processes"])
+    _gain_nothing(_GIVEN_UP if os.geteuid() == 0 else ())
+    if asked["parent"]:
+        supervise(asked["parent"])
+
+
+def give_up_all() -> None:
+    """Give up every right that is more than a plain user's."""
+    _gain_nothing(range(_CAPABILITIES))
+
+
+def _gain_nothing(given_up: Iterable[int]) -> None:
+    """Never get a right by starting a program; give these capabilities up."""
     if sys.platform == "linux":
         import ctypes
 
         libc = ctypes.CDLL(None)
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        if os.geteuid() == 0:
-            _give_up(libc, ctypes)
-    if asked["parent"]:
-        supervise(asked["parent"])
+        if given_up:
+            _give_up(libc, ctypes, given_up)
 
 
-def _limit(asked: dict[str, Any]) -> None:
+def limit(memory: int | None, processes: int | None) -> None:
+    """Bound what this process and those below may use.
+
+    Parameters
+    ----------
+    memory
+        Bytes of data of each process; `None`: as many as there are.
+    processes
+        How many may run in this user namespace; `None`: as many as there are.
+    """
     import resource
 
     limits = {resource.RLIMIT_CORE: 0}
-    if asked["memory"] is not None:
-        limits[resource.RLIMIT_DATA] = asked["memory"]
-    if asked["processes"] is not None and _counts_by_namespace():
-        limits[resource.RLIMIT_NPROC] = asked["processes"]
-    for limit, most in limits.items():
-        hard = resource.getrlimit(limit)[1]
+    if memory is not None:
+        limits[resource.RLIMIT_DATA] = memory
+    if processes is not None and _counts_by_namespace():
+        limits[resource.RLIMIT_NPROC] = processes
+    for kind, most in limits.items():
+        hard = resource.getrlimit(kind)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(limit, (most, most))
+            resource.setrlimit(kind, (most, most))
 
 
 def _counts_by_namespace() -> bool:
@@ -62,14 +99,14 @@ def _counts_by_namespace() -> bool:
     return (major, minor) >= (5, 14)
 
 
-def _give_up(libc: Any, ctypes: Any) -> None:
-    """Root's right to look into other processes and to change the machine; its files stay its own."""
-    for capability in _GIVEN_UP:
+def _give_up(libc: Any, ctypes: Any, given_up: Iterable[int]) -> None:
+    """For root: the rights to look into other processes and to change the machine; its files stay its own."""
+    for capability in given_up:
         libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     data = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; twice
     if libc.capget(header, data) == 0:
-        for capability in _GIVEN_UP:
+        for capability in given_up:
             for kind in range(3):
                 data[3 * (capability // 32) + kind] &= ~(1 << capability % 32) & 0xFFFFFFFF
         libc.capset(header, data)

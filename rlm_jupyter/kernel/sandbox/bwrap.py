@@ -29,6 +29,12 @@ _ETC = """
 """
 _OF_A_PREFIX = "bin sbin lib lib32 lib64 libexec include share ssl conda-meta pyvenv.cfg"
 """A virtual environment often lies in the project's folder: that folder is not shown, only these of it."""
+_OF_A_TEMPLATE = tuple(
+    word for right in ("SYS_ADMIN", "SYS_RESOURCE", "SETFCAP") for word in ("--cap-add", f"CAP_{right}")
+)
+"""What it takes to forbid further user namespaces from the inside, and to show each kernel a `/proc` of its own.
+
+A template gives it up as its first act (`guest/namespaces.py`); what is forbidden here, it forbids there."""
 _LOOK_SECONDS = 10
 
 
@@ -73,7 +79,7 @@ class Shown(Protocol):
         """Return whether the path is among them."""
 
 
-def options(sandbox: Shown, python: str, place: Path, cwd: Path | None) -> list[str]:
+def options(sandbox: Shown, python: str, place: Path, cwd: Path | None, *, template: bool = False) -> list[str]:
     """Return what bubblewrap is told to shut a kernel off.
 
     Parameters
@@ -84,17 +90,21 @@ def options(sandbox: Shown, python: str, place: Path, cwd: Path | None) -> list[
         The kernel's private directory; its `run` and `lib` are shown.
     cwd
         The working directory, where it is shown.
+    template
+        It will run no kernel, but what kernels are forked from; each of them gives up what this one may do.
     """
     size = str(sandbox.disk)
     private = ["--size", size, "--tmpfs", "/tmp", "--dir", HOME, "--dir", WORK, "--symlink", "/tmp", "/var/tmp"]
     devices = ["--dev", "/dev", "--size", size, "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
     # read-only: the numbers in /proc/sys are the whole machine's, and belong to root, who may be the one that runs this
+    shut = _SHUT
+    if template:
+        shut = (*(word for word in _SHUT if word != "--disable-userns"), *_OF_A_TEMPLATE)
     words = [
-        *_SHUT,
+        *shut,
         "--proc",
         "/proc",
-        "--remount-ro",
-        "/proc",
+        *(() if template else ("--remount-ro", "/proc")),
         *devices,
         *private,
         *_system(),
@@ -104,9 +114,12 @@ def options(sandbox: Shown, python: str, place: Path, cwd: Path | None) -> list[
     for path, changed in sorted(sandbox.folders()):  # a folder before what is in it
         words += ["--bind" if changed else "--ro-bind", str(path.resolve()), str(path)]
     package = str(Path(__file__).parents[2])
-    words += ["--ro-bind", package, package, "--bind", str(place / "run"), str(place / "run")]
+    words += ["--ro-bind", package, package]
+    if not template:
+        words += ["--bind", str(place / "run"), str(place / "run")]
     words += ["--ro-bind-try", str(place / "lib"), str(place / "lib")]
-    words += ["--remount-ro", "/", "--chdir", str(cwd) if cwd and sandbox.shows(cwd) else WORK]
+    shown = cwd is not None and sandbox.shows(cwd) and not template
+    words += ["--remount-ro", "/", "--chdir", str(cwd) if shown else WORK]
     # a process of its own reaps what the kernel leaves; seen from inside it is the parent, and never goes away
     return [*words, "--setenv", "JPY_PARENT_PID", "1"]
 

@@ -1,0 +1,134 @@
+"""Namespaces of its own for each kernel that is forked inside a sandbox.
+
+A template that is shut off may fork several kernels of one run. None of them sees another's processes or files: each
+gets a process namespace, a network without anything in it, and `/tmp` and `/dev/shm` of its own, of the same limited
+size. That takes rights which bubblewrap leaves to the template alone (`sandbox/bwrap.py`); they are given up before
+anything of a kernel's runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import re
+import shutil
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+_NEW_MOUNTS, _NEW_IPC, _NEW_USER, _NEW_PROCESSES, _NEW_NETWORK = (
+    0x20000,
+    0x8000000,
+    0x10000000,
+    0x20000000,
+    0x40000000,
+)
+_READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_PROGRAMS = 1, 2, 4, 8
+_BIND, _MOVE, _RECURSIVE = 4_096, 8_192, 16_384
+_SHARED, _TMP = Path("/dev/shm"), Path("/tmp")
+_ESCAPED = re.compile(r"\\(\d{3})")
+
+
+def prepare() -> None:
+    """Give the template what it takes to make namespaces, and no right over what it is shown.
+
+    As bubblewrap does by itself (`--disable-userns`), it goes into a user namespace below that which owns the mounts
+    of the sandbox: what is read-only stays so, whatever it runs from now on. There can be none below that. Before, it
+    takes away the lids that bubblewrap puts on parts of `/proc`: with them, no kernel could have a `/proc` of its own.
+
+    Raises
+    ------
+    OSError
+        The system does not allow it.
+    """
+    for path in set(_mounted_in(Path("/proc"))):
+        _check(_libc().umount2(os.fsencode(path), 0), f"umount {path}")
+    Path("/proc/sys/user/max_user_namespaces").write_text("1")
+    user, group = os.getuid(), os.getgid()
+    _check(_libc().unshare(_NEW_USER), "unshare")
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+    Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+
+
+def enter(size: int) -> None:
+    """Return in a new process, the first of namespaces of its own; the one that calls this ends.
+
+    Parameters
+    ----------
+    size
+        Bytes of its `/tmp`, and of its `/dev/shm`.
+
+    Raises
+    ------
+    OSError
+        The system does not allow it.
+    """
+    _check(_libc().unshare(_NEW_MOUNTS | _NEW_IPC | _NEW_PROCESSES | _NEW_NETWORK), "unshare")
+    if os.fork():
+        os._exit(0)
+    _bring_up_loopback()
+    # read-only: what stands in /proc/sys is the whole machine's
+    _mount("proc", Path("/proc"), "proc", _READ_ONLY | _NO_SUID | _NO_DEVICES | _NO_PROGRAMS)
+    _mount("tmpfs", _SHARED, "tmpfs", _NO_SUID | _NO_DEVICES, f"size={size},mode=1777")
+    staged = _SHARED / "tmp"
+    staged.mkdir()
+    _mount("tmpfs", staged, "tmpfs", _NO_SUID | _NO_DEVICES, f"size={size},mode=0755")
+    _show_again(staged)
+    _mount(str(staged), _TMP, None, _MOVE)
+    staged.rmdir()
+
+
+def _show_again(staged: Path) -> None:
+    """Make what is shown in the template's `/tmp`, and its folders, part of the new one."""
+    shown = set(_mounted_in(_TMP))
+    for folder, names, files in os.walk(_TMP):
+        for name in (*names, *files):
+            path = Path(folder) / name
+            made = staged / path.relative_to(_TMP)
+            if path in shown:
+                if path.is_dir():
+                    made.mkdir()
+                else:
+                    made.touch()
+                _mount(str(path), made, None, _BIND | _RECURSIVE)
+            elif path.is_symlink():
+                made.symlink_to(path.readlink())
+            elif path.is_dir():
+                made.mkdir()
+                shutil.copymode(path, made)
+        names[:] = [name for name in names if Path(folder) / name not in shown]
+
+
+def _mounted_in(folder: Path) -> Iterator[Path]:
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        path = Path(_ESCAPED.sub(lambda match: chr(int(match[1], 8)), line.split()[4]))
+        if path != folder and path.is_relative_to(folder):
+            yield path
+
+
+def _bring_up_loopback() -> None:
+    """As bubblewrap does: code may talk to servers of its own."""
+    set_flags, up_and_running = 0x8914, 0x41
+    with socket.socket() as asked:
+        fcntl.ioctl(asked, set_flags, struct.pack("16sh14x", b"lo", up_and_running))
+
+
+def _mount(source: str, target: Path, kind: str | None, flags: int, options: str = "") -> None:
+    kind_bytes = None if kind is None else kind.encode()
+    done = _libc().mount(
+        os.fsencode(source), os.fsencode(target), kind_bytes, ctypes.c_ulong(flags), options.encode() or None
+    )
+    _check(done, f"mount {target}")
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _check(done: int, what: str) -> None:
+    if done != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")

@@ -1,0 +1,74 @@
+"""`PreparedApp`: the half of our application that needs no connection, made once by a template and had by each fork.
+
+It is the configuration and the shell, with its magics, its completer and its formatters; sockets, threads, streams and
+the kernel are made by each fork for itself, and so are the folders that IPython keeps files in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ipykernel.compiler import XCachingCompiler
+from IPython.core.application import BaseIPythonApplication
+from IPython.core.profiledir import ProfileDir
+from IPython.paths import get_ipython_dir
+from IPython.utils.path import get_home_dir
+
+_LATER = """
+    array IPython.core.completerlib IPython.core.debugger IPython.core.oinspect IPython.extensions.storemagic
+    IPython.utils.wildcard code pdb tornado.platform.asyncio
+"""
+"""What a kernel imports when it is made, and in its first cells."""
+
+
+class _EmptyProfile(ProfileDir):
+    """A profile whose folders are made by whoever writes to them: IPython makes four, and nobody here does."""
+
+    def _mkdir(self, path: str, mode: int | None = None) -> bool:
+        return False
+
+
+class PreparedApp(BaseIPythonApplication):
+    """Stands between our application and IPython's: `prepare` does what `initialize` would."""
+
+    is_prepared = False
+
+    def prepare(self, argv: Sequence[str]) -> None:
+        """Do all that can be done before a fork.
+
+        Parameters
+        ----------
+        argv
+            The arguments of the application, without its connection.
+        """
+        for name in _LATER.split():
+            with contextlib.suppress(ImportError):  # some are of newer releases
+                importlib.import_module(name)
+        BaseIPythonApplication.initialize(self, [*argv])
+        app: Any = self
+        self._shell = app.kernel_class.shell_class.default_value.instance(
+            parent=self, profile_dir=self.profile_dir, compiler_class=XCachingCompiler
+        )
+        self.is_prepared = True
+
+    def initialize(self, argv: Any = None) -> None:
+        """Read the configuration; in a fork, take that of the template, and folders of its own."""
+        if not self.is_prepared:
+            super().initialize(argv)
+            return
+        self.ipython_dir = get_ipython_dir()
+        location = Path(self.ipython_dir) / "profile_default"
+        self.profile_dir = _EmptyProfile(location=str(location), parent=self)
+        shell: Any = self._shell
+        shell.ipython_dir, shell.profile_dir, shell.home_dir = self.ipython_dir, self.profile_dir, get_home_dir()
+
+    def adopt(self, kernel: Any) -> None:
+        """Let the shell be this kernel's."""
+        if self.is_prepared:
+            self._shell.parent = self._shell.kernel = kernel
+
+    _shell: Any = None

@@ -1,0 +1,170 @@
+"""A template of kernels: a process that has imported what a kernel needs, and forks one whenever the host asks.
+
+It runs nothing of a model's. Before a fork it has no event loop, no ZMQ socket and no thread, so that what is forked is
+as good as started anew; a module that it is to import first and that starts threads is refused, unless it ends them
+before a fork, as the threads of numpy's libraries do. It ends when its host does, or closes the channel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rlm_jupyter.kernel.guest.app import GuestKernelApp
+from rlm_jupyter.kernel.guest.forked import become_kernel
+from rlm_jupyter.kernel.guest.supervisor import name_process
+
+_MOST_BYTES = 200_000
+"""Of a request; more is no message of the host's."""
+_IDLE_SECONDS = 600.0
+"""After so long without a request, and without a kernel, it ends."""
+_FDS = 3
+_FORK_AWARE = {"jemalloc_bg_thd"}
+"""Threads, by their names for the system, that prepare for a fork and go on after it: pyarrow's memory has one."""
+
+
+def serve(channel: socket.socket, preload: Sequence[str], arguments: Sequence[str]) -> int:
+    """Fork kernels as the host asks for them; return in each of them, and never in this process.
+
+    Parameters
+    ----------
+    channel
+        Each message of the host's asks for a kernel (`become_kernel`).
+    preload
+        Modules to import first.
+    arguments
+        Of the application.
+
+    Returns
+    -------
+    int
+        The descriptor of the folder of the kernel's connection.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    name = Path("/proc/self/comm").read_text().strip()
+    name_process("rlm-template")
+    try:
+        _prepare(preload, arguments)
+    except _UnfitError as error:
+        _refuse(channel, str(error))
+    except Exception as error:  # noqa: BLE001  a release of IPython's that nobody here knows
+        _refuse(channel, f"this Python's IPython can't be prepared for it ({type(error).__name__}: {error})")
+    told, tells = os.pipe()
+    for end in (told, tells):
+        os.set_blocking(end, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
+    news = select.poll()
+    for fd in (told, channel.fileno()):
+        news.register(fd, select.POLLIN)
+    is_claimed = False
+    while True:
+        ready = {fd for fd, _ in news.poll(1_000 * _IDLE_SECONDS)}
+        if told in ready:
+            os.read(told, _MOST_BYTES)
+            _reap()
+        if channel.fileno() in ready:
+            message, fds, _, _ = socket.recv_fds(channel, _MOST_BYTES, _FDS)
+            if not message:
+                os._exit(0)
+            asked = json.loads(message)
+            # inside a sandbox, its kernels would end with it, and are no children of its own
+            is_claimed = is_claimed or asked["disk"] is not None
+            if (run := _fork(asked, fds)) is not None:
+                name_process(name)
+                return run
+        if not ready and not is_claimed and not _reap():
+            os._exit(0)
+
+
+def _refuse(channel: socket.socket, why: str) -> NoReturn:
+    """Answer every request by the reason why there is no kernel."""
+    while True:
+        message, fds, _, _ = socket.recv_fds(channel, _MOST_BYTES, _FDS)
+        if not message:
+            os._exit(1)
+        with socket.socket(fileno=fds[0]) as asking, contextlib.suppress(OSError):
+            asking.send(json.dumps({"failed": why}).encode())
+        for fd in fds[1:]:
+            os.close(fd)
+
+
+def _fork(asked: dict[str, Any], fds: list[int]) -> int | None:
+    """Fork a kernel; return what `become_kernel` does in that one, and `None` here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads that are gone by then
+        child = os.fork()
+    if child:
+        for fd in fds:
+            os.close(fd)
+        return None
+    try:
+        return become_kernel(asked, fds)
+    except BaseException:  # noqa: BLE001  never on as a second template
+        import traceback
+
+        traceback.print_exc()
+        os._exit(1)
+
+
+def _reap() -> bool:
+    """Take leave of children that have ended; return whether there are others."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+class _UnfitError(Exception):
+    """No kernel can be forked from this process; the text says why."""
+
+
+def _prepare(preload: Sequence[str], arguments: Sequence[str]) -> None:
+    GuestKernelApp.instance().prepare(arguments)
+    for name in preload:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # noqa: BLE001  whatever a module does when it is imported
+            raise _UnfitError(f"importing {name} failed: {type(error).__name__}: {error}") from None
+        if extra := [thread.name for thread in threading.enumerate() if thread is not threading.current_thread()]:
+            raise _UnfitError(f"importing {name} starts a thread ({extra[0]}), which no fork has")
+        if not _is_alone():
+            raise _UnfitError(f"importing {name} starts threads, which no fork has")
+    if not _is_alone():
+        raise _UnfitError("this Python starts threads by itself")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    gc.collect()
+    gc.freeze()  # what is there stays there: looking at it would copy its pages into each kernel
+
+
+def _is_alone() -> bool:
+    """Whether no fork can miss a thread of this process; some libraries end theirs before one."""
+    if _other_threads():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+    return not _other_threads()
+
+
+def _other_threads() -> list[str]:
+    threads = Path("/proc/self/task").iterdir()
+    names = [(thread / "comm").read_text().strip() for thread in threads if thread.name != str(os.getpid())]
+    return [name for name in names if name not in _FORK_AWARE]

@@ -1,0 +1,194 @@
+"""`Templates`: which template a kernel is forked from, and what may share one.
+
+Without a sandbox, kernels of one environment share a template as long as this process lives. A template inside a
+sandbox serves the kernels of one run, and ends with that; the one for the next run is made while this one goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.kernel.template import Environment, Template, TemplateError
+
+log = logging.getLogger(__name__)
+
+VARIABLE = "RLM_TEMPLATES"
+"""Set to 0, every kernel is started anew."""
+_ATTEMPTS = 2
+"""How many templates of one environment may fail before kernels of it are started anew."""
+_MOST_SHARED = 3
+"""Templates that are kept without a sandbox; the one that was used longest ago goes first."""
+
+
+class _Pool:
+    """The templates of this process that no run has to itself."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.process = os.getpid()
+        self.shared: dict[Environment, Template] = {}
+        self.spare: dict[Environment, Template] = {}
+        """Inside sandboxes, for runs to come."""
+        self.claimed: set[Template] = set()
+        self.failures: dict[Environment, int] = {}
+        self.problems: dict[Environment, str] = {}
+        self.pool_size = 1
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        if os.getpid() == self.process:
+            with self.lock:
+                templates = [*self.shared.values(), *self.spare.values(), *self.claimed]
+                self.shared, self.spare, self.claimed = {}, {}, set()
+            for template in templates:
+                template.close()
+
+
+_pool = _Pool()
+
+
+def _current() -> _Pool:
+    """Return the pool of this process: a fork of the host has none of its templates."""
+    global _pool
+    if _pool.process != os.getpid():
+        _pool = _Pool()
+    return _pool
+
+
+def are_possible() -> bool:
+    """Whether kernels can be forked here, and nobody has switched it off."""
+    return sys.platform == "linux" and hasattr(os, "pidfd_open") and os.environ.get(VARIABLE) != "0"
+
+
+class Templates:
+    """What the kernels of one run, of its children and of its samples are forked from.
+
+    Parameters
+    ----------
+    preload
+        Modules that a template imports before it forks.
+    are_used
+        Whether kernels are forked; else each is started anew.
+    """
+
+    def __init__(self, preload: Sequence[str] = (), *, are_used: bool = True) -> None:
+        self._preload = tuple(preload)
+        self._are_used = are_used
+        self._own: dict[Environment, Template] = {}
+        self.problem: str | None = None
+        """Why a kernel was started anew, where it should have been forked."""
+
+    def environment(
+        self, kernel_name: str | None, cwd: Path, variables: Mapping[str, str] | None, sandbox: Sandbox
+    ) -> Environment:
+        """Return what a template for such a kernel has to be like."""
+        return Environment.of(kernel_name, cwd, variables, sandbox, self._preload)
+
+    def warm(self, environment: Environment) -> None:
+        """Start a template in the background, where none is there; it is the next run's, where it is shut off."""
+        if self._are_used and are_possible():
+            _warm(_current(), environment)
+
+    def usable(self, environment: Environment) -> Iterator[Template]:
+        """Yield a template, and another one where that has failed; none, where that is of no use."""
+        while self._are_used and are_possible() and _current().failures.get(environment, 0) < _ATTEMPTS:
+            yield self._get(environment)
+        self.problem = _current().problems.get(environment)
+
+    @contextlib.contextmanager
+    def noting(self, template: Template) -> Iterator[None]:
+        """Note whether it has given a kernel; where it has not, that is no error here."""
+        environment, pool = template.environment, _current()
+        try:
+            yield
+        except TemplateError as error:
+            with pool.lock:
+                pool.failures[environment] = _ATTEMPTS if error.unfit else pool.failures.get(environment, 0) + 1
+                if pool.failures[environment] == _ATTEMPTS:
+                    pool.problems[environment] = f"Kernels are started anew, which takes longer: {error}."
+                    log.warning("%s", pool.problems[environment])
+                self._forget(template)
+            template.close()
+        else:
+            pool.failures.pop(environment, None)
+
+    def refill(self) -> None:
+        """Make the templates of the next run, now that the kernel of this one is there."""
+        pool = _current()
+        for environment in self._own:
+            _warm(pool, environment)
+
+    async def close(self) -> None:
+        """End what served this run alone. A second time does nothing."""
+        pool = _current()
+        templates, self._own = list(self._own.values()), {}
+        for template in templates:
+            pool.claimed.discard(template)
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, template.close)
+            except RuntimeError:  # the interpreter exits, and starts no threads any more
+                template.close()
+
+    def _get(self, environment: Environment) -> Template:
+        pool = _current()
+        with pool.lock:
+            if environment.sandbox.kind != "bwrap":
+                return _shared(pool, environment)
+            template = self._own.get(environment)
+            if template is None or template.has_ended:
+                template = _alive(pool.spare.pop(environment, None)) or Template(environment)
+                self._own[environment] = template
+                pool.claimed.add(template)
+            return template
+
+    def _forget(self, template: Template) -> None:
+        pool, environment = _current(), template.environment
+        pool.claimed.discard(template)
+        for templates in (pool.shared, self._own):
+            if templates.get(environment) is template:
+                del templates[environment]
+
+
+def keep_no_spare() -> None:
+    """Make no template for the next run: there will be none in this process."""
+    _current().pool_size = 0
+
+
+def _warm(pool: _Pool, environment: Environment) -> None:
+    with pool.lock:
+        if pool.failures.get(environment, 0) >= _ATTEMPTS:
+            return
+        if environment.sandbox.kind != "bwrap":
+            _shared(pool, environment)
+        elif pool.pool_size and _alive(pool.spare.get(environment)) is None:
+            while len(pool.spare) >= pool.pool_size:
+                _end(pool.spare.pop(next(iter(pool.spare))))
+            pool.spare[environment] = Template(environment)
+
+
+def _shared(pool: _Pool, environment: Environment) -> Template:
+    template = _alive(pool.shared.pop(environment, None)) or Template(environment)
+    pool.shared[environment] = template  # the last one in the order of use
+    while len(pool.shared) > _MOST_SHARED:
+        _end(pool.shared.pop(next(iter(pool.shared))))
+    return template
+
+
+def _alive(template: Template | None) -> Template | None:
+    if template is not None and template.has_ended:
+        template.close()
+        return None
+    return template
+
+
+def _end(template: Template) -> None:
+    threading.Thread(target=template.close, name="rlm_jupyter template", daemon=True).start()
