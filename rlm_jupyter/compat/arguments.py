@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 from rlm_jupyter.compat.errors import say_once
 from rlm_jupyter.models import Model, load_model
+from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.prompt import MOST_PROMPT_CHARS
 from rlm_jupyter.run.tool import Tool
 from rlm_jupyter.types.errors import ConfigurationError
@@ -14,6 +16,16 @@ from rlm_jupyter.types.quoted import quoted
 
 _ELSEWHERE = ("docker", "modal", "prime", "daytona", "e2b")
 _HERE = ("local", "ipython")
+_INSTEAD = {
+    "model": "backend and backend_kwargs",
+    "sub_model": "other_backends",
+    "limits": "max_iterations, max_budget, max_timeout and max_tokens",
+    "tools": "custom_tools",
+    "sub_tools": "custom_sub_tools",
+    "system_prompt_extra": "custom_system_prompt",
+    "compact_at": "compaction and compaction_threshold_pct",
+}
+"""Options of ours that come of the reference's arguments."""
 _OF_MODELS = {"model_name", "api_key", "base_url", "azure_endpoint", "sampling_args"}
 _TASK = (
     "Your task stands in `context`, at its beginning or its end, together with what it is about. Find it there, and do "
@@ -138,3 +150,20 @@ def extra_of(custom_system_prompt: str | None, user_prologue: str | None) -> str
     if user_prologue:
         say_once("user_prologue is added to the system message.")
     return "\n\n".join(filter(None, [custom_system_prompt, user_prologue]))
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Refuse options of `rlm_jupyter.RLM` that an argument of the reference's stands for here, and those of nobody.
+
+    Raises
+    ------
+    ConfigurationError
+        Says which argument is meant.
+    """
+    for name, instead in _INSTEAD.items():
+        if name in options:
+            raise ConfigurationError(f"{name}= is not taken here: use {instead}.")
+    known = signature(RLM).parameters
+    for name in options:
+        if name not in known:
+            raise ConfigurationError(f"RLM takes no argument {name!r}.")

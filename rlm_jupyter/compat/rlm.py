@@ -72,6 +72,7 @@ class RLM:
         user_prologue: str | None = None,
         **options: Any,
     ) -> None:
+        arguments.check_options(options)
         if depth:
             say_once("depth is that of the run that is started: always 0.")
         if not max_depth:

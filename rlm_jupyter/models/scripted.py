@@ -136,7 +136,8 @@ def load_script(path: str) -> ScriptedModel:
     try:
         script = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigurationError(f"{name}: the script can't be read: {error.strerror or error}.") from None
+        place = Path(path).expanduser().absolute()
+        raise ConfigurationError(f"{name}: the script can't be read, {place}: {error.strerror or error}.") from None
     except ValueError as error:
         raise ConfigurationError(f"{name}: the script is no JSON: {error}.") from None
     parts = script if isinstance(script, dict) else {"replies": script}

@@ -17,7 +17,7 @@ def imported(path: str) -> object:
     """
     module, _, name = path.partition(":")
     if not all(part.isidentifier() for part in [*module.split("."), *name.split(".")]):
-        raise ConfigurationError(f"{path!r}: package.module:ClassName is needed.")
+        raise ConfigurationError(f"{path!r}: package.module:name is needed.")
     try:
         found: object = importlib.import_module(module)
     except Exception as error:

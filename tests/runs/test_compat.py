@@ -21,6 +21,7 @@ from rlm_jupyter.compat import (
     errors,
 )
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.limits import Limits
 from tests.support.loopback import KEY, Loopback, Said
 
 Messages = list[dict[str, str]]
@@ -275,6 +276,9 @@ def test_what_can_not_be_is_one_line_that_names_the_nearest_thing() -> None:
             ({"custom_tools": [stock]}, "dict of functions by name"),
             ({"custom_tools": {"llm_query": stock}}, "has that name already"),
             ({"max_iterations": 0}, "max_iterations"),
+            ({"limits": Limits()}, "limits= is not taken here: use max_iterations"),
+            ({"tools": [stock]}, "use custom_tools"),
+            ({"foo": 3}, "no argument 'foo'"),
         ):
             with pytest.raises(ConfigurationError, match=said) as caught:
                 RLM(**arguments(server) | given)

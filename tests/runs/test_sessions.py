@@ -464,6 +464,9 @@ def test_the_command_line_goes_on_with_a_session(in_folder: Path) -> None:
         ("-m", "scripted/other.json"): "The session notes was begun with --model scripted/ask.json: leave --model out",
         ("--sandbox", "bwrap"): "was begun with --sandbox none",
         ("--no-save",): "--session goes on with what is saved",
+        ("--output", "q.csv"): "Only the first prompt of a session takes --output",
+        ("--schema", "s.json"): "Only the first prompt of a session takes --schema",
+        ("-c", "@more.txt"): "@more.txt: there is no such file. Here a file is named without the @.",
     }.items():
         wrong = cli("run", "More?", "--session", "notes", "--yes", *args)
         assert wrong.code == 2

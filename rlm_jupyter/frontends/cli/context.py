@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 
 from rlm_jupyter.frontends.cli import terminal
+from rlm_jupyter.types.errors import ConfigurationError
 
 _SILENT_SECONDS = 1.0
 """How long a pipe may bring nothing before that is said."""
@@ -29,6 +30,8 @@ def context_of(args: Namespace) -> object:
     from rlm_jupyter.run.files.load import STDIN, load
 
     if paths:
+        if marked := [path for path in paths if path[:1] == "@" and not os.path.lexists(path)]:
+            raise ConfigurationError(f"{marked[0]}: there is no such file. Here a file is named without the @.")
         context = load(paths, note=terminal.say)
         if STDIN not in paths and not args.quiet and _is_piped() and _brings_something():
             terminal.say("What is piped in is not read, because --context names the context; add - to it for both.")

@@ -44,6 +44,12 @@ def kept_session(args: Namespace, save: str | bool) -> SavedRun | None:
         return None
     last = last_prompt(Path(place).absolute())
     answered_in(last)  # whether it can be gone on with
+    for option in ("schema", "output", "output_dir"):
+        if getattr(args, option):
+            raise ConfigurationError(
+                f"Only the first prompt of a session takes --{option.replace('_', '-')}: leave it out, or ask without "
+                "--session."
+            )
     started = last.trajectory.started
     _take(args, "model", started.model)
     _take(args, "sub_model", started.sub_model if started.sub_model != started.model else None)
