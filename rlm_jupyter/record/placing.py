@@ -1,19 +1,21 @@
 """`place`: a file is put into a folder of the user's, which a kernel may be able to write to as well.
 
 So no link is followed there: a new file is made beside the name and linked to it, which replaces nothing; where a
-replacement is agreed on, the name itself is replaced, whatever it leads to. And the folder is the one that it was when
-the run began, by its number: one that was put in its place gets nothing.
+replacement is agreed on, the name itself is replaced, whatever it leads to. What the run has brought there before is
+replaced, too, as long as nobody has changed it. And the folder is the one that it was when the run began, by its
+number: one that was put in its place gets nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +23,12 @@ from typing import Self
 
 from rlm_jupyter.record import atomic
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
 
 _MOST_NUMBERS = 10_000
+_READING = os.O_RDONLY
+for _flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):  # as far as the system has them
+    _READING |= getattr(os, _flag, 0)
 Identity = tuple[int, int]
 
 
@@ -43,11 +49,11 @@ class Folder:
         ConfigurationError
             It can't be one.
         """
-        path = path.expanduser().absolute()
         try:
+            path = path.expanduser().absolute()
             is_there, can_be = path.exists(), path.is_dir() or (not os.path.lexists(path) and path.parent.is_dir())
-        except (OSError, ValueError) as error:
-            raise ConfigurationError(f"The folder {path} for the files can't be used: {error}.") from None
+        except (OSError, ValueError, RuntimeError) as error:  # a name with a zero byte, a home of nobody
+            raise ConfigurationError(f"The folder {quoted(str(path))} for the files can't be used: {error}.") from None
         if not can_be:
             why = (
                 "is no folder" if is_there else "does not exist, and can't be made: more than its last part is missing"
@@ -66,20 +72,29 @@ class Folder:
         try:
             self.path.mkdir(exist_ok=True)
             about = self.path.stat()
-        except OSError as error:
-            raise ConfigurationError(f"The folder {self.path} can't be made: {error.strerror}.") from None
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise ConfigurationError(f"The folder {quoted(str(self.path))} can't be made: {why}.") from None
         if not os.access(self.path, os.W_OK):
             raise ConfigurationError(f"The folder {self.path} for the files can't be written to.")
         return replace(self, identity=(about.st_dev, about.st_ino))
 
 
-def place(folder: Folder, name: str, content: bytes, *, replaces: bool) -> Path:
+def is_taken(folder: Folder, name: str, ours: Collection[str]) -> bool:
+    """Whether something has that name in the folder, but a file of these SHA-256."""
+    path = folder.path / name
+    return os.path.lexists(path) and not _is_ours(path, ours)
+
+
+def place(folder: Folder, name: str, content: bytes, *, replaces: bool, ours: Collection[str] = ()) -> Path:
     """Put a file there, whole or not at all.
 
     Parameters
     ----------
     replaces
         A regular file of that name is replaced; else, and where something else has the name, it becomes `NAME-2`.
+    ours
+        SHA-256 of files that are replaced all the same.
 
     Returns
     -------
@@ -93,7 +108,7 @@ def place(folder: Folder, name: str, content: bytes, *, replaces: bool) -> Path:
     """
     if sys.platform == "win32":  # which has no calls by a folder's number, and no links without a privilege
         path = folder.path / name
-        if replaces and path.is_file():
+        if path.is_file() and (replaces or _is_ours(path, ours)):
             atomic.replace(path, [content], sync=False)
             return path
         return atomic.create_numbered(path, content)
@@ -101,7 +116,7 @@ def place(folder: Folder, name: str, content: bytes, *, replaces: bool) -> Path:
         temporary = f".{secrets.token_hex(8)}.tmp"
         try:
             _write(at, temporary, content)
-            return folder.path / _named(at, temporary, name, content, replaces)
+            return folder.path / _named(at, temporary, name, content, replaces or _is_ours(name, ours, at))
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=at)
@@ -165,10 +180,23 @@ def _is_file(at: int, name: str) -> bool:
     return True
 
 
+def _is_ours(path: Path | str, ours: Collection[str], at: int | None = None) -> bool:
+    """Whether a regular file has one of these SHA-256."""
+    if not ours:
+        return False
+    try:
+        found = os.open(path, _READING, dir_fd=at)
+    except OSError:
+        return False
+    with open(found, "rb") as file:  # noqa: PTH123  flags
+        is_file = stat.S_ISREG(os.fstat(found).st_mode)
+        return is_file and hashlib.file_digest(file, "sha256").hexdigest() in ours
+
+
 def _holds(at: int, name: str, content: bytes) -> bool:
     """Whether a regular file has exactly this content."""
     try:
-        found = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+        found = os.open(name, _READING, dir_fd=at)
     except OSError:
         return False
     with open(found, "rb") as file:  # noqa: PTH123  flags

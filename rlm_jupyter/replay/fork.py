@@ -11,7 +11,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlm_jupyter.record.blobs import CHILDREN
 from rlm_jupyter.record.edits import Place, with_edits
@@ -103,6 +103,8 @@ class Forking(Answers):
     """
 
     def __init__(self, saved: SavedRun, part: Forked, settings: Settings, *, reexecutes: bool = True) -> None:
+        if settings.outputs is not None:
+            settings = replace(settings, outputs=settings.outputs.claimed())
         self._saved, self._part, self._settings, self._reexecutes = saved, part, settings, reexecutes
 
     async def answer(self, prompt: str, on_event: OnEvent | None, control: Control | None) -> Result:

@@ -101,7 +101,7 @@ def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = Tru
     for name in _AS_BEFORE:
         if name in recorded:
             options.setdefault(name, recorded[name])
-    options = recorded_outputs.given_again(recorded, given if calls else {"outputs": ()}) | options
+    options = recorded_outputs.given_again(saved, given if calls else None) | options
     model = options.pop("model", last.model)
     # what was set for a model is not sent to another, which may refuse it
     sampling = last.options if isinstance(last, RunStarted) else last.sampling
@@ -198,6 +198,8 @@ class Resumption(Answers):
                 "run."
             )
         recorded_outputs.check_same(saved.trajectory.started.options, settings.outputs, saved.files.name)
+        if settings.outputs is not None:
+            settings = replace(settings, outputs=settings.outputs.claimed(recorded_outputs.brought(saved)))
         self._saved = saved
         self._settings = settings
         self._reexecutes = reexecutes

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rlm_jupyter.record.blobs import Objects, digest
-from rlm_jupyter.record.placing import Folder, place
+from rlm_jupyter.record.placing import Folder, is_taken, place
 from rlm_jupyter.run.files.openable import why_not
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
 from rlm_jupyter.types.events import RunEnded
@@ -27,6 +27,8 @@ _NAME_BYTES = 200
 _REASON_CHARS = 400
 _FORBIDDEN = re.compile(r'[\x00-\x1f\x7f<>:"|?*\ud800-\udfff]')
 """No file has such a name on every system."""
+_DEVICE = re.compile(r"(CON|PRN|AUX|NUL|COM[\d¹²³]|LPT[\d¹²³]|CONIN\$|CONOUT\$) *(\..*)?", re.IGNORECASE)
+"""Such a name is a device on Windows, whatever it ends in."""
 
 Check = Callable[[bytes], object]
 
@@ -61,6 +63,19 @@ class Artefact:
         most: object = self.max_bytes
         if isinstance(most, bool) or not isinstance(most, int) or most < 1:
             raise ConfigurationError(f"max_bytes of {self.name} is a whole number above 0, not {quoted(most)}.")
+
+    @classmethod
+    def of_spec(cls, spec: object) -> Self:
+        """Return what a record tells of a file (`spec`), without its check.
+
+        Raises
+        ------
+        ConfigurationError
+            The record tells of none.
+        """
+        if not isinstance(spec, Mapping):
+            raise ConfigurationError(f"The record of this run tells of no file that can be made: {quoted(spec)}.")
+        return cls(spec.get("name", ""), spec.get("description", ""), max_bytes=spec.get("max_bytes", MOST_BYTES))
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -104,6 +119,8 @@ class Outputs:
     folder: Folder
     replace: bool = False
     """Files of their names that are there are replaced; else a new one gets a number."""
+    ours: frozenset[str] = frozenset()
+    """SHA-256 of what the run has brought home before, which may be replaced: its record holds it, too."""
 
     @classmethod
     def of(cls, wanted: object, folder: object = None, replaces: object = False) -> Self | None:
@@ -112,7 +129,7 @@ class Outputs:
         Parameters
         ----------
         wanted
-            Names, `Artefact`s, and specs of a record.
+            Names, and `Artefact`s.
         folder
             Where they go; default: the working directory.
 
@@ -143,8 +160,13 @@ class Outputs:
         """How many they may have together: 500 MiB, unless one alone may have more."""
         return max(_MOST_BYTES_IN_ALL, *(one.max_bytes for one in self.artefacts))
 
-    def claimed(self) -> Self:
-        """Return the same as a new run begins: its folder is there, and has no files of these names.
+    def claimed(self, ours: frozenset[str] = frozenset()) -> Self:
+        """Return the same as a run begins: its folder is there, and has no files of these names but its own.
+
+        Parameters
+        ----------
+        ours
+            SHA-256 of what it has brought home before, where it is gone on with.
 
         Raises
         ------
@@ -152,7 +174,7 @@ class Outputs:
             It has, and they are not to be replaced; or the folder can't be made.
         """
         folder = self.folder.made()
-        taken = [one.name for one in self.artefacts if os.path.lexists(folder.path / one.name)]
+        taken = [one.name for one in self.artefacts if is_taken(folder, one.name, ours)]
         if taken and not self.replace:
             raise ConfigurationError(
                 f"{folder.path / taken[0]} is there already: name another folder for the files (output_dir=…), or "
@@ -162,7 +184,7 @@ class Outputs:
                 command=f"{folder.path / taken[0]} is there already: name another folder by --output-dir, or add "
                 "--replace.",
             )
-        return replace(self, folder=folder)
+        return replace(self, folder=folder, ours=ours)
 
     def reasons(self, contents: Mapping[str, bytes | str]) -> list[str]:
         """Return what is wrong with files, a line each.
@@ -195,7 +217,7 @@ class Outputs:
         for name, content in contents.items():
             path = ""
             try:
-                placed = place(self.folder, name, content, replaces=self.replace)
+                placed = place(self.folder, name, content, replaces=self.replace, ours=self.ours)
                 if placed.name != name:
                     note(f"{name} was there already, so the file is saved as {placed.name}")
                 path = str(placed)
@@ -221,12 +243,13 @@ class Outputs:
             return None
         if any(name not in asked or asked[name].wrong_with(content) for name, content in contents.items()):
             return None
-        files = self.put(contents, lambda _: None)
+        agreed = replace(self, replace=self.replace and ended.stop_reason == "answered")
+        files = agreed.put(contents, lambda _: None)
         return {file["name"]: Path(file["path"]) for file in files if file["path"]}
 
 
 def _artefacts(wanted: object) -> list[Artefact]:
-    if isinstance(wanted, str | Artefact | Mapping):
+    if isinstance(wanted, str | Artefact | os.PathLike):
         wanted = [wanted]
     if not isinstance(wanted, Sequence) or isinstance(wanted, bytes):
         raise ConfigurationError(f'outputs is a list of names of files, not {quoted(wanted)}: outputs=["plot.png"].')
@@ -238,8 +261,6 @@ def _artefacts(wanted: object) -> list[Artefact]:
 def _artefact(one: object) -> Artefact:
     if isinstance(one, Artefact):
         return one
-    if isinstance(one, Mapping):
-        return Artefact(**{key: value for key, value in one.items() if key != "checked"})
     if isinstance(one, os.PathLike):
         one = os.fspath(one)
     if not isinstance(one, str):
@@ -260,7 +281,7 @@ def _check_name(name: object) -> None:
             command=f"--output {quoted(name)} leads out of the folder of a run's files: give the plain name of a "
             "file; --output-dir says where it goes.",
         )
-    is_odd = _FORBIDDEN.search(name) or name != name.strip() or name.endswith(".")
+    is_odd = _FORBIDDEN.search(name) or _DEVICE.fullmatch(name) or name != name.strip() or name.endswith(".")
     if is_odd or len(name.encode()) > _NAME_BYTES:
         raise ConfigurationError(f"outputs: {quoted(name)} is no name that a file can have everywhere.")
 

@@ -172,7 +172,7 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dic
         options["answer"] = settings.answer.schema
     if settings.outputs is not None:
         options["outputs"] = settings.outputs.specs
-        options |= {"output_dir": str(settings.outputs.folder.path), "replace": settings.outputs.replace}
+        options["output_dir"] = str(settings.outputs.folder.path)
     options |= _described(settings)
     options["mcp"] = [server.name for server in settings.mcp]
     options |= settings.sampling | {"system_prompt_extra": settings.system_prompt_extra}

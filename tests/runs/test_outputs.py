@@ -167,6 +167,12 @@ def test_a_file_of_the_users_is_never_replaced_unless_they_say_so() -> None:
         ("a\nb", "no name that a file can have"),
         ("x" * 300, "no name that a file can have"),
         ("C:x", "no name that a file can have"),
+        ("CON", "no name that a file can have"),
+        ("lpt1.csv", "no name that a file can have"),
+        ("nul .tar.gz", "no name that a file can have"),
+        ([{"nme": "a"}], "names of files"),
+        ({"name": "a"}, "a list of names"),
+        (Path("a/b"), "leads out"),
         (["a.csv", "a.csv"], "twice"),
         (["a.csv", "A.CSV"], "one file on some systems"),
         (["stra\u00dfe", "STRASSE"], "one file on some systems"),
@@ -191,7 +197,13 @@ def test_what_else_can_not_be_is_refused() -> None:
         with pytest.raises(ConfigurationError, match=said):
             Artefact("a.csv", **arguments)  # type: ignore[arg-type]
     Path("file").write_text("")
-    for folder, said in (("file", "is no folder"), ("a/b/c", "more than its last part"), (3, "path of a folder")):
+    for folder, said in (
+        ("file", "is no folder"),
+        ("a/b/c", "more than its last part"),
+        (3, "path of a folder"),
+        ("a\0b", "can't be"),
+        ("~nosuchuser/x", "can't be used"),
+    ):
         with pytest.raises(ConfigurationError, match=said):
             RLM(model(DONE)).completion("What?", CONTEXT, outputs=["a.csv"], output_dir=folder)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="leave samples out"):
@@ -403,7 +415,9 @@ def test_files_are_put_in_their_place_once_with_the_answer_that_was_accepted() -
     cells = [
         f"(OUTPUTS / 'a.txt').write_text({text!r})\nFINAL({answer!r})" for text, answer in (("old", "no"), ("new", 3))
     ]
-    result = RLM(model(*cells), save=False).completion("What?", CONTEXT, answer=int, outputs="a.txt", output_dir="made")
+    result = RLM(model(*cells), save=False).completion(
+        "What?", CONTEXT, answer=int, outputs=Path("a.txt"), output_dir="made"
+    )
     assert (result.value, result.message, left("made")) == (3, "", {"a.txt": "new"})
     gone = "(OUTPUTS / 'a.txt').unlink()"
     limits = Limits(max_iterations=3)
@@ -461,3 +475,49 @@ def test_files_have_a_bound_together(monkeypatch: pytest.MonkeyPatch) -> None:
     result = rlm.completion("What?", CONTEXT, outputs=wanted)
     said = "b.txt has 60 bytes; 40 are the most here, because all files together may have 100"
     assert (result.stop_reason, result.message, [*result.outputs]) == ("answer_invalid", said, ["a.txt"])
+
+
+def test_a_resumed_run_puts_its_files_in_place_of_those_that_it_brought_before() -> None:
+    partial = "(OUTPUTS / 'a.txt').write_text('partial')"
+    final = block(f"(OUTPUTS / 'a.txt').write_text('final')\n{DONE}")
+    limits = Limits(max_iterations=2)
+    first = RLM(model(partial), limits=limits).completion("What?", CONTEXT, outputs="a.txt", output_dir="made")
+    assert (first.stop_reason, left("made")) == ("iterations", {"a.txt": "partial"})
+    assert first.path is not None
+    Path("made/a.txt").write_text("partial, and mine")
+    with pytest.raises(ConfigurationError, match=r"made.a\.txt is there already"):
+        RLM.resume(first.path, model=ScriptedModel([]), max_iterations=4)
+    Path("made/a.txt").write_text("partial")
+    again = RLM.resume(first.path, model=ScriptedModel([final]), max_iterations=4)
+    assert (again.stop_reason, again.message, left("made")) == ("answered", "", {"a.txt": "final"})
+    with pytest.raises(ConfigurationError, match="is there already"):
+        RLM.fork(first.path, at=1, model=ScriptedModel([]))
+    other = final.replace("final", "fork")
+    branch = RLM.fork(first.path, at=1, model=ScriptedModel([other]), replace=True)
+    assert (branch.stop_reason, left("made")) == ("answered", {"a.txt": "fork"})
+
+
+def test_a_folder_that_is_gone_is_made_again_or_refused_before_anything_is_asked() -> None:
+    limits = Limits(max_iterations=2)
+    first = RLM(model("print(1)"), limits=limits).completion("What?", CONTEXT, outputs="sales.csv", output_dir="made")
+    assert first.path is not None
+    Path("made").rmdir()
+    Path("made").write_text("")
+    with pytest.raises(ConfigurationError, match="is no folder"):
+        RLM.resume(first.path, model=ScriptedModel([]), max_iterations=4)
+    Path("made").unlink()
+    again = RLM.resume(first.path, model=ScriptedModel([block(f"{TABLE}\n{DONE}")]), max_iterations=4)
+    assert again.outputs == {"sales.csv": Path("made/sales.csv").absolute()}
+
+
+def test_a_picture_begins_like_one() -> None:
+    source = "(OUTPUTS / 'sound.wav').write_bytes(b'RIFF0000WAVE\\xff')\n(OUTPUTS / 'a.webp').write_bytes(b'RIFF0000WEBP')\n"
+    result = RLM(model(source + DONE)).completion("What?", CONTEXT, outputs=["sound.wav", "a.webp"])
+    assert result.path is not None
+    [attached] = [
+        cell.attachments for cell in nbformat.read(result.save("whole.ipynb"), 4).cells if "attachments" in cell
+    ]
+    kinds = {name: [*content] for name, content in attached.items()}
+    assert kinds == {"sound.wav": ["application/octet-stream"], "a.webp": ["image/webp"]}
+    sent = send(SavedRun.load(result.path).files, "ipynb", "out.ipynb")
+    assert "sound.wav" in sent.said[-1]  # it can't be looked through for keys

@@ -14,6 +14,7 @@ from rlm_jupyter import RLM, Artefact, Limits, Result, Sandbox
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record.export import to_html
 from rlm_jupyter.run.files.openable import why_not
+from rlm_jupyter.types.errors import ConfigurationError
 from tests.security.conftest import need_bwrap
 
 CONTEXT = "a text\n" * 1_000
@@ -207,3 +208,27 @@ def test_a_page_in_a_file_acts_nowhere(in_folder: Path) -> None:
     assert [*kinds] == ["application/octet-stream"]
     assert 'download="x.html"' in shown
     assert "data:text/html" not in shown
+
+
+def test_a_record_of_anothers_says_neither_where_files_go_nor_that_they_replace_any(in_folder: Path) -> None:
+    blocks = ["```repl\n(OUTPUTS / 'rc').write_text('EVIL')\n```", "```repl\nprint(2)\n```"]
+    rlm = RLM(ScriptedModel(blocks), limits=Limits(max_iterations=2), save="sent.ipynb", sandbox="none")
+    assert rlm.completion("What?", CONTEXT, outputs=["rc"], output_dir="made").outputs
+    (in_folder / "home").mkdir()
+    (in_folder / "home" / "rc").write_text("precious")
+    text = Path("sent.ipynb").read_text()
+    begin, end = f'"output_dir": "{in_folder / "made"}"', f'"output_dir": "{in_folder / "home"}", "replace": true'
+    assert begin in text
+    for path in sorted(Path("sent.rlm").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    Path("sent.ipynb").write_text(text.replace(begin, end))
+    model = ScriptedModel(["```repl\nFINAL(str(len(context)))\n```"])
+    result = RLM.resume("sent.ipynb", model=model, max_iterations=4)
+    assert result.outputs == {"rc": in_folder / "rc"}
+    assert (in_folder / "home" / "rc").read_text() == "precious"
+    again = RLM(ScriptedModel(blocks), limits=Limits(max_iterations=2), sandbox="none")
+    first = again.completion("What?", CONTEXT, outputs=["rc"], output_dir="home", replace=True)
+    assert (first.outputs["rc"].name, (in_folder / "home" / "rc").read_text()) == ("rc-2", "precious")
+    assert first.path is not None
+    with pytest.raises(ConfigurationError, match="is there already"):  # that it may be replaced is said anew
+        RLM.resume(first.path, model=model, max_iterations=4)

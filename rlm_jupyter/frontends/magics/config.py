@@ -157,7 +157,7 @@ class Configured(Magics):
             "see_figures": options.see_figures or self.see_figures,
             "answer": self._answer_type(options),
             "outputs": options.output or None,
-            "output_dir": options.output_dir and Path(options.output_dir).expanduser(),
+            "output_dir": options.output_dir or None,
             "replace": options.replace,
             "tools": named_tools(namespace, options.tool),
             "sub_tools": named_tools(namespace, options.sub_tool),

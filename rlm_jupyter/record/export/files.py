@@ -64,7 +64,7 @@ def redacted(ended: RunEnded, contents: Contents, redactor: Redactor) -> tuple[R
 
 
 def _clean(content: bytes, redactor: Redactor) -> bytes | None:
-    if content.startswith(tuple(PICTURES.values())):
+    if _picture(content):
         return redactor.blob(content)
     try:
         return redactor.text(content.decode()).encode()
@@ -113,7 +113,9 @@ def attached(cell: dict[str, Any], ended: RunEnded | None, contents: Contents) -
 
 
 def _picture(content: bytes) -> str:
-    return next((mime for mime, magic in PICTURES.items() if content.startswith(magic)), "")
+    found = next((mime for mime, magic in PICTURES.items() if content.startswith(magic)), "")
+    # sound and film begin with RIFF, too
+    return "" if found == "image/webp" and content[8:12] != b"WEBP" else found
 
 
 def _in_brackets(text: str) -> str:
