@@ -15,7 +15,7 @@ from typing import Any
 
 from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes, to_text
 from rlm_jupyter.types.errors import KernelError
-from rlm_jupyter.types.images import MOST_IMAGES, MOST_PROMPT_BYTES, look
+from rlm_jupyter.types.images import MOST_BYTES, MOST_IMAGES, MOST_PROMPT_BYTES, Image, look
 from rlm_jupyter.types.prompt import Part, Prompt
 from rlm_jupyter.types.values import AnswerSubcall, CallKind, Subcall, SubcallFailure
 
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 _MODEL_CHARS = 200
 _SCHEMA_CHARS = 20_000
 """Of the form of replies that a provider is told; a larger one is dropped, and the reply checked all the same."""
+_Told = list[tuple[str, memoryview]]
+"""The parts of a prompt: `t` a text, `i` an image."""
 _KINDS: dict[str, CallKind] = {"llm": "llm", "rlm": "rlm", "tool": "tool", "trajectory": "trajectory"}
 
 
@@ -54,6 +56,8 @@ class Subcalls:
         self._idle: asyncio.Future[None] | None = None
         self._busy_since = 0.0
         self._waited = 0.0
+        self._looking = asyncio.Lock()
+        """Held while a prompt's images are looked at: in a thread, one prompt at a time."""
 
     @property
     def waited(self) -> float:
@@ -85,17 +89,9 @@ class Subcalls:
             if task := self._tasks.get(call_id):
                 task.cancel()
         elif message.type == "rlm_call" and call_id not in self._tasks:
-            model = message.content.get("model")
-            call = Subcall(
-                id=call_id,
-                kind=_KINDS.get(str(message.content.get("kind")), "llm"),
-                prompts=_prompts(message),
-                # a cell may send anything for it, and it goes into the record
-                model=model[:_MODEL_CHARS] if isinstance(model, str) else None,
-                cell=str(message.content.get("cell", "")),
-                schema=_schema(message.content.get("schema")),
-            )
-            self._begin(call_id, len(call.prompts), self._serve(call))
+            parts = message.content.get("parts")
+            prompts = tuple(map(to_text, message.buffers)) if parts is None else _told(parts, message.buffers)
+            self._begin(call_id, len(prompts), self._serve(message, call_id, prompts))
         elif message.type == "rlm_final" and call_id not in self._tasks:
             self._begin(call_id, 0, self._keep_final(call_id))
 
@@ -124,14 +120,29 @@ class Subcalls:
                 self._idle.set_result(None)
                 self._idle = None
 
-    async def _serve(self, call: Subcall) -> None:
+    async def _serve(self, message: WireMessage, call_id: str, prompts: Sequence[str | _Told]) -> None:
         answers: list[str | SubcallFailure]
+        model = message.content.get("model")
         try:
+            call = Subcall(
+                id=call_id,
+                kind=_KINDS.get(str(message.content.get("kind")), "llm"),
+                prompts=tuple([told if isinstance(told, str) else await self._prompt(told) for told in prompts]),
+                # a cell may send anything for it, and it goes into the record
+                model=model[:_MODEL_CHARS] if isinstance(model, str) else None,
+                cell=str(message.content.get("cell", "")),
+                schema=_schema(message.content.get("schema")),
+            )
             answers = await self._answer(call)
         except Exception as error:  # the cell is told; a fault of ours must not leave it waiting
             log.exception("a sub-call failed on the host")
-            answers = [SubcallFailure(f"{type(error).__name__}: {error}")] * len(call.prompts)
-        self._reply(call.id, answers)
+            answers = [SubcallFailure(f"{type(error).__name__}: {error}")] * len(prompts)
+        self._reply(call_id, answers)
+
+    async def _prompt(self, told: _Told) -> str:
+        """Return a prompt of parts; the loop goes on meanwhile, whatever it holds."""
+        async with self._looking:
+            return await asyncio.to_thread(_prompt, told)
 
     async def _keep_final(self, call_id: str) -> None:
         """Keep the answer that FINAL waits with: what the cell does after it can lose it no more."""
@@ -150,24 +161,26 @@ class Subcalls:
         )
 
 
-def _prompts(message: WireMessage) -> tuple[str, ...]:
-    """Return the prompts of a call; one whose images are none, or too many, says so in its `problem`."""
-    kinds = message.content.get("parts")
-    if kinds is None:
-        return tuple(map(to_text, message.buffers))
-    is_told = isinstance(kinds, list) and all(isinstance(kind, str) and not set(kind) - {"t", "i"} for kind in kinds)
-    if not is_told or sum(map(len, kinds)) != len(message.buffers):
-        return (Prompt.of((), "it does not say which of its parts are images"),)
-    buffers = iter(message.buffers)
-    return tuple(_prompt([(kind, next(buffers)) for kind in prompt]) for prompt in kinds)
+def _told(kinds: object, buffers: Sequence[memoryview]) -> tuple[str | _Told, ...]:
+    """Return the prompts of a call that tells their parts; where it tells them wrongly, that is the problem."""
+    wrong = (Prompt.of((), "it does not say which of its parts are images"),)
+    if not isinstance(kinds, list) or not all(isinstance(kind, str) and not set(kind) - {"t", "i"} for kind in kinds):
+        return wrong
+    if sum(map(len, kinds)) != len(buffers):
+        return wrong
+    following = iter(buffers)
+    return tuple([(kind, next(following)) for kind in prompt] for prompt in kinds)
 
 
-def _prompt(told: Sequence[tuple[str, memoryview]]) -> str:
+def _prompt(told: _Told) -> str:
     """Return one prompt: a plain text where it has no image. What an image is, is seen by its bytes alone."""
-    if [kind for kind, _ in told] == ["t"]:
-        return to_text(told[0][1])
-    texts = [to_text(buffer) for kind, buffer in told if kind == "t"]
+    try:
+        texts = [to_text(buffer) for kind, buffer in told if kind == "t"]
+    except UnicodeDecodeError:
+        return Prompt.of((), "its text is none")
     images = [buffer for kind, buffer in told if kind == "i"]
+    if not images and len(texts) == 1:
+        return texts[0]
     if len(images) > MOST_IMAGES:
         return Prompt.of(texts, f"it has {len(images):,} images, and {MOST_IMAGES} are the most")
     if (size := sum(image.nbytes for image in images)) > MOST_PROMPT_BYTES:
@@ -175,12 +188,16 @@ def _prompt(told: Sequence[tuple[str, memoryview]]) -> str:
     parts: list[Part] = []
     for place, (kind, buffer) in enumerate(told):
         try:
-            parts.append(to_text(buffer) if kind == "t" else look(bytes(buffer)))
-        except UnicodeDecodeError:
-            raise
+            parts.append(to_text(buffer) if kind == "t" else _image(buffer))
         except ValueError as error:
             return Prompt.of(texts, f"part {place} is no image that can be sent: {error}")
     return Prompt.of(parts)
+
+
+def _image(buffer: memoryview) -> Image:
+    if buffer.nbytes > MOST_BYTES:  # before any of it is read
+        raise ValueError(f"it has {buffer.nbytes:,} bytes, and {MOST_BYTES:,} are the most")
+    return look(bytes(buffer))
 
 
 def _schema(told: object) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ Both sides of a kernel's wire read it, one of which is not trusted: what is none
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 import zlib
 from dataclasses import dataclass, field
@@ -32,6 +33,10 @@ _GIF = (b"GIF87a", b"GIF89a")
 _END = b"\xff\xd9"
 _NO_FRAME = frozenset({0xC4, 0xC8, 0xCC})
 """Markers between those that begin a frame of a JPEG, and that begin none."""
+_NO_FILL = re.compile(rb"[^\xff]")
+_MOST_PARTS = 10_000
+_PART_BYTES = 1_024
+"""An image of more chunks or segments than `_MOST_PARTS`, each smaller than this in the mean, was made to be slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,9 @@ def pixels(width: int, height: int) -> str:
 def _png_end(data: bytes | bytearray | memoryview) -> int:
     """Return where a PNG ends; 0 where it breaks off, or holds no picture."""
     at, has_data = len(_PNG), False
-    while at + 12 <= len(data):
+    for _ in range(_most_parts(data)):
+        if at + 12 > len(data):
+            return 0
         kind = bytes(data[at + 4 : at + 8])
         at += int.from_bytes(data[at : at + 4]) + 12
         has_data = has_data or kind == b"IDAT"
@@ -114,13 +121,13 @@ def _png_end(data: bytes | bytearray | memoryview) -> int:
 def _jpeg(data: bytes) -> tuple[str, int, int] | None:
     """Measure a JPEG by its frame, which stands before the first scan."""
     at, frame = 2, None
-    while at + 4 <= len(data):
-        if data[at] != 0xFF:
+    for _ in range(_most_parts(data)):
+        if data[at : at + 1] != b"\xff" or (begins := _NO_FILL.search(data, at)) is None:
+            return None
+        at = begins.start() - 1  # any number of FF may stand before a marker
+        if at + 4 > len(data):
             return None
         marker = data[at + 1]
-        if marker == 0xFF:  # fills up
-            at += 1
-            continue
         if marker == 0xDA:
             is_whole = frame is not None and data.find(_END, at) >= 0
             return ("image/jpeg", frame[1], frame[0]) if is_whole and frame is not None else None
@@ -133,3 +140,8 @@ def _jpeg(data: bytes) -> tuple[str, int, int] | None:
             frame = struct.unpack(">HH", data[at + 5 : at + 9])
         at += length + 2
     return None
+
+
+def _most_parts(data: bytes | bytearray | memoryview) -> int:
+    """Return how many chunks or segments are looked at: each is a turn of a loop here."""
+    return max(_MOST_PARTS, len(data) // _PART_BYTES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,37 @@ async def test_what_is_no_image_reaches_no_model(what: str) -> None:
     assert [says in call.text for call in refused] == [True], refused
     assert not refused[0].images
     assert refused[0].cost in (0, None)
+
+
+SLOW = {
+    "bytes that fill up a JPEG": ("b'\\xff\\xd8' + b'\\xff' * 3_700_000", 5),
+    "more of them than an image has": ("b'\\xff\\xd8' + b'\\xff' * 19_000_000", 1),
+    "segments of a JPEG without anything in them": ("b'\\xff\\xd8' + b'\\xff\\xe1\\0\\2' * 900_000", 5),
+    "chunks of a PNG without anything in them": (f"{png()[:33]!r} + b'\\0\\0\\0\\0teXt\\0\\0\\0\\0' * 310_000", 5),
+}
+
+
+@pytest.mark.parametrize("what", SLOW)
+async def test_no_image_stops_the_hosts_loop(what: str) -> None:
+    data, images = SLOW[what]
+    longest, last = 0.0, time.thread_time()
+
+    async def tick() -> None:
+        nonlocal longest, last
+        while True:
+            await asyncio.sleep(0.02)
+            longest, last = max(longest, time.thread_time() - last), time.thread_time()
+
+    ticking = asyncio.create_task(tick())
+    cell = f"send(['t' + 'i' * {images}] * 4, *[b'Look', *[{data}] * {images}] * 4)"
+    result, requests = await forged(cell)
+    ticking.cancel()
+    assert result.answer == "still here"
+    assert len(requests) == 1
+    assert [call.text.partition(": ")[0] for call in result.trajectory.subcalls if call.failed] == [
+        "part 1 is no image that can be sent"
+    ] * 4
+    assert longest < 0.8, longest  # its own work, on a loaded machine, too; it had been 2 s and more
 
 
 async def test_text_that_is_none_beside_an_image_stops_nothing() -> None:
