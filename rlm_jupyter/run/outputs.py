@@ -176,13 +176,12 @@ class Outputs:
         folder = self.folder.made()
         taken = [one.name for one in self.artefacts if is_taken(folder, one.name, ours)]
         if taken and not self.replace:
+            there = f"{folder.path / taken[0]} is there already: "
+            by_option = f"{there}name another folder by --output-dir, or add --replace."
             raise ConfigurationError(
-                f"{folder.path / taken[0]} is there already: name another folder for the files (output_dir=…), or "
-                "replace it (replace=True).",
-                notebook=f"{folder.path / taken[0]} is there already: name another folder by --output-dir, or add "
-                "--replace.",
-                command=f"{folder.path / taken[0]} is there already: name another folder by --output-dir, or add "
-                "--replace.",
+                f"{there}name another folder for the files (output_dir=…), or replace it (replace=True).",
+                notebook=by_option,
+                command=by_option,
             )
         return replace(self, folder=folder, ours=ours)
 

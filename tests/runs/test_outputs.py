@@ -511,7 +511,9 @@ def test_a_folder_that_is_gone_is_made_again_or_refused_before_anything_is_asked
 
 
 def test_a_picture_begins_like_one() -> None:
-    source = "(OUTPUTS / 'sound.wav').write_bytes(b'RIFF0000WAVE\\xff')\n(OUTPUTS / 'a.webp').write_bytes(b'RIFF0000WEBP')\n"
+    source = (
+        "(OUTPUTS / 'sound.wav').write_bytes(b'RIFF0000WAVE\\xff')\n(OUTPUTS / 'a.webp').write_bytes(b'RIFF0000WEBP')\n"
+    )
     result = RLM(model(source + DONE)).completion("What?", CONTEXT, outputs=["sound.wav", "a.webp"])
     assert result.path is not None
     [attached] = [
