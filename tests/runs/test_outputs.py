@@ -333,6 +333,24 @@ def test_on_the_command_line() -> None:
         assert said in done.err
 
 
+def test_on_the_command_line_a_run_is_gone_on_with_where_its_files_may_go() -> None:
+    Path("text.txt").write_text(CONTEXT)
+    played = script(*map(block, ["print(1)", f"{TABLE}\n{DONE}"]))
+    cli("run", "Sum it up.", "-c", "text.txt", "-m", played, "--output", "sales.csv", "--max-iterations", "1")
+    assert not Path("sales.csv").exists()
+    Path("sales.csv").write_text("mine")
+    resume = ["resume", "--max-iterations", "3", "-m", played, "-y"]
+    refused = cli(*resume)
+    assert (refused.code, len(refused.err.splitlines())) == (2, 2)  # the first says which run
+    assert "name another folder by --output-dir, or add --replace" in refused.err
+    assert cli(*resume, "--output-dir", "made").code == 0
+    assert ([*left("made")], Path("sales.csv").read_text()) == (["sales.csv"], "mine")
+    fork = ["fork", "--at", "1", "-m", played, "-y", "--output-dir", "."]
+    assert "add --replace" in cli(*fork).err
+    assert cli(*fork, "--replace").code == 0
+    assert Path("sales.csv").read_text().startswith("region")
+
+
 def test_in_the_magic_also_from_the_record(shell: InteractiveShell) -> None:
     Path("m.json").write_text(json.dumps({"replies": list(map(block, ["print(1)", f"{TABLE}\n{DONE}"]))}))
     run_cell(shell, f"book = {CONTEXT!r}")
