@@ -56,6 +56,7 @@ class Subcalls:
         self._idle: asyncio.Future[None] | None = None
         self._busy_since = 0.0
         self._waited = 0.0
+        self._executions = 0
         self._looking = asyncio.Lock()
         """Held while a prompt's images are looked at: in a thread, one prompt at a time."""
 
@@ -66,6 +67,7 @@ class Subcalls:
 
     def begin_cell(self) -> None:
         """Count the waiting anew."""
+        self._executions += 1
         self._waited = 0.0
         self._busy_since = time.monotonic()
 
@@ -132,6 +134,7 @@ class Subcalls:
                 model=model[:_MODEL_CHARS] if isinstance(model, str) else None,
                 cell=str(message.content.get("cell", "")),
                 schema=_schema(message.content.get("schema")),
+                execution=self._executions,
             )
             answers = await self._answer(call)
         except Exception as error:  # the cell is told; a fault of ours must not leave it waiting

@@ -16,6 +16,9 @@ _PAGE_CHARS = 4_000_000
 _MOST_CHARS = 2_000_000
 """Of one iteration's outputs; longer ones are cut in the middle, as what the model is shown is."""
 
+_MOST_AGAIN_CHARS = 16_000_000
+"""Of what a cell was given before."""
+
 
 def past(trajectory: Trajectory, known: str, *, before: int | None = None) -> str:
     """Return the iterations of a run that a kernel does not have, as JSON: `iterations`, and whether there are `more`.
@@ -34,7 +37,12 @@ def past(trajectory: Trajectory, known: str, *, before: int | None = None) -> st
     ValueError
         `known` is no such number.
     """
-    start = int(known)
+    found, more = _page(trajectory, int(known), before)
+    return json.dumps({"iterations": found, "more": more})
+
+
+def _page(trajectory: Trajectory, start: int, before: int | None = None) -> tuple[list[dict[str, Any]], bool]:
+    """Return the iterations from this place on, as many as are handed over at once, and whether there are more."""
     if start < 0:
         raise ValueError(f"{start} iterations can't be known")
     found: list[dict[str, Any]] = []
@@ -47,16 +55,39 @@ def past(trajectory: Trajectory, known: str, *, before: int | None = None) -> st
             break
         found.append(_plain(iteration))
         chars += sum(map(len, map(str, found[-1].values())))
-    return json.dumps({"iterations": found, "more": more})
+    return found, more
 
 
-def past_of(trajectory: Trajectory, call: Subcall) -> list[str | SubcallFailure]:
-    """Answer a kernel that asks for the iterations so far; that costs nothing, and is not recorded."""
-    try:
-        [known] = call.prompts
-        return [past(trajectory, known)]
-    except ValueError:
-        return [SubcallFailure("a number of iterations is asked for, once at a time")] * len(call.prompts)
+class PastCalls:
+    """Answers a kernel that asks for the iterations so far; that costs nothing, and is not recorded.
+
+    What a cell has been given is given to it again up to a bound: one that asks and does not read would have the host
+    keep all of it.
+    """
+
+    def __init__(self) -> None:
+        self._cell = self._through = self._again = 0
+        """The cell that asks, the iterations that it was given, and the characters that it was given again."""
+
+    def answer(self, trajectory: Trajectory, call: Subcall) -> list[str | SubcallFailure]:
+        """Answer one call."""
+        if call.execution != self._cell:
+            self._cell, self._through, self._again = call.execution, 0, 0
+        try:
+            [known] = call.prompts
+            start = int(known)
+            if start < self._through and self._again > _MOST_AGAIN_CHARS:
+                return [
+                    SubcallFailure("this cell was given the iterations before it too often; the next may ask again")
+                ]
+            found, more = _page(trajectory, start)
+        except ValueError:
+            return [SubcallFailure("a number of iterations is asked for, once at a time")] * len(call.prompts)
+        told = json.dumps({"iterations": found, "more": more})
+        if start < self._through:
+            self._again += len(told)
+        self._through = max(self._through, start + len(found))
+        return [told]
 
 
 def _plain(iteration: Iteration) -> dict[str, Any]:

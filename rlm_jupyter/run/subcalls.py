@@ -18,7 +18,7 @@ from rlm_jupyter.models import Model
 from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.prompts.notices import EMPTY, NOT_SENT_AGAIN
-from rlm_jupyter.record.past import past_of
+from rlm_jupyter.record.past import PastCalls
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import ask
@@ -86,6 +86,7 @@ class Answering:
         self._depth = depth
         self._start_child = start_child
         self._replies = self._reply_tokens = 0
+        self._past = PastCalls()
         self.run: Run | None = None
         """The run whose cells ask now."""
         self.trajectory = Trajectory()
@@ -96,7 +97,7 @@ class Answering:
     async def answer(self, call: Subcall) -> list[str | SubcallFailure]:
         """Answer every prompt of a call, all at once (`AnswerSubcall`)."""
         if call.kind == "trajectory":
-            return past_of(self.trajectory, call)
+            return self._past.answer(self.trajectory, call)
         if self.instead is not None:
             return await self.instead(call)
         run = self.run

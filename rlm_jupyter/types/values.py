@@ -125,6 +125,8 @@ class Subcall:
     """The id of the execute request that was running; best effort (a stray thread counts for the running one)."""
     schema: dict[str, Any] | None = None
     """The JSON schema that replies are to keep, for a provider that can see to it."""
+    execution: int = 0
+    """How many cells the host had begun in that kernel."""
 
 
 @dataclass(frozen=True, slots=True)

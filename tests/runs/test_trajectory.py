@@ -133,3 +133,27 @@ def test_each_iteration_is_handed_over_once_in_pages() -> None:
     # what goes on is not in it, nor what was skipped of it
     looked, _ = json.loads(past(Trajectory(sample()), "0"))["iterations"]
     assert looked["code"] == "print(context[:20])"
+
+
+async def test_a_kernel_that_asks_and_does_not_read_is_not_given_it_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handed = 0
+
+    def counted(text: str) -> bytes:
+        nonlocal handed
+        handed += len(text)
+        return text.encode()
+
+    monkeypatch.setattr("rlm_jupyter.kernel.subcalls.to_bytes", counted)
+    flood = (
+        "wire = get_ipython().kernel.rlm_guest.wire\n"
+        "for i in range(60):\n    wire.send('rlm_call', {'id': f'f{i}', 'kind': 'trajectory', 'model': None}, [b'0'])\n"
+        "import time; time.sleep(1)"
+    )
+    result = await run(
+        "print('x' * 1_000_000)", flood, "print(len(trajectory), len(trajectory[-1].code) > 9)", "FINAL(1)"
+    )
+    assert handed < 25_000_000
+    # the next cell has what it needs
+    assert printed(result, 3) == "2 True\n"
