@@ -13,8 +13,6 @@ What is larger than `LARGE` is kept as an object of the run (`objects`), with a 
 
 from __future__ import annotations
 
-import base64
-import contextlib
 import json
 import math
 import re
@@ -22,11 +20,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
-from rlm_jupyter.record.blobs import Objects, digest, is_digest
+from rlm_jupyter.record import attachments
+from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.types import events
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import CellFinished, OutputsShown, Record, SubcallSettled
-from rlm_jupyter.types.images import Image
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.values import Output
 
@@ -44,9 +42,6 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 """Made once: `json.dumps` with options makes an encoder for each call."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]|\\u(?=005c|d[89a-f][0-9a-f]{2})")
 _ESCAPE = re.compile(r"\\u(005c|d[89a-f][0-9a-f]{2})")
-
-_IMAGE_FIELDS = {"mime": str, "width": int, "height": int, "sha256": str}
-_FILE_FIELDS = {"name": str, "sha256": str, "nbytes": int, "path": str}
 
 
 def encode(record: Record, objects: Objects | None = None) -> dict[str, Any]:
@@ -67,7 +62,7 @@ def encode(record: Record, objects: Objects | None = None) -> dict[str, Any]:
         value = getattr(record, name)
         if name == "images":
             if value:  # few records have any
-                data[name] = [_described(image, objects) for image in value]
+                data[name] = [attachments.described(image, objects) for image in value]
             continue
         if type(value) not in _SCALARS:
             value = _plain(value)
@@ -124,9 +119,9 @@ def decode(data: Mapping[str, Any], objects: Objects | None = None, *, version: 
     if "images" in values:
         # whoever shows a sub-call's looks them up; the conversation is made of the others
         kept = objects if cls is OutputsShown else None
-        values["images"] = [_image(image, kept) for image in _dicts(values["images"], "images")]
+        values["images"] = attachments.images(values["images"], kept)
     if "files" in values:
-        values["files"] = [_file(file) for file in _dicts(values["files"], "files")]
+        values["files"] = attachments.files(values["files"])
     if stored := data.get("stored"):
         values["outputs"] = put_back(values["outputs"], stored, objects)
     record: Record = _build(cls, values, version)
@@ -210,56 +205,6 @@ def put_back(
         if objects is not None and still_short and objects.path(sha256).is_file():
             whole[place] = load(objects.get(sha256))
     return whole
-
-
-def _described(image: Image, objects: Objects | None) -> dict[str, Any]:
-    """Return an image for a record; its bytes are put with the objects, or in place where there are none."""
-    described = {"mime": image.mime, "width": image.width, "height": image.height, "sha256": image.sha256}
-    if image.data and objects is not None:
-        objects.put(image.data, image.sha256)
-    elif image.data:
-        described["base64"] = base64.b64encode(image.data).decode()
-    return described
-
-
-def _image(described: Mapping[str, Any], objects: Objects | None) -> Image:
-    """Return the image of a record; without its bytes where they are not there.
-
-    Raises
-    ------
-    RecordError
-        It is not described as `_described` does, or its bytes are others.
-    """
-    _check_fields(described, _IMAGE_FIELDS, "an image")
-    try:
-        data = base64.b64decode(described.get("base64", ""), validate=True)
-    except (TypeError, ValueError):
-        raise RecordError("an image of this record is damaged: its bytes can't be read") from None
-    if data and digest([data]) != described["sha256"]:
-        raise RecordError("an image of this record is damaged: its bytes are not those that its SHA-256 names")
-    if not data and objects is not None:
-        with contextlib.suppress(RecordError):
-            data = objects.get(described["sha256"])
-    return Image(described["mime"], described["width"], described["height"], described["sha256"], data)
-
-
-def _file(described: Mapping[str, Any]) -> dict[str, Any]:
-    _check_fields(described, _FILE_FIELDS, "a file")
-    return dict(described)
-
-
-def _dicts(value: object, field: str) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise RecordError(f"{field} of this record are no list of descriptions")
-    return value
-
-
-def _check_fields(described: Mapping[str, Any], kinds: Mapping[str, type], what: str) -> None:
-    """Refuse what is not described as this package does: a record may be somebody else's."""
-    for name, kind in kinds.items():
-        value = described.get(name)
-        if type(value) is not kind or (name == "sha256" and not is_digest(value)):
-            raise RecordError(f"{what} of this record is damaged: its {name} is {quoted(value)}")
 
 
 def _to_json(data: Mapping[str, Any]) -> bytes:
