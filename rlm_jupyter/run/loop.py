@@ -64,6 +64,7 @@ async def solve(run: Run) -> Ending:
             stop = fault.stop_reason if isinstance(fault, LimitReached) else "failed"
             return Ending(stop, outcome.answer or run.best, str(fault))
         if run.playback is not None and run.playback.went_on():
+            run.replies.accepted = {}
             if outcome.answer is not None and run.kernel.recorded is not None:
                 await cells.send_back(run, outcome.answer)
         elif verdict.answer is not None:

@@ -47,7 +47,10 @@ class CellState:
 
 @dataclass
 class ReplyState:
-    """What replies have been questioned for. Assigned in `iteration`, `reply_checks`, `judge` and `output_files`."""
+    """What replies have been questioned for.
+
+    Assigned in `iteration`, `reply_checks`, `judge`, `loop` and `output_files`.
+    """
 
     ready_declared: bool = False
     """A cell has set `answer["ready"]` by a literal."""
