@@ -1,7 +1,7 @@
 """Which models see images, and how many tokens an image takes at most, by the rules that providers publish.
 
 https://platform.openai.com/docs/guides/images-vision, https://docs.claude.com/en/docs/build-with-claude/vision,
-https://ai.google.dev/gemini-api/docs/tokens
+https://ai.google.dev/gemini-api/docs/tokens, https://docs.mistral.ai/capabilities/vision/
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _LEAST = 1_024
 _MINI = re.compile(r"gpt-4o-mini")
 _GEMINI = re.compile(r"gemini")
 _CLAUDE = re.compile(r"claude")
+_PIXTRAL = re.compile(r"pixtral")
 _GPT = re.compile(r"gpt|\bo[1-9]\b|computer-use")
 
 
@@ -60,6 +61,10 @@ def image_tokens(name: str, width: int, height: int) -> int:
     if _GPT.search(model):
         # of the two rules, tiles of 512 and patches of 32, whichever takes more; the smallest models count a patch most
         return max(85 + 170 * _tiles(width, height), math.ceil(2.46 * _patches(width, height, 32)))
+    if _PIXTRAL.search(model):
+        # into 1,024 by 1,024, then a token for a patch of 16 by 16, and one for the end of each row
+        scale = min(1.0, 1_024 / max(width, height))
+        return max((math.ceil(width * scale / 16) + 1) * math.ceil(height * scale / 16), _LEAST)
     return most_image_tokens(width, height)
 
 

@@ -55,11 +55,15 @@ def head(text: str, limit: int = _TITLE_CHARS) -> str:
 
 
 def _pictures(settled: Sequence[SubcallSettled], objects: Objects | None) -> Iterator[str]:
-    """Yield the images of sub-calls, in order, each as HTML of its own; empty for one that is not there."""
+    """Yield the images of sub-calls, in order, each as HTML of its own: a thumbnail, or what it is in words."""
     for call in settled:
         for image in call.images:
             shown = thumbnail(image, objects)
-            yield f'<img src="{shown}" alt="{escaped(image.said)}" title="{escaped(image.said)}">' if shown else ""
+            yield (
+                f'<img src="{shown}" alt="{escaped(image.said)}" title="{escaped(image.said)}">'
+                if shown
+                else f"<code>{escaped(image.said)}</code>"
+            )
 
 
 def _one(call: SubcallSettled, pictures: Sequence[str] = ()) -> str:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.types.errors import RecordError
-from rlm_jupyter.types.images import Image
+from rlm_jupyter.types.images import LONGEST_SIDE, Image
 from rlm_jupyter.types.scaling import fitted
 
 MOST = 30
@@ -15,6 +15,8 @@ MOST = 30
 _SIDE = 240
 _SMALL_BYTES = 6_000
 """An image of no more is its own thumbnail."""
+_MOST_DECODED = LONGEST_SIDE**2
+"""Pixels of a PNG, which is decoded whole: on the loop that the run is on. A JPEG is decoded scaled down."""
 _KINDS = ("PNG", "JPEG")
 """That were looked at: nothing else is decoded here."""
 _KEPT = 512
@@ -23,7 +25,7 @@ _known: OrderedDict[str, str] = OrderedDict()
 
 
 def thumbnail(image: Image, objects: Objects | None = None) -> str:
-    """Return a `data:` address; empty where the image is not there, or can't be decoded.
+    """Return a `data:` address; empty where the image is not there, can't be decoded, or has too many pixels for it.
 
     Parameters
     ----------
@@ -41,7 +43,8 @@ def thumbnail(image: Image, objects: Objects | None = None) -> str:
             return ""
     if not data:
         return ""
-    shown = _known[image.sha256] = _address(data)
+    is_decoded = image.mime == "image/jpeg" or image.width * image.height <= _MOST_DECODED
+    shown = _known[image.sha256] = _address(data) if is_decoded else ""
     while len(_known) > _KEPT:
         _known.popitem(last=False)
     return shown

@@ -17,6 +17,8 @@ _KINDS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
 _JPEG_FROM = 1_000_000
 """Bytes of a PNG above which a picture without transparency is sent as JPEG."""
 _JPEG_QUALITY = 90
+_ORIENTATION = 0x0112
+"""Of the tags of EXIF: how a camera was held."""
 
 
 def fitted(
@@ -44,7 +46,6 @@ def fitted(
         return look(data)
     try:
         import PIL.Image
-        import PIL.ImageOps
     except ImportError:
         if found is not None and found[0] != "image/gif":
             return look(data)  # it may fit as it is
@@ -56,7 +57,7 @@ def fitted(
             if opened.width * opened.height > MOST_DECODED:
                 raise ValueError(f"it has {pixels(*opened.size)}, and {MOST_DECODED:,} in all are the most")
             opened.draft("RGB", (longest, longest))
-            return encoded(PIL.ImageOps.exif_transpose(opened), longest, most_bytes)
+            return encoded(opened, longest, most_bytes)
     except (OSError, SyntaxError, PIL.Image.DecompressionBombError) as error:
         raise ValueError("it is empty" if not data else f"it can't be read as an image ({_first(error)})") from None
 
@@ -78,6 +79,10 @@ def encoded(picture: Any, longest: int = LONGEST_SIDE, most_bytes: int = MOST_BY
         raise ValueError("it has no pixels")
     if picture.width * picture.height > MOST_DECODED:
         raise ValueError(f"it has {pixels(*picture.size)}, and {MOST_DECODED:,} in all are the most")
+    if picture.getexif().get(_ORIENTATION, 1) != 1:
+        import PIL.ImageOps
+
+        picture = PIL.ImageOps.exif_transpose(picture)
     if picture.mode == "F" or picture.mode.startswith("I"):
         picture = _of_numbers(picture)
     is_clear = picture.mode in {"LA", "PA", "RGBA"} or "transparency" in picture.info

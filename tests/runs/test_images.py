@@ -188,7 +188,7 @@ REFUSED = {
         'from IPython.display import Image\nllm_query(["What?", Image(url="http://a.example/x.png")])', "only has an address",
     ),
     "too many": ('llm_query(["What is it?", *[context] * 21])', "21 images are too many, 20 fit a prompt"),
-    "texts alone": ('llm_query(["a", "b"])', "for a list of them use llm_query_batched"),
+    "texts alone": ('llm_query(["a", "b.png"])', "for a list of them use llm_query_batched. No image is in it: a file is Path(…)."),
     "texts alone in a batch": ('llm_query_batched([["a", "b"]])', "a list without an image: join its texts"),
 }  # fmt: skip
 

@@ -138,7 +138,9 @@ def _text(prompt: object, name: str, model: object) -> str:
         return prompt
     if isinstance(prompt, list | tuple):
         if all(isinstance(part, str) for part in prompt):
-            raise TypeError(f"{name} takes one str; for a list of them use {name}_batched.")
+            raise TypeError(
+                f"{name} takes one str; for a list of them use {name}_batched. No image is in it: a file is Path(…)."
+            )
         return _with_images(prompt, name, name)
     if is_image(prompt):
         raise TypeError(f'{name} takes an image beside its question: {name}(["QUESTION", image]).')

@@ -147,6 +147,8 @@ def test_which_models_see_is_known_by_name(name: str, known: bool | None) -> Non
         ("openai/gpt-4o-mini", (1_024, 1_024), 25_501), ("openai/gpt-4.1-mini", (1_024, 1_024), 1_659),
         ("openai/gpt-5-nano", (1_024, 1_024), 2_520), ("gemini/gemini-2.5-flash", (960, 540), 1_548),
         ("llamacpp/local", (1_568, 1_568), 3_136),
+        ("mistral/pixtral-12b", (1_024, 1_024), 4_160),
+        ("mistral/pixtral-large-latest", (1_568, 1_568), 4_160),
     ],
 )  # fmt: skip
 def test_no_image_takes_more_tokens_than_are_counted(name: str, size: tuple[int, int], published: int) -> None:
@@ -158,3 +160,13 @@ def test_an_image_says_what_it_is_without_its_bytes() -> None:
         repr(Image("image/png", 1_568, 20, "ab", b"data"))
         == "Image(mime='image/png', width=1568, height=20, sha256='ab')"
     )
+
+
+@pytest.mark.parametrize("turned", [6, 8])
+def test_a_pillow_image_is_turned_as_its_camera_was_held(turned: int) -> None:
+    stream = io.BytesIO()
+    exif = PIL.Image.Exif()
+    exif[0x0112] = turned
+    PIL.Image.new("RGB", (40, 20), BLUE).save(stream, "JPEG", exif=exif)
+    image = encoded(PIL.Image.open(stream))
+    assert (image.width, image.height) == (20, 40)
