@@ -77,7 +77,8 @@ class Trajectory:
         if isinstance(record, OutputsElided):
             self._elided_through = max(self._elided_through, record.through)
         elif isinstance(record, ConversationCompacted):
-            self._compactions.append(record)
+            if not record.rejected:
+                self._compactions.append(record)
             self._spend(record.usage, record.cost)
         elif isinstance(record, SampleSettled):
             self._samples.append(record)
@@ -175,7 +176,7 @@ class Trajectory:
 
     @property
     def compactions(self) -> tuple[ConversationCompacted, ...]:
-        """Where older iterations made room in the conversation, in order; the last one holds."""
+        """Where older iterations made room in the conversation, in order, and the last one holds; none that was rejected."""
         return tuple(self._compactions)
 
     @property

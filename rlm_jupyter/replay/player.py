@@ -266,7 +266,8 @@ class Player:
             else:
                 self.run.trajectory.apply(record)
                 self.run.emit(record)
-            if isinstance(record, OutputsElided | ConversationCompacted):
+            is_rejected = isinstance(record, ConversationCompacted) and record.rejected
+            if isinstance(record, OutputsElided | ConversationCompacted) and not is_rejected:
                 self.run.requests.last_read = None  # it was of a longer conversation
 
     def _continue_if_record_ends(self) -> None:

@@ -82,7 +82,7 @@ async def compact(run: Run, most: int) -> Outcome:
         return "failed"  # where it was more than this one request, the next one says so
     summary = _bounded(answered.reply.text, part.cap)
     if not summary:
-        run.requests.lost.settle(answered.usage, answered.cost)
+        run.record(_paid(_unchanged(run), answered))
         return "failed"
     _record(run, part.through, summary, part.through, answered)
     return "done"
@@ -112,15 +112,22 @@ def _record(run: Run, through: int, summary: str, summarized: int, answered: Ans
         summarized=summarized,
     )
     if answered is not None:
-        record = replace(
-            record,
-            model=answered.reply.model,
-            usage=answered.usage,
-            cost=answered.cost,
-            seconds=answered.seconds,
-        )
+        record = _paid(record, answered)
     run.record(record)
     run.requests.last_read = None
+
+
+def _unchanged(run: Run) -> ConversationCompacted:
+    """Return the record of a reply that is no summary: nothing leaves the conversation by it."""
+    trajectory = run.trajectory
+    at = trajectory.iterations[-1].index
+    return ConversationCompacted(at, trajectory.compacted_through, text="", rejected="replied with code")
+
+
+def _paid(record: ConversationCompacted, answered: Answered) -> ConversationCompacted:
+    return replace(
+        record, model=answered.reply.model, usage=answered.usage, cost=answered.cost, seconds=answered.seconds
+    )
 
 
 def _part(run: Run, most: int) -> _Part | None:

@@ -232,6 +232,8 @@ class ConversationCompacted:
     cost: float | None = 0.0
     """US dollars; `None` when the model's price is not known."""
     seconds: float = 0.0
+    rejected: str = ""
+    """Why what `model` has written is no summary, where nothing is changed by it: it was paid for all the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,6 +254,12 @@ async def test_replies_alone_that_fill_the_window_end_no_run() -> None:
     result = await RLM(model, limits=Limits(max_iterations=90), save=False).acompletion("What?", "a text")
     assert (result.answer, result.stop_reason) == ("x = 2", "answered")
     assert not any(record.summary for record in result.trajectory.compactions)
+    # what was no summary was paid for, and is in the record
+    records = [record for record in result.trajectory.records if isinstance(record, ConversationCompacted)]
+    rejected = [record for record in records if record.rejected]
+    assert [record.rejected for record in rejected] == ["replied with code"] * len(model.summaries)
+    assert result.usage == result.trajectory.usage
+    assert Trajectory(result.trajectory.records).usage == result.usage
     assert "`trajectory`" in model.conversations[-1][1].content
     stuck = Long([*cells, block("FINAL('done')")])
     off = await RLM(stuck, limits=Limits(max_iterations=90), save=False, compact_at=None).acompletion("What?", "a text")

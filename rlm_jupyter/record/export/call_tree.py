@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -38,11 +39,14 @@ class Node:
 def tree(run: WholeRun, anchors: Anchors | None = None) -> list[Node]:
     """Return a node for each iteration; at the end, runs that were started and did not answer yet."""
     children = {child.trajectory.run_id: child for child in run.children}
-    compacted = {record.iteration: record for record in run.trajectory.compactions}
+    compacted: defaultdict[int, list[Node]] = defaultdict(list)
+    for record in run.trajectory.records:
+        if isinstance(record, ConversationCompacted):
+            compacted[record.iteration].append(_compacted(record))
     nodes: list[Node] = []
     for iteration in run.trajectory.iterations:
         nodes.append(_iteration(iteration, children, anchors or {}))
-        nodes += [_compacted(compacted[iteration.index])] if iteration.index in compacted else []
+        nodes += compacted.get(iteration.index, [])
     samples = {sample.child: sample for sample in run.trajectory.samples}
     answered = {call.child for call in run.trajectory.subcalls} | {*samples}
     before = [_direct(reply) for reply in run.trajectory.direct]
