@@ -176,7 +176,7 @@ class Trajectory:
 
     @property
     def compactions(self) -> tuple[ConversationCompacted, ...]:
-        """Where older iterations made room in the conversation, in order, and the last one holds; none that was rejected."""
+        """Where older iterations made room in the conversation, in order: the last one holds. None was rejected."""
         return tuple(self._compactions)
 
     @property
