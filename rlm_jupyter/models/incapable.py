@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 _CANNOT = re.compile(r"not supported|unsupported|does not support|not implemented", re.I)
 """Sent as 500 by servers of one's own, though no repetition helps: an image without a model that sees, say."""
 _IMAGES = re.compile(r"image|vision|multi-?modal|mmproj", re.I)
+_NONE_SUCH = re.compile(
+    r"format|media.?type|mime|size|dimension|pixel|too (large|many|big|small)|corrupt|process", re.I
+)
+"""Said of one image, where it is another reason than that the model sees none."""
+_SEES_NONE = re.compile(
+    r"not support|n't support|unsupported|not implemented|only supported by|not a multi-?modal", re.I
+)
 _NO_MATTER_OF_IMAGES = {401, 403, 408, 409, 429, 502, 503, 504, 529}
 _NOT_IMPLEMENTED = 501
 
@@ -31,7 +38,8 @@ def incapable(status: int | None, detail: str, endpoint: Endpoint, *, has_images
     if has_images and status not in _NO_MATTER_OF_IMAGES and _IMAGES.search(detail):
         code = f" ({status})" if status else ""
         return ImagesRefusedError(
-            f"{name}: {title} refused the images{code}. {detail} If this model sees none, name one that does."
+            f"{name}: {title} refused the images{code}. {detail} If this model sees none, name one that does.",
+            sees_none=bool(_SEES_NONE.search(detail)) and not _NONE_SUCH.search(detail),
         )
     if status == _NOT_IMPLEMENTED or (status is not None and status >= 500 and _CANNOT.search(detail)):
         return ModelError(f"{name}: {title} can't do that ({status}). {detail}")

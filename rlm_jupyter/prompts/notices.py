@@ -61,6 +61,7 @@ WRONG_FILES = "Your answer does not count yet, because files that were asked for
 MEND_FILES = "\n\nMake them by code, and end with FINAL again."
 OUTPUTS_GONE = " The folder OUTPUTS is empty again: make its files once more."
 EMPTY = "the prompt is empty, and was not sent: put the question and the passage into it."
+NO_MORE_IMAGES = "No further image was sent to it."
 NOT_SENT_AGAIN = "The same prompt was not sent again: change it."
 EXITED = "`exit()` ended this cell, not the kernel. Nothing below it in that reply was executed; leave it out."
 STAND_INS = "What your cell put in place of {names} was left out: the real thing is there already, use it as it is."

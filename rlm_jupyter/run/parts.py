@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -99,6 +100,12 @@ class SubcallTally:
     """By the prompt's SHA-256 and the model, where the model always gives the same; for the whole run."""
     known_refusals: dict[tuple[str, str], str] = field(default_factory=dict)
     """Why the provider refused a prompt, by the same: unchanged, it would be refused again."""
+    sees: dict[str, bool] = field(default_factory=dict)
+    """Whether a model has taken an image, by its name, for the whole run; `False`: it said that it takes none."""
+    refused_images: dict[str, str] = field(default_factory=dict)
+    """What it said then."""
+    first_look: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the first image is sent to a model of which nobody knows whether it sees."""
 
     def begin(self) -> None:
         """Begin a cell."""

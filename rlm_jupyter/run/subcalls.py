@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rlm_jupyter.models import Model
 from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.routing import Routing
-from rlm_jupyter.prompts.notices import EMPTY, NOT_SENT_AGAIN
+from rlm_jupyter.prompts.notices import EMPTY, NO_MORE_IMAGES, NOT_SENT_AGAIN
 from rlm_jupyter.record.past import PastCalls
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.bill import Bill
@@ -50,6 +51,11 @@ class _Settled:
     failed: bool = False
     model: str = ""
     child: str | None = None
+    is_sent: bool = True
+
+
+class _NotSentError(RLMError):
+    """Nobody was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +193,8 @@ class Answering:
                 settled = await self._plain(run, call, prompt, model, bill)
         except LimitReached as limit:
             settled = _Settled(f"{limit}.", failed=True, model=name)
+        except _NotSentError as error:
+            settled = _Settled(str(error), failed=True, model=name, is_sent=False)
         except RLMError as error:
             settled = _Settled(str(error), failed=True, model=name)
             if kind == "llm" and type(error) in _PERMANENT_ERRORS:
@@ -194,7 +202,7 @@ class Answering:
         finally:
             # also what was stopped is billed, and written down
             seconds, done = time.monotonic() - started, settled
-            is_sent = kind == "llm" and bool(message_of(prompt, model).parts)
+            is_sent = done.is_sent and kind == "llm" and bool(message_of(prompt, model).parts)
             run.entries.add_soon(
                 lambda: _fact(asked, call, prompt, done, bill, seconds, images_of(prompt) if is_sent else ()),
                 of_batch=len(call.prompts) > 1,
@@ -205,14 +213,15 @@ class Answering:
         message = message_of(prompt, model)
         if isinstance(prompt, Prompt) and not message.parts:
             run.subcalls.unseen = model.name
-        answered = await ask(
-            model,
-            [message],
-            run.ledger,
-            max_output_tokens=run.limits.max_output_tokens,
-            schema=call.schema,
-            bill=bill,
-        )
+        async with _look(run, model, is_seen=bool(message.parts)):
+            answered = await ask(
+                model,
+                [message],
+                run.ledger,
+                max_output_tokens=run.limits.max_output_tokens,
+                schema=call.schema,
+                bill=bill,
+            )
         self._replies, self._reply_tokens = self._replies + 1, self._reply_tokens + answered.usage.output_tokens
         if answered.reply.finish == "length":
             run.subcalls.cut += 1
@@ -228,6 +237,39 @@ class Answering:
         return _Settled(text, child.text is None, "", child.run_id)
 
 
+@asynccontextmanager
+async def _look(run: Run, model: Model, *, is_seen: bool) -> AsyncIterator[None]:
+    """Send a prompt: where nobody knows whether its model sees, the first image goes alone, and others after its reply.
+
+    Raises
+    ------
+    _NotSentError
+        It said meanwhile that it takes none.
+    """
+    tally, name = run.subcalls, model.name
+    if not is_seen:
+        yield
+        return
+    is_first = abilities_of(model).sees is None and name not in tally.sees
+    if is_first:
+        await tally.first_look.acquire()
+    try:
+        if name in tally.sees and is_first:
+            tally.first_look.release()
+            is_first = False
+        if tally.sees.get(name) is False:
+            raise _NotSentError(f"{tally.refused_images[name]} {NO_MORE_IMAGES}")
+        yield
+        tally.sees[name] = True
+    except ImagesRefusedError as error:
+        if error.sees_none:
+            tally.sees[name], tally.refused_images[name] = False, str(error)
+        raise
+    finally:
+        if is_first:
+            tally.first_look.release()
+
+
 def _digest(prompt: str) -> str:
     return hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -240,6 +282,8 @@ def _unfit(run: Run, call: Subcall, asking: Sequence[int], model: Model | None) 
             unfit[i] = problem
         elif not call.prompts[i].strip():  # it costs as much as another one, and its reply could only be made up
             unfit[i] = EMPTY
+        elif model is not None and images_of(call.prompts[i]) and run.subcalls.sees.get(model.name) is False:
+            unfit[i] = f"{run.subcalls.refused_images[model.name]} {NO_MORE_IMAGES}"
         elif model is not None and run.subcalls.known_refusals:
             why = run.subcalls.known_refusals.get((_digest(call.prompts[i]), model.name))
             unfit.update({} if why is None else {i: f"{why} {NOT_SENT_AGAIN}"})

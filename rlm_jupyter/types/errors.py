@@ -101,6 +101,11 @@ class ModelError(RLMError):
 class ImagesRefusedError(ModelError):
     """The model's server takes no images, or none such."""
 
+    def __init__(self, message: str, *, sees_none: bool = False) -> None:
+        super().__init__(message)
+        self.sees_none = sees_none
+        """It would refuse any other image, too."""
+
 
 class ModelUnavailableError(ModelError):
     """A provider gave no answer: it refused, timed out, was overloaded or broke off."""

@@ -226,6 +226,29 @@ async def test_a_server_that_takes_no_images_is_asked_once(typed: str, code: int
     assert "\n" not in call.text
 
 
+@WIRES
+@pytest.mark.parametrize("code", BLIND)
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "for image in context:\n    try:\n        llm_query(['What is it?', image])\n    except SubcallError as error:\n        print(error)",
+        "print(llm_query_batched([['What is it?', image] for image in context], answer=int))",
+    ],
+)
+async def test_a_server_that_takes_no_images_gets_no_second_one(cell: str, code: int, wire: str) -> None:
+    images = [png(width) for width in range(3, 9)]
+    root = ScriptedModel([f"```repl\n{cell}\n```", "```repl\nFINAL('done')\n```"])
+    with Loopback([Fault.status(code, BLIND[code])]) as server:
+        address = server.openai_url if wire == "openai" else server.url
+        model = load_model(f"{wire}/of-my-own", base_url=address, api_key="some-key")
+        result = await RLM(root, sub_model=model, save=False).acompletion("What?", images)
+    assert len(server.requests) == 1
+    calls = result.trajectory.subcalls
+    assert [call.failed for call in calls] == [True] * 6
+    assert [len(call.images) for call in calls] == [1, 0, 0, 0, 0, 0]
+    assert all("No further image was sent to it." in call.text for call in calls[1:])
+
+
 async def test_a_model_that_sees_none_is_told_what_there_is() -> None:
     root = ScriptedModel(['```repl\nprint(llm_query(["What is it?", context]))\n```', "```repl\nFINAL('done')\n```"])
     with Loopback(["I see nothing."]) as server:
