@@ -405,14 +405,12 @@ def test_a_second_run_leaves_the_files_of_the_first_where_they_are() -> None:
     first = rlm.completion("What?", "abc", keep_kernel=True)
     second, third = first.ask("And?"), rlm.completion("What else?", "abc")
     first.close()
-    assert [result.path.name for result in (first, second, third) if result.path] == [
-        "out.ipynb",
-        "out-2.ipynb",
-        "out-3.ipynb",
-    ]
-    assert first.message == ""
-    assert second.message == "out.ipynb is the notebook of another run, so this run is saved in out-2.ipynb"
-    assert [Trajectory.load(f"out{n}.ipynb").answer for n in ("", "-2", "-3")] == ["one", "two", "three"]
+    names = [result.path.name for result in (first, second, third) if result.path]
+    assert names == ["out.ipynb", "out.ipynb", "out-2.ipynb"]  # a further prompt stands in the notebook of the first
+    assert (first.message, second.message) == ("", "")
+    assert third.message == "out.ipynb is the notebook of another run, so this run is saved in out-2.ipynb"
+    assert [result.answer for result in (first, second, third)] == ["one", "two", "three"]
+    assert [Trajectory.load(name).answer for name in ("out.ipynb", "out-2.ipynb")] == ["one", "three"]
     assert Trajectory.load(first.save("copy")).answer == "one"
 
 
