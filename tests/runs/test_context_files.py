@@ -174,4 +174,11 @@ def test_the_kinds_in_the_table_are_all_there_are() -> None:
     from rlm_jupyter.run.files.formats import _READERS
 
     named = set(re.findall(r"\b[a-z]+\b", " ".join(re.findall(r"^\| ([^|]+) \|", PAGE, re.M))))
-    assert {suffix.removeprefix(".") for suffix in _READERS} - named == {"tab", "ndjson", "htm", "xhtml"}
+    assert {suffix.removeprefix(".") for suffix in _READERS} - named == {
+        "tab",
+        "ndjson",
+        "htm",
+        "xhtml",
+        "jpeg",
+        "tiff",
+    }

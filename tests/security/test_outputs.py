@@ -28,7 +28,7 @@ from rlm_jupyter.kernel.guest import codec
 get_ipython().kernel.send_response(get_ipython().kernel.iopub_socket, "display_data",
     {{"data": {{"text/html": "<script>{EVIL}</script>"}}, "metadata": {{}}, "trusted": True, "transient": {{}}}})
 print("<script>{EVIL}</script>")
-FINAL("<script>{EVIL}</script><img src=x onerror={EVIL}>")
+FINAL("<script>{EVIL}</script><img src=x onerror={EVIL}>" * 1)
 """
 
 
