@@ -102,7 +102,8 @@ def clean(args: Namespace) -> int:
     runs = catalog.list_runs(args.folder)
     latest = datetime.now(UTC) - timedelta(days=args.older_than)
     ended = [run for run in runs if all(map(_is_over, catalog.prompts_of(run)))]
-    chosen = [_Doomed(run) for run in ended if _ended_at(run) <= latest]
+    # a run's seconds count from before its start is written down: of one that has just ended, the end lies ahead
+    chosen = [_Doomed(run) for run in ended if not args.older_than or _ended_at(run) <= latest]
     kept = len(runs) - len(ended)
     if kept:
         terminal.say(f"Kept: {terminal.count(kept, 'run')} that did not end (going on, or interrupted).")
