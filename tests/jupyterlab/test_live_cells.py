@@ -28,6 +28,12 @@ def roles(page: Any) -> list[str]:
     return [cell["metadata"]["rlm"]["role"] for cell in page.live()]
 
 
+def is_written(page: Any) -> bool:
+    """Whether all cells of the run stand there; the bar of the run before it, if there was one, is gone by then."""
+    bars = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
+    return bool(bars.count() == 1 and bars.get_attribute("data-rlm-outcome") == "answered")
+
+
 def test_cells_are_there_while_the_run_goes_on(opened: Open, model: Waiting) -> None:
     model.play([LOOK, HTML, Said(FINAL, delay=0.1, pieces=20)], opened=1)
     page = opened("text = 'x' * 1234", ASK, "own = 'cell'")
@@ -111,6 +117,7 @@ def test_asking_again_replaces_the_cells_but_not_an_edited_one(opened: Open, mod
 
     # all of it goes, and comes back, in one step
     page.until(lambda: (page.cells()[2]["execution_count"] or 0) > count, "the end of the second run")
+    page.until(lambda: is_written(page), "that all is written")
     shown = [(cell["id"], cell.get("outputs")) for cell in page.live()]
     page.command("rlm:remove", on="user-2")
     page.until(lambda: not page.live(), "no live cell")
@@ -179,8 +186,7 @@ def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: 
     page.until(lambda: page.live("answer"), "the answer")
     page.until(lambda: page.cells()[2]["execution_count"], "the end of the run")
     # the answer is not the last of its cells: the bar says what it came to when all of them stand there
-    bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
-    page.until(lambda: bar.get_attribute("data-rlm-outcome") == "answered", "that all is written")
+    page.until(lambda: is_written(page), "that all is written")
     page.command("docmanager:save")
     saved = nbformat.read(page.path, as_version=4)
     nbformat.validate(saved)
@@ -202,7 +208,7 @@ def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: 
     again.page.get_by_role("button", name="Confirm Kernel Restart").click()
     again.until(lambda: again.cells()[2]["execution_count"] == 3, "all was run")
     again.until(lambda: len(again.live()) == 5 and again.live()[0]["id"] != before[0][0], "the recorded run is shown")
-    again.until(lambda: bar.get_attribute("data-rlm-outcome") == "answered", "that all is written")
+    again.until(lambda: is_written(again), "that all is written")
     again.picture("run-all")
     assert len(model.requests) == asked
     after = [(cell["outputs"], cell["metadata"]["rlm"].get("count")) for cell in again.live("code")]
