@@ -21,7 +21,7 @@ def greeting(started: RunStarted, prompt: int = 1) -> str:
     if context.type_name != "none":
         lines.append(f"- Context: `{context.type_name}`, {context.size}")
     lines.append(
-        f"- Run: `{started.run_id}`, {started.started}" + (f", started by `{started.parent}`" if started.parent else "")
+        f"- Run: `{started.run_id}`, {started.moment}" + (f", started by `{started.parent}`" if started.parent else "")
     )
     if sandbox := started.options.get("sandbox"):
         shown = [f"`{path}`" for path in (*sandbox.get("read", ()), *sandbox.get("write", ()))]

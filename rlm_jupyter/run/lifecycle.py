@@ -74,7 +74,7 @@ def run_started(
         sub_model=routing.model_for(depth + 1).name,
         depth=depth,
         limits=dataclasses.asdict(settings.limits),
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        started=datetime.now(UTC).isoformat(timespec="milliseconds"),
         request=""
         if history and not after  # the prompts before it have no ids, so the same request cannot be recognised
         else request_digest(settings, prompt, context, lent=bool(surroundings), after=after, earlier=earlier),

@@ -45,7 +45,7 @@ class RunStarted:
     depth: int
     limits: dict[str, Any]
     started: str
-    """ISO 8601, UTC."""
+    """ISO 8601, UTC, to the millisecond: of two runs of the same request the later one is the newest."""
     request: str = ""
     """Digest of all that was asked (prompt, context, models, options): the same again is the same run."""
     parent: str | None = None
@@ -57,6 +57,11 @@ class RunStarted:
     forked_from: str | None = None
     """The run whose first iterations (`forked_at` of them) this run took over."""
     forked_at: int = 0
+
+    @property
+    def moment(self) -> str:
+        """When it began, for people: `2026-01-02 03:04:05 UTC`."""
+        return f"{self.started[:19].replace('T', ' ')} UTC"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,18 +32,19 @@ rlm.completion("What?", "some longer text " * 20, on_event=told)
 """
 ASYNC = SCRIPT.replace("rlm.completion(", "import asyncio; asyncio.run(rlm.acompletion(") + ")"
 STRUCK = """
-import os, signal
+import os, signal, sys
+from pathlib import Path
 import rlm_jupyter.kernel.process, rlm_jupyter.kernel.session
 kind, name = rlm_jupyter.kernel.{kind}, {name!r}
 method = getattr(kind, name)
 strikes = [signal.SIGINT]
 def struck(self):
-    while strikes:
+    while strikes and (Path(sys.argv[1]) / "interrupted").exists():
         os.kill(os.getpid(), strikes.pop())
     return method(self)
 setattr(kind, name, struck)
 """
-"""The second one comes at this step of what puts the first kernel away."""
+"""The second one comes at this step of what puts a kernel away; not before the first, as a child's kernel ends."""
 _GONE_SECONDS = 20.0
 _ENDS_SECONDS = 50.0
 AT_ONCE = int(os.environ.get("RLM_FAULTS_TIMES", "50"))
@@ -75,6 +76,7 @@ def interrupted(script: str, again: tuple[float, ...], folder: Path, watch: Watc
         try:
             assert host.stdout.readline() == "RunStarted\n", (folder / "said").read_text()
             time.sleep(seconds)
+            (folder / "interrupted").touch()
             host.send_signal(signal.SIGINT)
             for rest in again:
                 time.sleep(rest)

@@ -130,18 +130,8 @@ def running_lab(
             stderr=log,
             start_new_session=True,
         )
-    lab = Lab(work, port)
     try:
-        deadline = time.monotonic() + _UP_SECONDS
-        while True:
-            assert server.poll() is None, (folder / "server.log").read_text()
-            try:
-                lab.get("api/status")
-                break
-            except OSError:
-                assert time.monotonic() < deadline, (folder / "server.log").read_text()
-                time.sleep(0.2)
-        yield lab
+        yield _answering(work, folder, server)
     finally:
         server.terminate()
         try:
@@ -149,6 +139,22 @@ def running_lab(
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait(5)
+
+
+def _answering(work: Path, folder: Path, server: subprocess.Popen[bytes]) -> Lab:
+    """Wait until the server answers; it has another port than it was given where that one was taken meanwhile."""
+    told = folder / "runtime" / f"jpserver-{server.pid}.json"
+    deadline = time.monotonic() + _UP_SECONDS
+    while True:
+        assert server.poll() is None, (folder / "server.log").read_text()
+        try:
+            lab = Lab(work, json.loads(told.read_bytes())["port"])
+            lab.get("api/status")
+        except (OSError, ValueError):
+            assert time.monotonic() < deadline, (folder / "server.log").read_text()
+            time.sleep(0.2)
+        else:
+            return lab
 
 
 class Window:

@@ -183,6 +183,12 @@ async def test_a_kernel_that_keeps_dying_ends_the_run() -> None:
     assert (result.answer, result.stop_reason) == ("the best guess", "kernel_died")
 
 
+async def test_of_two_runs_in_one_second_the_later_one_is_the_newest() -> None:
+    results = [await run([block("FINAL(len(context))")]) for _ in range(5)]
+    begun = [result.trajectory.started.started for result in results]
+    assert begun == sorted(set(begun))
+
+
 async def test_long_outputs_are_cut_and_kept_in_a_variable() -> None:
     result = await run(
         [block("print('x' * 50_000)"), block("FINAL(len(output_1))")],

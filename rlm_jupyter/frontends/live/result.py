@@ -168,10 +168,10 @@ def show_recorded(
         shown(record)
         if on_event is not None:
             on_event(record)
-    when = found.started.started.replace("T", " ").removesuffix("+00:00")
     shown.end(
         result.path,
-        title=f"The recorded run of {when} UTC: no model was asked, nothing was spent. --rerun runs it again.",
+        title=f"The recorded run of {found.started.moment}: no model was asked, nothing was spent. "
+        "--rerun runs it again.",
     )
     return result
 

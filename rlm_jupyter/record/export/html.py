@@ -104,7 +104,7 @@ def _parts(run: WholeRun, content: dict[str, Any]) -> dict[str, Any]:
             ("Model", started.model),
             ("Sub-calls", started.sub_model),
             ("Context", "none" if started.context.type_name == "none" else _sized(run)),
-            ("Started", started.started),
+            ("Started", started.moment),
             ("Run", started.run_id),
         ],
         "costs": [*lines, everything],
