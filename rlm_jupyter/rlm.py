@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
-import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -17,8 +15,7 @@ from weakref import WeakSet
 
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.templates import Templates
-from rlm_jupyter.models import Model, load_model
-from rlm_jupyter.models.abilities import fixed
+from rlm_jupyter.models import Model
 from rlm_jupyter.models.pricing import own_prices
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, Shared, TerminationPolicy
@@ -28,6 +25,16 @@ from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.replay.session_record import in_session, resumed_session
 from rlm_jupyter.run import interrupts
 from rlm_jupyter.run.answer_type import AnswerType
+from rlm_jupyter.run.arguments import (
+    check_attempts,
+    check_models,
+    check_types,
+    modules_of,
+    named,
+    outputs_of,
+    served,
+    share_of,
+)
 from rlm_jupyter.run.asked import Prompt, asked, context_of, is_none
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.budget.ledger import Ledger
@@ -197,14 +204,14 @@ class RLM(FromRecord):
         mcp: Mapping[str, Any] | None = None,
     ) -> None:
         limits = Limits() if limits is None else limits
-        _check_types(limits, save, cwd, snapshot, system_prompt_extra)
-        _check_attempts(samples, require_agreement, strategy, limits)
+        check_types(limits, save, cwd, snapshot, system_prompt_extra)
+        check_attempts(samples, require_agreement, strategy, limits)
         if see_figures not in get_args(SeeFigures):
             raise ConfigurationError(f"see_figures is {', '.join(get_args(SeeFigures))}, not {quoted(see_figures)}.")
         given, own = {"base_url": base_url, "window": window, "api_key": api_key}, own_prices(prices)
-        served = _served(model, sub_model, given, root=model_options or None, sub=sub_model_options or None)
-        routing = Routing(*served, prices=own)
-        _check_models(routing, limits, samples)
+        models = served(model, sub_model, given, root=model_options or None, sub=sub_model_options or None)
+        routing = Routing(*models, prices=own)
+        check_models(routing, limits, samples)
         self._settings = Settings(
             routing=routing,
             limits=limits,
@@ -215,10 +222,10 @@ class RLM(FromRecord):
             cwd=None if cwd is None else Path(cwd),
             sandbox=Sandbox.of(sandbox),
             snapshot=snapshot,
-            preload=_modules(preload),
+            preload=modules_of(preload),
             warm=warm,
             prices=own,
-            policies={"termination": _named(termination), "reward": _named(reward)},
+            policies={"termination": named(termination), "reward": named(reward)},
             served=(base_url, window),
             model_options=dict(model_options or {}),
             sub_model_options=dict(sub_model_options or {}),
@@ -226,10 +233,10 @@ class RLM(FromRecord):
             samples=samples,
             require_agreement=require_agreement,
             strategy=strategy,
-            compact_at=_share(compact_at),
+            compact_at=share_of(compact_at),
             see_figures=see_figures,
             answer=AnswerType.of(answer),
-            outputs=_outputs(outputs, output_dir, replace, samples),
+            outputs=outputs_of(outputs, output_dir, replace, samples),
             tools=Toolbox.of(tools),
             sub_tools=Toolbox.of(sub_tools, "sub_tools"),
             mcp=servers_of(mcp),
@@ -375,7 +382,7 @@ class RLM(FromRecord):
         before = self._settings.outputs
         if wanted is None and before is not None:
             wanted = before.artefacts
-        found = _outputs(wanted, output_dir, replaces is not None and replaces, self._settings.samples)
+        found = outputs_of(wanted, output_dir, replaces is not None and replaces, self._settings.samples)
         if found is None or before is None:
             return found
         return dataclasses.replace(
@@ -540,121 +547,3 @@ class RLM(FromRecord):
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _served(
-    model: str | Model,
-    sub_model: str | Model | Sequence[str | Model] | None,
-    given: dict[str, Any],
-    *,
-    root: Mapping[str, Any] | None,
-    sub: Mapping[str, Any] | None,
-) -> tuple[str | Model, str | Model | Sequence[str | Model] | None]:
-    """Load the models of the first one's provider with what was given for that provider.
-
-    Parameters
-    ----------
-    given
-        `base_url`, `window` and `api_key`, as for `load_model`.
-    root, sub
-        The sampling options of the model and of the sub-models.
-    """
-    if all(value is None for value in (*given.values(), root, sub)):
-        return model, sub_model
-    first = load_model(model, **given, options=root)
-    provider = first.name.partition("/")[0]
-
-    def there(name: str | Model) -> str | Model:
-        same = isinstance(name, str) and name.partition("/")[0] == provider
-        return load_model(name, **(given if same else {}), options=sub)
-
-    if sub_model is None:
-        return first, None if sub is None else there(model)
-    if isinstance(sub_model, str) or not isinstance(sub_model, Sequence):
-        return first, there(sub_model)
-    return first, [there(name) for name in sub_model]
-
-
-def _outputs(wanted: object, folder: str | Path | None, replaces: bool, samples: int) -> Outputs | None:
-    """Check the files that a run is to make; several samples would make each several times."""
-    found = Outputs.of(wanted, folder, replaces)
-    if found is None and (folder is not None or replaces):
-        raise ConfigurationError(
-            "output_dir and replace say where files go: name these by outputs=[…].",
-            notebook="--output-dir and --replace say where files go: name these by --output.",
-            command="--output-dir and --replace say where files go: name these by --output.",
-        )
-    if found is not None and samples > 1:
-        raise ConfigurationError("Files are made by one run: leave samples out, or outputs.")
-    return found
-
-
-def _share(compact_at: object) -> float | None:
-    """Check the share of the window at which a conversation is compacted; `None` and 0 say never."""
-    if compact_at is None or compact_at == 0:
-        return None
-    if isinstance(compact_at, bool) or not isinstance(compact_at, int | float) or not 0 < compact_at <= 1:
-        what = f"is a share of the window, as 0.8, or 0 for never, not {quoted(compact_at)}."
-        option = f"--compact-at {what}"
-        raise ConfigurationError(f"compact_at {what}", notebook=option, command=option)
-    return float(compact_at)
-
-
-def _named(policy: object) -> Any:
-    """Return a policy for the record: as it was named; of an object only what it is."""
-    if policy is None or isinstance(policy, str):
-        return policy
-    try:
-        if isinstance(policy, Mapping):
-            return json.loads(json.dumps(dict(policy)))
-    except (TypeError, ValueError):
-        pass  # there is an object in its configuration
-    return {"object": getattr(policy, "__qualname__", type(policy).__qualname__)}
-
-
-def _check_types(limits: object, save: object, cwd: object, snapshot: object, system_prompt_extra: object) -> None:
-    if not isinstance(limits, Limits):
-        raise ConfigurationError(f"limits is a Limits(...), not {type(limits).__name__}.")
-    if not isinstance(save, bool | str | Path):
-        raise ConfigurationError(f"save is a path, True or False, not {type(save).__name__}.")
-    if not isinstance(system_prompt_extra, str):
-        raise ConfigurationError(f"system_prompt_extra is a str, not {type(system_prompt_extra).__name__}.")
-    if not isinstance(snapshot, bool):
-        raise ConfigurationError(f"snapshot is True or False, not {type(snapshot).__name__}.")
-    if snapshot and not hasattr(os, "fork"):
-        raise ConfigurationError("snapshot=True needs a system on which a process can be forked: Linux or macOS.")
-    if cwd is not None and not (isinstance(cwd, str | Path) and Path(cwd).is_dir()):
-        raise ConfigurationError(f"The kernel's working directory {cwd} does not exist.")
-
-
-def _modules(preload: object) -> tuple[str, ...]:
-    names = tuple(preload) if isinstance(preload, list | tuple) else (None,)
-    if not all(isinstance(name, str) and all(part.isidentifier() for part in name.split(".")) for name in names):
-        raise ConfigurationError(f'preload is a list of names of modules, as ["pandas"], not {quoted(preload)}.')
-    return names
-
-
-def _check_attempts(samples: object, require_agreement: object, strategy: object, limits: Limits) -> None:
-    if type(samples) is not int or samples < 1:
-        raise ConfigurationError(f"samples is a whole number from 1 on, not {quoted(samples)}.")
-    if samples > limits.max_kernels:
-        raise ConfigurationError(
-            f"samples={samples}, but there may be {limits.max_kernels} kernels at once: raise Limits(max_kernels=…)."
-        )
-    if not isinstance(require_agreement, bool):
-        raise ConfigurationError(f"require_agreement is True or False, not {quoted(require_agreement)}.")
-    if require_agreement and samples < 2:
-        raise ConfigurationError("require_agreement is about several samples: set samples, to 3 for instance.")
-    if strategy not in get_args(Strategy):
-        raise ConfigurationError(f"strategy is {' or '.join(get_args(Strategy))}, not {quoted(strategy)}.")
-
-
-def _check_models(routing: Routing, limits: Limits, samples: int) -> None:
-    """Refuse a limit in dollars without prices, and samples of a model that always says the same."""
-    if samples > 1 and (why := fixed(routing.root)):
-        raise ConfigurationError(f"samples={samples} would be the same run {samples} times: {why}.")
-    if limits.max_cost is not None and routing.unpriced:
-        raise ConfigurationError(
-            f"max_cost is set, but the price of {routing.unpriced} is not known: give it, as in prices="
-            f"{{{routing.unpriced!r}: (0.25, 2.0)}} (US dollars for a million tokens, in and out), or set max_tokens."
-        )

@@ -1,0 +1,142 @@
+"""The arguments of `RLM`, checked and brought into one form.
+
+Each function raises `ConfigurationError` where one can't be: a line that says what to do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from rlm_jupyter.models import Model, load_model
+from rlm_jupyter.models.abilities import fixed
+from rlm_jupyter.models.routing import Routing
+from rlm_jupyter.run.outputs import Outputs
+from rlm_jupyter.run.settings import Strategy
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.limits import Limits
+from rlm_jupyter.types.quoted import quoted
+
+
+def served(
+    model: str | Model,
+    sub_model: str | Model | Sequence[str | Model] | None,
+    given: dict[str, Any],
+    *,
+    root: Mapping[str, Any] | None,
+    sub: Mapping[str, Any] | None,
+) -> tuple[str | Model, str | Model | Sequence[str | Model] | None]:
+    """Load the models of the first one's provider with what was given for that provider.
+
+    Parameters
+    ----------
+    given
+        `base_url`, `window` and `api_key`, as for `load_model`.
+    root, sub
+        The sampling options of the model and of the sub-models.
+    """
+    if all(value is None for value in (*given.values(), root, sub)):
+        return model, sub_model
+    first = load_model(model, **given, options=root)
+    provider = first.name.partition("/")[0]
+
+    def there(name: str | Model) -> str | Model:
+        same = isinstance(name, str) and name.partition("/")[0] == provider
+        return load_model(name, **(given if same else {}), options=sub)
+
+    if sub_model is None:
+        return first, None if sub is None else there(model)
+    if isinstance(sub_model, str) or not isinstance(sub_model, Sequence):
+        return first, there(sub_model)
+    return first, [there(name) for name in sub_model]
+
+
+def outputs_of(wanted: object, folder: str | Path | None, replaces: bool, samples: int) -> Outputs | None:
+    """Check the files that a run is to make; several samples would make each several times."""
+    found = Outputs.of(wanted, folder, replaces)
+    if found is None and (folder is not None or replaces):
+        raise ConfigurationError(
+            "output_dir and replace say where files go: name these by outputs=[…].",
+            notebook="--output-dir and --replace say where files go: name these by --output.",
+            command="--output-dir and --replace say where files go: name these by --output.",
+        )
+    if found is not None and samples > 1:
+        raise ConfigurationError("Files are made by one run: leave samples out, or outputs.")
+    return found
+
+
+def share_of(compact_at: object) -> float | None:
+    """Check the share of the window at which a conversation is compacted; `None` and 0 say never."""
+    if compact_at is None or compact_at == 0:
+        return None
+    if isinstance(compact_at, bool) or not isinstance(compact_at, int | float) or not 0 < compact_at <= 1:
+        what = f"is a share of the window, as 0.8, or 0 for never, not {quoted(compact_at)}."
+        option = f"--compact-at {what}"
+        raise ConfigurationError(f"compact_at {what}", notebook=option, command=option)
+    return float(compact_at)
+
+
+def named(policy: object) -> Any:
+    """Return a policy for the record: as it was named; of an object only what it is."""
+    if policy is None or isinstance(policy, str):
+        return policy
+    try:
+        if isinstance(policy, Mapping):
+            return json.loads(json.dumps(dict(policy)))
+    except (TypeError, ValueError):
+        pass  # there is an object in its configuration
+    return {"object": getattr(policy, "__qualname__", type(policy).__qualname__)}
+
+
+def check_types(limits: object, save: object, cwd: object, snapshot: object, system_prompt_extra: object) -> None:
+    """Refuse what has the wrong type, a working directory that is not there, and snapshots where no process forks."""
+    if not isinstance(limits, Limits):
+        raise ConfigurationError(f"limits is a Limits(...), not {type(limits).__name__}.")
+    if not isinstance(save, bool | str | Path):
+        raise ConfigurationError(f"save is a path, True or False, not {type(save).__name__}.")
+    if not isinstance(system_prompt_extra, str):
+        raise ConfigurationError(f"system_prompt_extra is a str, not {type(system_prompt_extra).__name__}.")
+    if not isinstance(snapshot, bool):
+        raise ConfigurationError(f"snapshot is True or False, not {type(snapshot).__name__}.")
+    if snapshot and not hasattr(os, "fork"):
+        raise ConfigurationError("snapshot=True needs a system on which a process can be forked: Linux or macOS.")
+    if cwd is not None and not (isinstance(cwd, str | Path) and Path(cwd).is_dir()):
+        raise ConfigurationError(f"The kernel's working directory {cwd} does not exist.")
+
+
+def modules_of(preload: object) -> tuple[str, ...]:
+    """Check the names of the modules that a template imports."""
+    names = tuple(preload) if isinstance(preload, list | tuple) else (None,)
+    if not all(isinstance(name, str) and all(part.isidentifier() for part in name.split(".")) for name in names):
+        raise ConfigurationError(f'preload is a list of names of modules, as ["pandas"], not {quoted(preload)}.')
+    return names
+
+
+def check_attempts(samples: object, require_agreement: object, strategy: object, limits: Limits) -> None:
+    """Refuse samples, agreement and a strategy that do not go together."""
+    if type(samples) is not int or samples < 1:
+        raise ConfigurationError(f"samples is a whole number from 1 on, not {quoted(samples)}.")
+    if samples > limits.max_kernels:
+        raise ConfigurationError(
+            f"samples={samples}, but there may be {limits.max_kernels} kernels at once: raise Limits(max_kernels=…)."
+        )
+    if not isinstance(require_agreement, bool):
+        raise ConfigurationError(f"require_agreement is True or False, not {quoted(require_agreement)}.")
+    if require_agreement and samples < 2:
+        raise ConfigurationError("require_agreement is about several samples: set samples, to 3 for instance.")
+    if strategy not in get_args(Strategy):
+        raise ConfigurationError(f"strategy is {' or '.join(get_args(Strategy))}, not {quoted(strategy)}.")
+
+
+def check_models(routing: Routing, limits: Limits, samples: int) -> None:
+    """Refuse a limit in dollars without prices, and samples of a model that always says the same."""
+    if samples > 1 and (why := fixed(routing.root)):
+        raise ConfigurationError(f"samples={samples} would be the same run {samples} times: {why}.")
+    if limits.max_cost is not None and routing.unpriced:
+        raise ConfigurationError(
+            f"max_cost is set, but the price of {routing.unpriced} is not known: give it, as in prices="
+            f"{{{routing.unpriced!r}: (0.25, 2.0)}} (US dollars for a million tokens, in and out), or set max_tokens."
+        )
