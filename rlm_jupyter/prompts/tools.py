@@ -34,22 +34,24 @@ def tool_list(specs: Sequence[Mapping[str, Any]]) -> str:
     """
     if not specs:
         return ""
-    modules: dict[str, list[str]] = {}
+    modules: dict[tuple[str, str], list[str]] = {}
     for spec in specs:
         module, _, name = spec["name"].rpartition(".")
         if module:
-            modules.setdefault(module, []).append(name)
+            # the user, and their question, may know the server by a name that is none in Python
+            modules.setdefault((module, str(spec.get("server", ""))), []).append(name)
     return _functions([spec for spec in specs if "." not in spec["name"]]) + _modules(modules)
 
 
-def _modules(modules: Mapping[str, Sequence[str]]) -> str:
+def _modules(modules: Mapping[tuple[str, str], Sequence[str]]) -> str:
     if not modules:
         return ""
     left = _MOST_NAMES_CHARS // len(modules)
-    return f"\n{_SERVERS}" + "".join(
-        f"- {name} ({len(names):,} function{'' if len(names) == 1 else 's'}): {_listed(names, left)}\n"
-        for name, names in modules.items()
-    )
+    lines = []
+    for (name, server), names in modules.items():
+        count = f"{len(names):,} function{'' if len(names) == 1 else 's'}"
+        lines.append(f"- {name} ({f'the server {server}, ' if server else ''}{count}): {_listed(names, left)}\n")
+    return f"\n{_SERVERS}{''.join(lines)}"
 
 
 def _functions(specs: Sequence[Mapping[str, Any]]) -> str:

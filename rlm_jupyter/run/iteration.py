@@ -23,6 +23,8 @@ class IterationOutcome:
     failed: bool
     """No cell ran, or one failed."""
     answer: Value | None = None
+    refused: bool = False
+    """A person did not let a cell run, which is no failure of the model's."""
 
 
 async def carry_out(run: Run, reply: parsing.ParsedReply) -> IterationOutcome:
@@ -122,6 +124,7 @@ class _Ran:
     ok: bool
     answer: Value | None = None
     exited: bool = False
+    refused: bool = False
 
     @property
     def ends_reply(self) -> bool:
@@ -130,7 +133,7 @@ class _Ran:
 
     @property
     def outcome(self) -> IterationOutcome:
-        return IterationOutcome(failed=not self.ok, answer=self.answer)
+        return IterationOutcome(failed=not self.ok, answer=self.answer, refused=self.refused)
 
 
 async def _cell(run: Run, source: str) -> _Ran:
@@ -141,7 +144,7 @@ async def _cell(run: Run, source: str) -> _Ran:
         cells.finish(run, source, None, CellRun("skipped"))
         said = f" Their message: {decision.note}" if decision.note else ""
         run.notice(notices.REFUSED.format(message=said))
-        return _Ran(ok=False)
+        return _Ran(ok=False, refused=True)
     if decision.source is not None and decision.source != source:
         executed = ran = decision.source
         run.notice(notices.EDITED.format(source=ran))

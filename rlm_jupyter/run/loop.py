@@ -72,7 +72,8 @@ async def solve(run: Run) -> Ending:
             return Ending(stop, verdict.answer, verdict.message)
         elif verdict.ends:
             return await _salvage(run, "terminated", verdict.message)
-        run.errors = run.errors + 1 if outcome.failed else 0
+        if not outcome.refused:
+            run.errors = run.errors + 1 if outcome.failed else 0
 
 
 async def until_stopped(run: Run, work: Callable[[Run], Coroutine[Any, Any, _T]]) -> _T | Ending:

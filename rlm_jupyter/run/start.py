@@ -24,6 +24,7 @@ from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings, prepare
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.run.subcalls import Answering, ChildAnswer, StartChild
+from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event, RemarkMade, RunEnded, SampleSettled, SubcallStarted
 from rlm_jupyter.types.values import AnswerSubcall, PackedContext
 
@@ -125,6 +126,8 @@ async def _with_servers(settings: Settings, stack: AsyncExitStack) -> Settings:
         return settings
     from rlm_jupyter.run.mcp.server import running  # most runs have none
 
+    if both := [server.name for server in settings.mcp if server.module in settings.tools.names]:
+        raise ConfigurationError(f"{both[0]} is a tool and an MCP server: give one of them another name.")
     return replace(settings, tools=settings.tools.joined(await stack.enter_async_context(running(settings.mcp))))
 
 

@@ -64,7 +64,13 @@ class Tool:
         repeatable: bool = False,
     ) -> None:
         if not callable(function) or inspect.isclass(function):
-            raise ConfigurationError(f"A tool is a function, not {quoted(function)}.")
+            # neither its content nor its repr: a text that is named by mistake is as long as a context
+            what = (
+                f"the class {function.__name__}"
+                if inspect.isclass(function)
+                else f"a value of type {type(function).__name__}"
+            )
+            raise ConfigurationError(f"A tool is a function, not {what}.")
         self.name = check_name(getattr(function, "__name__", "") if name is None else name, function)
         if not _is_duration(seconds):
             raise ConfigurationError(f"Tool(…, seconds={quoted(seconds)}): a number above zero is needed, or None.")
@@ -84,7 +90,12 @@ class Tool:
         except (TypeError, ValueError):  # some of those that are written in C tell none
             return {"name": self.name, "doc": doc[:_DOC_CHARS], "parameters": None, "returns": ""}
         parameters = [
-            [one.name, one.kind.name, _shown(one.default), self._type(one.annotation)]
+            [
+                one.name,
+                one.kind.name,
+                None if one.default is inspect.Parameter.empty else shown(one.default),
+                self._type(one.annotation),
+            ]
             for one in signature.parameters.values()
         ]
         returns = self._type(signature.return_annotation)
@@ -169,7 +180,7 @@ def _is_duration(seconds: object) -> bool:
 
 
 def check_name(name: str, function: object) -> str:
-    """Return a name that a tool, or a module of tools, can have in a kernel.
+    """Return a name that a tool can have in a kernel.
 
     Raises
     ------
@@ -180,14 +191,18 @@ def check_name(name: str, function: object) -> str:
         raise ConfigurationError(
             f"The tool {quoted(function)} needs a name that can be called in Python: Tool(…, name='search')."
         )
-    if _RESERVED.fullmatch(name) or hasattr(builtins, name):
+    if is_taken(name):
         raise ConfigurationError(f"A tool can't be called {name}: the kernel has that name already. Tool(…, name=…).")
     return name
 
 
-def _shown(default: object) -> str | None:
-    if default is inspect.Parameter.empty:
-        return None
+def is_taken(name: str) -> bool:
+    """Whether a kernel has a name already."""
+    return _RESERVED.fullmatch(name) is not None or hasattr(builtins, name)
+
+
+def shown(default: object) -> str:
+    """Return what the model sees of a default: `...` where that is long, or a place in memory."""
     text = repr(default)
     return text if len(text) <= 40 and "0x" not in text else "..."
 

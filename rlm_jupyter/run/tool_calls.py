@@ -55,7 +55,7 @@ class ToolCalls:
         try:
             given, failed = await self._call(run, call.model, text), False
         except ToolFailedError as error:
-            given = f"{error}."
+            given = f"{str(error).rstrip('.')}."
         finally:
             # what was stopped may have had an effect, and is written down, too
             if not is_recorded:

@@ -257,6 +257,11 @@ NO_QUESTION = "jupyter rlm: The question is missing: it comes first: jupyter rlm
         (["run", "?", "--base-url", "http://127.0.0.1:1"], "jupyter rlm: --base-url needs a model: .*"),
         (["run", "?", "-m", "extractive", "--termination", "x"], "jupyter rlm: Unknown termination policy 'x'.*"),
         (["run", "?", "--max-iterations", "0"], "jupyter rlm: --max-iterations 0: it must be more than zero."),
+        (["run", "?", "--max-answer-errors", "-1"], "jupyter rlm: --max-answer-errors -1: it must be zero or more."),
+        (
+            ["run", "?", "--answer", "Invoice"],
+            "jupyter rlm: .* --answer names a type of a notebook; .* --schema FILE.*",
+        ),
         (["run", "?", "--max-cost", "much"], "jupyter rlm run: .*invalid float value: 'much'.*"),
         (["run", "?", "--save", "a.txt/x", "-m", "extractive"], "jupyter rlm: A run can't be saved in .*"),
         (["walk"], "jupyter rlm: .*invalid choice: 'walk'.*"),

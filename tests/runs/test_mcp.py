@@ -15,7 +15,7 @@ import psutil
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from rlm_jupyter import RLM
+from rlm_jupyter import RLM, Tool
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.types.errors import ConfigurationError
 from tests.runs.test_cli import cli, script
@@ -64,6 +64,7 @@ def test_a_servers_tools_are_a_module_and_it_ends_with_the_run() -> None:
         "try:\n    things.fail('no luck')\nexcept SubcallError as error:\n    print(error)\n"
         "print(things.between(9, **{'from': 4}))\nhelp(things.between)\n"
         "try:\n    things.search_things()\nexcept TypeError as error:\n    print(error)",
+        "print(len(things.search_things('b', None)), len(things.search_things('b', limit=None)))",
         "FINAL(found[0]['name'])",
         mcp={"things": THINGS | {"env": {"RLM_TEST_SECRET": "s3cret"}}},
     )
@@ -76,7 +77,10 @@ def test_a_servers_tools_are_a_module_and_it_ends_with_the_run() -> None:
     assert "Search the things." not in told
     out = printed(result)
     assert "[{'name': 'a 0', 'size': 9}, {'name': 'a 1', 'size': 8}, {'name': 'a 2', 'size': 7}]" in out
-    assert "search_things(query: str, limit: int = None)" in out
+    described, _, _ = out.partition("Help on function")
+    assert "things.search_things(query: str, limit: int = 2): Search the things." in described
+    assert "things.leave(): End the server." in described
+    assert "search_things(query: str, limit: int = 2)" in out
     assert "Largest first." in out
     assert "s3cret" in out
     assert "[{'uri': 'things://all', 'name': 'everything', 'about': 'All things, as text.'}]" in out
@@ -86,6 +90,8 @@ def test_a_servers_tools_are_a_module_and_it_ends_with_the_run() -> None:
     assert "\n5\n" in out
     assert "between(more: int, **more_)" in out
     assert "**{'from': int}: the first" in out
+    # None leaves out what may be left out, and takes no null
+    assert out.endswith("2 2\n")
     assert "things.search_things: missing a required argument: 'query'." in out
     assert result.trajectory.subcalls[0].prompt_head == 'things.search_things("a", 3)'
     assert servers() == []
@@ -93,6 +99,28 @@ def test_a_servers_tools_are_a_module_and_it_ends_with_the_run() -> None:
     record = json.dumps(result.trajectory.started.options)
     assert '"mcp": ["things"]' in record
     assert "s3cret" not in record
+
+
+def test_a_server_is_named_as_in_its_file_and_called_as_in_python(in_folder: Path) -> None:
+    (in_folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"my-things": THINGS}}))
+    model = script(
+        block("print(my_things.search_things('a'))"), block("FINAL(my_things.search_things('b')[0]['name'])")
+    )
+    asked = cli("run", "-m", model, "--mcp", "my-things", "--save", str(in_folder / "run.ipynb"), "What?")
+    assert (asked.code, asked.out) == (0, "b 0\n")
+    assert "2 tool calls" in asked.err
+    assert "sub-call" not in asked.err
+    saved = RLM.replay(in_folder / "run.ipynb")
+    assert saved.same
+    result = answered([], "print(1)", "FINAL(my_things.search_things('b')[0]['name'])", mcp={"my-things": THINGS})
+    assert "- my_things (the server my-things, 7 functions): search_things, " in result.trajectory.started.system
+    assert result.trajectory.started.options["mcp"] == ["my-things"]
+    with pytest.raises(ConfigurationError, match="my_things is a tool and an MCP server"):
+        answered([named("my_things")], "print(1)", mcp={"my_things": THINGS})
+
+
+def named(name: str) -> Tool:
+    return Tool(len, name=name)
 
 
 def test_a_record_is_replayed_without_its_server_and_resumed_with_it() -> None:
@@ -135,7 +163,7 @@ def test_a_server_that_says_nothing_is_given_up_and_ended(monkeypatch: pytest.Mo
     monkeypatch.setattr("rlm_jupyter.run.mcp.server.START_SECONDS", 1.0)
     silent = [sys.executable, "-c", "import time; time.sleep(600)  # tests.support.mcp_server"]
     began = time.monotonic()
-    with pytest.raises(ConfigurationError, match="The MCP server things: it has said nothing for 1 s"):
+    with pytest.raises(ConfigurationError, match=r"The MCP server things \(.*\): it has said nothing for 1 s"):
         RLM(ScriptedModel([]), mcp={"things": silent}).completion("What?", "x")
     assert time.monotonic() - began < 30
     assert servers() == []
@@ -163,12 +191,20 @@ def test_a_run_is_stopped_while_its_server_starts() -> None:
         ({"things": {"command": "x", "args": "a b"}}, "The MCP server things: args is a list of texts."),
         ({"things": {"command": "x", "env": {"A": 1}}}, "The MCP server things: env is an object of texts."),
         ({"things": {"command": "x", "env": {"A": "${RLM_NO_SUCH}"}}}, "things needs RLM_NO_SUCH in the environment."),
-        ({"my things": "x"}, "needs a name that can be called in Python"),
-        ({"context": "x"}, "A tool can't be called context"),
+        ({"my things": "x", "my_things": "x"}, "'my things' and 'my_things' would both be the module my_things in the"),
+        ({" ": "x"}, "mcp: each server needs a name."),
+        ({"context": "x"}, "The MCP server context can't be called so: the kernel has the name context already."),
         ({"things": "'x"}, "is no command"),
-        ({"things": "no-such-program-anywhere --flag"}, "The MCP server things: "),
-        ({"things": [sys.executable, "-c", "import sys; sys.exit('no key was given')"]}, "no key was given"),
-        ({"things": "http://127.0.0.1:9/mcp"}, "The MCP server things: "),
+        ({"things": "no-such-program-anywhere --key s3cret"}, "The MCP server things (no-such-program-anywhere): "),
+        (
+            {"things": [sys.executable, "-c", "import sys; sys.exit('no key was given')"]},
+            "no key was given. Its command has to speak the Model Context Protocol over its standard streams.",
+        ),
+        (
+            {"things": "http://me:s3cret@127.0.0.1:9/mcp?key=s3cret"},
+            "The MCP server things (http://127.0.0.1:9/mcp): All connection attempts failed. Does it run, and is that its "
+            "whole address",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line_before_anything_is_asked(mcp: Any, says: str) -> None:
@@ -176,6 +212,7 @@ def test_what_is_wrong_is_said_in_a_line_before_anything_is_asked(mcp: Any, says
     with pytest.raises(ConfigurationError) as refused:
         RLM(model, mcp=mcp).completion("What?", "x")
     assert says in str(refused.value)
+    assert "s3cret" not in str(refused.value)
     assert "\n" not in str(refused.value).partition(" The run so far")[0]
     assert model.requests == []
     assert servers() == []
@@ -188,7 +225,7 @@ def test_servers_are_named_on_the_command_line_and_in_a_magic(shell: Interactive
     model = script(block(USES), block("FINAL(found[0]['name'])"))
     assert cli("run", "-m", model, "--mcp", "things", "What?").out == "a 0\n"
     unknown = cli("run", "-m", model, "--mcp", "thing", "What?")
-    assert "know no server 'thing'. Known: things." in unknown.err
+    assert ".mcp.json knows no server 'thing'. Known: things." in unknown.err
     _, error = run_cell(shell, f"%rlm -m {model} --mcp things What is it?")
     assert error is None
     assert shell.user_ns["rlm_result"].answer == "a 0"

@@ -16,6 +16,7 @@ import pytest
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.run.control import Control
 from rlm_jupyter.types.errors import (
     ConfigurationError,
     ContextError,
@@ -28,6 +29,7 @@ from rlm_jupyter.types.errors import (
 )
 from rlm_jupyter.types.events import (
     CellFinished,
+    CellProposed,
     CellStarted,
     Event,
     OutputChanged,
@@ -452,6 +454,28 @@ async def test_a_variable_of_the_models_is_not_overwritten_by_a_cut_output() -> 
         limits=Limits(output_chars=1000),
     )
     assert result.value == ["mine", 50_000]
+
+
+async def test_a_cell_that_a_person_refuses_is_no_failure_of_the_models() -> None:
+    control, refused = Control(approving=True), iter([True, True, False, True, False])
+
+    def decide(event: Event) -> None:
+        if isinstance(event, CellProposed):
+            (control.refuse if next(refused) else control.approve)()
+
+    model = ScriptedModel([block(f"print({n})") for n in "12"] + [block("1/0"), block("print(4)"), block("FINAL('5')")])
+    rlm = RLM(model, limits=Limits(max_errors=2))
+    result = await rlm.acompletion("What is it?", "some text", on_event=decide, control=control)
+    assert (result.answer, result.stop_reason) == ("5", "answered")
+    assert [iteration.cells[0].status for iteration in result.trajectory.iterations] == [
+        "skipped",
+        "skipped",
+        "error",
+        "skipped",
+        "ok",
+    ]
+    assert result.path is not None
+    assert RLM.replay(result.path).same
 
 
 async def test_an_answer_counts_before_the_limit() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import sqlite3
@@ -105,7 +106,7 @@ def test_a_tool_is_described_called_in_the_host_and_recorded() -> None:
 
 def test_what_goes_wrong_is_an_error_in_the_cell_and_ends_nothing() -> None:
     def raises() -> None:
-        raise ValueError("no luck")
+        raise ValueError("no luck.")
 
     def leaves() -> None:
         raise SystemExit(3)
@@ -295,8 +296,9 @@ def test_many_tools_are_named_and_described_when_asked() -> None:
     [
         (search, "tools is a list of functions, not"),
         ("search", "tools is a list of functions, not 'search'."),
-        ([3], "A tool is a function, not 3."),
-        ([Query], "A tool is a function, not"),
+        ([3], "A tool is a function, not a value of type int."),
+        ([CONTEXT], "A tool is a function, not a value of type str."),
+        ([Query], "A tool is a function, not the class Query."),
         ([lambda: 3], "needs a name that can be called in Python"),
         ([search, search], "Two tools are called search: give one another name"),
         ([counting("print")[0]], "A tool can't be called print: the kernel has that name already"),
@@ -327,6 +329,10 @@ def test_a_magic_takes_functions_of_the_notebook(shell: InteractiveShell) -> Non
     assert called == ["a"]
     _, error = run_cell(shell, f"%rlm -m {model} --tool lookup What is it?")
     assert "--tool takes a function of the notebook, not 'lookup': NameError" in str(error)
+    shell.user_ns["complaints"] = CONTEXT
+    _, error = run_cell(shell, f"%rlm -m {model} --tool complaints What is it?")
+    assert "--tool takes a function of the notebook; complaints is of type str." in str(error)
+    assert "Rain" not in str(error)
 
 
 def test_a_command_takes_functions_of_modules(in_folder: Path) -> None:
@@ -346,11 +352,12 @@ def test_the_documented_example_runs(in_folder: Path) -> None:
     cell = "found = orders('Abel', since='2031-01-01')\nprint(found)"
     name = script(block(cell), block("FINAL(found[0][0])"))
     (in_folder / "complaints.txt").write_text("Abel: late again.")
-    with sqlite3.connect(":memory:", check_same_thread=False) as database:
+    with contextlib.closing(sqlite3.connect("shop.db")) as database, database:
         database.execute("create table orders (customer, day)")
         database.executemany("insert into orders values (?, ?)", [("Abel", "2030-05-01"), ("Abel", "2031-05-01")])
-        names: dict[str, Any] = {"Path": Path, "database": database}
-        exec(source.replace("ollama/qwen3:8b", name), names)
+    names: dict[str, Any] = {}
+    exec(compile(source.replace("ollama/qwen3:8b", name), "tools.md", "exec", dont_inherit=True), names)
+    names["database"].close()
     assert names["result"].value == "Abel"
     assert printed(names["result"]) == "[['Abel', '2031-05-01']]\n"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ exit codes:
   2    nothing was started or spent: wrong usage or configuration, no such run, or a model's own server is not there
   130  interrupted; the best answer so far is printed, if there is one
 """
+_BY_SCHEMA = ": --answer names a type of a notebook; here the form of an answer is a JSON schema, --schema FILE.json"
 _EXAMPLES = """\
 examples:
   jupyter rlm demo
@@ -169,7 +171,9 @@ class _Parser(argparse.ArgumentParser):
         # an unknown option comes back to the parser of all commands, which has no options of theirs
         commands = next((a.choices for a in self._actions if isinstance(a, argparse._SubParsersAction)), {})
         command = next((commands[word] for word in sys.argv[1:] if word in commands), self)
-        hint = close_option(message, command.format_usage())
+        # a type of a notebook's is named in notebooks alone
+        asks_for_type = message.startswith("unrecognized arguments:") and "--answer" in re.split("[ =]", message)
+        hint = _BY_SCHEMA if asks_for_type else close_option(message, command.format_usage())
         if not hint and command.prog.endswith(" run") and message.startswith("unrecognized arguments"):
             hint = ': the question is one argument, in quotes, and files are named by --context ("…" --context PATH)'
         self.exit(MISUSED, f"{self.prog}: {message}{hint} (see {command.prog} --help)\n")

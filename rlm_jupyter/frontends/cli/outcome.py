@@ -159,8 +159,10 @@ def _print(args: Namespace, result: Result, failure: str = "") -> None:
     if result.unsaved:
         terminal.say(f"{result.unsaved.rstrip('.')}.")
     if not args.quiet:
-        counts = [(len(result.trajectory.iterations), "iteration"), (len(result.trajectory.subcalls), "sub-call")]
-        facts = [terminal.count(number, unit) for number, unit in counts if number]
+        iterations, calls = len(result.trajectory.iterations), result.trajectory.subcalls
+        facts = [terminal.count(iterations, "iteration")] if iterations else []
+        tools = sum(call.kind == "tool" for call in calls)
+        facts += terminal.calls(len(calls) - tools, tools)
         facts += [terminal.spent(result.usage, result.cost), terminal.duration(result.seconds)]
         terminal.say(" · ".join(facts))
 

@@ -77,6 +77,8 @@ class Progress:
     _reward: float | None = None
     _started: int = 0
     """Sub-calls of the running cell."""
+    _tools: int = 0
+    """Those of them that are calls of tools."""
     _settled: int = 0
     _failed: int = 0
     _children: Underway = field(default_factory=Underway)
@@ -174,9 +176,10 @@ class Progress:
             case CellStarted():
                 self._doing = lines.gist(event.source, self._width)
                 self._cell_began = time.monotonic()
-                self._started = self._settled = self._failed = 0
+                self._started = self._tools = self._settled = self._failed = 0
             case SubcallStarted():
                 self._started += 1
+                self._tools += event.kind == "tool"
             case SubcallSettled():
                 self._spend(event.usage, event.cost)
                 self._settled += 1
@@ -219,10 +222,10 @@ class Progress:
         seconds = cell.seconds or time.monotonic() - self._cell_began
         facts = "not executed" if cell.status == "skipped" else terminal.duration(seconds)
         if self._started:
-            facts += f" · {terminal.count(self._started, 'sub-call')}"
+            facts += f" · {', '.join(terminal.calls(self._started - self._tools, self._tools))}"
             facts += f", {self._failed} failed" if self._failed else ""
         self.say(*lines.of_cell(cell, facts, self._width, is_unicode=self._unicode))
-        self._started = self._settled = self._failed = 0
+        self._started = self._tools = self._settled = self._failed = 0
         self._children.clear()
         self._doing = "looking at what came out"
 
@@ -244,7 +247,9 @@ class Progress:
     def _subcalls(self) -> str:
         failed = f", {self._failed:,} failed" if self._failed else ""
         children = f", {words}" if (words := self._children.words) else ""
-        return f"sub-calls: {self._settled:,} done{failed}, {self._started - self._settled:,} in flight{children}"
+        kinds = (("sub-calls", self._started - self._tools), ("tool calls", self._tools))
+        names = " and ".join(name for name, number in kinds if number)
+        return f"{names}: {self._settled:,} done{failed}, {self._started - self._settled:,} in flight{children}"
 
     def _facts(self) -> str:
         seconds = self._limits.get("max_seconds")

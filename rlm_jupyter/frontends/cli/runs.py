@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from rlm_jupyter.record.iteration import Cell
     from rlm_jupyter.record.store import RunFiles
     from rlm_jupyter.record.trajectory import Trajectory
-    from rlm_jupyter.types.events import RunEnded
+    from rlm_jupyter.types.events import RunEnded, SubcallSettled
 
 _OUTPUT_CHARS = 600
 """What `show` shows of a cell's output."""
@@ -209,7 +210,7 @@ def _print_run(files: RunFiles, trajectory: Trajectory) -> None:
     facts = [
         _state(files, ended),
         terminal.count(len(trajectory.iterations), "iteration"),
-        terminal.count(len(trajectory.subcalls), "sub-call"),
+        *_calls(trajectory.subcalls),
         terminal.spent(trajectory.usage, trajectory.cost),
         *([terminal.duration(ended.seconds)] if ended is not None else []),
     ]
@@ -257,10 +258,15 @@ def _print_cell(console: Console, cell: Cell) -> None:
     text = outputs.cut(outputs.render(cell.outputs), _OUTPUT_CHARS, variable=None).text
     if text:
         _line(console, _indented(text, "  > "), "red" if cell.status == "error" else "dim")
-    count = terminal.count(len(cell.subcalls), "sub-call")
+    count = ", ".join(_calls(cell.subcalls))
     failed = sum(subcall.failed for subcall in cell.subcalls)
     calls = f" · {count}{f', {failed} failed' if failed else ''}" if cell.subcalls else ""
     _line(console, f"    {cell.status} · {terminal.duration(cell.seconds)}{calls}", "dim")
+
+
+def _calls(made: Sequence[SubcallSettled]) -> list[str]:
+    tools = sum(call.kind == "tool" for call in made)
+    return terminal.calls(len(made) - tools, tools)
 
 
 def _line(console: Console, text: str, style: str = "") -> None:

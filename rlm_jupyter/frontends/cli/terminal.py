@@ -85,6 +85,12 @@ def count(number: int, unit: str) -> str:
     return f"{number:,} {unit}{'' if number == 1 else 's'}"
 
 
+def calls(subcalls: int, tool_calls: int) -> list[str]:
+    """`["3 sub-calls", "1 tool call"]`, without what is none."""
+    counts = ((subcalls, "sub-call"), (tool_calls, "tool call"))
+    return [count(number, unit) for number, unit in counts if number]
+
+
 def duration(seconds: float) -> str:
     """`0.4 s`, `12 s`, `3 min 20 s`."""
     if seconds < 10:

@@ -90,6 +90,7 @@ class SeenIteration:
     cells: list[SeenCell] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     subcalls: int = 0
+    tool_calls: int = 0
     seconds: float | None = None
     """Of the reply and the cells, as recorded."""
     reward: float | None = None
@@ -124,7 +125,8 @@ class SeenIteration:
                 cell.outputs, cell.status = shown(event.outputs), event.status
                 self.seconds = (self.seconds or 0.0) + event.seconds
             case SubcallSettled():
-                self.subcalls += 1
+                self.subcalls += event.kind != "tool"
+                self.tool_calls += event.kind == "tool"
             case NoticeGiven(text=text):
                 self.notices.append(f"To the model: {text}")
             case _:
@@ -145,6 +147,7 @@ class SeenIteration:
         """Return what of it can be counted, for people."""
         facts = [count(len(self.cells), "cell")] if self.cells else []
         facts += [count(self.subcalls, "sub-call")] if self.subcalls else []
+        facts += [count(self.tool_calls, "tool call")] if self.tool_calls else []
         facts += [f"{self.seconds:.1f} s"] if self.seconds is not None else []
         return facts + ([f"reward {self.reward:+.2f}"] if self.reward is not None else [])
 

@@ -18,16 +18,19 @@ class Spending:
     cost: float | None = 0.0
     """Dollars; `None`: a price is not known."""
     subcalls: int = 0
+    tool_calls: int = 0
 
-    def add(self, usage: Usage, cost: float | None, *, subcalls: int = 0) -> None:
-        """Add a request, or sub-calls."""
+    def add(self, usage: Usage, cost: float | None, *, subcalls: int = 0, tool_calls: int = 0) -> None:
+        """Add a request, or sub-calls, or calls of tools."""
         self.usage += usage
         self.cost = None if self.cost is None or cost is None else self.cost + cost
         self.subcalls += subcalls
+        self.tool_calls += tool_calls
 
     def words(self, limits: Mapping[str, Any]) -> list[str]:
         """Return what is worth saying, each beside the limit of that name."""
         spent = [count(self.subcalls, "sub-call")] if self.subcalls else []
+        spent += [count(self.tool_calls, "tool call")] if self.tool_calls else []
         tokens = self.usage.total_tokens
         if most := limits.get("max_tokens"):
             spent.append(f"{tokens:,} of {count(most, 'token')}")

@@ -211,7 +211,8 @@ class View:
                 self._in_flight += 1
             case SubcallSettled():
                 self._in_flight = max(self._in_flight - 1, 0)
-                self._spending.add(event.usage, event.cost, subcalls=1)
+                is_tool = event.kind == "tool"
+                self._spending.add(event.usage, event.cost, subcalls=not is_tool, tool_calls=is_tool)
             case OutputsShown():
                 self._close()
             case _:

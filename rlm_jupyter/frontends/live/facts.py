@@ -112,7 +112,7 @@ class RunFacts:
             case SubcallStarted():
                 self._in_flight += 1
             case SubcallSettled():
-                self._subcalls += 1
+                self._subcalls += event.kind != "tool"  # which has a limit of its own
                 self._in_flight = max(self._in_flight - 1, 0)
                 sub_model = self._started.sub_model if self._started is not None else ""
                 self._spend(event.usage, event.cost, event.model or sub_model)

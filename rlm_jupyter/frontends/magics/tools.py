@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rlm_jupyter.run.tool import Tool
 from rlm_jupyter.run.toolbox import imported_tools
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
@@ -31,9 +32,13 @@ def named_tools(namespace: Mapping[str, Any], names: Sequence[str] | None) -> li
             found += imported_tools([name]) or ()
             continue
         try:
-            found.append(eval(name, dict(namespace)))
+            tool = eval(name, dict(namespace))
         except Exception as error:
             raise ConfigurationError(
                 f"--tool takes a function of the notebook, not {quoted(name)}: {type(error).__name__}: {error}."
             ) from error
+        if not isinstance(tool, Tool) and (not callable(tool) or isinstance(tool, type)):
+            kind = "a class" if isinstance(tool, type) else f"of type {type(tool).__name__}"
+            raise ConfigurationError(f"--tool takes a function of the notebook; {name} is {kind}.")
+        found.append(tool)
     return found or None

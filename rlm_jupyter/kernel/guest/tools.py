@@ -14,6 +14,8 @@ from rlm_jupyter.kernel.guest.subcalls import SubcallError, SubcallFailure
 from rlm_jupyter.types import call_text
 from rlm_jupyter.types.tool_lines import line
 
+_ABOUT_MODULE = "Functions of the user's, which run elsewhere. help(module.function) describes one.\n\n"
+
 
 class _Shown:
     """Stands for a default or an annotation that only the host has."""
@@ -47,9 +49,11 @@ def tool_functions(calls: MakesCalls, specs: Sequence[dict[str, Any]]) -> dict[s
         module, _, name = spec["name"].rpartition(".")
         function = _function(calls, spec)
         if module:
-            place = found.setdefault(module, types.ModuleType(module, "Functions of the user's, which run elsewhere."))
+            place = found.setdefault(module, types.ModuleType(module, _ABOUT_MODULE))
             function.__module__ = module
             setattr(place, name, function)
+            # `help(module)` leaves out functions that no file of the module's defines; its description has them
+            place.__doc__ += f"{line(spec)}\n"
         else:
             found[name] = function
     return found

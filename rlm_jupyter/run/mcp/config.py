@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import keyword
 import os
 import re
 import shlex
@@ -11,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from rlm_jupyter.run.tool import check_name
+from rlm_jupyter.run.tool import is_taken
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
 
@@ -27,13 +29,27 @@ class ServerConfig:
     """A server: a command that speaks over its standard streams, or an address (streamable HTTP)."""
 
     name: str
-    """What its module is called in the kernel."""
+    """As the user has named it."""
     command: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Beside a few usual variables; nothing else of this process's environment is passed on."""
     cwd: str | None = None
     url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def module(self) -> str:
+        """What its module is called in the kernel: `my_tickets` for `my-tickets`."""
+        name = re.sub(r"\W", "_", self.name)
+        return f"mcp_{name}" if not name.isidentifier() or keyword.iskeyword(name) else name
+
+    @property
+    def place(self) -> str:
+        """Where it is, without what may be secret: its program, or its address without a query."""
+        if not self.url:
+            return self.command[0]
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     @property
     def digest(self) -> str:
@@ -48,7 +64,8 @@ def servers_of(given: object) -> tuple[ServerConfig, ...]:
     ----------
     given
         By name: a command line, a list of its words, an address, or a dict as in the usual configuration files
-        (`command`, `args`, `env`, `cwd`; or `url`, `headers`). `None`: none.
+        (`command`, `args`, `env`, `cwd`; or `url`, `headers`). What a name has that is none in Python is `_` in the
+        kernel. `None`: none.
 
     Raises
     ------
@@ -59,7 +76,16 @@ def servers_of(given: object) -> tuple[ServerConfig, ...]:
         return ()
     if not isinstance(given, Mapping):
         raise ConfigurationError(f"mcp is a dict of servers by their names, not {quoted(given)}.")
-    return tuple(_server(check_name(str(name), name), wanted) for name, wanted in given.items())
+    servers = tuple(_server(str(name), wanted) for name, wanted in given.items())
+    modules: dict[str, str] = {}
+    for server in servers:
+        _check_module(server)
+        if (other := modules.setdefault(server.module, server.name)) != server.name:
+            raise ConfigurationError(
+                f"The MCP servers {quoted(other)} and {quoted(server.name)} would both be the module {server.module} "
+                "in the kernel: rename one."
+            )
+    return servers
 
 
 def named_servers(names: Sequence[str] | None) -> dict[str, Any] | None:
@@ -82,9 +108,21 @@ def named_servers(names: Sequence[str] | None) -> dict[str, Any] | None:
     for name in names:
         if name not in known:
             raise ConfigurationError(
-                f"{' and '.join(map(str, found))} know no server {quoted(name)}. Known: {', '.join(known) or 'none'}."
+                f"{' and '.join(map(str, found))} {'knows' if len(found) == 1 else 'know'} no server {quoted(name)}. "
+                f"Known: {', '.join(known) or 'none'}."
             )
     return {name: known[name] for name in names}
+
+
+def _check_module(server: ServerConfig) -> None:
+    """Refuse a name that nothing can be called by in the kernel."""
+    if not server.name.strip():
+        raise ConfigurationError("mcp: each server needs a name.")
+    if is_taken(server.module):
+        raise ConfigurationError(
+            f"The MCP server {server.name} can't be called so: the kernel has the name {server.module} already. "
+            "Rename it."
+        )
 
 
 def _read(path: Path) -> dict[str, Any]:

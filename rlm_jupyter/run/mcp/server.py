@@ -56,11 +56,11 @@ class McpServer:
                 client = await asyncio.shield(self._ready)
                 return await self._tools(client)
         except TimeoutError:
-            raise ConfigurationError(self._why(f"it has said nothing for {START_SECONDS:g} s")) from None
+            raise ConfigurationError(self._not_started(f"it has said nothing for {START_SECONDS:g} s")) from None
         except ImportError as error:
             raise ConfigurationError(f"mcp=… needs {error.name}: pip install 'rlm_jupyter[mcp]'") from None
         except Exception as error:  # noqa: BLE001  as above
-            raise ConfigurationError(self._why(_innermost(error))) from None
+            raise ConfigurationError(self._not_started(_innermost(error))) from None
 
     async def request(self, send: Callable[[Any], Awaitable[T]]) -> T:
         """Make a request of the client.
@@ -134,24 +134,33 @@ class McpServer:
                 name = _name(one.name, names)
                 names.add(name)
                 about, schema = one.description or "", one.input_schema or {}
-                tools.append(McpTool(self.name, self.request, one.name, name, about, schema))
+                tools.append(McpTool(self._config, self.request, one.name, name, about, schema))
             cursor = page.next_cursor
             if not cursor:
                 break
         if client.server_capabilities.resources is not None:
             about = "List the server's resources: uri, name and what each is about."
-            tools.append(McpResources(self.name, self.request, _name("list_resources", names), about, []))
+            tools.append(McpResources(self._config, self.request, _name("list_resources", names), about, []))
             name, about = _name("read_resource", names), "Read a resource as text."
-            tools.append(McpResources(self.name, self.request, name, about, ["uri"]))
+            tools.append(McpResources(self._config, self.request, name, about, ["uri"]))
         return tools
 
-    def _why(self, what: str) -> str:
+    def _not_started(self, what: str) -> str:
+        """Return why it has not started, and what to look at."""
+        look = (
+            "Does it run, and is that its whole address, often one that ends in /mcp?"
+            if self._config.url
+            else "Its command has to speak the Model Context Protocol over its standard streams."
+        )
+        return f"{self._why(what, f' ({self._config.place})').rstrip('.')}. {look}"
+
+    def _why(self, what: str, place: str = "") -> str:
         """Return what is wrong with it, with the last line that it wrote to standard error."""
         with contextlib.suppress(ValueError, OSError):
             self._errors.seek(0)
             if lines := self._errors.read().strip().splitlines():
                 what = f"{what}: {lines[-1].strip()}"
-        return f"The MCP server {self.name}: {what}"[:_REASON_CHARS]
+        return f"The MCP server {self.name}{place}: {what}"[:_REASON_CHARS]
 
 
 @asynccontextmanager

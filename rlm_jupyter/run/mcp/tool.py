@@ -8,9 +8,11 @@ import keyword
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from rlm_jupyter.run.tool import MOST_CHARS, ToolFailedError
+from rlm_jupyter.run.mcp.config import ServerConfig
+from rlm_jupyter.run.tool import MOST_CHARS, ToolFailedError, shown
 from rlm_jupyter.types.call_text import Call
 from rlm_jupyter.types.json_form import form
+from rlm_jupyter.types.json_schema import JsonSchema
 
 Request = Callable[[Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
 """Makes a request of a server's client; raises `ToolFailedError` where the server has ended, or refuses."""
@@ -27,8 +29,8 @@ class McpTool:
 
     Parameters
     ----------
-    module
-        Of the server, in the kernel.
+    server
+        Which server it is of.
     request
         Makes a request of the server.
     remote
@@ -44,18 +46,26 @@ class McpTool:
     repeatable = False
 
     def __init__(
-        self, module: str, request: Request, remote: str, name: str, doc: str, schema: Mapping[str, Any]
+        self, server: ServerConfig, request: Request, remote: str, name: str, doc: str, schema: Mapping[str, Any]
     ) -> None:
         self._request = request
         self._remote = remote
-        self.name = f"{module}.{name}"
+        self.name = f"{server.module}.{name}"
         properties, required = schema.get("properties") or {}, schema.get("required") or []
         # those that have to be given come first, as they do in Python
         names = sorted(filter(_is_name, properties), key=lambda key: key not in required)
         others = [key for key in properties if key not in names]
         self._names = names
+        self._required = frozenset(required)
+        self._schema = schema
         parameters: list[list[str | None]] = [
-            [key, "POSITIONAL_OR_KEYWORD", None if key in required else "None", _type(properties[key])] for key in names
+            [
+                key,
+                "POSITIONAL_OR_KEYWORD",
+                None if key in required else shown(_default(properties[key])),
+                _type(properties[key]),
+            ]
+            for key in names
         ]
         if others or schema.get("additionalProperties"):
             parameters.append([_unlike("more", names), "VAR_KEYWORD", None, ""])
@@ -66,7 +76,7 @@ class McpTool:
             "doc": "\n\n".join(filter(None, [doc.strip(), "\n".join(said)]))[:_DOC_CHARS],
             "parameters": parameters,
             "returns": "",
-        }
+        } | _server(server)
 
     async def call(self, call: Call) -> str:
         """Have the server call it, and return its result as JSON.
@@ -76,7 +86,9 @@ class McpTool:
         ToolFailedError
             The server is gone, took too long, or says that the call failed.
         """
-        arguments = dict(zip(self._names, call.positional, strict=False)) | call.named
+        given_arguments = dict(zip(self._names, call.positional, strict=False)) | call.named
+        # Python's way to leave an argument out, where the server knows no null
+        arguments = {key: value for key, value in given_arguments.items() if value is not None or self._needs(key)}
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 result = await self._request(lambda client: client.call_tool(self._remote, arguments))
@@ -95,23 +107,34 @@ class McpTool:
             )
         return written
 
+    def _needs(self, key: str) -> bool:
+        """Whether `None` is an argument, and not one that is left out."""
+        part = (self._schema.get("properties") or {}).get(key)
+        if key in self._required or not isinstance(part, Mapping):
+            return True
+        shared = {name: self._schema[name] for name in ("$defs", "definitions") if name in self._schema}
+        try:
+            return not JsonSchema({**part, **shared}).errors(None)
+        except ValueError:
+            return True
+
 
 class McpResources:
     """A function on the resources of a server: `list_resources()` or `read_resource(uri)`."""
 
     repeatable = False
 
-    def __init__(self, module: str, request: Request, name: str, doc: str, parameters: Sequence[str]) -> None:
+    def __init__(self, server: ServerConfig, request: Request, name: str, doc: str, parameters: Sequence[str]) -> None:
         self._request = request
         self._reads = bool(parameters)
-        self.name = f"{module}.{name}"
+        self.name = f"{server.module}.{name}"
         kind = "POSITIONAL_OR_KEYWORD"
         self.spec: dict[str, Any] = {
             "name": self.name,
             "doc": doc,
             "parameters": [[parameter, kind, None, "str"] for parameter in parameters],
             "returns": "str" if parameters else "list[dict]",
-        }
+        } | _server(server)
 
     async def call(self, call: Call) -> str:
         """Return a resource's text, or what resources there are, as JSON.
@@ -135,6 +158,11 @@ class McpResources:
         if len(text) > MOST_CHARS:
             raise ToolFailedError(f"{uri} has {len(text):,} characters, {MOST_CHARS:,} are the most")
         return json.dumps(text, ensure_ascii=False)
+
+
+def _server(server: ServerConfig) -> dict[str, str]:
+    """Return what a spec says of the server, where its module is called otherwise."""
+    return {} if server.name == server.module else {"server": server.name}
 
 
 async def _listed(client: Any) -> list[dict[str, Any]]:
@@ -177,6 +205,10 @@ def _type(schema: object) -> str:
     text = form({key: value for key, value in schema.items() if key not in {"description", "title", "default"}})
     text = " ".join(text.split())
     return text if len(text) <= _TYPE_CHARS else "dict" if text.startswith("{") else "list"
+
+
+def _default(schema: object) -> Any:
+    return schema.get("default") if isinstance(schema, Mapping) else None
 
 
 def _description(schema: object) -> str:
