@@ -49,6 +49,8 @@ def fetched(done: WireMessage) -> Value:
         data, is_json = (json.loads(bytes(done.buffers[1])), True) if len(done.buffers) > 1 else (None, False)
     except ValueError:
         data, is_json = None, False
+    if done.content["exact"] is not True:
+        return Value(text, type_name=done.content["type_name"], nearest=data)
     return Value(text, data, is_json=is_json, type_name=done.content["type_name"])
 
 

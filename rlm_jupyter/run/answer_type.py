@@ -22,6 +22,9 @@ _MOST_FORM_CHARS = 8_000
 """Of a form that the model is shown."""
 
 
+_NO_DATA = "no plain data could be made of a {type_name}: make lists, dicts, texts and numbers of it"
+
+
 class AnswerError(Exception):
     """A value has another form; `reasons` say where and how, a line each."""
 
@@ -76,24 +79,27 @@ class AnswerType:
     def check(self, answer: Value) -> Value:
         """Return an answer in this form: as plain data, with its JSON as text (of a text, that text).
 
-        A text that is not taken as such is read as JSON.
+        A text that is not taken as such is read as JSON. Of what is no plain data (a tuple, an object), the plain
+        data that comes nearest is checked, and its text where that is not taken.
 
         Raises
         ------
         AnswerError
             It has another form.
         """
-        data = answer.json if answer.is_json else answer.text
         try:
-            data = self._plain(data)
+            data = self._read(_data(answer))
         except AnswerError as error:
-            if not isinstance(data, str):
+            if answer.is_json:
                 raise
+            if answer.nearest is None:
+                raise AnswerError(
+                    [*error.reasons, _NO_DATA.format(type_name=shortened(answer.type_name, 60))]
+                ) from None
             try:
-                data = json.loads(data)
-            except (ValueError, RecursionError):
+                data = self._read(answer.text)
+            except AnswerError:
                 raise error from None
-            data = self._plain(data)
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
         return Value(text, data, is_json=True, declared=None if text == answer.text else answer.text)
 
@@ -116,12 +122,27 @@ class AnswerType:
         except Exception:  # noqa: BLE001  of a draft that has another form; its validators are the user's
             return data
 
+    def _read(self, data: Any) -> Any:
+        """Return plain data in this form, of such data or of a text that holds some."""
+        try:
+            return self._plain(data)
+        except AnswerError as error:
+            if not isinstance(data, str):
+                raise
+            try:
+                data = json.loads(data)
+            except (ValueError, RecursionError):
+                raise error from None
+            return self._plain(data)
+
     def _plain(self, data: Any) -> Any:
         """Return data that an instance can be made of, where it can be with defaults filled in."""
         try:
             text = json.dumps(data, allow_nan=False)
-        except (ValueError, RecursionError) as error:
-            raise AnswerError([f"it is nothing that JSON has a form for: {error}"]) from None
+        except ValueError:
+            raise AnswerError(["JSON has no NaN and no infinity: say null, or leave it out"]) from None
+        except RecursionError:
+            raise AnswerError(["it is nested too deeply"]) from None
         return self._by_schema(data) if self._adapter is None else self._by_type(text)
 
     def _by_type(self, text: str) -> Any:
@@ -154,6 +175,12 @@ class AnswerType:
         if errors:
             raise AnswerError(_listed([(path, message, None) for path, message in errors]))
         return data
+
+
+def _data(answer: Value) -> Any:
+    if answer.is_json:
+        return answer.json
+    return answer.text if answer.nearest is None else answer.nearest
 
 
 def read_schema(path: Path) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from datetime import datetime, time
+from functools import lru_cache, partial
 from typing import Any
 
 
@@ -38,7 +39,9 @@ class JsonSchema:
             kind = validator_for(self.schema)
             kind.check_schema(self.schema)
             # a registry that holds nothing fetches nothing
-            self._validator: Any = extend(kind, {"pattern": _pattern})(self.schema, registry=Registry())
+            self._validator: Any = extend(kind, {"pattern": _pattern})(
+                self.schema, registry=Registry(), format_checker=_formats()
+            )
         except SchemaError as error:
             raise ValueError(f"no JSON schema: {error.message}") from None
         except (TypeError, ValueError, RecursionError) as error:
@@ -57,6 +60,21 @@ class JsonSchema:
         except Exception as error:  # noqa: BLE001  jsonschema has no class of its own for what a schema may refer to
             raise ValueError(f"the schema can't be applied: {type(error).__name__}: {error}") from None
         return [(error.json_path.removeprefix("$").removeprefix("."), error.message) for error in found]
+
+
+def _formats() -> Any:
+    """Return what checks the formats that types of Python stand for; any other says nothing, as the standard has it."""
+    from jsonschema import FormatChecker
+
+    checker = FormatChecker(formats=("date", "uuid", "ipv4", "ipv6"))
+    for name, read in (("date-time", datetime.fromisoformat), ("time", time.fromisoformat)):
+        checker.checks(name, raises=ValueError)(partial(_is_read, read))
+    return checker
+
+
+def _is_read(read: Callable[[str], object], data: object) -> bool:
+    # of what is no text a format says nothing; the Z is for the older Python that a kernel may have
+    return not isinstance(data, str) or read(data.replace("Z", "+00:00")) is not None
 
 
 def _pattern(validator: Any, pattern: str, data: Any, schema: Any) -> Iterator[Any]:

@@ -151,6 +151,8 @@ class Value:
     type_name: str = "str"
     declared: str | None = None
     """Of an answer that its type writes in another way: as the model declared it."""
+    nearest: Any = None
+    """The plain data that comes closest, where it is not JSON-able: a tuple's list, an object's fields."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
@@ -91,6 +92,62 @@ def test_any_type_or_schema(wanted: Any, cell: str, value: object) -> None:
     assert (result.stop_reason, result.value, type(result.value)) == ("answered", value, type(value))
 
 
+OBJECTS = """
+import dataclasses, datetime, decimal, enum, numpy, pandas, pydantic
+@dataclasses.dataclass
+class Line:
+    name: str
+    at: datetime.date
+class Model(pydantic.BaseModel):
+    lines: list[int]
+class Kind(enum.Enum):
+    GOOD = "good"
+day = datetime.date(2031, 2, 3)
+"""
+DATED = {"name": "a", "at": "2031-02-03"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "declared", "value"),
+    [
+        (list[int], "(1, 2)", [1, 2]),
+        (tuple[int, str], "(1, 'a')", (1, "a")),
+        (set[str], "{'b', 'a'}", {"a", "b"}),
+        (dict[int, str], "{1: 'a', 2: 'b'}", {1: "a", 2: "b"}),
+        (list[dict[str, str]], "[Line('a', day)]", [DATED]),
+        (dict[str, list[int]], "Model(lines=[1, 2])", {"lines": [1, 2]}),
+        (list[dict[str, Any]], "pandas.DataFrame({'n': [1, 2]})", [{"n": 1}, {"n": 2}]),
+        (dict[str, Any], "{'rows': numpy.arange(2), 'at': day, 'of': Kind.GOOD}", {"rows": [0, 1], "at": DATED["at"], "of": "good"}),
+        (list[float], "pandas.Series([1.5, 2])", [1.5, 2.0]),
+        (dict[str, str], "{'sum': decimal.Decimal('40.50')}", {"sum": "40.50"}),
+        (str, "(1, 2)", "(1, 2)"),
+    ],
+)  # fmt: skip
+def test_what_json_has_no_form_for_is_taken_as_the_plain_data_that_comes_nearest(
+    wanted: Any, declared: str, value: object
+) -> None:
+    result = RLM(model(f"{OBJECTS}FINAL({declared})")).completion("What?", CONTEXT, answer=wanted)
+    assert (result.stop_reason, result.value) == ("answered", value)
+    assert SavedRun.load(str(result.path)).trajectory.ended == result.trajectory.ended
+    assert RLM.replay(str(result.path)).differences == ()
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ("[Line(3, day)]", "- [0].name: input should be a valid string, not 3"),
+        ("[{'name': float('nan')}]", "JSON has no NaN"),
+        ("({'name': 'a'}, object())", "no plain data could be made of a tuple"),
+    ],
+)
+def test_of_what_comes_nearest_the_place_is_told(declared: str, said: str) -> None:
+    cells = [f"{OBJECTS}FINAL({declared})", "FINAL([{'name': 'a'}])"]
+    result = RLM(model(*cells)).completion("What?", CONTEXT, answer=list[dict[Literal["name", "at"], str]])
+    assert result.value == [{"name": "a"}]
+    [notice] = notices(result)
+    assert said in notice
+
+
 def test_with_one_mistake_too_many_the_last_draft_is_what_there_is() -> None:
     wrong = [f"FINAL({{'vendor': 'Abel {n}'}})" for n in range(5)]
     result = RLM(model(*wrong), limits=Limits(max_answer_errors=2)).completion("What?", CONTEXT, answer=Invoice)
@@ -137,6 +194,19 @@ def test_a_resumed_run_keeps_its_form_and_a_fork_may_have_another() -> None:
     assert "[str, ...]" in branch.trajectory.started.opening
     again = RLM.resume(first.path, model=model(RIGHT), answer=Invoice, max_answer_errors=2)
     assert again.value == Invoice(vendor="Abel", total=40.5, lines=["a"])
+
+
+def test_a_run_that_is_resumed_without_its_class_keeps_dates() -> None:
+    class Due(BaseModel):
+        due: date
+
+    cells = ["print(1)", "print(2)", "FINAL({'due': 'soon'})", "FINAL({'due': '2031-04-01'})"]
+    played = ScriptedModel([*map(block, cells[:2]), "I do not know."])
+    result = RLM(played, limits=Limits(max_iterations=2)).completion("When?", CONTEXT, answer=Due)
+    assert result.stop_reason == "iterations"
+    again = RLM.resume(str(result.path), model=ScriptedModel(list(map(block, cells[2:]))), max_iterations=6)
+    assert (again.stop_reason, again.value) == ("answered", {"due": "2031-04-01"})
+    assert "'soon' is not a 'date'" in str(notices(again))
 
 
 def test_follow_ups_and_children_have_no_form_to_keep() -> None:

@@ -287,4 +287,4 @@ class Guest:
         buffers = [to_bytes(text.text)]
         if text.json is not None and text.type_name != "str":
             buffers.append(text.json.encode())
-        return {"type_name": text.type_name, "confidence": confidence}, buffers
+        return {"type_name": text.type_name, "confidence": confidence, "exact": text.is_exact}, buffers

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from rlm_jupyter.kernel.guest.codec import to_bytes, to_text
+from rlm_jupyter.kernel.guest.nearest import nearest
 from rlm_jupyter.kernel.guest.subcalls import SubcallFailure
 
 _PLAIN = (str, int, float, bool, type(None))
@@ -56,6 +57,8 @@ class Text:
     json: str | None
     """`None` for a `str` too: the text is all there is to it."""
     type_name: str
+    is_exact: bool = True
+    """Whether nothing of the value is lost in `json`; else that is what comes nearest (`nearest.nearest`)."""
 
 
 def load(kind: str, buffers: Sequence[memoryview]) -> Any:
@@ -126,6 +129,8 @@ def as_text(value: object) -> Text:
             # plain lists and dicts read as JSON, which is what a question about them asks for
             is_nested = data is not None and isinstance(value, list | dict)
             text = _as_json(value) if is_nested else _whole(value)
+            is_exact = data is not None
+            data = data if is_exact else _nearest(value)
     except BaseException as error:
         # an interrupt ends the cell; anywhere but in its thread it is the value's own, and would end the kernel's
         interrupts = isinstance(error, KeyboardInterrupt | asyncio.CancelledError)
@@ -134,7 +139,7 @@ def as_text(value: object) -> Text:
         raise TypeError(f"the {name} can't be turned into text: {_said(error)}") from error
     if _ADDRESS.fullmatch(text):
         raise TypeError(_is_no_answer(name))
-    return Text(text, data, name)
+    return Text(text, data, name, is_exact)
 
 
 def type_name(value: object) -> str:
@@ -271,6 +276,16 @@ def _json(value: object) -> str | None:
     try:
         return json.dumps(_data(value), allow_nan=type(value) is float)
     except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _nearest(value: object) -> str | None:
+    """Return the JSON that comes nearest to a value; `NaN` stands in it as such, and is refused with its name."""
+    try:
+        return json.dumps(nearest(value))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise
+    except Exception:  # noqa: BLE001  the value's methods are the model's own code; its text is there all the same
         return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import re
 
 from rlm_jupyter.parsing.signatures import identify
 from rlm_jupyter.run.files.unreadable import INSTALL, Note, Unreadable
@@ -27,6 +28,14 @@ _OTHERS = frozenset(
 )
 """Languages with letters that it has not."""
 _SLIGHT = 0.1
+_LETTERS = tuple(
+    map(frozenset, ("àâäçèéêëîïôöùûüÿœæ", "äöüßé", "áéíóúñüª", "áâãàçéêíóôõúü", "àèéìíòóùúî", "åäöæøéü", "áâèéêëïóöüû"))
+)
+"""Of those that are mostly written in it: French, German, Spanish, Portuguese, Italian, the Nordic languages, Dutch."""
+_MOST_ACCENTS = 0.7
+"""Of all letters, even of `été`; every letter of a Cyrillic text would be one."""
+_BETWEEN = re.compile(r"[A-Za-z][^\W\d_A-Za-zà-ÿœª](?=[a-z])|[A-Za-z][^\w\s\x00-\x7f’°§­·](?=[A-Za-z])")
+"""What no such language has within a word: a capital after a letter, or a sign."""
 
 
 def decode(data: bytes, note: Note, declared: str = "") -> str:
@@ -106,16 +115,35 @@ def _guess(data: bytes, first_fault: int) -> str:
         from charset_normalizer import from_bytes
     except ImportError:
         raise Unreadable(f"not UTF-8; to tell its encoding: {INSTALL}, or convert it to UTF-8.") from None
+    if _is_western(sample):
+        return _COMMON
     best = from_bytes(sample).best()
     if best is None:
         raise Unreadable("binary, or text in no encoding that can be told; convert it to UTF-8.")
     common = from_bytes(sample, cp_isolation=[_COMMON]).best()
     if common is not None:
         # to tell Latin scripts apart takes more than a few accents: then it is the most common one
-        undecided = best.encoding.startswith(_KIN) and best.language not in _OTHERS
-        if common.chaos < best.chaos + (_SLIGHT if undecided else 0.0):
+        if best.language in _OTHERS:
+            return _COMMON if common.chaos < best.chaos else best.encoding
+        if common.chaos <= best.chaos + (_SLIGHT if best.encoding.startswith(_KIN) else 0.0):
             return _COMMON
     return best.encoding
+
+
+def _is_western(sample: bytes) -> bool:
+    """Whether it reads as one of the languages that are mostly written in the common encoding.
+
+    A few accents are too little for statistics, which find Icelandic or Farsi in them.
+    """
+    try:
+        text = str(sample, _COMMON)
+    except UnicodeDecodeError:
+        return False
+    accented = {letter for letter in text.lower() if letter.isalpha() and not letter.isascii()}
+    letters = sum(map(str.isalpha, text))
+    rare = sum(letter.isalpha() and not letter.isascii() for letter in text) <= _MOST_ACCENTS * letters
+    is_one = any(accented <= language for language in _LETTERS)
+    return bool(accented) and rare and is_one and _BETWEEN.search(text) is None
 
 
 def _unmarked_utf16(data: bytes) -> str:

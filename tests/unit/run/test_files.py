@@ -45,6 +45,17 @@ PROSE = {
 }
 
 
+FEW_ACCENTS = (
+    "Nous avons reçu votre réclamation du 3 mars ; l’élève n’était pas là.",
+    "Größe: 5 m, Preis: 3 €\n" * 20,
+    "été\n" * 3,
+    "¿Dónde está la niña? Mañana volverá.",
+    "Grüße, ça va",
+    "São Paulo não está à venda: 5 °C, 3½ m²",
+)
+"""Too few for statistics."""
+
+
 class Notes(list[str]):
     def __call__(self, text: str) -> None:
         self.append(text)
@@ -111,6 +122,13 @@ def test_unicode_text_comes_back_character_by_character(text: str, encoding: str
 )
 def test_utf16_without_a_mark_is_seen(text: str, encoding: str) -> None:
     assert load(put("a.txt", text.encode(encoding))) == text
+
+
+@pytest.mark.parametrize("text", FEW_ACCENTS)
+def test_a_few_accents_are_read_in_the_most_common_encoding(text: str, notes: Notes) -> None:
+    Path("a.txt").write_bytes(text.encode("cp1252"))
+    assert load("a.txt", note=notes) == text
+    assert "CP1252, which is a guess" in str(notes)
 
 
 @pytest.mark.parametrize("encoding", PROSE)
