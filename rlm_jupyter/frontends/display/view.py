@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.display.children import Underway
@@ -80,6 +82,7 @@ class View:
         self._in_flight = 0
         self._children = Underway()
         self._speed = Speed()
+        self._limits: Mapping[str, Any] = {}
         self._attempts: list[Attempt] = []
         self._remark = ""
         self._delay = ""
@@ -91,11 +94,13 @@ class View:
             self._speed.apply(event)
             self._clock.apply(event)
             if isinstance(event, RunStarted):
-                self._started = event
+                self._started, self._limits = event, event.limits
             elif isinstance(event, RunEnded):
                 self._ended, self._delay = event, ""
                 self._close()
             else:
+                if isinstance(event, RunTakenUp):
+                    self._limits = event.limits
                 self._enter(event)
 
     @property
@@ -261,7 +266,7 @@ class View:
         return now.facts() if now.segments is not None else ["writing"]
 
     def _spent(self) -> list[str]:
-        return self._spending.words({} if self._started is None else self._started.limits)
+        return self._spending.words(self._limits)
 
     def _unsafe(self) -> list[str]:
         """Say that the model's code has the user's rights, where it has."""
@@ -269,7 +274,7 @@ class View:
         return ["no sandbox"] if kind == "none" else []
 
     def _of(self) -> str:
-        most = self._started.limits.get("max_iterations") if self._started is not None else None
+        most = self._limits.get("max_iterations")
         return f" of {most}" if most else ""
 
     def _model(self) -> list[str]:

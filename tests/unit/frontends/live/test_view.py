@@ -26,6 +26,7 @@ from rlm_jupyter.types.events import (
     RunPaused,
     RunResumed,
     RunStarted,
+    RunTakenUp,
     SubcallSettled,
     SubcallStarted,
 )
@@ -105,6 +106,14 @@ def test_a_run_is_followed_from_its_kernel_to_its_answer() -> None:
     view.apply(ended())
     assert view.text() == "Answered · 1 iteration · 1 sub-call · 120 tokens · $0.0300 · 3.2 s"
     assert "<summary>Steps</summary>" in view.iterations()
+
+
+def test_a_run_that_is_taken_up_has_its_new_limits() -> None:
+    view = View()
+    view.apply(started())
+    view.apply(RunTakenUp(2, "scripted/a", "", {"max_iterations": 60}, "2025-01-02T00:00:00+00:00", reexecuted=True))
+    run(view, 3, 3)
+    assert "iteration 3 of 60" in view.summary
 
 
 @pytest.mark.parametrize("stop", ["cancelled", "seconds", "failed", "no_progress"])
