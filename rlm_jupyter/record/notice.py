@@ -6,7 +6,7 @@ from rlm_jupyter.prompts.notices import EDITED
 from rlm_jupyter.types.events import ConversationCompacted, NoticeGiven, ReplyReceived, RunTakenUp
 
 UNREAD = "Not read: here the model wrote an output of its own, before the kernel gave one."
-LAST_CALL = "This was the last reply, asked for when a limit was reached: code in it was not executed."
+LAST_CALL = "This was the last reply, asked for to end the run: code in it was not executed."
 _EDIT = EDITED.partition("\n")[0]
 
 

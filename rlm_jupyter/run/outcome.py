@@ -15,8 +15,9 @@ from rlm_jupyter.record.store import RunFiles, name_from_here
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.result import Kept, Result, result_of
+from rlm_jupyter.types.endings import LIMITED_BY, RESUMABLE, raised_limit
 from rlm_jupyter.types.errors import RLMError
-from rlm_jupyter.types.values import PacksContext
+from rlm_jupyter.types.values import PacksContext, StopReason
 
 
 @dataclass
@@ -79,6 +80,25 @@ async def outcome_of(
         if outcome is not None:  # by now all of it is written
             outcome.explain(error)
         raise
+
+
+def how_to_resume(stop_reason: StopReason, notebook: Path, result: Result | None) -> str:
+    """Return the line to type to resume a run that has ended so; empty where it would only end so again.
+
+    Parameters
+    ----------
+    result
+        What came of it; `None`: its limits are not known.
+    """
+    if stop_reason in LIMITED_BY:
+        limits = {} if result is None else result.trajectory.limits
+        used = {} if result is None else _used(result)
+        return f"To resume it: {resume_command(notebook)} {raised_limit(stop_reason, limits, used.get(stop_reason, 0))}"
+    return f"To resume it: {resume_command(notebook)}" if stop_reason in RESUMABLE else ""
+
+
+def _used(result: Result) -> dict[StopReason, float]:
+    return {"tokens": result.usage.total_tokens, "cost": result.cost or 0, "seconds": result.seconds}
 
 
 def resume_command(notebook: Path) -> str:

@@ -33,6 +33,10 @@ LIMITED_BY = {
     "answer_invalid": "max_answer_errors",
 }
 """The limit behind a stop reason."""
+RESUMABLE = {"failed", "cancelled", "kernel_died"}
+"""What may end otherwise when the run is resumed as it is."""
+_MORE = 1.5
+"""How many times what a run has used its raised limit is, at least."""
 _SAYS_ITSELF = {"no_progress", "cancelled", "failed"}
 """Where the message of a run is the reason itself."""
 
@@ -71,14 +75,21 @@ def no_answer(stop_reason: StopReason, message: str = "") -> str:
     return f"No answer: {why_ended(stop_reason, message)}"
 
 
-def raised_limit(stop_reason: StopReason, limits: Mapping[str, Any]) -> str:
+def raised_limit(stop_reason: StopReason, limits: Mapping[str, Any], used: float = 0) -> str:
     """Return the option that raises the limit behind a stop reason, to twice what it was: `--max-iterations 60`.
 
     Parameters
     ----------
     limits
         Those of the run, by their names.
+    used
+        How much of what is limited the run took: more than the limit, where that was raised as it went on.
     """
     name = LIMITED_BY[stop_reason]
     before = limits.get(name)
-    return f"--{name.replace('_', '-')} {'N' if before is None else f'{before * 2 or 1:.10g}'}"
+    if before is None:
+        return f"--{name.replace('_', '-')} N"
+    raised = before * 2 or 1
+    while raised < used * _MORE:
+        raised *= 2
+    return f"--{name.replace('_', '-')} {raised:.10g}"

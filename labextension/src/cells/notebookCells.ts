@@ -7,6 +7,7 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import { Signal } from '@lumino/signaling';
 
 import type { LiveCell } from '../protocol/messages';
+import { keepFocus } from './advance';
 import { isAstray, isEdited, leftMarkOf, markOf, TAGS } from '../model/marks';
 import type { Mark } from '../model/marks';
 import { isDone } from '../model/run';
@@ -31,13 +32,15 @@ export class NotebookCells {
       // one step that can be undone: changes within half a second would otherwise become one with those beside them
       const { undoManager } = shared as { undoManager?: { stopCapturing(): void } };
       undoManager?.stopCapturing();
-      shared.transact(() => {
-        for (let place = shared.cells.length - 1; place >= 0; place--) {
-          if (ids.has(shared.cells[place].getId())) {
-            shared.deleteCell(place);
+      keepFocus(this._panel.content, () => {
+        shared.transact(() => {
+          for (let place = shared.cells.length - 1; place >= 0; place--) {
+            if (ids.has(shared.cells[place].getId())) {
+              shared.deleteCell(place);
+            }
           }
-        }
-      }, true);
+        }, true);
+      });
       undoManager?.stopCapturing();
     }
     return ids.size;

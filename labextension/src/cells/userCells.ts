@@ -12,6 +12,7 @@ import { prompt } from '../inline/cellLabels';
 import type { CellWriter } from './writer';
 import type { Edits } from './edits';
 import { isAstray, isEdited, isPasted, leftMarkOf, markOf } from '../model/marks';
+import { passLive } from './advance';
 import { isRefused, takeExecutions } from './execution';
 
 const TOLD_MILLISECONDS = 8000;
@@ -114,6 +115,10 @@ export class Executed implements IDisposable {
     this._scheduled += 1;
     window.setTimeout(() => (this._scheduled -= 1));
     const { model } = args.cell;
+    if (args.notebook.activeCell === args.cell) {
+      // Shift+Enter goes on in this task, to a live cell of this one that will be gone when its run begins
+      void Promise.resolve().then(() => passLive(args.notebook, model.id));
+    }
     if (isPasted(model)) {
       this._writer.own(model);
     }

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from rlm_jupyter.types.events import RunEnded
     from rlm_jupyter.types.values import ModelUsage, StopReason
 
-_RESUMABLE = {"failed", "cancelled", "kernel_died"}
-"""What may end otherwise when the run is resumed as it is."""
-
 
 def answered(
     args: Namespace,
@@ -69,21 +66,13 @@ def answered(
         if stored := kept_context(notebook, result.trajectory.started.context):
             terminal.say(stored)
     if notebook is not None:
-        limits = {} if result is None else result.trajectory.limits
-        _say_how_to_resume(stop_reason, notebook, limits)
+        from rlm_jupyter.run.outcome import how_to_resume
+
+        if line := how_to_resume(stop_reason, notebook, result):
+            terminal.say(line)
     if outcome.interrupted:
         return INTERRUPTED
     return FAILED if result is None or result.answer is None or stop_reason == "failed" else ANSWERED
-
-
-def _say_how_to_resume(stop_reason: StopReason, notebook: Path, limits: Mapping[str, Any]) -> None:
-    from rlm_jupyter.run.outcome import resume_command
-    from rlm_jupyter.types.endings import LIMITED_BY, raised_limit
-
-    if stop_reason in LIMITED_BY:
-        terminal.say(f"To resume it: {resume_command(notebook)} {raised_limit(stop_reason, limits)}")
-    elif stop_reason in _RESUMABLE:
-        terminal.say(f"To resume it: {resume_command(notebook)}")
 
 
 def _option(stop_reason: StopReason) -> str:

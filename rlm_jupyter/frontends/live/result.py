@@ -21,11 +21,11 @@ from rlm_jupyter.run import interrupts
 from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.control import Control
-from rlm_jupyter.run.outcome import resume_command
+from rlm_jupyter.run.outcome import how_to_resume
 from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.result import OnEvent, Result, result_of
 from rlm_jupyter.run.running import Running
-from rlm_jupyter.types.endings import LIMITED_BY, in_short, no_answer, raised_limit, why_ended
+from rlm_jupyter.types.endings import in_short, no_answer, why_ended
 from rlm_jupyter.types.errors import ConfigurationError, RLMError, saved_at
 
 
@@ -109,12 +109,9 @@ class ShownResult(Result):
         return safe_html.markdown(shown) + files.as_html(self) + self._remark_html() + more + unsaved
 
     def _how_to_resume(self) -> str:
-        """Return the line to type where a limit has ended the run; empty for other endings."""
+        """Return the line to type where a limit or a person has ended the run; empty where that leads nowhere."""
         is_lent = self.trajectory.started.options.get("lent")
-        if self.stop_reason not in LIMITED_BY or self.path is None or is_lent:
-            return ""
-        option = raised_limit(self.stop_reason, self.trajectory.limits)
-        return f"To resume it: {resume_command(self.path)} {option}"
+        return "" if self.path is None or is_lent else how_to_resume(self.stop_reason, self.path, self)
 
     def _remark_html(self) -> str:
         """Return the message of a run that ended as it should; for other endings the headline explains it."""
