@@ -78,15 +78,20 @@ def forked(saved: SavedRun, at: int | None = None, *, edit: bool = False) -> For
             raise ConfigurationError(f"No cell was edited in the notebook of {saved.files.name}{lacks}.")
         first = next(iter(edited))[0]
         if at is not None and at != first:
-            raise ConfigurationError(f"Iteration {first} is the first that was edited: --at {first}, or leave it out.")
+            raise _at(f"Iteration {first} is the first that was edited: {{at}}, or leave it out.", str(first))
         return _edited(saved, edited)
     last = indices[-1] if indices else 0
     at = max(last - 1, 0) if at is None else at
     if at < 0 or at > last:
-        raise ConfigurationError(f"{saved.files.name} has {last} iterations: fork it --at 0 to {last}.")
+        raise _at(f"{saved.files.name} has {last} iterations: fork it {{at}}.", f"0 to {last}")
     if at == last and saved.has_answer:
-        raise ConfigurationError(f"Iteration {at} gave the answer: fork it --at 0 to {last - 1}.")
+        raise _at(f"Iteration {at} gave the answer: fork it {{at}}.", f"0 to {last - 1}")
     return Forked(at, tuple(_kept(saved.records, at)))
+
+
+def _at(text: str, iterations: str) -> ConfigurationError:
+    option = text.format(at=f"--at {iterations}")
+    return ConfigurationError(text.format(at=f"at={iterations}"), notebook=option, command=option)
 
 
 class Forking(Answers):

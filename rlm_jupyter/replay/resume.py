@@ -153,10 +153,9 @@ def check_resumable(saved: SavedRun, limits: Limits | None) -> None:
     field = LIMITED_BY[ended.stop_reason]
     before, now = getattr(saved.limits({}), field), getattr(limits, field)
     if now is not None and before is not None and now <= before:
-        raise ConfigurationError(
-            f"{name} ended by its limit of {ended.stop_reason} ({field}={before:,}). Raise it to go on: "
-            f"--{field.replace('_', '-')} N"
-        )
+        text = f"{name} ended by its limit {field}={before:,}. Raise it to go on: "
+        option = f"{text}--{field.replace('_', '-')} N"
+        raise ConfigurationError(f"{text}{field}=N", notebook=option, command=option)
 
 
 def check_whole(saved: SavedRun) -> None:

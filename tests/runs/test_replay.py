@@ -239,7 +239,7 @@ async def test_a_fork_goes_another_way_from_an_iteration_and_pays_only_for_that(
     assert (await RLM.areplay(fork.path)).same
     child = next(call.child for call in fork.trajectory.subcalls if call.child)
     assert [Trajectory.load(path).run_id for path in fork.path.with_suffix(".rlm").glob("children/*.rlm")] == [child]
-    with pytest.raises(ConfigurationError, match="Iteration 3 gave the answer: fork it --at 0 to 2"):
+    with pytest.raises(ConfigurationError, match="Iteration 3 gave the answer: fork it at=0 to 2"):
         await RLM.afork(first.path, 3)
     again = await RLM.afork(first.path, 0, model=Counting(cells), sub_model=Counting(CHILD))
     assert (again.answer, len(again.trajectory.iterations)) == ("2", 3)
@@ -267,7 +267,7 @@ async def test_a_cell_that_a_person_edited_is_taken_as_it_is_now(in_folder: Path
     )
     nbformat.write(document, result.path)
     model = Counting(CELLS)
-    with pytest.raises(ConfigurationError, match=r"Iteration 2 is the first that was edited: --at 2"):
+    with pytest.raises(ConfigurationError, match=r"Iteration 2 is the first that was edited: at=2"):
         await RLM.afork(result.path, 1, edit=True, model=model)
     fork = await RLM.afork(result.path, edit=True, model=model)
     assert fork.answer == '[[1, "<c>", "<new>"], ["<a>", "<b>"], 20000]'

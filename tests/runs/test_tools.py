@@ -367,3 +367,11 @@ def test_a_notebooks_own_kernel_has_its_functions(in_folder: Path) -> None:
         assert (
             "with what is there: leave --tool and --mcp out" in notebook.run("%%rlm --here --tool print\nWhat?").error
         )
+
+
+def test_what_a_tool_prints_does_not_stand_before_the_answer(in_folder: Path) -> None:
+    Path("loud.py").write_text("def shout():\n    print('LOUD')\n    return 3\n")
+    Path("m.json").write_text(json.dumps({"replies": [block("FINAL(shout())")]}))
+    done = cli("run", "How many?", "-m", "scripted/m.json", "--tool", "loud:shout", "--json")
+    assert json.loads(done.out)["answer"] == "3"
+    assert "LOUD" in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import sys
@@ -44,7 +45,8 @@ def answered(
     from rlm_jupyter.kernel.templates import keep_no_spare
 
     keep_no_spare()
-    with Progress(quiet=args.quiet) as progress:
+    # standard output is for the answer: what a tool of the user's prints there stands among the progress
+    with Progress(quiet=args.quiet) as progress, contextlib.redirect_stdout(sys.stderr):
         running = start(progress.on_event)
         del start  # with a large context, which is packed by now
         outcome = _outcome(running, progress)
