@@ -24,8 +24,8 @@ from rlm_jupyter.replay.prompt_session import AsyncPromptSession, PromptSession
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.replay.session_record import in_session, resumed_session
 from rlm_jupyter.run import interrupts
-from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.arguments import (
+    answer_of,
     check_attempts,
     check_models,
     check_types,
@@ -235,7 +235,7 @@ class RLM(FromRecord):
             strategy=strategy,
             compact_at=share_of(compact_at),
             see_figures=see_figures,
-            answer=AnswerType.of(answer),
+            answer=answer_of(answer, routing.root),
             outputs=outputs_of(outputs, output_dir, replace, samples),
             tools=Toolbox.of(tools),
             sub_tools=Toolbox.of(sub_tools, "sub_tools"),
@@ -369,7 +369,7 @@ class RLM(FromRecord):
         """Return the settings of a run whose answer is to be this, and that is to make these files."""
         settings = self._settings
         if answer is not None:
-            settings = dataclasses.replace(settings, answer=AnswerType.of(answer))
+            settings = dataclasses.replace(settings, answer=answer_of(answer, settings.routing.root))
         if outputs is not None or output_dir is not None or replaces is not None:
             found = self._other_outputs(outputs, output_dir, replaces)
             settings = dataclasses.replace(settings, outputs=found)

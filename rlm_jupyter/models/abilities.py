@@ -38,6 +38,8 @@ class Abilities:
     """`complete` takes `schema`, a JSON schema that its reply keeps where the provider can see to it."""
     is_deterministic: bool = False
     """It gives the same reply to the same prompt: a sub-call is sent once in a run."""
+    answers_in_text: bool = False
+    """Its answers are texts, whatever is asked for."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Its sampling options, for the record."""
     remark: str = ""

@@ -77,7 +77,7 @@ class ExtractiveModel:
     """
 
     name = f"extractive/{METHOD}"
-    abilities = Abilities(is_deterministic=True)
+    abilities = Abilities(is_deterministic=True, answers_in_text=True)
 
     def __init__(self, *, window: int = _WINDOW) -> None:
         self.window = window

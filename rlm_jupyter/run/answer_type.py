@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+import traceback
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.errors import ConfigurationError, PolicyError
 from rlm_jupyter.types.events import RunEnded
 from rlm_jupyter.types.json_form import form
 from rlm_jupyter.types.json_schema import JsonSchema
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.shortened import shortened
+from rlm_jupyter.types.type_adapter import adapted
+from rlm_jupyter.types.unfenced import unfenced
 from rlm_jupyter.types.values import Value
 
 _MOST_ERRORS = 5
+_MOST_DEPTH = 100
+_NO_NUMBER = "{number} is no answer, and nothing that JSON has: say null, or leave it out"
 _REASON_CHARS = 400
 _MOST_FORM_CHARS = 8_000
 """Of a form that the model is shown."""
@@ -59,7 +65,10 @@ class AnswerType:
             self._json_schema = _checked_schema(wanted)
             self.schema = self._json_schema.schema
         else:
-            self._adapter, self.schema = _adapted(wanted)
+            try:
+                self._adapter, self.schema = adapted(wanted)
+            except TypeError as error:
+                raise ConfigurationError(f"answer={error}.") from None
         if len(self.form) > _MOST_FORM_CHARS:
             raise ConfigurationError(
                 f"The form of the answer takes {len(self.form):,} characters to describe; {_MOST_FORM_CHARS:,} are the "
@@ -79,20 +88,24 @@ class AnswerType:
     def check(self, answer: Value) -> Value:
         """Return an answer in this form: as plain data, with its JSON as text (of a text, that text).
 
-        A text that is not taken as such is read as JSON. Of what is no plain data (a tuple, an object), the plain
-        data that comes nearest is checked, and its text where that is not taken.
+        A text that is not taken as such is read as JSON, in a fence or not; a number, where a text is wanted, as it
+        reads. Of what is no plain data (a tuple, an object), the plain data that comes nearest is checked, and its text
+        where that is not taken.
 
         Raises
         ------
         AnswerError
             It has another form.
+        PolicyError
+            A validator of the user's failed, and has not just refused the answer.
         """
         try:
             data = self._read(_data(answer))
         except AnswerError as error:
-            if answer.is_json:
+            is_number = isinstance(answer.json, int | float) and not isinstance(answer.json, bool)
+            if answer.is_json and not is_number:
                 raise
-            if answer.nearest is None:
+            if answer.nearest is None and not answer.is_json:
                 raise AnswerError(
                     [*error.reasons, _NO_DATA.format(type_name=shortened(answer.type_name, 60))]
                 ) from None
@@ -130,7 +143,7 @@ class AnswerType:
             if not isinstance(data, str):
                 raise
             try:
-                data = json.loads(data)
+                data = json.loads(unfenced(data))
             except (ValueError, RecursionError):
                 raise error from None
             return self._plain(data)
@@ -140,7 +153,8 @@ class AnswerType:
         try:
             text = json.dumps(data, allow_nan=False)
         except ValueError:
-            raise AnswerError(["JSON has no NaN and no infinity: say null, or leave it out"]) from None
+            infinite = [(place, _NO_NUMBER.format(number=number), None) for place, number in _infinite(data)]
+            raise AnswerError(_listed(infinite)) from None
         except RecursionError:
             raise AnswerError(["it is nested too deeply"]) from None
         return self._by_schema(data) if self._adapter is None else self._by_type(text)
@@ -150,13 +164,16 @@ class AnswerType:
 
         try:
             value = self._adapter.validate_json(text)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False)
+            raise AnswerError(_listed([(_path(one["loc"]), _message(one), one["input"]) for one in found])) from None
+        except Exception as error:
+            raise PolicyError(f"A validator of the answer's type failed: {said_with_place(error)}") from error
+        try:
             # a text may have said "inf"; what is a default, nobody has answered
             json.dumps(self._adapter.dump_python(value, mode="json", exclude_unset=True), allow_nan=False)
             written = self._adapter.dump_json(value, by_alias=True, round_trip=True)
-        except ValidationError as error:
-            found = error.errors(include_url=False, include_context=False)
-            raise AnswerError(_listed([(_path(one["loc"]), one["msg"], one["input"]) for one in found])) from None
-        except Exception as error:  # noqa: BLE001  a validator of the user's may raise anything
+        except Exception as error:  # noqa: BLE001  a serializer of the user's may raise anything
             raise AnswerError([shortened(f"{type(error).__name__}: {error}", _REASON_CHARS)]) from None
         return json.loads(written if self._is_read_as(value, written) else text)
 
@@ -202,27 +219,40 @@ def read_schema(path: Path) -> dict[str, Any]:
     return schema
 
 
-def _adapted(wanted: Any) -> tuple[Any, dict[str, Any]]:
-    from pydantic import TypeAdapter
-    from pydantic_core import to_json
-
-    if isinstance(wanted, str):
-        raise ConfigurationError(f"answer is a type, not the text {quoted(wanted)}: answer=list[str], for instance.")
-    try:
-        adapter: Any = TypeAdapter(wanted)
-        # a default may be NaN, which is no JSON, and what a class adds to its schema anything
-        return adapter, json.loads(to_json(adapter.json_schema(), inf_nan_mode="null"))
-    except Exception as error:  # noqa: BLE001  a type may have code of the user's, which describes it
-        name = getattr(wanted, "__qualname__", None) or quoted(wanted)
-        reason = shortened(" ".join(str(error).split()), 200)
-        raise ConfigurationError(f"answer={name} is no type that can be described as JSON: {reason}") from None
-
-
 def _checked_schema(schema: Mapping[str, Any]) -> JsonSchema:
     try:
         return JsonSchema(schema)
     except ValueError as error:
         raise ConfigurationError(f"The schema of the answer is {shortened(str(error), _REASON_CHARS)}.") from None
+
+
+def said_with_place(error: BaseException) -> str:
+    """Return what an error of the user's code says, and where in that code it was raised."""
+    said = shortened(" ".join(f"{type(error).__name__}: {error}".split()), _REASON_CHARS).rstrip(".")
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_library(frame.filename)]
+    return f"{said} ({frames[-1].name}, line {frames[-1].lineno})" if frames else said
+
+
+def _is_library(filename: str) -> bool:
+    return "site-packages" in filename or filename.startswith(str(Path(__file__).parents[1]))
+
+
+def _infinite(data: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Return where plain data has numbers that JSON has not, and which."""
+    if isinstance(data, float) and not math.isfinite(data):
+        yield path, "NaN" if math.isnan(data) else "infinity"
+    elif isinstance(data, dict | list) and path.count(".") + path.count("[") < _MOST_DEPTH:
+        parts = data.items() if isinstance(data, dict) else enumerate(data)
+        for key, part in parts:
+            yield from _infinite(part, _path(((path,) if path else ()) + (key,)))
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    """Return what pydantic says of a value, in one clause."""
+    said = str(error["msg"])
+    if error["type"] in {"value_error", "assertion_error"}:
+        return said.partition(", ")[2] or said
+    return said.partition(", unable to parse")[0]
 
 
 def _path(location: tuple[int | str, ...]) -> str:
@@ -237,7 +267,8 @@ def _listed(errors: list[tuple[str, str, Any]]) -> list[str]:
     lines = []
     for path, message, given in errors[:_MOST_ERRORS]:
         got = "" if given is None or isinstance(given, dict | list) else f", not {quoted(given)}"
-        said = shortened(message[:1].lower() + message[1:], _REASON_CHARS)
+        begins = message[:1] if message.startswith("NaN") else message[:1].lower()
+        said = shortened(begins + message[1:], _REASON_CHARS)
         lines.append(f"{f'{shortened(path, _REASON_CHARS)}: ' if path else ''}{said}{got}")
     more = len(errors) - _MOST_ERRORS
     return lines + ([f"and {more:,} more"] if more > 0 else [])

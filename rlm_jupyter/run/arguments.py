@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from rlm_jupyter.models import Model, load_model
-from rlm_jupyter.models.abilities import fixed
+from rlm_jupyter.models.abilities import abilities_of, fixed
 from rlm_jupyter.models.routing import Routing
+from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.outputs import Outputs
 from rlm_jupyter.run.settings import Strategy
 from rlm_jupyter.types.errors import ConfigurationError
@@ -65,6 +66,15 @@ def outputs_of(wanted: object, folder: str | Path | None, replaces: bool, sample
         )
     if found is not None and samples > 1:
         raise ConfigurationError("Files are made by one run: leave samples out, or outputs.")
+    return found
+
+
+def answer_of(wanted: object, model: Model) -> AnswerType | None:
+    """Check what the answer is to be, and that the model can give such a one."""
+    found = AnswerType.of(wanted)
+    if found is not None and abilities_of(model).answers_in_text and found.schema.get("type") != "string":
+        what = f"{model.name} answers in text, and can give no answer of a type: name another model"
+        raise ConfigurationError(f"{what}.", notebook=f"{what} (-m).", command=f"{what} (-m).")
     return found
 
 

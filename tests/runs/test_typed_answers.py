@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.models.scripted import ScriptedModel
@@ -136,7 +136,7 @@ def test_what_json_has_no_form_for_is_taken_as_the_plain_data_that_comes_nearest
     ("declared", "said"),
     [
         ("[Line(3, day)]", "- [0].name: input should be a valid string, not 3"),
-        ("[{'name': float('nan')}]", "JSON has no NaN"),
+        ("[{'name': float('nan')}]", "- [0].name: NaN is no answer, and nothing that JSON has: say null"),
         ("({'name': 'a'}, object())", "no plain data could be made of a tuple"),
     ],
 )
@@ -146,6 +146,28 @@ def test_of_what_comes_nearest_the_place_is_told(declared: str, said: str) -> No
     assert result.value == [{"name": "a"}]
     [notice] = notices(result)
     assert said in notice
+
+
+class Plain:
+    """What pydantic knows nothing of."""
+
+
+def broken(number: int) -> int:
+    return number.total  # type: ignore[attr-defined]
+
+
+def test_a_validator_that_fails_ends_the_run_and_is_not_told_to_the_model() -> None:
+    result = RLM(model("FINAL(3)", "FINAL(4)")).completion(
+        "What?", CONTEXT, answer=Annotated[int, AfterValidator(broken)]
+    )
+    assert (result.stop_reason, result.answer, len(result.trajectory.iterations)) == ("failed", "3", 2)
+    said = (
+        "A validator of the answer's type failed: AttributeError: 'int' object has no attribute 'total' (broken, line "
+    )
+    assert result.message.startswith(said)
+    assert result.path is not None
+    resumed = RLM.resume(result.path, model=model("FINAL(5)"), answer=int)
+    assert (resumed.stop_reason, resumed.value) == ("answered", 5)
 
 
 def test_with_one_mistake_too_many_the_last_draft_is_what_there_is() -> None:
@@ -282,7 +304,7 @@ def test_a_type_of_the_notebook_in_the_magic(shell: InteractiveShell) -> None:
     shown, _ = run_cell(shell, ask)  # from the record
     assert "no model was asked" in shown
     assert type(shell.user_ns["rlm_result"].value).__name__ == "Invoice"
-    for answer, said in (("Invoise", "NameError"), ("3", "no type"), ("book", "not the text")):
+    for answer, said in (("Invoise", "NameError"), ("3", "no type"), ("book", "is a text, and no type")):
         _, error = run_cell(shell, f"%%rlm -c book -m scripted/m.json --answer {answer}\nWhat?")
         assert isinstance(error, ConfigurationError)
         assert said in str(error)
@@ -318,8 +340,12 @@ def test_a_type_of_the_notebook_in_its_own_kernel(in_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ("list[str]", "is a type, not the text"),
-        (3, "no type that can be described"),
+        ("list[str]", r"answer='list\[str\]' is a text, and no type: give a pydantic model, a dataclass, int, list"),
+        (3, "answer=3 is no type that can be described as JSON: give a pydantic model"),
+        ([int], "no type that can be described as JSON: give a pydantic model"),
+        (lambda x: x, "is a function, and no type: give a pydantic model"),
+        (Plain, "answer=Plain is no type that can be described as JSON: give a pydantic model"),
+        (list[Plain], r"\(for <class '.*Plain'> there is no form\): give a pydantic model"),
         ({"type": "nonsense"}, "no JSON schema"),
         ({"enum": [f"value {n} of many" for n in range(2_000)]}, None),
         ({"properties": {f"the key {n} of a long row": {"type": "string"} for n in range(900)}}, "8,000 are the most"),
@@ -330,8 +356,27 @@ def test_what_is_no_type_is_refused_before_anything_is_spent(wanted: Any, said: 
     if said is None:
         RLM(played, answer=wanted)
         return
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=said) as refused:
         RLM(played).completion("What?", CONTEXT, answer=wanted)
+    assert "errors.pydantic.dev" not in str(refused.value)
+    assert "arbitrary_types_allowed" not in str(refused.value)
+
+
+def test_a_model_that_answers_in_text_is_refused_before_anything_is_asked(shell: InteractiveShell) -> None:
+    said = "extractive/bm25 answers in text, and can give no answer of a type: name another model"
+    with pytest.raises(ConfigurationError, match=said):
+        RLM("extractive").completion("What does this invoice say?", CONTEXT, answer=Invoice)
+    with pytest.raises(ConfigurationError, match=said):
+        RLM("extractive", answer=list[str])
+    assert "Abel" in str(RLM("extractive").completion("Whose invoice is this?", CONTEXT, answer=str).value)
+    Path("s.json").write_text('{"type": "integer"}')
+    Path("i.txt").write_text(CONTEXT)
+    asked = cli("run", "What?", "--context", "i.txt", "-m", "extractive", "--schema", "s.json")
+    assert (asked.code, asked.out) == (2, "")
+    assert f"{said} (-m).\n" in asked.err
+    _, error = run_cell(shell, "%%rlm -m extractive --answer int\nWhat?")
+    assert isinstance(error, ConfigurationError)
+    assert said in error.for_notebook
 
 
 def test_the_example_of_the_docs(in_folder: Path) -> None:
@@ -394,7 +439,8 @@ def test_sub_calls_of_a_type_are_read_and_asked_for_once_more() -> None:
         f"['yes', 'no'] False [no answer: {said}: Input should be 'yes' or 'no']",
         "Row(name='x', n=3) [1, 2]",
         f"SubcallError {said}: Input should be a valid array",
-        "llm_query: answer='int' is no type that JSON has a form for, such as int, list[str] or a dataclass: it is a text",
+        "llm_query: answer='int' is a text, and no type: give a pydantic model, a dataclass, int, list[str], "
+        "Literal['a', 'b'] and the like, or a JSON schema as a dict",
     ]
     assert len(asked) == 11
     again = next(prompt for prompt in asked if prompt.startswith("b\n") and "You have replied" in prompt)

@@ -12,6 +12,8 @@ from rlm_jupyter.types.json_schema import JsonSchema
 from rlm_jupyter.types.prompt import framed
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.shortened import shortened
+from rlm_jupyter.types.type_adapter import adapted
+from rlm_jupyter.types.unfenced import unfenced
 
 _PLACE = "{prompt}"
 _ASKED = "{prompt}\n\nReply with JSON alone, of this form:\n{form}"
@@ -27,6 +29,7 @@ _SHOWN_CHARS = 2_000
 _CHILD_SHOWN_CHARS = 100
 MOST_SCHEMA_CHARS = 20_000
 _REASON_CHARS = 300
+_MOST_ERROR_CHARS = 600
 
 
 class WrongFormError(ValueError):
@@ -56,12 +59,8 @@ class ReplyType:
             self._take(wanted)
         except ImportError as error:
             raise TypeError(f"{name}: answer=… needs {error.name}, which is not installed in this kernel.") from None
-        except Exception as error:  # noqa: BLE001  types may be the model's own code
-            reason = shortened(" ".join(str(error).split()), _REASON_CHARS)
-            raise TypeError(
-                f"{name}: answer={quoted(wanted)} is no type that JSON has a form for, such as int, list[str] or a "
-                f"dataclass: {reason}"
-            ) from None
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name}: answer={shortened(' '.join(str(error).split()), _MOST_ERROR_CHARS)}") from None
         self._form = form(self._schema)
         self.sent = None if len(json.dumps(self._schema)) > MOST_SCHEMA_CHARS else self._schema
         """For the provider, whose decoding may keep to it; a very large one is shown in words alone."""
@@ -97,16 +96,14 @@ class ReplyType:
         return values
 
     def _take(self, wanted: Any) -> None:
-        if isinstance(wanted, str):
-            raise TypeError("it is a text")
         if isinstance(wanted, Mapping):
-            self._json_schema = JsonSchema(wanted)
+            try:
+                self._json_schema = JsonSchema(wanted)
+            except ValueError as error:
+                raise TypeError(f"{quoted(wanted)} is {error}") from None
             self._schema = self._json_schema.schema
         else:
-            from pydantic import TypeAdapter
-
-            self._adapter = TypeAdapter(wanted)
-            self._schema = self._adapter.json_schema()
+            self._adapter, self._schema = adapted(wanted)
 
     def _last(self, answer: str | SubcallFailure) -> Any:
         if isinstance(answer, SubcallFailure):
@@ -119,7 +116,7 @@ class ReplyType:
             )
 
     def _read(self, reply: str) -> Any:
-        text = _unfenced(reply.strip())
+        text = unfenced(reply.strip())
         try:
             return self._value(text)
         except WrongFormError as error:
@@ -150,13 +147,6 @@ class ReplyType:
         if errors:
             raise WrongFormError(": ".join(filter(None, errors[0])))
         return data
-
-
-def _unfenced(text: str) -> str:
-    """Return what stands in the fence that a text is; else the text."""
-    opening, _, rest = text.partition("\n")
-    is_fenced = opening.startswith("```") and "`" not in opening[3:] and rest.endswith("```")
-    return rest.removesuffix("```").strip() if is_fenced else text
 
 
 def _no_number(text: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -43,7 +44,7 @@ class Row(BaseModel):
     @classmethod
     def known(cls, name: str) -> str:
         if name == "trap":
-            raise RuntimeError("a validator that fails")
+            raise ValueError("a name that is refused")
         return name
 
 
@@ -123,6 +124,36 @@ JSON = st.recursive(
 def test_what_is_taken_has_the_form(data: Any) -> None:
     reasons, checked = reasons_of(AnswerType(Row), Value("", data, is_json=True))
     assert reasons or valid(checked)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given", "reasons"),
+    [
+        (
+            dict[str, float],
+            {"a": math.nan},
+            ["a: NaN is no answer, and nothing that JSON has: say null, or leave it out"],
+        ),
+        (
+            list[list[float]],
+            [[1], [2, -math.inf]],
+            ["[1][1]: infinity is no answer, and nothing that JSON has: say null, or leave it out"],
+        ),
+        (float, math.nan, ["NaN is no answer, and nothing that JSON has: say null, or leave it out"]),
+        (int, "x", ["input should be a valid integer, not 'x'"]),
+        (dict[str, float], {"total": "4,50"}, ["total: input should be a valid number, not '4,50'"]),
+        (Row, ROW | {"name": "trap"}, ["name: a name that is refused, not 'trap'"]),
+    ],
+)
+def test_a_reason_says_one_thing(wanted: Any, given: Any, reasons: list[str]) -> None:
+    assert reasons_of(AnswerType(wanted), Value(str(given), given, is_json=True)) == (reasons, None)
+
+
+def test_what_a_text_is_read_as() -> None:
+    assert reasons_of(AnswerType(str), Value("5", 5, is_json=True)) == (None, "5")
+    assert reasons_of(AnswerType(list[int]), Value("```json\n[1]\n```")) == (None, [1])
+    assert reasons_of(AnswerType(str), Value("```json\n[1]\n```")) == (None, "```json\n[1]\n```")
+    assert reasons_of(AnswerType(str), Value("True", True, is_json=True))[1] is None
 
 
 def test_reasons_are_few_and_name_the_place() -> None:
