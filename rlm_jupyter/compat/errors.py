@@ -76,7 +76,8 @@ def check_ended(result: Result, limits: Limits) -> None:
         case "seconds":
             raise TimeoutExceededError(f"the time of {limits.max_seconds} s is up", result, limits.max_seconds)
         case "tokens":
-            raise TokenLimitExceededError(f"{limits.max_tokens} tokens are used up", result, limits.max_tokens)
+            said = f"{limits.max_tokens:,} tokens may be used; {result.usage.total_tokens:,} were, and no more fit"
+            raise TokenLimitExceededError(said, result, limits.max_tokens)
         case "errors":
             said = f"{limits.max_errors} iterations in a row failed"
             raise ErrorThresholdExceededError(said, result, limits.max_errors)

@@ -96,16 +96,17 @@ async def judge(run: Run, outcome: IterationOutcome) -> Verdict:
     if outcome.answer is None or verdict.answer is None:
         return verdict
     answer, reasons, told, files = verdict.answer, list[str](), list[str](), dict[str, bytes]()
+    run.replies.wrong_files = []
     if run.replies.answer_type is not None:
         try:
             # validators of the user's may take their time
             answer = await _aside(run, run.ledger.deadline.left, run.replies.answer_type.check, answer)
         except AnswerError as error:
-            reasons += error.reasons
+            reasons = error.reasons
             told.append(notices.WRONG_FORM.format(reasons="\n".join(f"- {reason}" for reason in reasons)))
     if run.replies.outputs is not None:
         wrong, files = await output_files.check(run, run.replies.outputs)
-        reasons += output_files.listed(wrong)
+        run.replies.wrong_files = output_files.listed(wrong)
         told += filter(None, [wrong])
     if not told:
         run.replies.accepted = files

@@ -19,9 +19,12 @@ from rlm_jupyter.run.figures import sight
 from rlm_jupyter.run.loop import Ending
 from rlm_jupyter.run.settings import Settings, recorded_options, request_digest
 from rlm_jupyter.run.state import Run
+from rlm_jupyter.types.endings import SAYS_ITSELF, WORDS
 from rlm_jupyter.types.events import Event, RunEnded, RunStarted
 from rlm_jupyter.types.tokens import fitting_chars
 from rlm_jupyter.types.values import ContextInfo, PackedContext, StopReason, Usage
+
+_REASONS = {reason: WORDS[reason] for reason in SAYS_ITSELF} | {"cancelled": "you stopped it"}
 
 
 def run_started(
@@ -171,6 +174,11 @@ def ended(run: Run, ending: Ending) -> RunEnded:
     recorder = run.entries.recorder
     renamed = recorder.files.renamed if recorder is not None else ""
     remarks = [*run.ledger.overbilling.found.values(), *run.ledger.remarks.values(), *filter(None, [renamed])]
+    message = ending.message
+    if remarks:
+        # where a message is the reason itself, its first sentence is taken for it
+        reason = message.rstrip(".") or _REASONS.get(ending.stop_reason, "")
+        message = ". ".join(filter(None, [reason, "; ".join(remarks)]))
     return RunEnded(
         stop_reason=ending.stop_reason,
         answer=answer.text if answer else None,
@@ -181,9 +189,7 @@ def ended(run: Run, ending: Ending) -> RunEnded:
         seconds=run.seconds,
         usage=usage,
         cost=cost,
-        message=". ".join(filter(None, [ending.message.rstrip("."), "; ".join(remarks)]))
-        if remarks
-        else ending.message,
+        message=message,
         confidence=None if answer is None else run.confidence if ending.confidence is None else ending.confidence,
         declared=answer.declared if answer else None,
         files=run.replies.files,

@@ -148,7 +148,7 @@ async def _forced(run: Run) -> tuple[Value | None, str]:
         return said, ""
     said = (said or "").strip()
     if said and (why := _no_answer(run, said)):
-        return None, f"its last word, {shorten(said, 80)}, is not taken for an answer: {why}"
+        return None, f"the model's last reply, {shorten(said, 80)!r}, is not taken for an answer: {why}"
     return (Value(said, said, is_json=True) if said else None), ""
 
 
@@ -159,7 +159,7 @@ def _no_answer(run: Run, said: str) -> str:
     if cues.says_nothing_found(said) and not any(map(str.isdigit, said)):
         return "it only says that nothing was found"
     figure = made_up(said, run.trajectory)
-    return "" if figure is None else f"{figure} stands nowhere"
+    return "" if figure is None else f"{figure} stands in nothing that it was shown"
 
 
 async def _read_forced(run: Run, answered: Answered) -> Value | str | None:

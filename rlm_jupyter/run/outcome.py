@@ -91,14 +91,15 @@ def how_to_resume(stop_reason: StopReason, notebook: Path, result: Result | None
         What came of it; `None`: its limits are not known.
     """
     if stop_reason in LIMITED_BY:
-        limits = {} if result is None else result.trajectory.limits
-        used = {} if result is None else _used(result)
-        return f"To resume it: {resume_command(notebook)} {raised_limit(stop_reason, limits, used.get(stop_reason, 0))}"
+        option = raised_limit(stop_reason, {}) if result is None else raising_option(result)
+        return f"To resume it: {resume_command(notebook)} {option}"
     return f"To resume it: {resume_command(notebook)}" if stop_reason in RESUMABLE else ""
 
 
-def _used(result: Result) -> dict[StopReason, float]:
-    return {"tokens": result.usage.total_tokens, "cost": result.cost or 0, "seconds": result.seconds}
+def raising_option(result: Result) -> str:
+    """Return the option, with its value, with which a run goes on that a limit has ended."""
+    used = {"tokens": result.usage.total_tokens, "cost": result.cost or 0, "seconds": result.seconds}
+    return raised_limit(result.stop_reason, result.trajectory.limits, used.get(result.stop_reason, 0))
 
 
 def resume_command(notebook: Path) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -19,6 +20,8 @@ _CHECK_SECONDS = 60.0
 """How long it may take to see whether the files open."""
 _RESCUE_SECONDS = 5.0
 """How long a run that ends otherwise looks for those that are there."""
+_MISSING = re.compile(r"^(.+?) is missing(?: in OUTPUTS;|: write it to ).*$")
+"""What the model is told of a file that is not there."""
 _T = TypeVar("_T")
 
 
@@ -36,7 +39,7 @@ async def check(run: Run, outputs: Outputs) -> tuple[str, dict[str, bytes]]:
     contents = await _fetched(run, outputs)
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
-            reasons = await detached(lambda: outputs.reasons(contents), "rlm_outputs")
+            reasons = [*(await detached(lambda: outputs.wrong(contents), "rlm_outputs")).values()]
     except TimeoutError:
         reasons = [f"it took more than {_CHECK_SECONDS:.0f} s to open them: make them simpler"]
     if reasons:
@@ -45,30 +48,48 @@ async def check(run: Run, outputs: Outputs) -> tuple[str, dict[str, bytes]]:
 
 
 def listed(text: str) -> list[str]:
-    """Return what is wrong, a line each, in what the model was told (`check`)."""
-    return [line[2:] for line in text.splitlines() if line.startswith("- ")]
+    """Return what is wrong, a line each and for people, in what the model was told (`check`)."""
+    return [_for_people(line[2:]) for line in text.splitlines() if line.startswith("- ")]
+
+
+def _for_people(reason: str) -> str:
+    """Return what is wrong with a file without what the model is to do about it."""
+    return _MISSING.sub(r"\1 was not written", reason)
 
 
 async def deliver(run: Run, outputs: Outputs) -> None:
     """Keep a run's files and put them where the caller wants them, once, as it ends.
 
     Those of an accepted answer; of a run that ends otherwise, those that are as they were asked for, which replace
-    nothing of the user's.
+    nothing of the user's. What is wrong with the others is a remark of the run.
     """
     if run.replies.accepted:
         await _keep(run, outputs, run.replies.accepted)
-    elif not run.is_replaying and run.kernel.is_alive and (contents := await _sound(run, outputs)):
-        await _keep(run, replace(outputs, replace=False), contents)
+        return
+    if not run.is_replaying:
+        contents, run.replies.wrong_files = await _sound(run, outputs)
+        if contents:
+            await _keep(run, replace(outputs, replace=False), contents)
+    _remark(run, run.replies.wrong_files)
 
 
-async def _sound(run: Run, outputs: Outputs) -> dict[str, bytes]:
-    """Return those files that are as they were asked for, as far as they are seen in time."""
+async def _sound(run: Run, outputs: Outputs) -> tuple[dict[str, bytes], list[str]]:
+    """Return those files that are as they were asked for, as far as they are seen in time, and what of the rest."""
+    contents: dict[str, bytes | str] = {}
     try:
         async with asyncio.timeout(_RESCUE_SECONDS):
             contents = await _fetched(run, outputs)
-            return await detached(lambda: outputs.sound(contents), "rlm_outputs")
+            wrong = await detached(lambda: outputs.wrong(contents), "rlm_outputs")
     except (KernelError, TimeoutError):
-        return {}
+        return {}, [f"{one.name} could not be looked at as the run ended" for one in outputs.artefacts]
+    sound = {name: content for name, content in contents.items() if isinstance(content, bytes) and name not in wrong}
+    return sound, [_for_people(reason) for reason in wrong.values()]
+
+
+def _remark(run: Run, lines: Sequence[str]) -> None:
+    if lines:
+        said = filter(None, [run.ledger.remarks.get("outputs"), *lines])
+        run.ledger.remarks["outputs"] = "; ".join(said)
 
 
 async def _fetched(run: Run, outputs: Outputs) -> dict[str, bytes | str]:
@@ -103,8 +124,7 @@ async def _keep(run: Run, outputs: Outputs, contents: Mapping[str, bytes]) -> No
         run.replies.files = outputs.put(contents, notes.append)
 
     await _whole(keep)
-    if notes:
-        run.ledger.remarks["outputs"] = "; ".join(notes)
+    _remark(run, notes)
 
 
 def _put(content: bytes, recorder: Recorder) -> None:

@@ -185,8 +185,8 @@ class Outputs:
             )
         return replace(self, folder=folder, ours=ours)
 
-    def reasons(self, contents: Mapping[str, bytes | str]) -> list[str]:
-        """Return what is wrong with files, a line each.
+    def wrong(self, contents: Mapping[str, bytes | str]) -> dict[str, str]:
+        """Return what is wrong with files, by their names, a line each; those that are as asked for are not in it.
 
         Parameters
         ----------
@@ -194,15 +194,7 @@ class Outputs:
             Of each file by its name: its bytes, or what was wrong already.
         """
         found = ((one.name, one.wrong_with(contents[one.name])) for one in self.artefacts)
-        return [" ".join(f"{name} {wrong}".split()) for name, wrong in found if wrong]
-
-    def sound(self, contents: Mapping[str, bytes | str]) -> dict[str, bytes]:
-        """Return those files that are as they were asked for."""
-        return {
-            one.name: content
-            for one in self.artefacts
-            if isinstance(content := contents[one.name], bytes) and not one.wrong_with(content)
-        }
+        return {name: " ".join(f"{name} {wrong}".split()) for name, wrong in found if wrong}
 
     def put(self, contents: Mapping[str, bytes], note: Callable[[str], None]) -> tuple[OutputFile, ...]:
         """Put files where the caller wants them; what can't be written is noted in a line.
@@ -272,13 +264,10 @@ def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name.strip():
         raise ConfigurationError(f"outputs: the name of a file is needed, not {quoted(name)}.")
     if name in {".", ".."} or "/" in name or "\\" in name:
+        plain = f"{quoted(name)} is a path: give the plain name of a file;"
+        by_option = f"--output {plain} --output-dir says where it goes."
         raise ConfigurationError(
-            f"outputs: {quoted(name)} leads out of the folder of a run's files: give the plain name of a file; "
-            "output_dir says where it goes.",
-            notebook=f"--output {quoted(name)} leads out of the folder of a run's files: give the plain name of a "
-            "file; --output-dir says where it goes.",
-            command=f"--output {quoted(name)} leads out of the folder of a run's files: give the plain name of a "
-            "file; --output-dir says where it goes.",
+            f"outputs: {plain} output_dir says where it goes.", notebook=by_option, command=by_option
         )
     is_odd = _FORBIDDEN.search(name) or _DEVICE.fullmatch(name) or name != name.strip() or name.endswith(".")
     if is_odd or len(name.encode()) > _NAME_BYTES:

@@ -71,6 +71,8 @@ class ReplyState:
     """Answers that were something else, or came without the files."""
     accepted: Mapping[str, bytes] = field(default_factory=dict)
     """Their contents, as the answer was accepted with them."""
+    wrong_files: list[str] = field(default_factory=list)
+    """What was wrong with files when an answer was last declared, or as the run ended; a line each, for people."""
     files: tuple[OutputFile, ...] = ()
     """Those that were put where they belong, as the run ended."""
 

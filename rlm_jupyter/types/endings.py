@@ -21,7 +21,7 @@ WORDS: dict[StopReason, str] = {
     "cancelled": "stopped by you",
     "kernel_died": "the kernel died too often",
     "no_agreement": "the samples do not agree",
-    "answer_invalid": "the answer does not have the form that was asked for",
+    "answer_invalid": "the answer or its files are not as they were asked for",
     "failed": "an error ended the run",
 }
 LIMITED_BY = {
@@ -37,7 +37,7 @@ RESUMABLE = {"failed", "cancelled", "kernel_died"}
 """What may end otherwise when the run is resumed as it is."""
 _MORE = 1.5
 """How many times what a run has used its raised limit is, at least."""
-_SAYS_ITSELF = {"no_progress", "cancelled", "failed"}
+SAYS_ITSELF: set[StopReason] = {"no_progress", "cancelled", "failed"}
 """Where the message of a run is the reason itself."""
 
 
@@ -50,7 +50,7 @@ def why_ended(stop_reason: StopReason, message: str = "") -> str:
         Of the result, or of the run's last record.
     """
     message = " ".join(message.split()).rstrip(".")
-    if message and stop_reason in _SAYS_ITSELF:
+    if message and stop_reason in SAYS_ITSELF:
         return message
     return f"{WORDS[stop_reason]} ({message})" if message else WORDS[stop_reason]
 

@@ -158,16 +158,16 @@ def test_a_run_without_an_answer_says_why_and_what_to_raise() -> None:
     model = script("```repl\nx = 1\n```", "```repl\nx = 2\n```", "")
     done = cli("run", "?", "-m", model, "--max-iterations", "2")
     assert (done.out, done.code) == ("", 1)
-    assert "No answer: iteration limit reached (--max-iterations raises it)." in done.err
+    assert "No answer: iteration limit reached (--max-iterations 4 raises it)." in done.err
     [path] = Path("rlm_runs").glob("*.ipynb")
     assert done.err.splitlines()[-1] == f"To resume it: jupyter rlm resume {path.stem} --max-iterations 4"
 
 
-def test_a_limit_with_a_draft_is_an_answer() -> None:
+def test_a_limit_with_a_draft_prints_it_and_is_no_answer() -> None:
     model = script("```repl\nanswer['content'] = 'a draft'\n```", "```repl\nx = 1\n```")
     done = cli("run", "?", "-m", model, "--max-iterations", "1", "--no-save")
-    assert (done.out, done.code) == ("a draft\n", 0)
-    assert "This is the best answer so far: iteration limit reached" in done.err
+    assert (done.out, done.code) == ("a draft\n", 1)
+    assert "This is the best answer so far: iteration limit reached (--max-iterations 2 raises it)." in done.err
 
 
 def test_a_run_that_fails_says_so_in_one_line_and_keeps_its_record() -> None:

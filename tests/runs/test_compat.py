@@ -235,6 +235,8 @@ def test_a_limit_raises_as_there_with_the_best_answer_so_far() -> None:
         rlm = RLM(**arguments(server), max_tokens=10_000, logger=logger)
         with pytest.raises(TokenLimitExceededError) as caught:
             rlm.completion("How many?")
+    used = caught.value.tokens_used
+    assert str(caught.value).startswith(f"10,000 tokens may be used; {used:,} were")
     assert caught.value.partial_answer == "a draft"
     assert caught.value.token_limit == 10_000
     assert logger.iteration_count

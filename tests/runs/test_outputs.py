@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import struct
-import textwrap
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record.export import to_html
 from rlm_jupyter.record.export.write import send
 from rlm_jupyter.record.saved_run import SavedRun
+from rlm_jupyter.run.control import Control
 from rlm_jupyter.types.errors import ConfigurationError, ModelError
 from rlm_jupyter.types.events import CellStarted, Event
 from rlm_jupyter.types.values import Message
@@ -90,6 +90,7 @@ def test_a_file_that_is_no_such_file_is_told_like_a_type_error_and_costs_as_much
     result = RLM(model(*wrong), limits=limits).completion("What?", CONTEXT, outputs=["sales.xlsx"])
     assert (result.stop_reason, result.value, dict(result.outputs)) == ("answer_invalid", 2, {})
     assert result.message.startswith("sales.xlsx does not open: no Excel workbook that can be read")
+    assert result.message.count("sales.xlsx") == 1
     assert len(result.trajectory.iterations) == 4
     assert not Path("sales.xlsx").exists()
 
@@ -128,6 +129,32 @@ def test_a_run_that_ends_by_a_limit_brings_what_is_whole() -> None:
     result = RLM(played, limits=limits).completion("What?", CONTEXT, outputs=["sales.csv", "plot.png", "more.csv"])
     assert (result.stop_reason, [*result.outputs]) == ("iterations", ["sales.csv"])
     assert Path("sales.csv").read_text().startswith("region")
+    assert re.fullmatch(r"plot\.png does not open: .*; more\.csv was not written", result.message)
+
+
+def test_whatever_ends_a_run_its_message_names_the_files_that_are_missing() -> None:
+    same = [block(DONE)] * 5
+    result = RLM(ScriptedModel([block("print(1)"), *same])).completion("What?", CONTEXT, outputs=["a.csv"])
+    assert (result.stop_reason, result.message) == (
+        "no_progress",
+        "the model sent the same reply 4 times. a.csv was not written",
+    )
+    died = RLM(model("import os; os._exit(1)"), limits=Limits(max_iterations=2), save=False)
+    assert died.completion("What?", CONTEXT, outputs=["a.csv"]).message == "a.csv was not written"
+    both = RLM(model("FINAL('many')"), limits=Limits(max_answer_errors=0))
+    result = both.completion("What?", CONTEXT, outputs=["a.csv"], answer=int)
+    assert result.message.endswith("not 'many'. a.csv was not written")
+    assert result.path is not None
+    assert not RLM.replay(result.path).differences
+    stopped = Control()
+
+    def stop(event: Event) -> None:
+        if isinstance(event, CellStarted):
+            stopped.stop()
+
+    rlm = RLM(model("import time; time.sleep(60)"), save=False)
+    result = asyncio.run(rlm.acompletion("What?", CONTEXT, outputs=["a.csv"], control=stopped, on_event=stop))
+    assert (result.stop_reason, result.message) == ("cancelled", "you stopped it. a.csv was not written")
 
 
 def test_files_are_gone_with_their_kernel_and_the_model_is_told() -> None:
@@ -159,10 +186,10 @@ def test_a_file_of_the_users_is_never_replaced_unless_they_say_so() -> None:
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ("../x.csv", "leads out"),
-        ("/etc/x", "leads out"),
-        ("a\\b", "leads out"),
-        ("..", "leads out"),
+        ("../x.csv", "is a path: give the plain name"),
+        ("/etc/x", "is a path: give the plain name"),
+        ("a\\b", "is a path: give the plain name"),
+        ("..", "is a path: give the plain name"),
         ("", "name of a file is needed"),
         ("a\nb", "no name that a file can have"),
         ("x" * 300, "no name that a file can have"),
@@ -172,7 +199,7 @@ def test_a_file_of_the_users_is_never_replaced_unless_they_say_so() -> None:
         ("nul .tar.gz", "no name that a file can have"),
         ([{"nme": "a"}], "names of files"),
         ({"name": "a"}, "a list of names"),
-        (Path("a/b"), "leads out"),
+        (Path("a/b"), "is a path: give the plain name"),
         (["a.csv", "a.csv"], "twice"),
         (["a.csv", "A.CSV"], "one file on some systems"),
         (["stra\u00dfe", "STRASSE"], "one file on some systems"),
@@ -327,7 +354,18 @@ def test_on_the_command_line() -> None:
     assert "is there already: name another folder by --output-dir, or add --replace" in again.err
     told = json.loads(cli(*ask, "--replace", "--json").out)
     assert told["outputs"] == {"sales.csv": str(Path("made/sales.csv").absolute())}
-    for bad, said in ((["--output", "a/b"], "leads out"), (["--replace"], "name these by --output")):
+    played = script(*map(block, ["print(1)", "FINAL(4)"]), name="never.json")
+    never = ["run", "?", "-c", "text.txt", "-m", played, "--output", "never.csv", "--max-answer-errors", "0"]
+    done = cli(*never)
+    assert (done.code, done.out.strip()) == (1, "4")
+    assert (
+        "This is the best answer so far: the answer or its files are not as they were asked for "
+        "(--max-answer-errors 1 lets it try again). never.csv was not written.\n" in done.err
+    )
+    for bad, said in (
+        (["--output", "a/b"], "is a path: give the plain name"),
+        (["--replace"], "name these by --output"),
+    ):
         done = cli("run", "?", "-c", "text.txt", "-m", played, *bad)
         assert (done.code, len(done.err.splitlines())) == (2, 1)
         assert said in done.err
@@ -383,14 +421,14 @@ def test_the_kernel_of_the_notebook_is_refused(in_folder: Path) -> None:
 
 def test_the_example_of_the_docs() -> None:
     page = (Path(__file__).parents[2] / "docs" / "outputs.md").read_text()
-    example, check = (part.partition("```")[0] for part in page.split("```python\n")[1:3])
+    example = page.split("```python\n")[1].partition("```")[0]
     high = PLOT.replace("plt.plot", "plt.figure(figsize=(2, 5)); plt.plot").replace("plot.png", "sales.png")
     book = BOOK + "\n"
     wide = high.replace("(2, 5)", "(5, 2)")
     cells = ["print(1)", f"{book}{high}\n{DONE}", f"{wide}\n{DONE}"]
     Path("m.json").write_text(json.dumps({"replies": list(map(block, cells))}))
-    names: dict[str, Any] = {"struct": struct, "sales": CONTEXT}
-    exec(compile(textwrap.dedent(check), "check", "exec", dont_inherit=True), names)
+    Path("sales.csv").write_text("region,sold\nNorth,40\n" * 200)
+    names: dict[str, Any] = {}
     source = example.replace("ollama/qwen3:8b", "scripted/m.json")
     exec(compile(source, "example", "exec", dont_inherit=True), names)
     result = names["result"]

@@ -151,7 +151,7 @@ async def test_sub_calls_that_a_limit_or_a_wrong_name_refused_are_refused_again_
     limits = Limits(max_subcalls=3, max_iterations=1)
     result = await RLM(Counting([block(*lines), "none"]), limits=limits).acompletion("What?", CONTEXT)
     shown = result.trajectory.iterations[0].shown
-    assert "<p2> 1 sub-calls were asked for, and 0 of 3 are left." in shown
+    assert "<p2> 1 sub-call was asked for, and none of 3 is left." in shown
     assert [sum(call.refused is refused for call in result.trajectory.subcalls) for refused in (False, True)] == [
         3,
         100,

@@ -423,7 +423,22 @@ def test_options_that_contradict_a_session_are_refused_in_a_line(shell: Interact
         assert "\n" not in str(error)
         assert "iteration" not in text
     shell.user_ns["rlm_result"].close()
-    assert "The session 'fruit' has ended: take another name." in str(run(shell, "%%rlm --session fruit\nMore?")[1])
+    says = (
+        "The session 'fruit' has ended: take another name, or go on with its record by RLM(…).session(resume='fruit')."
+    )
+    assert says in str(run(shell, "%%rlm --session fruit\nMore?")[1])
+
+
+def test_a_prompt_of_a_session_that_fails_says_by_which_name_it_is_resumed(shell: InteractiveShell) -> None:
+    shell.user_ns["book"] = "banana"
+    write_script(Path("short.json"), COUNT)
+    write_script(Path("more.json"), [block("FINAL(found + 1)")])
+    assert run(shell, "%%rlm -m scripted/short.json -c book --sandbox none --session fruit\nHow many?")[1] is None
+    _, error = run(shell, "%%rlm --session fruit\nAnd one more?")
+    assert str(error).endswith("To resume it: %rlm_resume fruit.2")
+    shell.user_ns["rlm_result"].close()
+    assert run(shell, "%rlm_resume fruit.2 -m scripted/more.json")[1] is None
+    assert shell.user_ns["rlm_result"].value == 4
 
 
 def test_a_session_whose_kernel_was_closed_for_room_is_brought_back(shell: InteractiveShell) -> None:
@@ -473,7 +488,9 @@ def test_the_command_line_goes_on_with_a_session(in_folder: Path) -> None:
         assert why in wrong.err
     replayed = cli("replay", "notes", "--yes")
     assert replayed.code == 0
-    assert cli("show", "notes").out.count("And now?") == 1
+    for name, shown in {"notes": [True, True], "notes.1": [True, False], "notes.2": [False, True]}.items():
+        said = cli("show", name).out.splitlines()
+        assert [prompt in said for prompt in ("How long?", "And now?")] == shown, name
     assert "How long? (and 1 more)" in cli("list").out
     # what goes on, or was broken off, is not deleted
     journal = Path("rlm_runs/notes.rlm/prompts/2.rlm/journal.jsonl")

@@ -37,7 +37,7 @@ export function outcomeWords(outcome: string | null, message: string, trans: Tra
     case 'no_agreement':
       return trans.__('The samples do not agree');
     case 'answer_invalid':
-      return trans.__('The answer does not have the form that was asked for');
+      return trans.__('The answer or its files are not as they were asked for');
     case 'cut':
       return trans.__('The kernel went away');
     case 'closed':

@@ -21,9 +21,10 @@ from rlm_jupyter.types.errors import ConfigurationError, RLMError
 _EXIT_CODES = """\
 exit codes:
   0    answered (for list, show, export, clean: done; for replay: the same came out)
-  1    ended without an answer, or failed (replay: something else came out)
+  1    ended without an answer of the kind that was asked for, or failed; the best answer so far is printed, if there is
+       one (replay: something else came out)
   2    nothing was started or spent: wrong usage or configuration, no such run, or a model's own server is not there
-  130  interrupted; the best answer so far is printed, if there is one
+  130  interrupted; the best answer so far is printed likewise
 """
 _BY_SCHEMA = ": --answer names a type of a notebook; here the form of an answer is a JSON schema, --schema FILE.json"
 _EXAMPLES = """\

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from rlm_jupyter.types.events import RunEnded
     from rlm_jupyter.types.values import ModelUsage, StopReason
 
+_AS_ASKED = {"answered", "terminated"}
+"""Where an answer is one that counts; else it is a draft."""
+
 
 def answered(
     args: Namespace,
@@ -74,14 +77,7 @@ def answered(
             terminal.say(line)
     if outcome.interrupted:
         return INTERRUPTED
-    return FAILED if result is None or result.answer is None or stop_reason == "failed" else ANSWERED
-
-
-def _option(stop_reason: StopReason) -> str:
-    """Return the option that raises the limit behind a stop reason."""
-    from rlm_jupyter.types.endings import LIMITED_BY
-
-    return f"--{LIMITED_BY[stop_reason].replace('_', '-')}"
+    return ANSWERED if result is not None and result.answer is not None and stop_reason in _AS_ASKED else FAILED
 
 
 @dataclass(frozen=True)
@@ -143,7 +139,7 @@ def _print(args: Namespace, result: Result, failure: str = "") -> None:
         terminal.write(f"\n{result.answer}\n\n" if apart else result.answer)
     for path in result.outputs.values():
         terminal.say(f"File: {_relative(path)}")
-    if result.stop_reason not in {"answered", "terminated"}:
+    if result.stop_reason not in _AS_ASKED:
         terminal.say(terminal.one_line(_why(result, failure), 1_000))
     elif result.message:
         terminal.say(f"{result.message.rstrip('.')}.")
@@ -160,12 +156,14 @@ def _print(args: Namespace, result: Result, failure: str = "") -> None:
 
 def _why(result: Result, failure: str = "") -> str:
     """In one line, why a run ended without an answer of its own."""
+    from rlm_jupyter.run.outcome import raising_option
     from rlm_jupyter.types.endings import LIMITED_BY
 
     have = "This is the best answer so far" if result.answer is not None else "No answer"
     if result.stop_reason in LIMITED_BY:
         more = f" {result.message.rstrip('.')}." if result.message else ""
-        return f"{have}: {WORDS[result.stop_reason]} ({_option(result.stop_reason)} raises it).{more}"
+        then = "lets it try again" if result.stop_reason == "answer_invalid" else "raises it"
+        return f"{have}: {WORDS[result.stop_reason]} ({raising_option(result)} {then}).{more}"
     return f"{have}: {why_ended(result.stop_reason, failure or result.message)}."
 
 

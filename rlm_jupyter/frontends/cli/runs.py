@@ -75,7 +75,9 @@ def show(args: Namespace) -> int:
     if args.html or args.jsonl:
         _write_forms(args, files)
     else:
-        for prompt in files.prompts() if files.number == 1 else [files]:
+        # a session is called as the first of its prompts is
+        is_one = files.number > 1 or args.run == f"{files.name}.1"
+        for prompt in [files] if is_one else files.prompts():
             _print_run(prompt, Trajectory(read_files(prompt)[0]))
     return ANSWERED
 

@@ -11,6 +11,7 @@ from rlm_jupyter.frontends.magics.kernels import Kept
 from rlm_jupyter.frontends.run_options import options_of
 from rlm_jupyter.record import journal
 from rlm_jupyter.record.catalog import RunSummary
+from rlm_jupyter.record.store import name_from_here
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.run import background
 from rlm_jupyter.run.context import Context
@@ -125,11 +126,16 @@ class Sessions:
 
     def _again(self, name: str, ended: RecordedSession) -> RecordedSession:
         """Return what goes on with a session whose kernel was closed for want of use."""
-        why = ended.why_closed or ended.given_up
-        if not why or any(one.files is None for one in ended.past.answered):
+        why, past = ended.why_closed or ended.given_up, ended.past
+        if any(one.files is None for one in past.answered):
             because = f" ({why}, and it is not saved)" if why else ""
             raise ConfigurationError(f"The session {quoted(name)} has ended{because}: take another name.")
-        past = ended.past
+        if not why:
+            place = name if past.first is None else name_from_here(past.first.notebook)
+            raise ConfigurationError(
+                f"The session {quoted(name)} has ended: take another name, or go on with its record "
+                f"by RLM(…).session(resume={place!r})."
+            )
         kernel = RecordedSession(ended.settings, past.opening, past.answered, past.given[1:], self._make_room)
         self._kept.add_session(name, kernel)
         return kernel

@@ -118,10 +118,11 @@ class Ledger:
         most = self.limits.max_subcalls
         if most is not None and self.subcalls + prompts > most:
             self._subcalls_refused = self.subcalls >= most
-            raise LimitReached(
-                f"{prompts:,} sub-calls were asked for, and {most - self.subcalls:,} of {most:,} are left",
-                stop_reason="subcalls",
-            )
+            asked = "1 sub-call was" if prompts == 1 else f"{prompts:,} sub-calls were"
+            left = most - self.subcalls
+            of = f" of {most:,}" if most else ""
+            are = "none{} is" if not left else "1{} is" if left == 1 else f"{left:,}{{}} are"
+            raise LimitReached(f"{asked} asked for, and {are.format(of)} left", stop_reason="subcalls")
         self.subcalls += prompts
 
     def take_tool_call(self) -> bool:

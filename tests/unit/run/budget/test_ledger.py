@@ -279,9 +279,14 @@ def test_sub_calls_are_counted_before_they_are_made() -> None:
     with pytest.raises(LimitReached, match="5 sub-calls were asked for, and 2 of 10 are left"):
         ledger.count_subcalls(5)
     assert ledger.reached is None
-    ledger.count_subcalls(2)
-    with pytest.raises(LimitReached):
+    ledger.count_subcalls(1)
+    with pytest.raises(LimitReached, match="2 sub-calls were asked for, and 1 of 10 is left"):
+        ledger.count_subcalls(2)
+    ledger.count_subcalls(1)
+    with pytest.raises(LimitReached, match="1 sub-call was asked for, and none of 10 is left"):
         ledger.count_subcalls(1)
+    with pytest.raises(LimitReached, match="1 sub-call was asked for, and none is left"):
+        Ledger(Limits(max_subcalls=0)).count_subcalls(1)
     assert ledger.reached == "subcalls"
 
 
