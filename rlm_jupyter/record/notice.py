@@ -38,6 +38,8 @@ def compacted_line(record: ConversationCompacted) -> str:
     """Return in one line which iterations have left the conversation, and what that took."""
     through = record.through
     iterations = f"iteration{'' if through == 1 else 's'} {'1' if through == 1 else f'1 to {through:,}'}"
+    if record.rejected and not record.model:
+        return f"Not compacted: {record.rejected}."
     if record.rejected:
         took = f"{record.usage.total_tokens:,} tokens" + ("" if record.cost is None else f", ${record.cost:.4f}")
         return f"Not compacted: {record.model} {record.rejected} when it was asked for a summary ({took})."

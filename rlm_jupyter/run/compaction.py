@@ -24,6 +24,7 @@ from rlm_jupyter.run.elision import most_input
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.errors import LimitReached, ModelError
 from rlm_jupyter.types.events import ConversationCompacted
+from rlm_jupyter.types.shortened import shortened
 from rlm_jupyter.types.tokens import estimate_tokens, most_tokens
 from rlm_jupyter.types.values import Message
 
@@ -38,6 +39,7 @@ _KEPT_SHARE = 4
 """… and the newest iterations, which stay, one in so many; the last one always stays."""
 _REPLIES_IN_TIME = 3
 """So many last replies, each as long as they may take, must fit the time that is left, the summary being one."""
+_REASON_CHARS = 200
 _WORDS_PER_TOKEN = 0.6
 _LEAST_PROSE = 20
 """Words: a reply of code and hardly any prose is no summary."""
@@ -78,11 +80,14 @@ async def compact(run: Run, most: int) -> Outcome:
         return "unwise"
     try:
         answered = await _ask(run, part)
-    except (ModelError, LimitReached):
-        return "failed"  # where it was more than this one request, the next one says so
+    except (ModelError, LimitReached) as error:
+        # where it was more than this one request, the next one says so
+        why = "it did not fit the limits" if isinstance(error, LimitReached) else shortened(str(error), _REASON_CHARS)
+        run.record(_unchanged(run, f"no summary could be had: {why}".rstrip(".")))
+        return "failed"
     summary = _bounded(answered.reply.text, part.cap)
     if not summary:
-        run.record(_paid(_unchanged(run), answered))
+        run.record(_paid(_unchanged(run, "replied with code"), answered))
         return "failed"
     _record(run, part.through, summary, part.through, answered)
     return "done"
@@ -117,11 +122,10 @@ def _record(run: Run, through: int, summary: str, summarized: int, answered: Ans
     run.requests.last_read = None
 
 
-def _unchanged(run: Run) -> ConversationCompacted:
-    """Return the record of a reply that is no summary: nothing leaves the conversation by it."""
+def _unchanged(run: Run, why: str) -> ConversationCompacted:
+    """Return the record of a summary that failed: nothing leaves the conversation by it."""
     trajectory = run.trajectory
-    at = trajectory.iterations[-1].index
-    return ConversationCompacted(at, trajectory.compacted_through, text="", rejected="replied with code")
+    return ConversationCompacted(trajectory.iterations[-1].index, trajectory.compacted_through, text="", rejected=why)
 
 
 def _paid(record: ConversationCompacted, answered: Answered) -> ConversationCompacted:

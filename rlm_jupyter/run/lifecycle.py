@@ -20,7 +20,7 @@ from rlm_jupyter.run.loop import Ending
 from rlm_jupyter.run.settings import Settings, recorded_options, request_digest
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.endings import SAYS_ITSELF, WORDS
-from rlm_jupyter.types.events import Event, RunEnded, RunStarted
+from rlm_jupyter.types.events import ConversationCompacted, Event, RunEnded, RunStarted
 from rlm_jupyter.types.tokens import fitting_chars
 from rlm_jupyter.types.values import ContextInfo, PackedContext, StopReason, Usage
 
@@ -173,7 +173,8 @@ def ended(run: Run, ending: Ending) -> RunEnded:
         cost = None if own is None or run.requests.lost.cost is None else own + run.requests.lost.cost
     recorder = run.entries.recorder
     renamed = recorder.files.renamed if recorder is not None else ""
-    remarks = [*run.ledger.overbilling.found.values(), *run.ledger.remarks.values(), *filter(None, [renamed])]
+    remarks = [*run.ledger.overbilling.found.values(), *run.ledger.remarks.values()]
+    remarks += filter(None, [_failed_summaries(run.trajectory), renamed])
     message = ending.message
     if remarks:
         # where a message is the reason itself, its first sentence is taken for it
@@ -194,3 +195,14 @@ def ended(run: Run, ending: Ending) -> RunEnded:
         declared=answer.declared if answer else None,
         files=run.replies.files,
     )
+
+
+def _failed_summaries(trajectory: Trajectory) -> str:
+    """Say that older iterations could not be summarized, if so: the model went on with less than it was to have."""
+    records = trajectory.records
+    failed = [one.iteration for one in records if isinstance(one, ConversationCompacted) and one.rejected]
+    if not failed:
+        return ""
+    count, last = ("a summary", "") if len(failed) == 1 else (f"{len(failed)} summaries", "the last ")
+    where = f"{last}after iteration {failed[-1]:,}"
+    return f"{count} of older iterations failed ({where}): their outputs were left out instead"

@@ -238,7 +238,7 @@ class ConversationCompacted:
     """US dollars; `None` when the model's price is not known."""
     seconds: float = 0.0
     rejected: str = ""
-    """Why what `model` has written is no summary, where nothing is changed by it: it was paid for all the same."""
+    """Why there is no summary, and nothing is changed; with `model`, what it replied instead, which was paid for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import itertools
 import json
 from collections.abc import Callable, Sequence
@@ -13,6 +15,7 @@ import nbformat
 import pytest
 
 from rlm_jupyter import RLM, Limits
+from rlm_jupyter.frontends.cli.main import main
 from rlm_jupyter.frontends.cli.progress import Progress
 from rlm_jupyter.frontends.display.view import View
 from rlm_jupyter.frontends.live.cells import Cells
@@ -22,6 +25,7 @@ from rlm_jupyter.record.export.bundle import WholeRun
 from rlm_jupyter.record.export.call_tree import tree
 from rlm_jupyter.record.export.costs import costs
 from rlm_jupyter.record.export.jsonl import to_jsonl
+from rlm_jupyter.record.notice import compacted_line
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.types.errors import ConfigurationError, ModelError
@@ -205,9 +209,7 @@ async def test_people_are_told_where_it_happened(capsys: pytest.CaptureFixture[s
             cells.apply(event)
             progress.on_event(event)
 
-        result = await RLM(model, limits=Limits(max_iterations=50), save=False).acompletion(
-            "What?", "a text", on_event=watch
-        )
+        result = await RLM(model, limits=Limits(max_iterations=50)).acompletion("What?", "a text", on_event=watch)
     [record, *_] = result.trajectory.compactions
     said = f"Compacted: of iterations 1 to {record.through} the model is shown a summary"
     assert said in capsys.readouterr().err
@@ -215,6 +217,11 @@ async def test_people_are_told_where_it_happened(capsys: pytest.CaptureFixture[s
     shown = [cell for cell in cells.settled() if said in cell.source]
     assert [(cell.role, cell.iteration) for cell in shown] == [("notice", record.iteration)]
     assert "LEFT: what is asked for." in shown[0].source
+    assert main(["show", str(result.path)]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    place = printed.index(f"[{record.iteration + 1}] I go on.")
+    assert said in printed[place - 6]
+    assert printed[place - 5 : place - 1] == [f"    {line}" for line in SUMMARY.splitlines()]
     # the bill of each is that of the run
     told = cells.facts.told()
     assert (told["input_tokens"], progress.usage) == (result.usage.input_tokens, result.usage)
@@ -240,11 +247,24 @@ async def test_where_the_limits_have_no_room_nothing_is_overshot_and_older_outpu
 async def test_where_a_summary_fails_the_run_goes_on_without_it() -> None:
     cells = [*(line(number) for number in range(1, 80)), block("FINAL(trajectory[2].outputs[:6])")]
     model = Long(cells, ModelError("no summaries today"))
-    result = await RLM(model, limits=Limits(max_iterations=90), save=False).acompletion("What?", "a text")
+    result = await RLM(model, limits=Limits(max_iterations=90)).acompletion("What?", "a text")
     assert result.answer == "line 2"
     assert max(map(size, model.conversations)) <= WINDOW
     # it is tried again only when as much has gathered anew
     assert 1 <= len(model.summaries) < 8
+    records = [record for record in result.trajectory.records if isinstance(record, ConversationCompacted)]
+    failed = [record for record in records if record.rejected]
+    assert [compacted_line(record) for record in failed] == [
+        "Not compacted: no summary could be had: no summaries today."
+    ] * len(model.summaries)
+    how_many = f"{len(failed)} summaries" if failed[1:] else "a summary"
+    assert result.message.startswith(f"{how_many} of older iterations failed (")
+    assert result.path is not None
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        assert main(["show", str(result.path)]) == 0
+    assert shown.getvalue().count("Not compacted: no summary could be had: no summaries today.") == len(failed)
+    assert (await RLM.areplay(result.path)).same
 
 
 async def test_replies_alone_that_fill_the_window_end_no_run() -> None:
@@ -261,6 +281,12 @@ async def test_replies_alone_that_fill_the_window_end_no_run() -> None:
     assert result.usage == result.trajectory.usage
     assert Trajectory(result.trajectory.records).usage == result.usage
     assert "`trajectory`" in model.conversations[-1][1].content
+    silent = Long([*cells, block("FINAL('done')")], "")
+    told = await RLM(silent, limits=Limits(max_iterations=90), save=False).acompletion("What?", "a text")
+    records = [record for record in told.trajectory.records if isinstance(record, ConversationCompacted)]
+    rejected = [record for record in records if record.rejected]
+    assert rejected
+    assert all("scripted/replies replied with nothing" in record.rejected for record in rejected)
     stuck = Long([*cells, block("FINAL('done')")])
     off = await RLM(stuck, limits=Limits(max_iterations=90), save=False, compact_at=None).acompletion("What?", "a text")
     assert off.stop_reason == "context_window"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
 from rlm_jupyter.record import catalog, footprint, journal, journal_lock, removal, store
 from rlm_jupyter.types.endings import in_short
 from rlm_jupyter.types.errors import ConfigurationError, NoRunError, RecordError
+from rlm_jupyter.types.events import ConversationCompacted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -206,6 +208,7 @@ def _write_forms(args: Namespace, files: RunFiles) -> None:
 def _print_run(files: RunFiles, trajectory: Trajectory) -> None:
     from rlm_jupyter.record.export import WholeRun
     from rlm_jupyter.record.export.costs import by_model
+    from rlm_jupyter.record.notice import compacted_line
 
     console = terminal.console()
     started, ended = trajectory.started, trajectory.ended
@@ -234,6 +237,10 @@ def _print_run(files: RunFiles, trajectory: Trajectory) -> None:
     if ended is not None and ended.message:
         _line(console, ended.message, "yellow")
     _line(console, str(files.shown), "dim")
+    compacted: defaultdict[int, list[ConversationCompacted]] = defaultdict(list)
+    for record in trajectory.records:
+        if isinstance(record, ConversationCompacted):
+            compacted[record.iteration].append(record)
     for iteration in trajectory.iterations:
         _line(console, "")
         prose = iteration.reply.text[: iteration.reply.read].partition("```")[0].strip()
@@ -242,6 +249,10 @@ def _print_run(files: RunFiles, trajectory: Trajectory) -> None:
             _print_cell(console, cell)
         for notice in iteration.notices:
             _line(console, f"to the model: {notice}", "yellow")
+        for record in compacted.get(iteration.index, ()):
+            _line(console, compacted_line(record), "yellow")
+            if record.model and record.summary:
+                _line(console, _indented(record.summary), "dim")
 
 
 def _print_cell(console: Console, cell: Cell) -> None:
