@@ -12,6 +12,9 @@ from IPython.core.error import UsageError
 _WORD = re.compile(r"@?(?:\"[^\"]*\"|'[^']*')(?=\s|$)|\S+")
 """A word of the line; quotes count only around the whole of it, so that an apostrophe is one, or behind an @."""
 
+_NO_NUMBER = re.compile(r"argument (?:-\w[, /]+)?(--[\w-]+)(?:/-\w)?: invalid (int|float) value: (.*)", re.S)
+"""What argparse says."""
+
 
 def split(parser: ArgumentParser, line: str) -> tuple[Namespace, str]:
     """Read the options, and leave the rest alone.
@@ -33,7 +36,7 @@ def split(parser: ArgumentParser, line: str) -> tuple[Namespace, str]:
         options = parser.parse_args([_unquoted(word[0]) for word in words])
     except UsageError as error:
         hint = close_option(str(error), parser.format_usage())
-        raise UsageError(f"{error}{hint}. %{parser.prog}? shows the options.") from None
+        raise UsageError(f"{plainly(str(error))}{hint}. %{parser.prog}? shows the options.") from None
     rest = line[words[-len(options.prompt)].start() :].strip() if options.prompt else ""
     return options, rest.removeprefix("-- ")
 
@@ -47,6 +50,12 @@ def or_close(name: str, names: Sequence[str]) -> str:
 def _unquoted(word: str) -> str:
     at, text = ("@", word[1:]) if word.startswith("@") else ("", word)
     return at + text[1:-1] if len(text) > 1 and text[0] in "\"'" and text[-1] == text[0] else word
+
+
+def plainly(error: str) -> str:
+    """Return argparse's error in plain words, where it is about a number."""
+    wanted = {"int": "a whole number", "float": "a number"}
+    return _NO_NUMBER.sub(lambda found: f"{found[1]} takes {wanted[found[2]]}, not {found[3]}", error)
 
 
 def close_option(error: str, usage: str) -> str:

@@ -161,7 +161,7 @@ def test_options_that_take_a_number_show_which_kind(shell: InteractiveShell) -> 
         ("%rlm -c book.title -m scripted/two.json What?", "names of variables, not 'book.title'"),
         ("%rlm -c nothing -m scripted/two.json What?", "'nothing' is None"),
         ("%rlm --max-cots 3 What?", "did you mean --max-cost?"),
-        ("%rlm --max-iterations many What?", "invalid int value: 'many'"),
+        ("%rlm --max-iterations many What?", "--max-iterations takes a whole number, not 'many'"),
         ("%rlm -m scripted/two.json --max-iterations 0 What?", "--max-iterations 0: it must be more than zero."),
         ("%rlm -m scripted/two.json --read gone What?", "--read: "),
         ("%rlm -m nobody/x What?", "No provider 'nobody'"),

@@ -167,7 +167,7 @@ class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
     def error(self, message: str) -> NoReturn:
-        from rlm_jupyter.frontends.options import close_option
+        from rlm_jupyter.frontends.options import close_option, plainly
 
         # an unknown option comes back to the parser of all commands, which has no options of theirs
         commands = next((a.choices for a in self._actions if isinstance(a, argparse._SubParsersAction)), {})
@@ -177,7 +177,7 @@ class _Parser(argparse.ArgumentParser):
         hint = _BY_SCHEMA if asks_for_type else close_option(message, command.format_usage())
         if not hint and command.prog.endswith(" run") and message.startswith("unrecognized arguments"):
             hint = ': the question is one argument, in quotes, and files are named by --context ("…" --context PATH)'
-        self.exit(MISUSED, f"{self.prog}: {message}{hint} (see {command.prog} --help)\n")
+        self.exit(MISUSED, f"{self.prog}: {plainly(message)}{hint} (see {command.prog} --help)\n")
 
 
 class _Version(argparse.Action):

@@ -75,6 +75,8 @@ class Progress:
     _written: int = 0
     """Characters of the reply that is being received."""
     _reward: float | None = None
+    _has_reward: bool = False
+    """Whether the user has named a reward policy: nobody else wants to know."""
     _started: int = 0
     """Sub-calls of the running cell."""
     _tools: int = 0
@@ -161,6 +163,7 @@ class Progress:
             case RunStarted():
                 self.run_id = event.run_id
                 self._limits = event.limits
+                self._has_reward = event.options.get("reward") is not None
                 self._most_iterations = int(event.limits.get("max_iterations") or 0)
                 self.say(lines.of_start(event), "dim")
                 self._begin(1)
@@ -190,7 +193,7 @@ class Progress:
             case NoticeGiven():
                 self.say(f"    to the model: {terminal.one_line(event.text, self._width - 16)}", "yellow")
             case IterationRated():
-                self._reward = event.reward
+                self._reward = event.reward if self._has_reward else None
             case OutputsShown():
                 self._begin(event.iteration + 1)
             case RunEnded():

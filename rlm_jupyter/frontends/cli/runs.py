@@ -99,6 +99,7 @@ def _named(run: str | None) -> RunFiles:
     newest = next(iter(catalog.list_runs()), None)
     if newest is None:
         raise NoRunError(f"There are no runs in {store.FOLDER}: name one.")
+    terminal.say(f"The newest run: {newest.files.name}")
     return newest.files
 
 

@@ -207,10 +207,10 @@ class _Loading:
                 left_out.add(_key(path), _IMAGE_LEFT_OUT)
             else:
                 take(path)
+        if len(self.contents) == before and not known:
+            raise ConfigurationError(" ".join([nothing, *(f"L{line[1:]}" for line in left_out.lines())]))
         for line in left_out.lines():
             self.note(f"{given}: {line}")
-        if len(self.contents) == before and not known:
-            raise ConfigurationError(nothing)
 
     def _is_new(self, path: str) -> bool:
         real = os.path.realpath(path)

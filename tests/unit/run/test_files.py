@@ -405,6 +405,7 @@ def test_a_pipe_is_read_like_a_file() -> None:
         ("gone.txt", "gone.txt: there is no such file."),
         ("*.gone", "No file matches '*.gone'."),
         ("empty", "empty: no file in this folder can be read."),
+        ("blobs", "blobs: no file in this folder can be read. Left out blobs/b.bin: binary, not text."),
         (
             "a.png",
             "a.png: a PNG image that breaks off, or is damaged.",
@@ -414,6 +415,7 @@ def test_a_pipe_is_read_like_a_file() -> None:
 )
 def test_what_can_t_be_read_is_one_line_that_names_it(path: str, line: str) -> None:
     Path("empty").mkdir()
+    put("blobs/b.bin", bytes(range(256)) * 64)
     put("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
     put("a.bin", bytes(range(256)) * 64)
     with pytest.raises(ConfigurationError) as caught:
