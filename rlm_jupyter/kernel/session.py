@@ -53,6 +53,7 @@ class Kernel:
         self._launch_options = launch
         self._subcalls = Subcalls(answer_subcall, self._tell, self.get)
         self._declared = _Declared()
+        self._takes_none = False
         self._cell: RunningCell | None = None
         self._contexts = Contexts()
         self._tools: Sequence[dict[str, Any]] = ()
@@ -181,10 +182,17 @@ class Kernel:
         """What was stated with it, from 0 to 1."""
         return self._declared.confidence
 
-    async def begin(self) -> None:
-        """Begin a new prompt: forget a recorded answer, set up an empty `answer`."""
+    async def begin(self, *, takes_none: bool | None = None) -> None:
+        """Begin a new prompt: forget a recorded answer, set up an empty `answer`.
+
+        Parameters
+        ----------
+        takes_none
+            Whether `FINAL(None)` is an answer. Default: as for the last prompt, where its kernel is another.
+        """
         self._declared = _Declared()
-        await self._connection.request("rlm_begin", {}, seconds=LOOK_SECONDS)
+        self._takes_none = self._takes_none if takes_none is None else takes_none
+        await self._connection.request("rlm_begin", {"takes_none": self._takes_none}, seconds=LOOK_SECONDS)
 
     async def reopen(self) -> None:
         """Forget a recorded answer, and nothing else: the next FINAL counts again."""

@@ -33,6 +33,7 @@ from rlm_jupyter.types.events import (
     RunEnded,
     SampleSettled,
 )
+from rlm_jupyter.types.json_schema import takes_none
 from rlm_jupyter.types.values import CellRun, Inspection, Subcall, SubcallFailure, SubcallKind, Value
 
 
@@ -73,6 +74,11 @@ class Player:
         if self._reexecution is None:
             raise RuntimeError("the player has not begun")
         return self._reexecution
+
+    @property
+    def takes_none(self) -> bool:
+        """As `Playback.takes_none`."""
+        return takes_none(self.recording.started.options.get("answer"))
 
     def begin(self, run: Run) -> None:
         """Enter how the run began."""

@@ -13,7 +13,7 @@ from typing import Any, Self
 from rlm_jupyter.types.errors import ConfigurationError, PolicyError
 from rlm_jupyter.types.events import RunEnded
 from rlm_jupyter.types.json_form import form
-from rlm_jupyter.types.json_schema import JsonSchema
+from rlm_jupyter.types.json_schema import JsonSchema, takes_none
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.shortened import shortened
 from rlm_jupyter.types.type_adapter import adapted
@@ -84,6 +84,11 @@ class AnswerType:
     def form(self) -> str:
         """What the model is shown."""
         return form(self.schema)
+
+    @cached_property
+    def takes_none(self) -> bool:
+        """Whether `None` is an answer, and not the result of a function that returned nothing."""
+        return takes_none(self.schema)
 
     def check(self, answer: Value) -> Value:
         """Return an answer in this form: as plain data, with its JSON as text (of a text, that text).

@@ -236,8 +236,10 @@ class Session:
         self.answering.run, self.answering.trajectory = run, run.trajectory
         restarted, restored = "", dict[str, Any]()
         self.kernel.snapshots.age()
+        wanted, played = run.replies.answer_type, run.playback
+        takes_none = (wanted is not None and wanted.takes_none) or (played is not None and played.takes_none)
         try:
-            await self.kernel.begin()
+            await self.kernel.begin(takes_none=takes_none)
             await self.take_contexts()
         except KernelDiedError:  # before, or just now
             restarted, restored = await self.restart()

@@ -75,6 +75,10 @@ class Playback(Protocol):
         """Return, by their place in the call, the prompts that were answered already; the first is the `first`."""
 
     @property
+    def takes_none(self) -> bool:
+        """Whether `FINAL(None)` was an answer of the recorded run."""
+
+    @property
     def asks_models(self) -> bool:
         """Whether the run goes on where its record ends; else it is only compared with it."""
 

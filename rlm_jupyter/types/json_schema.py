@@ -62,6 +62,16 @@ class JsonSchema:
         return [(error.json_path.removeprefix("$").removeprefix("."), error.message) for error in found]
 
 
+def takes_none(schema: Mapping[str, Any] | None) -> bool:
+    """Whether a schema names null among what a value may be; one that says nothing of values does not."""
+    if not schema or not schema.keys() - {"$schema", "title", "description"}:
+        return False
+    try:
+        return not JsonSchema(schema).errors(None)
+    except ValueError:
+        return False
+
+
 def _formats() -> Any:
     """Return what checks the formats that types of Python stand for; any other says nothing, as the standard has it."""
     from jsonschema import FormatChecker

@@ -83,6 +83,9 @@ def test_what_is_wrong_goes_back_with_its_place_and_the_value_is_an_instance() -
         (dict[str, float], "FINAL('{\"a\": 1}')", {"a": 1.0}),
         (Literal["yes", "no"], "FINAL('yes')", "yes"),
         (bool | None, "FINAL(False)", False),
+        (bool | None, "FINAL(None)", None),
+        (Literal["a"] | None, "nothing = None\nFINAL_VAR(nothing)", None),
+        ({"enum": ["a", None]}, "FINAL(None)", None),
         ({"type": "array", "items": {"type": "number"}, "minItems": 1}, "FINAL([1.5])", [1.5]),
     ],
 )
@@ -168,6 +171,31 @@ def test_a_validator_that_fails_ends_the_run_and_is_not_told_to_the_model() -> N
     assert result.path is not None
     resumed = RLM.resume(result.path, model=model("FINAL(5)"), answer=int)
     assert (resumed.stop_reason, resumed.value) == ("answered", 5)
+
+
+def test_none_is_an_answer_where_the_type_has_it(in_folder: Path) -> None:
+    result = RLM(model("FINAL(None)")).completion("What?", CONTEXT, answer=int | None)
+    assert (result.stop_reason, result.answer, result.value) == ("answered", "null", None)
+    assert result.path is not None
+    assert RLM.replay(result.path).same
+    assert SavedRun.load(result.path).trajectory.answer == "null"
+    assert cli("show", str(result.path)).out.splitlines()[2] == "null"
+    with Notebook(in_folder) as notebook:
+        notebook.run("%load_ext rlm_jupyter")
+        notebook.run(f"%rlm_restore {result.path}")
+        assert notebook.run("FINAL(None)").error == ""
+    for wanted in (int, None, dict[str, None]):
+        refused = RLM(model("FINAL(None)", "FINAL({'a': None})", "FINAL(3)")).completion(
+            "What?", CONTEXT, answer=wanted
+        )
+        [output] = refused.trajectory.iterations[1].cells[0].outputs
+        assert "FINAL: the value is None (did a function return nothing?)" in output["evalue"]
+    kept = RLM(model("FINAL(None)", "FINAL(None)", "FINAL('none')"))
+    with kept.completion("What?", CONTEXT, answer=int | None, keep_kernel=True) as first:
+        assert first.answer == "null"
+        assert first.ask("And?").answer == "none"  # a follow-up has no form
+    assert first.path is not None
+    assert RLM.replay(first.path).same
 
 
 def test_with_one_mistake_too_many_the_last_draft_is_what_there_is() -> None:
@@ -338,6 +366,12 @@ def test_a_type_of_the_notebook_in_its_own_kernel(in_folder: Path) -> None:
         assert notebook.run(TYPES).error == ""
         assert notebook.run("%%rlm --here -m scripted/m.json --answer Invoice\nWhat?").error == ""
         assert notebook.run("rlm_result.value").value == "Invoice(vendor='Abel', total=40.5)"
+        Path("n.json").write_text(json.dumps({"replies": list(map(block, ["print(1)", "FINAL(None)"]))}))
+        for _ in range(2):  # asked, and re-executed
+            shown = notebook.run('%%rlm --here -m scripted/n.json --answer "int | None"\nWhat?')
+            assert shown.error == ""
+            assert "another answer" not in shown.text
+            assert notebook.run("(rlm_result.answer, rlm_result.value)").value == "('null', None)"
 
 
 @pytest.mark.parametrize(

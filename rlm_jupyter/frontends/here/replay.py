@@ -13,6 +13,7 @@ from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.diff import difference, text_difference
 from rlm_jupyter.replay.recorded_calls import KernelCalls, saved_outputs
 from rlm_jupyter.types.errors import RecordError
+from rlm_jupyter.types.json_schema import takes_none
 from rlm_jupyter.types.values import CellRun
 
 _ENDED = frozenset({"ok", "error"})
@@ -66,7 +67,8 @@ async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Cal
     replayed = Replayed()
     try:
         with guest.cells.serving(lambda: stopped.append(True)), watched(shell.kernel.session) as put_out:
-            guest.begin(saved_outputs(trajectory))
+            form = trajectory.started.options.get("answer")
+            guest.begin(saved_outputs(trajectory), takes_none=takes_none(form))
             for iteration in trajectory.iterations:
                 for cell in iteration.cells:
                     if cell.status not in _ENDED:

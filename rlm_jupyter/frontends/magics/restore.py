@@ -27,6 +27,7 @@ from rlm_jupyter.replay.recorded_calls import KernelCalls, Place, saved_outputs
 from rlm_jupyter.run.context import unpack
 from rlm_jupyter.run.history import History
 from rlm_jupyter.types.errors import RecordError
+from rlm_jupyter.types.json_schema import takes_none
 from rlm_jupyter.types.values import PackedContext
 
 _SESSION = "_rlm_restored"
@@ -89,6 +90,7 @@ class _Restored:
             lambda: self._source,
             lambda: [name for name, _, _ in self._names.variables()],
         )
+        self._finals.takes_none = takes_none(trajectory.started.options.get("answer"))
         self._cells: dict[str, list[tuple[Place, Cell]]] = defaultdict(list)
         self._executed: dict[str, int] = defaultdict(int)
         self._named = NamedFinals()

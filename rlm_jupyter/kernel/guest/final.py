@@ -20,6 +20,7 @@ from rlm_jupyter.kernel.guest import values
 from rlm_jupyter.types.quoted import quoted
 
 _MISSING: Any = object()
+_NONE = values.Text("null", "null", "NoneType")
 _NAMES = frozenset({"FINAL", "FINAL_VAR", "SUBMIT"})
 _EVALUATES = ("pandas.core.computation",)
 """Packages that execute a text without compiling it: what they call, the text called."""
@@ -59,6 +60,8 @@ class Finals:
         """The first call is the first to get here, however long its value takes to become text."""
         self._is_rendering = False
         """An answer is turned into text: the value's own `__str__`, or a signal's handler, may call FINAL."""
+        self.takes_none = False
+        """Whether `None` is an answer: a type was asked for that has it."""
         self.confidence: float | None = None
         self.answer: values.Text | None = None
         self.problem = ""
@@ -119,7 +122,7 @@ class Finals:
                 return
             self._is_rendering = True
             try:
-                answer = values.as_text(value)
+                answer = _NONE if value is None and self.takes_none else values.as_text(value)
                 if not answer.text.strip():
                     raise TypeError("the text is empty; pass the answer itself, or say in words that there is none")
             except TypeError as error:

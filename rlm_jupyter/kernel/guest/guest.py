@@ -209,6 +209,7 @@ class Guest:
             case "rlm_begin" | "rlm_reopen" as which:
                 self._finals.reset()
                 if which == "rlm_begin":
+                    self._finals.takes_none = asked["takes_none"] is True
                     self._restored.clear()
                     self._trajectory.forget()
                     self._lend_run()

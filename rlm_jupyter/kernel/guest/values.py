@@ -12,12 +12,13 @@ import sys
 import threading
 import types
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from rlm_jupyter.kernel.guest.codec import to_bytes, to_text
+from rlm_jupyter.kernel.guest.in_full import in_full
 from rlm_jupyter.kernel.guest.nearest import nearest
 from rlm_jupyter.kernel.guest.subcalls import SubcallFailure
 
@@ -45,8 +46,6 @@ _NO_CONTENT = (
 """What stands for something else, and is no answer itself; `...` is what an example leaves out."""
 _ADDRESS = re.compile(r"<[^<>]{1,200} at 0x[0-9A-Fa-f]+>")
 """What Python calls an object that has no text of its own."""
-_LONGEST_INT = 100_000
-"""Digits. Longer ones take seconds in which nothing can interrupt the cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ def as_text(value: object) -> Text:
     if (problem := _no_content(value)) is not None:
         raise TypeError(problem)
     try:
-        with _in_full():
+        with in_full():
             value = _unwrapped(value)
             data = _json(value)
             # plain lists and dicts read as JSON, which is what a question about them asks for
@@ -218,57 +217,6 @@ def _whole(value: object) -> str:
     if isinstance(series, type) and issubclass(type(value), series):
         return str(value.to_string())  # type: ignore[attr-defined]  # without the line that names its type
     return str(value)
-
-
-@contextlib.contextmanager
-def _in_full() -> Iterator[None]:
-    """Frames, arrays and numbers are written out in full, wherever in the value they are."""
-    with contextlib.ExitStack() as stack:
-        for library, options in (("pandas", _pandas), ("polars", _polars), ("numpy", _numpy)):
-            module = sys.modules.get(library)
-            if module is not None:
-                # a module of another kind by that name, or one that is half imported, has no such options
-                with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
-                    stack.enter_context(options(module))
-        limit = sys.get_int_max_str_digits()
-        if 0 < limit < _LONGEST_INT:
-            sys.set_int_max_str_digits(_LONGEST_INT)
-            stack.callback(sys.set_int_max_str_digits, limit)
-        yield
-
-
-def _pandas(pandas: Any) -> contextlib.AbstractContextManager[Any]:
-    options: list[Any] = ["display.width", None, "display.expand_frame_repr", False]
-    for name in ("max_rows", "max_columns", "max_colwidth", "max_seq_items"):
-        options += [f"display.{name}", None]
-    # all digits, unless the model asked for fewer
-    if pandas.get_option("display.precision") == 6 and pandas.get_option("display.float_format") is None:
-        options += ["display.float_format", str]
-    context: contextlib.AbstractContextManager[Any] = pandas.option_context(*options)
-    return context
-
-
-def _polars(polars: Any) -> contextlib.AbstractContextManager[Any]:
-    context: contextlib.AbstractContextManager[Any] = polars.Config(
-        tbl_rows=-1,
-        tbl_cols=-1,
-        tbl_width_chars=-1,
-        fmt_str_lengths=sys.maxsize,
-        fmt_table_cell_list_len=-1,
-        fmt_float="full",
-    )
-    return context
-
-
-def _numpy(numpy: Any) -> contextlib.AbstractContextManager[Any]:
-    options: dict[str, Any] = {"threshold": sys.maxsize}
-    now = numpy.get_printoptions()
-    if now["precision"] == 8 and now["floatmode"] == "maxprec":
-        options["floatmode"] = "unique"
-    if now["legacy"] is False and int(numpy.__version__.partition(".")[0]) >= 2:
-        options["legacy"] = "1.25"  # {'n': 4}, not {'n': np.int64(4)}
-    context: contextlib.AbstractContextManager[Any] = numpy.printoptions(**options)
-    return context
 
 
 def _json(value: object) -> str | None:
