@@ -13,7 +13,7 @@ _LONGEST_INT = 100_000
 
 @contextlib.contextmanager
 def in_full() -> Iterator[None]:
-    """Frames, arrays and numbers are written out in full, wherever in the value they are."""
+    """Write frames, arrays and numbers out in full, wherever in a value they are."""
     with contextlib.ExitStack() as stack:
         for library, options in (("pandas", _pandas), ("polars", _polars), ("numpy", _numpy)):
             module = sys.modules.get(library)
