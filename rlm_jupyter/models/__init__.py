@@ -135,10 +135,11 @@ def load_model(
     if temperature is not None and (preset.wire not in {"openai", "azure"} or not 0 <= temperature <= 2):
         raise ConfigurationError(f"{name}: no temperature of {quoted(temperature)} can be set there.")
     if preset.wire in {"extractive", "scripted"}:
-        if base_url or api_key or options or sees:
-            raise ConfigurationError(
-                f"{name} asks no server and sees nothing: it takes neither base_url nor api_key nor options nor sees."
-            )
+        if base_url or api_key or options:
+            raise ConfigurationError(f"{name} asks no server: it takes neither base_url nor api_key nor options.")
+        if sees:
+            by_script = ' Its script says so: "sees": true.' if preset.wire == "scripted" else ""
+            raise ConfigurationError(f"{name} takes no `sees`.{by_script}")
         return _embedded(preset, model, window)
     from rlm_jupyter.models.sampling import checked
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from rlm_jupyter.models.abilities import Abilities
 from rlm_jupyter.types.errors import ConfigurationError, ModelError
 from rlm_jupyter.types.tokens import DEFAULT_WINDOW, estimate_tokens, tokens_of
 from rlm_jupyter.types.values import Message, Reply, Usage
@@ -40,6 +41,8 @@ class ScriptedModel:
         Seconds before each reply.
     window
         Tokens, input and output.
+    sees
+        It is sent images, as a model that sees is; it says what it was told to all the same.
 
     Attributes
     ----------
@@ -55,10 +58,13 @@ class ScriptedModel:
         name: str = "scripted/replies",
         latency: float = 0.0,
         window: int = DEFAULT_WINDOW,
+        sees: bool = False,
     ) -> None:
         self.name = name
         self.window = window
         self.latency = latency
+        if sees:
+            self.abilities = Abilities(sees=True)
         self.requests: list[tuple[Message, ...]] = []
         self._count = len(replies)
         self._replies = iter(replies)
@@ -125,7 +131,7 @@ class ScriptedModel:
 
 
 def load_script(path: str) -> ScriptedModel:
-    """Read a script: a JSON list of replies, or `{"replies": [...], "subcalls": [...]}`.
+    """Read a script: a JSON list of replies, or `{"replies": [...], "subcalls": [...], "sees": true}`.
 
     Raises
     ------
@@ -141,12 +147,13 @@ def load_script(path: str) -> ScriptedModel:
     except ValueError as error:
         raise ConfigurationError(f"{name}: the script is no JSON: {error}.") from None
     parts = script if isinstance(script, dict) else {"replies": script}
-    replies, subcalls = parts.get("replies"), parts.get("subcalls")
-    if replies is None or not all(part is None or _is_texts(part) for part in (replies, subcalls)):
+    replies, subcalls, sees = parts.get("replies"), parts.get("subcalls"), parts.get("sees", False)
+    is_texts = all(part is None or _is_texts(part) for part in (replies, subcalls))
+    if replies is None or not is_texts or not isinstance(sees, bool):
         raise ConfigurationError(
-            f'{name}: a script is a list of texts, or {{"replies": [texts], "subcalls": [texts]}}.'
+            f'{name}: a script is a list of texts, or {{"replies": [texts], "subcalls": [texts], "sees": true}}.'
         )
-    return ScriptedModel(replies, sub=subcalls, name=name)
+    return ScriptedModel(replies, sub=subcalls, name=name, sees=sees)
 
 
 def _is_texts(value: object) -> bool:

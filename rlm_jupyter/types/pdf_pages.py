@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import io
+import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, overload
 
+from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.images import LONGEST_SIDE
+from rlm_jupyter.types.quoted import quoted
 
 _RENDERING = threading.Lock()
 """PDFium serves one thread at a time."""
+
+
+def import_pypdf() -> Any:
+    """Import pypdf, which then says what it finds amiss in a file to those who log, and to nobody else.
+
+    Raises
+    ------
+    ImportError
+        It is missing.
+    """
+    import pypdf
+
+    log = logging.getLogger("pypdf")
+    if not log.handlers:  # else Python itself prints its warnings
+        log.addHandler(logging.NullHandler())
+    return pypdf
 
 
 class PdfPages(Sequence[Any]):
@@ -29,10 +48,8 @@ class PdfPages(Sequence[Any]):
 
     Raises
     ------
-    ValueError
-        It is no PDF that can be read, or under a password.
-    ImportError
-        pypdf is missing.
+    ConfigurationError
+        There is no such file, it is no PDF that can be read, or under a password; or pypdf is missing.
 
     Examples
     --------
@@ -40,23 +57,22 @@ class PdfPages(Sequence[Any]):
     """
 
     def __init__(self, source: str | Path | bytes, longest: int = LONGEST_SIDE) -> None:
-        import pypdf
-
-        self.data = source if isinstance(source, bytes) else Path(source).expanduser().read_bytes()
+        self.data, name = _read(source)
         self.longest = longest
         try:
-            reader = pypdf.PdfReader(io.BytesIO(self.data))
-            if reader.is_encrypted and not reader.decrypt(""):
-                raise ValueError("it is under a password; save a copy without")
-            self._count = len(reader.pages)
+            reader = import_pypdf().PdfReader(io.BytesIO(self.data))
+            is_locked = reader.is_encrypted and not reader.decrypt("")
+            self._count = 0 if is_locked else len(reader.pages)
             box = reader.pages[0].cropbox if self._count else None
             self._points = (0.0, 0.0) if box is None else (float(box.width), float(box.height))
-        except ValueError:
-            raise
+        except ImportError:
+            raise ConfigurationError("PdfPages needs pypdf: pip install 'rlm_jupyter[files,images]'.") from None
         except Exception as error:  # noqa: BLE001  of a malformed file libraries raise whatever there is
-            raise ValueError(f"it is no PDF that can be read ({type(error).__name__})") from None
+            raise ConfigurationError(f"{name}: no PDF that can be read ({type(error).__name__}).") from None
+        if is_locked:
+            raise ConfigurationError(f"{name}: a PDF under a password; save a copy without.")
         if not self._count:
-            raise ValueError("it has no pages")
+            raise ConfigurationError(f"{name}: a PDF that has no pages.")
 
     def __len__(self) -> int:
         return self._count
@@ -80,7 +96,12 @@ class PdfPages(Sequence[Any]):
         ImportError
             pypdfium2 or Pillow is missing.
         """
-        places = range(self._count)[place]
+        try:
+            places = range(self._count)[place]
+        except IndexError:
+            there = "the only one is [0]" if self._count == 1 else f"they are [0] to [{self._count - 1}]"
+            count = f"{self._count:,} page{'' if self._count == 1 else 's'}"
+            raise IndexError(f"There is no page [{place}]: this PDF has {count}, {there}.") from None
         if isinstance(places, range):
             return [self._render(one) for one in places]
         return self._render(places)
@@ -107,3 +128,17 @@ class PdfPages(Sequence[Any]):
                 return page.render(scale=self.longest / max(longer, 1)).to_pil().copy()
             finally:
                 document.close()
+
+
+def _read(source: object) -> tuple[bytes, str]:
+    """Return the bytes of a PDF, and what it is called."""
+    if isinstance(source, bytes):
+        return source, "PdfPages"
+    if not isinstance(source, str | Path):
+        raise ConfigurationError(f"PdfPages takes the path of a PDF, or its bytes, not {quoted(source)}.")
+    try:
+        return Path(source).expanduser().read_bytes(), str(source)
+    except FileNotFoundError:
+        raise ConfigurationError(f"{source}: there is no such file.") from None
+    except (OSError, ValueError, RuntimeError) as error:  # a null byte; a home of nobody's
+        raise ConfigurationError(f"{source} can't be read: {getattr(error, 'strerror', None) or error}.") from None

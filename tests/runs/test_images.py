@@ -261,6 +261,18 @@ async def test_a_model_that_sees_none_is_told_what_there_is() -> None:
     assert any("sees no images" in notice for notice in result.trajectory.iterations[0].notices)
 
 
+async def test_the_script_of_the_page_is_sent_an_image_as_a_model_that_sees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "images.md").read_text()
+    Path("look.json").write_text(page.partition("```json\n")[2].partition("\n```\n")[0])
+    result = await RLM("scripted/look.json", save=False).acompletion("What is it?", png())
+    assert result.answer == "a red square"
+    [call] = result.trajectory.subcalls
+    assert (len(call.images), call.text) == (1, "a red square")
+
+
 @WIRES
 async def test_images_count_for_window_and_budget(wire: str) -> None:
     cell = 'llm_query(["What is it?", context])'

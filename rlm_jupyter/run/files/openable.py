@@ -13,6 +13,7 @@ from pathlib import PurePath
 
 from rlm_jupyter.run.files.archive import repacked
 from rlm_jupyter.run.files.unreadable import Unreadable, first_line, reading
+from rlm_jupyter.types.pdf_pages import import_pypdf
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
@@ -112,7 +113,7 @@ def _pdf(data: bytes) -> None:
     if not data.startswith(b"%PDF-"):
         raise Unreadable("it does not begin as a PDF does.")
     try:
-        import pypdf
+        pypdf = import_pypdf()
     except ImportError:
         return
     if not len(pypdf.PdfReader(io.BytesIO(data)).pages):

@@ -6,7 +6,7 @@ import io
 from importlib.util import find_spec
 
 from rlm_jupyter.run.files.unreadable import Note, Unreadable, needs, reading
-from rlm_jupyter.types.pdf_pages import PdfPages
+from rlm_jupyter.types.pdf_pages import PdfPages, import_pypdf
 
 
 def pages(data: bytes, note: Note) -> list[str] | PdfPages:
@@ -20,7 +20,7 @@ def pages(data: bytes, note: Note) -> list[str] | PdfPages:
         It is malformed or under a password, or pypdf is missing; or it has no text, and pypdfium2 is missing.
     """
     try:
-        import pypdf
+        pypdf = import_pypdf()
     except ImportError:
         raise needs("a PDF", "pypdf") from None
     with reading("PDF"):

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from rlm_jupyter.models import PROVIDERS, load_model
+from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.hosted import HostedModel
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.types.errors import ConfigurationError
@@ -115,12 +116,24 @@ async def test_a_script_is_read_from_a_file(tmp_path, source):
     assert [(await model.complete(system, max_output_tokens=9)).text for _ in range(2)] == ["one", "two"]
 
 
-@pytest.mark.parametrize("text", ["{", '{"answers": []}', "[1]", '"text"', '{"replies": ["x"], "subcalls": [2]}'])
+@pytest.mark.parametrize(
+    "text",
+    ["{", '{"answers": []}', "[1]", '"text"', '{"replies": ["x"], "subcalls": [2]}', '{"replies": [], "sees": 1}'],
+)
 def test_a_broken_script_is_refused(tmp_path, text):
     path = tmp_path / "script.json"
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=r"script\.json: (the script is no JSON|a script is a list)"):
         load_model(f"scripted/{path}")
+
+
+def test_a_script_may_say_that_it_sees(tmp_path):
+    path = tmp_path / "script.json"
+    path.write_text(json.dumps({"replies": [], "sees": True}))
+    assert abilities_of(load_model(f"scripted/{path}")).sees is True
+    assert abilities_of(ScriptedModel([])).sees is False
+    with pytest.raises(ConfigurationError, match=r'takes no `sees`\. Its script says so: "sees": true\.'):
+        load_model(f"scripted/{path}", sees=True)
 
 
 def test_importing_and_loading_bring_in_no_sdk():

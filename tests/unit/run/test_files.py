@@ -10,6 +10,7 @@ import lzma
 import os
 import pickle
 import sqlite3
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -530,11 +531,49 @@ def test_the_pages_of_a_scanned_pdf_are_images(notes: Notes) -> None:
     assert (len(again), again.size, again[2].size) == (3, (1_176, 1_568), (1_176, 1_568))
     assert again[2].getpixel((9, 9))[2] > again[1].getpixel((9, 9))[2] > again[0].getpixel((9, 9))[2]
     assert len(again[1:]) == 2
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match=r"There is no page \[3\]: this PDF has 3 pages, they are \[0\] to \[2\]\."):
         again[3]
+    with pytest.raises(IndexError, match=r"There is no page \[-2\]: this PDF has 1 page, the only one is \[0\]\."):
+        PdfPages(scanned(1))[-2]
+    assert len(list(pages)) == 3
 
 
 @pytest.mark.parametrize("data", [b"", b"%PDF-1.7", scanned()[:400], b"text"])
 def test_what_is_no_pdf_has_no_pages(data: bytes) -> None:
-    with pytest.raises(ValueError, match=r"no PDF that can be read|no pages"):
-        PdfPages(data)
+    for source, name in ((data, "PdfPages"), (put("broken.pdf", data), "broken.pdf")):
+        with pytest.raises(ConfigurationError, match=rf"^{name}: (no PDF that can be read|a PDF that has no pages)"):
+            PdfPages(source)
+
+
+def test_what_pages_can_not_be_had_of_is_said_in_a_line_that_names_it() -> None:
+    locked = PdfWriter()
+    locked.add_blank_page(100, 100)
+    locked.encrypt("secret")
+    locked.write("locked.pdf")
+    Path("folder").mkdir()
+    for source, said in (
+        ("nope.pdf", "nope.pdf: there is no such file."),
+        (Path("folder"), "folder can't be read: Is a directory."),
+        ("a\0b", "can't be read: "),
+        ("locked.pdf", "locked.pdf: a PDF under a password; save a copy without."),
+        (5, "PdfPages takes the path of a PDF, or its bytes, not 5."),
+    ):
+        with pytest.raises(ConfigurationError) as caught:
+            PdfPages(source)  # type: ignore[arg-type]
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_of_a_broken_pdf_nothing_is_printed_beside_that_line() -> None:
+    put("broken.pdf", png())
+    source = """if True:
+        from rlm_jupyter import PdfPages, load
+        for read in (PdfPages, load):
+            try:
+                read("broken.pdf")
+            except ValueError as error:
+                print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["broken.pdf"] * 2
