@@ -58,7 +58,7 @@ class Option:
         again = place in {"resume", "fork", "%resume"} and "config" in self.places
         default = "as before" if again else self.default
         if place in {"magic", "%resume"}:
-            text = f"{self.help[0].upper()}{self.help[1:]}." + (f" Default: {default}." if default else "")
+            text = f"{self._sentence()}." + (f" Default: {default}." if default else "")
         else:
             text = self.help + (f" (default: {default})" if default else "")
         found: dict[str, Any] = {"help": text.replace("%", "%%")}
@@ -71,6 +71,11 @@ class Option:
             named = place == "magic" and "=" in self.metavar
             return found | {"action": "append"} | ({"default": []} if named else {})
         return found if self.kind is str else found | {"type": self.kind}
+
+    def _sentence(self) -> str:
+        """Return the help as a sentence begins; a value that it begins with stays as it is typed."""
+        is_value = self.help.startswith(tuple(f"{choice}:" for choice in self.choices))
+        return self.help if is_value else f"{self.help[0].upper()}{self.help[1:]}"
 
 
 def _limit(name: str, text: str, kind: type, metavar: str, places: frozenset[Place] = _ALL) -> Option:

@@ -68,7 +68,7 @@ def _pictures(settled: Sequence[SubcallSettled], objects: Objects | None) -> Ite
 
 def _one(call: SubcallSettled, pictures: Sequence[str] = ()) -> str:
     is_tool = call.kind == "tool"
-    said = [f"child {call.child}"] if call.child else []
+    said = ["child"] if call.child else []  # its id means nothing to a reader
     said += ["tool"] if is_tool else [call.model] if call.model else []
     said += ["failed"] if call.failed else []
     said += [] if is_tool else [_count(call.usage.total_tokens, "token")]

@@ -133,6 +133,8 @@ def test_an_edit_that_ran_is_not_said_never_to_have_run(opened: Open, model: Wai
     assert "which ran in the kernel of that run" in left.inner_text()
     kept = next(cell for cell in page.cells() if cell["metadata"].get("rlm", {}).get("left"))
     assert "1235" in texts(kept)
+    count = kept["metadata"]["rlm"]["count"]
+    assert page.cell(kept["id"]).locator(".jp-InputPrompt").inner_text() == f"[{count}]:"
     page.picture("left-ran", 300)
     assert not page.errors
 
@@ -153,7 +155,10 @@ def test_a_kernel_that_does_not_know_live_cells_runs_none_of_them(opened: Open, 
 
     page.run(before["id"])
     strip = page.page.locator(".rlm-strip")
-    page.until(lambda: "Not run: run %load_ext rlm_jupyter first" in strip.inner_text(), "why it was not run")
+    page.until(lambda: "run %load_ext rlm_jupyter, then" in strip.inner_text(), "why it was not run")
+    assert "the kernel of its run is gone" in strip.inner_text()
+    page.until_still(lambda: page.cell(before["id"]).locator(".jp-InputPrompt").inner_text())
+    assert page.cell(before["id"]).locator(".jp-InputPrompt").inner_text() == "[1]:"
     page.picture("not-loaded")
     page.command("notebook:run-all-below")
     page.until_still(lambda: page.cells())
@@ -206,6 +211,7 @@ def test_a_kernel_that_does_not_know_live_cells_runs_none_of_them(opened: Open, 
     left = [cell for cell in page.cells() if cell["metadata"].get("rlm", {}).get("left")]
     assert [(cell["source"], cell["outputs"]) for cell in left] == [(edit, [])]
     assert "which never ran" in page.page.locator(".rlm-strip-left").inner_text()
+    assert page.cell(left[0]["id"]).locator(".jp-InputPrompt").inner_text() == "[ ]:"
     assert not page.errors
 
 

@@ -127,7 +127,7 @@ def test_limits_export_filter_and_fold(opened: Open, model: Waiting) -> None:
     box = runs.get_by_role("searchbox")
     box.fill("NEEDLE look")
     page.until(lambda: runs.get_by_role("status").inner_text() == "1 found", "one is found")
-    assert runs.locator("button.rlm-runs-link:visible").all_inner_texts() == ["I look for the **needle**."]
+    assert runs.locator("button.rlm-runs-link:visible").all_inner_texts() == ["I look for the needle."]
     box.fill("")
     runs.get_by_role("checkbox", name="Errors only").check()
     page.until(lambda: runs.get_by_role("status").inner_text() == "1 found", "one has failed")
@@ -408,6 +408,8 @@ def test_settings_are_found_and_hold_for_what_a_cell_does_not_say(opened: Open, 
             page.until(lambda: entry.count() == 1, f"the settings, by {words!r}")
         entry.first.click()
         page.until(lambda: page.page.get_by_text("Default model").count(), "the form")
+        sandbox = page.page.locator("select[id$='sandbox']")
+        assert sandbox.locator("option:checked").inner_text() == "as RLM_SANDBOX says, else auto"
         page.picture("settings", 500)
         page.page.evaluate("window.jupyterapp.shell.currentWidget.close()")
         page.command("apputils:activate-command-palette")

@@ -37,3 +37,25 @@ def test_a_server_that_is_not_there_is_said_in_one_line(opened: Open) -> None:
     assert "Failed" not in page.cell("user-1").inner_text()
     assert not page.page.locator(".rlm-tab-errors").count()
     assert not page.errors
+
+
+def test_recorded_cells_that_are_executed_again_show_what_they_put_out_now(opened: Open, model: Waiting) -> None:
+    stamp = "```repl\nimport uuid\nstamp = str(uuid.uuid4())\nprint(stamp)\n```"
+    model.play([stamp, "```repl\nstamp[:4]\n```", "```repl\nFINAL('stamped')\n```"], opened=3)
+    page = opened("%%rlm --here -m openai/any\nStamp it.", "print(stamp)")
+    seen: list[str] = []
+    for turn in range(2):
+        before = page.cells()[1]["execution_count"]
+        page.run("user-1")
+        page.until(lambda: page.cells()[1]["execution_count"] not in {None, before}, "the end")  # noqa: B023
+        page.until(lambda: page.live("answer"), "the answer")
+        page.until_still(lambda: page.cells())
+        page.run("user-2")
+        page.until(lambda: texts(page.cells()[-1]) not in {"", *seen}, "the variable")
+        seen.append(texts(page.cells()[-1]))
+        codes, asked = page.live("code"), page.cells()[1]["execution_count"]
+        assert texts(codes[0]) == seen[turn]
+        assert texts(codes[1]) == repr(seen[turn][:4])
+        assert [cell["metadata"]["rlm"]["count"] for cell in codes] == [asked - 2, asked - 1, asked]
+    assert len(set(seen)) == 2
+    assert not page.errors

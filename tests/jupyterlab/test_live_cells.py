@@ -222,6 +222,31 @@ def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: 
     assert not again.errors
 
 
+def test_an_edit_that_was_refused_stays_right_below_the_cell_that_it_was_of(opened: Open, model: Waiting) -> None:
+    model.play(["```repl\nprint('first')\n```", "I go on.\n```repl\nprint('second')\n```", FINAL], opened=3)
+    page = opened("text = 'x' * 10", ASK.replace("--rerun", "--rerun --approve"))
+    page.run("user-1")
+    page.run("user-2")
+    strip = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-proposal")
+    page.until(lambda: strip.count(), "a cell that waits")
+    page.cell(page.live("code")[0]["id"]).locator(".cm-content").click()
+    page.page.keyboard.press("Control+A")
+    page.page.keyboard.type("print('edited by me')")
+    strip.get_by_role("button", name="Refuse").click()
+    page.page.get_by_role("dialog").get_by_role("textbox").fill("look there")
+    page.page.get_by_role("dialog").get_by_role("button", name="Send").click()
+    page.until(lambda: len(page.live("code")) == 2 and strip.count(), "the second")
+    page.until_still(lambda: page.cells())
+    marks = [cell["metadata"]["rlm"] for cell in page.cells() if "rlm" in cell["metadata"]]
+    seen = ["edit" if mark.get("left") else mark["role"] for mark in marks]
+    assert seen == ["boundary", "code", "edit", "notice", "prose", "code"]
+    # a button that goes takes the keyboard nowhere
+    strip.get_by_role("button", name="Run:").click()
+    page.until(lambda: page.live("code")[1]["metadata"]["rlm"].get("count"), "it ran")
+    assert page.page.evaluate("window.jupyterapp.shell.currentWidget.content.node.contains(document.activeElement)")
+    assert not page.errors
+
+
 def test_people_decide_about_cells(opened: Open, model: Waiting) -> None:
     model.play(["```repl\nprint('first')\n```", "I go on.\n```repl\nprint('second')\n```", FINAL], opened=3)
     page = opened("text = 'x' * 10", ASK.replace("--rerun", "--rerun --approve"))

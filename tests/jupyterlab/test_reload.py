@@ -15,6 +15,15 @@ SLOW = (
     "print(llm_query('read {0}'))\n```"
 )
 
+FIRST_SEEN = """() => { window.rlmFirstSeen = [];
+    const { cells } = window.jupyterapp.shell.currentWidget.content.model;
+    const look = () => {
+        const steps = Array.from(cells).map(cell => cell.getMetadata('rlm')?.iteration).filter(step => step > 0);
+        if (steps.length && !window.rlmFirstSeen.length) window.rlmFirstSeen.push(Math.min(...steps));
+    };
+    look(); cells.changed.connect(look); }"""
+"""Note of the first live cells that are seen which iteration the earliest of them is of."""
+
 
 def test_a_page_that_is_reloaded_in_mid_run_shows_it_before_anything_new_happens(
     opened: Open, model: Waiting, window: Window
@@ -113,7 +122,9 @@ def test_a_page_that_is_reloaded_between_two_cells_puts_each_in_its_place(
     if is_saved:
         page.command("docmanager:save")
     window.reload()
+    page.page.evaluate(FIRST_SEEN)
     page.until(lambda: page.cells()[2:] and page.cells()[2]["execution_count"], "the end")
+    assert page.page.evaluate("window.rlmFirstSeen") == [1]  # the last steps alone would look like all there is
     page.until(lambda: page.live("answer"), "the answer")
     page.page.wait_for_timeout(500)
     seen = [(cell["metadata"]["rlm"]["iteration"], cell["metadata"]["rlm"]["role"]) for cell in page.live()]

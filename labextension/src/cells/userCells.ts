@@ -147,8 +147,10 @@ export class Executed implements IDisposable {
     const ran = said ? byHand(said) : null;
     if (outputs.some(isRefused)) {
       this._restore(model, before);
-      const why = this._trans.__('Not run: run %load_ext rlm_jupyter first.');
-      // a kernel without our magics is a new one: that of the run is gone
+      // a kernel without our magics is a new one
+      const why = this._trans.__(
+        'Not run: the kernel of its run is gone. To ask again, run %load_ext rlm_jupyter, then the cell above the run.'
+      );
       this._tell(model, why, true, before.isAlone);
     } else if (ran?.by_hand) {
       this._bind(model, ran);
@@ -163,6 +165,8 @@ export class Executed implements IDisposable {
       this._adopt(model);
     }
     prompt(args.cell);
+    // before 4.3, Lab takes the number of a cell that has failed away in this task
+    window.setTimeout(() => args.cell.isDisposed || prompt(args.cell));
   }
 
   /** It ran in the notebook's own kernel, which a run had used, and it was edited: it is the person's own. */

@@ -7,7 +7,7 @@ import { keepStyles, withoutCursors } from '../performance/editors';
 import type { LiveCell, Output } from '../protocol/messages';
 import { withHeights } from '../performance/outputHeights';
 import { atOnce, made } from './insert';
-import { isEdited, leftId, markFor, markOf, TAGS } from '../model/marks';
+import { isEdited, leftId, leftMarkOf, markFor, markOf, TAGS } from '../model/marks';
 import { isDone } from '../model/run';
 import type { Change, RunModel } from '../model/run';
 import { NotebookCells } from './notebookCells';
@@ -223,7 +223,7 @@ export class CellWriter extends NotebookCells {
       marked: this.marked().flatMap(({ mark, model }) => (mark.run === run.run ? [model.id] : [])),
       length: shared.cells.length
     };
-    const place = spotOf(spot, id => this._index(id));
+    const place = this._belowLeft(spotOf(spot, id => this._index(id)), run);
     const json = cells.map(cell => made(run, cell));
     keepStyles();
     withoutCursors(this._panel.content, () => {
@@ -232,6 +232,16 @@ export class CellWriter extends NotebookCells {
     cells.forEach((cell, offset) => this._fill(run, cell, place + offset));
     const widgets = cells.map(cell => this.widget(cell.id)).filter(widget => widget !== undefined);
     this._placed = { at: performance.now(), widgets };
+  }
+
+  /** What a person wrote in a cell of the run that was refused stays right below that cell. */
+  private _belowLeft(place: number, { run }: RunModel): number {
+    const cells = this._panel.content.model?.cells;
+    let free = place;
+    while (cells && free < cells.length && leftMarkOf(cells.get(free))?.run === run) {
+      free++;
+    }
+    return free;
   }
 
   private _fill(run: RunModel, cell: LiveCell, place: number): void {

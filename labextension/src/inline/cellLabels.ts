@@ -90,11 +90,23 @@ export class Dress {
  * would be the number of one of the person's own cells. Before 4.3, Lab does not see by the model that a cell runs.
  */
 export function prompt(widget: Cell, isUnderWay: (run: string) => boolean = () => false): void {
-  const mark = widget instanceof CodeCell ? markOf(widget.model) : null;
-  if (mark && widget instanceof CodeCell) {
-    const number = isAstray(widget.model, mark) ? '' : `${mark.count ?? ''}`;
-    // a cell that was saved while it ran, does not any more
-    const text = mark.status === 'running' && isUnderWay(mark.run) ? '*' : number;
-    void widget.ready.then(() => widget.isDisposed || widget.setPrompt(text));
+  if (widget instanceof CodeCell) {
+    const text = promptOf(widget.model, isUnderWay);
+    void widget.ready.then(() => text === null || widget.isDisposed || widget.setPrompt(text));
   }
+}
+
+/** What stands there; `null`: it is no cell of a run. */
+function promptOf(model: ICellModel, isUnderWay: (run: string) => boolean): string | null {
+  const left = leftMarkOf(model);
+  if (left) {
+    return left.ran ? `${left.count ?? ''}` : '';
+  }
+  const mark = markOf(model);
+  if (!mark) {
+    return null;
+  }
+  const number = isAstray(model, mark) ? '' : `${mark.count ?? ''}`;
+  // a cell that was saved while it ran, does not any more
+  return mark.status === 'running' && isUnderWay(mark.run) ? '*' : number;
 }

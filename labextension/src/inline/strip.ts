@@ -23,6 +23,16 @@ export class Strip extends Widget {
     this.node.append(said, ...buttons.map(buttonOf));
   }
 
+  /** Where the keyboard was on one of the buttons, it is in the notebook afterwards. */
+  override dispose(): void {
+    const hadFocus = this.node.contains(document.activeElement);
+    const notebook = this.parent?.parent;
+    super.dispose();
+    if (hadFocus && notebook && !notebook.isDisposed) {
+      notebook.activate();
+    }
+  }
+
   /** Show code below the words: it stands in no cell any more. */
   quote(words: string, code: string): void {
     const figure = document.createElement('figure');

@@ -17,6 +17,8 @@ import { Steering } from '../actions/steering';
 import type { AskText, Hands } from '../actions/steering';
 
 const RESYNC_MILLISECONDS = 1000;
+/** How long a run that is found again waits, at most, for the steps that this page has not heard. */
+const CATCH_UP_MILLISECONDS = 8000;
 
 /** What one view of the notebook does for its runs. */
 export interface View {
@@ -163,7 +165,8 @@ export class NotebookRuns<V extends View> {
     }
     const wasOver = heard.model.isOver;
     try {
-      this._follow(heard.model, heard.model.fold(batch));
+      const changes = heard.model.fold(batch);
+      this._follow(heard.model, heard.model.missed ? changes : [...changes, ...this._takeHeld(heard.model)]);
     } catch (reason) {
       // whatever is wrong with it: the next cell that is done, or a snapshot, sets it right
       heard.model.missed = true;
@@ -200,6 +203,9 @@ export class NotebookRuns<V extends View> {
     this._runs.set(model.run, heard);
     if (batch.parent === undefined) {
       this._putInOrder();
+      // the last steps alone would look like all there is
+      this._held.set(model, []);
+      window.setTimeout(() => this._follow(model, this._takeHeld(model)), CATCH_UP_MILLISECONDS);
     }
     this._views.forEach(view => view.meet(model));
     this.steering.begin(model, line, batch.parent !== undefined);
@@ -218,11 +224,23 @@ export class NotebookRuns<V extends View> {
     if (!changes.length) {
       return;
     }
-    this._first?.write(run, changes);
+    const held = this._held.get(run);
+    if (held) {
+      held.push(...changes);
+    } else {
+      this._first?.write(run, changes);
+    }
     this.steering.hear(run);
     // the cells are shown as they are written
     const others = changes.filter(change => change.kind === 'child');
     this._views.forEach(view => view.draw(run, others));
+  }
+
+  /** What was not written while steps of the run were missing, from now on it is. */
+  private _takeHeld(run: RunModel): Change[] {
+    const held = this._held.get(run) ?? [];
+    this._held.delete(run);
+    return held;
   }
 
   /** Something came that this page does not understand: say so once. */
@@ -279,6 +297,8 @@ export class NotebookRuns<V extends View> {
   }
 
   private readonly _runs = new Map<string, Heard>();
+  /** What is not written yet of runs that were found again, and of which steps are missing. */
+  private readonly _held = new Map<RunModel, Change[]>();
   /** Runs that were asked for all they have. */
   private readonly _asking = new Set<string>();
   private _views: V[] = [];

@@ -139,7 +139,8 @@ export class RunTree {
     if (filter && !filter.cell(cell)) {
       return [];
     }
-    const link = this._link(cell.id, cell.id, firstLine(cell.source));
+    const line = firstLine(cell.source);
+    const link = this._link(cell.id, cell.id, cell.type === 'code' ? line : plain(line));
     link.dataset.rlmStatus = cell.status;
     link.classList.add(cell.type === 'code' ? 'rlm-runs-code' : 'rlm-runs-prose');
     return [link];
@@ -289,4 +290,9 @@ function titled(node: HTMLDetailsElement, title: string): void {
 
 function firstLine(source: string): string {
   return (source.split('\n', 50).find(text => text.trim()) ?? '').slice(0, LINE_CHARS);
+}
+
+/** A line of Markdown without what makes it a quotation, or stresses a part of it. */
+function plain(line: string): string {
+  return line.replace(/^(?:>\s?)+/, '').replace(/(\*{1,2})(\S(?:.*?\S)?)\1/g, '$2');
 }

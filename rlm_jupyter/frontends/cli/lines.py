@@ -12,7 +12,8 @@ _MARKS = {"ok": "✓", "error": "✗", "died": "✗", "interrupted": "■", "ski
 _ASCII_MARKS = {"ok": "+", "error": "x", "died": "x", "interrupted": "#", "skipped": "-"}
 _SLOW_SECONDS = 2.0
 """A reply that took longer is told with its time."""
-_DULL = re.compile(r"\s*(#\s*)?(?:(?:from \S+ )?import\b.*|[\W_]*)$")
+_HEAD = r"(?:async )?(?:for|while|with|if|elif|else|try|except|finally)\b.*:"
+_DULL = re.compile(rf"\s*(#\s*)?(?:(?:from \S+ )?import\b[^;]*|{_HEAD}|[\W_]*)$")
 """A line that says nothing of what a cell does."""
 
 

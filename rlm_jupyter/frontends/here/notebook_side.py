@@ -219,7 +219,7 @@ class _Here:
         trajectory = Trajectory.load(path)
         again = await replay(self._shell, trajectory, self._question.context, lambda: self._shown.is_live)
         for record in trajectory.records:
-            self._shown(record)
+            self._shown(again.now(record))
         when = trajectory.started.started.replace("T", " ").removesuffix("+00:00")
         differing = fragments.output("\n".join(again.differences)[:_DIFFERENCES_CHARS])
         self._shown.end(

@@ -6,30 +6,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rlm_jupyter.types.values import Output
-
-_KEPT = {"stream", "display_data", "execute_result", "error"}
-_CHANGE = {"update_display_data", "clear_output"}
+from rlm_jupyter.kernel.iopub import CellOutputs
 
 
 class PutOut:
     """The outputs since it was made or emptied."""
 
     def __init__(self) -> None:
-        self.outputs: list[Output] = []
-        self.is_whole = True
-        """Whether they are all that was sent: an output may become another."""
+        self.cell = CellOutputs()
 
     def empty(self) -> None:
         """Begin anew."""
-        self.outputs, self.is_whole = [], True
+        self.cell = CellOutputs()
 
     def take(self, kind: str, content: dict[str, Any]) -> None:
         """Take in a message."""
-        if kind in _KEPT:
-            self.outputs.append({"output_type": kind, **content})
-        elif kind in _CHANGE:
-            self.is_whole = False
+        self.cell.add(kind, content)
 
 
 @contextmanager

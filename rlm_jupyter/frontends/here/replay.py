@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rlm_jupyter.frontends.here.put_out import PutOut, watched
+from rlm_jupyter.frontends.here.put_out import watched
 from rlm_jupyter.kernel.guest.attached import AttachedGuest
 from rlm_jupyter.record.iteration import Cell
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.diff import difference, text_difference
 from rlm_jupyter.replay.recorded_calls import KernelCalls, saved_outputs
 from rlm_jupyter.types.errors import RecordError
+from rlm_jupyter.types.events import CellFinished, Record
 from rlm_jupyter.types.json_schema import takes_none
 from rlm_jupyter.types.values import CellRun
 
@@ -30,12 +31,20 @@ class Replayed:
     """Of these, how many gave another output than is recorded."""
     differences: list[str] = field(default_factory=list)
     """Unified diffs, of the outputs and of the answer."""
+    runs: dict[tuple[int, int], CellRun] = field(default_factory=dict)
+    """What came of each, by its iteration and its place in that."""
+
+    def now(self, record: Record) -> Record:
+        """Return a record of the run as it is shown: a cell with what it put out now, and its number in this kernel."""
+        if not isinstance(record, CellFinished) or (run := self.runs.get((record.iteration, record.block))) is None:
+            return record
+        return replace(record, outputs=run.outputs, execution_count=run.execution_count)
 
     def __str__(self) -> str:
         cells = self.cells
         said = f"its {cells:,} cell{' was' if cells == 1 else 's were'} executed again without a model"
         if self.others:
-            said += f", and {self.others:,} gave another output than the recorded one that is shown"
+            said += f", and {self.others:,} gave another output than the recorded one"
         elif self.differences:
             said += ", and came to another answer than the recorded one that is shown"
         return said
@@ -75,8 +84,11 @@ async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Cal
                         continue
                     calls.begin((iteration.index, cell.block))
                     put_out.empty()
+                    count = shell.execution_count
                     succeeded = await guest.execute("replay", cell.executed or cell.source)
+                    now = CellRun("ok" if succeeded else "error", put_out.cell.snapshot(), count, 0.0)
                     replayed.cells += 1
+                    replayed.runs[iteration.index, cell.block] = now
                     if stopped:
                         raise KeyboardInterrupt("the recorded cells were stopped; not all were executed")
                     if cell.status == "ok" and not succeeded:
@@ -85,7 +97,7 @@ async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Cal
                             f"({guest.cells.error}), so the variables are not what it made of them. "
                             "--rerun runs it again."
                         )
-                    _compare(replayed, cell, put_out, succeeded=succeeded)
+                    _compare(replayed, cell, now)
         recorded = "" if trajectory.ended is None else trajectory.ended.answer or ""
         if guest.answer is not None and (other := text_difference(recorded, guest.answer, "answer")):
             replayed.differences.append(other)
@@ -94,10 +106,9 @@ async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Cal
     return replayed
 
 
-def _compare(replayed: Replayed, cell: Cell, put_out: PutOut, *, succeeded: bool) -> None:
+def _compare(replayed: Replayed, cell: Cell, now: CellRun) -> None:
     """Note where a cell gave another output than is recorded."""
-    now = CellRun("ok" if succeeded else "error", tuple(put_out.outputs), None, 0.0)
     then = CellRun(cell.status, cell.outputs, None, 0.0)
-    if put_out.is_whole and (other := difference(then, now, f"cell {replayed.cells}")):
+    if other := difference(then, now, f"cell {replayed.cells}"):
         replayed.others += 1
         replayed.differences.append(other)
