@@ -14,6 +14,7 @@ from rlm_jupyter.record.blobs import CHILDREN, PROMPTS
 from rlm_jupyter.record.store import FOLDER, RunFiles, as_notebook
 from rlm_jupyter.types.errors import NoRunError
 from rlm_jupyter.types.events import RunEnded, RunStarted
+from rlm_jupyter.types.quoted import quoted
 
 _NUMBER = re.compile(r"\.([0-9]+)-[0-9a-f]{6}\Z")
 """In the id of a further prompt."""
@@ -44,6 +45,9 @@ def find(run: str | Path, where: str | Path | None = None) -> RunFiles:
     NoRunError
         There is no such run; says where it was looked for.
     """
+    given: object = run
+    if not isinstance(given, str | os.PathLike):
+        raise NoRunError(f"A run is named by its id, its name or a path, not {quoted(given)}.")
     base = Path(where or ".").absolute()
     path = base / run
     if path.suffix in {".ipynb", ".rlm"} or len(Path(run).parts) > 1:

@@ -15,7 +15,10 @@ from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.types.endings import in_short, no_answer
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
 from rlm_jupyter.types.events import Event
+from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.values import ModelUsage, StopReason, Usage
+
+_OTHER_FORMS = {".html", ".htm", ".pdf", ".json", ".jsonl", ".md", ".py", ".txt"}
 
 OnEvent = Callable[[Event], None]
 """Told every event of a run, on a thread of ours."""
@@ -102,13 +105,18 @@ class Result:
         Raises
         ------
         ConfigurationError
-            Something else is there.
+            Something else is there, or the path ends as another kind of file does.
         RecordError
             The run's files can't be read, or the folder or the disk refuses.
         """
         from rlm_jupyter.record import delivery, export
 
         path = Path(path)
+        if path.suffix.lower() in _OTHER_FORMS:
+            raise ConfigurationError(
+                f"save writes a notebook, and no {path.suffix}: save({quoted(f'{path.stem}.ipynb')}). Pages and JSON "
+                "Lines are written by: jupyter rlm export RUN --to html"
+            )
         path = path if path.suffix == ".ipynb" else path.with_name(f"{path.name}.ipynb")
         if self.path is None:
             run = export.WholeRun(self.trajectory)

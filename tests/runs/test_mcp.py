@@ -115,6 +115,7 @@ def test_a_server_is_named_as_in_its_file_and_called_as_in_python(in_folder: Pat
     result = answered([], "print(1)", "FINAL(my_things.search_things('b')[0]['name'])", mcp={"my-things": THINGS})
     assert "- my_things (the server my-things, 7 functions): search_things, " in result.trajectory.started.system
     assert result.trajectory.started.options["mcp"] == ["my-things"]
+    assert [*result.usage_by_model] == ["scripted/replies"]
     with pytest.raises(ConfigurationError, match="my_things is a tool and an MCP server"):
         answered([named("my_things")], "print(1)", mcp={"my_things": THINGS})
 

@@ -420,6 +420,12 @@ def test_a_second_run_leaves_the_files_of_the_first_where_they_are() -> None:
     assert [result.answer for result in (first, second, third)] == ["one", "two", "three"]
     assert [Trajectory.load(name).answer for name in ("out.ipynb", "out-2.ipynb")] == ["one", "three"]
     assert Trajectory.load(first.save("copy")).answer == "one"
+    with pytest.raises(ConfigurationError, match=r"save writes a notebook, and no \.pdf: save\('copy\.ipynb'\)"):
+        first.save("copy.pdf")
+    assert not Path("copy.pdf.ipynb").exists()
+    wrong: Any = 5
+    with pytest.raises(RLMError, match="A run is named by its id, its name or a path, not 5"):
+        RLM.resume(wrong)
 
 
 def test_a_run_inside_on_event_is_refused_instead_of_waiting_for_itself() -> None:

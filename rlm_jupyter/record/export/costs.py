@@ -74,8 +74,8 @@ def total(run: WholeRun, lines: list[Cost]) -> Cost:
 
 
 def _asked(call: SubcallSettled) -> bool:
-    """Whether a model was asked at all: what a limit refused was not."""
-    return not call.failed or call.usage.total_tokens > 0
+    """Whether a model was asked at all: what a limit refused was not, nor is a tool one."""
+    return call.kind != "tool" and (not call.failed or call.usage.total_tokens > 0)
 
 
 def _stopped(run: WholeRun, lines: list[Cost]) -> list[Cost]:

@@ -6,7 +6,7 @@ import glob
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
@@ -20,6 +20,7 @@ from rlm_jupyter.run.files.image import SUFFIXES
 from rlm_jupyter.run.files.left_out import LeftOut
 from rlm_jupyter.run.files.unreadable import Note, Unreadable
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
 
 STDIN = "-"
 """Stands for standard input."""
@@ -74,7 +75,11 @@ def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, no
     >>> load("report.docx")  # doctest: +SKIP
     >>> load(["src", "docs/**/*.md", "notes.txt"])  # doctest: +SKIP
     """
-    given = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    wanted: object = paths
+    listed = [*wanted] if isinstance(wanted, Iterable) and not isinstance(wanted, str) else [wanted]
+    given = [os.fspath(path) for path in listed if isinstance(path, str | os.PathLike)]
+    if len(given) < len(listed):
+        raise ConfigurationError(f"load takes a path, or a list of paths, not {quoted(wanted)}.")
     if not all(given) or not given:  # an empty path would be the working directory
         raise ConfigurationError("No file is named for the context.")
     loading = _Loading(_on_stderr if note is None else note)
