@@ -13,7 +13,7 @@ from rlm_jupyter.run.loop import Ending
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.run.vote import is_same
 from rlm_jupyter.types.errors import ContextWindowError, LimitReached, ModelError
-from rlm_jupyter.types.events import DirectReplied
+from rlm_jupyter.types.events import DirectReplied, RemarkMade
 from rlm_jupyter.types.tokens import estimate_tokens
 from rlm_jupyter.types.values import Message, PackedContext, Value
 
@@ -34,8 +34,9 @@ async def ask_directly(run: Run, context: Context | PackedContext) -> Ending | N
     replies = {reply.number: reply.text for reply in recorded}
     missing = [number for number in range(1, _DRAWS + 1) if number not in replies]
     if missing and (run.playback is None or run.playback.asks_models):
-        message = _message(run, context)
-        if message is None:
+        message, why_not = _message(run, context)
+        if why_not:
+            run.emit(RemarkMade(f"Not asked directly: {why_not}."))
             return None
         drawn = await asyncio.gather(*(_draw(run, message, number) for number in missing))
         replies |= {number: text for number, text in zip(missing, drawn, strict=True) if text is not None}
@@ -45,15 +46,21 @@ async def ask_directly(run: Run, context: Context | PackedContext) -> Ending | N
     return Ending("answered", min(values, key=lambda value: len(value.text)), AGREE, 1.0)
 
 
-def _message(run: Run, context: Context | PackedContext) -> str | None:
-    """Return the question with the text; `None`: that is not a text, too long, or two replies would be the same."""
+def _message(run: Run, context: Context | PackedContext) -> tuple[str, str]:
+    """Return the question with the text; without one, why: no text, too long, or always the same reply."""
     room = int(run.model.window * _SHARE)
-    if context.kind != "str" or context.info.nbytes > room * _MOST_BYTES_PER_TOKEN or fixed(run.model):
-        return None
-    packed = context.packed() if isinstance(context, Context) else context
-    text = str(packed.buffers[0], "utf-8", "replace")
-    message = direct.question(run.trajectory.started.prompt, text)
-    return message if estimate_tokens(message) + _REPLY_TOKENS <= room else None
+    if context.kind == "none":
+        return "", "there is no context"
+    if context.kind != "str":
+        return "", f"the context is no text, but of type {context.info.type_name}"
+    if why := fixed(run.model):
+        return "", why
+    if context.info.nbytes <= room * _MOST_BYTES_PER_TOKEN:
+        packed = context.packed() if isinstance(context, Context) else context
+        message = direct.question(run.trajectory.started.prompt, str(packed.buffers[0], "utf-8", "replace"))
+        if estimate_tokens(message) + _REPLY_TOKENS <= room:
+            return message, ""
+    return "", f"the text takes more than half of the window of {run.model.name}"
 
 
 async def _draw(run: Run, message: str, number: int) -> str | None:

@@ -176,6 +176,7 @@ def ended(run: Run, ending: Ending) -> RunEnded:
     remarks = [*run.ledger.overbilling.found.values(), *run.ledger.remarks.values()]
     remarks += filter(None, [_failed_summaries(run.trajectory), renamed])
     message = ending.message
+    remarks = [remark for remark in remarks if remark != message.rstrip(".")]
     if remarks:
         # where a message is the reason itself, its first sentence is taken for it
         reason = message.rstrip(".") or _REASONS.get(ending.stop_reason, "")

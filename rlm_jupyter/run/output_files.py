@@ -14,7 +14,7 @@ from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.run.outputs import Outputs
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.detached import detached
-from rlm_jupyter.types.errors import KernelDiedError, KernelError
+from rlm_jupyter.types.errors import KernelDiedError, KernelError, PolicyError
 
 _CHECK_SECONDS = 60.0
 """How long it may take to see whether the files open."""
@@ -80,6 +80,8 @@ async def _sound(run: Run, outputs: Outputs) -> tuple[dict[str, bytes], list[str
         async with asyncio.timeout(_RESCUE_SECONDS):
             contents = await _fetched(run, outputs)
             wrong = await detached(lambda: outputs.wrong(contents), "rlm_outputs")
+    except PolicyError as error:
+        return {}, [str(error).rstrip(".")]
     except (KernelError, TimeoutError):
         return {}, [f"{one.name} could not be looked at as the run ended" for one in outputs.artefacts]
     sound = {name: content for name, content in contents.items() if isinstance(content, bytes) and name not in wrong}

@@ -13,7 +13,7 @@ from typing import Any, Self
 from rlm_jupyter.record.blobs import Objects, digest
 from rlm_jupyter.record.placing import Folder, is_taken, place
 from rlm_jupyter.run.files.openable import why_not
-from rlm_jupyter.types.errors import ConfigurationError, RecordError
+from rlm_jupyter.types.errors import ConfigurationError, PolicyError, RecordError
 from rlm_jupyter.types.events import RunEnded
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.shortened import shortened
@@ -90,6 +90,11 @@ class Artefact:
         ----------
         content
             Its bytes, or what was wrong already.
+
+        Raises
+        ------
+        PolicyError
+            Its check returned what is no verdict.
         """
         if isinstance(content, str):
             return content
@@ -106,9 +111,16 @@ class Artefact:
             said = self.check(content)
         except BaseException as error:  # noqa: BLE001  a function of the user's, in a thread of its own
             said = f"{type(error).__name__}: {error}"
+        if said is None or said is True or said == "":
+            return ""
         if said is False:
             return "is not as it was asked for"
-        return f"is not as it was asked for: {shortened(said, _REASON_CHARS)}" if isinstance(said, str) and said else ""
+        if not isinstance(said, str):
+            raise PolicyError(
+                f"The check of {self.name} returns nothing or True where the file is right, and a text or False where "
+                f"it is not; it returned {quoted(said)}."
+            )
+        return f"is not as it was asked for: {shortened(said, _REASON_CHARS)}"
 
 
 @dataclass(frozen=True)

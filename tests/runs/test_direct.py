@@ -14,6 +14,7 @@ from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import ModelError
+from rlm_jupyter.types.events import Event, RemarkMade
 from rlm_jupyter.types.values import Message
 
 TEXT = "Lima is large.\n" * 20
@@ -73,13 +74,26 @@ async def test_where_they_differ_the_loop_goes_on_and_knows_them() -> None:
     assert model.openings[0].endswith("gave different answers when it was asked twice: Lima / Rome")
 
 
-@pytest.mark.parametrize("context", ["x " * 40_000, ["Lima is large."], {"a": 1}, b"bytes", None])
-async def test_what_does_not_fit_or_is_no_text_goes_to_the_loop_at_once(context: object) -> None:
+@pytest.mark.parametrize(
+    ("context", "why"),
+    [
+        ("x " * 40_000, "the text takes more than half of the window of scripted/replies"),
+        ("Lima " * 6_000, "the text takes more than half of the window of scripted/replies"),
+        (["Lima is large."], "the context is no text, but of type list"),
+        ({"a": 1}, "the context is no text, but of type dict"),
+        (b"bytes", "the context is no text, but of type bytes"),
+        (None, "there is no context"),
+    ],
+)
+async def test_what_does_not_fit_or_is_no_text_goes_to_the_loop_at_once(context: object, why: str) -> None:
     model = Asked("Lima", "Lima", window=16_000)
     if context is None or not isinstance(context, str):
         model = Asked("Lima", "Lima")
-    result = await RLM(model, strategy="auto", limits=Limits(max_iterations=2)).acompletion("Which city?", context)
+    events: list[Event] = []
+    rlm = RLM(model, strategy="auto", limits=Limits(max_iterations=2))
+    result = await rlm.acompletion("Which city?", context, on_event=events.append)
     assert model.direct == []
+    assert [event.text for event in events if isinstance(event, RemarkMade)] == [f"Not asked directly: {why}."]
     assert len(result.trajectory.iterations) >= 1
 
 

@@ -123,6 +123,19 @@ def test_a_check_of_the_users_own_says_what_is_wrong() -> None:
     ]
 
 
+@pytest.mark.parametrize("verdict", [5, [], {}, b"no", ("a", "b")])
+def test_a_check_that_gives_no_verdict_ends_the_run_in_a_line(verdict: object) -> None:
+    wanted = [Artefact("sales.csv", check=lambda _: verdict)]
+    said = r"The check of sales\.csv returns nothing or True where the file is right, .* it returned "
+    result = RLM(model(f"{TABLE}\n{DONE}")).completion("What?", CONTEXT, outputs=wanted)
+    assert (result.stop_reason, dict(result.outputs)) == ("failed", {})
+    assert re.fullmatch(said + re.escape(repr(verdict)) + r"\.", result.message)
+    stopped = RLM(model(TABLE), limits=Limits(max_iterations=2), save=False)
+    result = stopped.completion("What?", CONTEXT, outputs=wanted)
+    assert (result.stop_reason, dict(result.outputs)) == ("iterations", {})
+    assert re.fullmatch(said + re.escape(repr(verdict)), result.message)
+
+
 def test_a_run_that_ends_by_a_limit_brings_what_is_whole() -> None:
     played = model(f"{TABLE}\n(OUTPUTS / 'plot.png').write_text('no')", "print(1)")
     limits = Limits(max_iterations=2)
