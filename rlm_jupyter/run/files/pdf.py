@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 import io
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 
 from rlm_jupyter.run.files.unreadable import Note, Unreadable, needs, reading
 from rlm_jupyter.types.pdf_pages import PdfPages, import_pypdf
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what pypdf logs of a malformed file off standard error: the error says it in a line."""
-    logger = logging.getLogger("pypdf")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 def pages(data: bytes, note: Note) -> list[str] | PdfPages:
@@ -38,7 +23,7 @@ def pages(data: bytes, note: Note) -> list[str] | PdfPages:
         pypdf = import_pypdf()
     except ImportError:
         raise needs("a PDF", "pypdf") from None
-    with _quiet(), reading("PDF"):
+    with reading("PDF"):
         reader = pypdf.PdfReader(io.BytesIO(data))
         if reader.is_encrypted and not reader.decrypt(""):  # empty opens what is only protected against changes
             raise Unreadable("a PDF under a password; save a copy without.")

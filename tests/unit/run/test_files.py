@@ -285,13 +285,6 @@ def test_what_is_no_path_is_refused_in_a_line(given: Any) -> None:
         load(given)
 
 
-def test_of_a_broken_pdf_there_is_one_line_alone(caplog: pytest.LogCaptureFixture) -> None:
-    put("broken.pdf", pdf("The first page.")[:200])
-    with pytest.raises(ConfigurationError, match=r"^broken\.pdf: no PDF that can be read"):
-        load("broken.pdf")
-    assert caplog.records == []
-
-
 def test_pdf_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     put("a.pdf", pdf("The first page.", "The second."))
     assert load("a.pdf") == ["The first page.", "The second."]
