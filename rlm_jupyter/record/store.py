@@ -277,8 +277,7 @@ def folder_of(save: str | Path | bool) -> Path | None:
 def name_from_here(notebook: Path) -> str:
     """Return the shortest text by which `find` finds a run from the working directory."""
     here, files = Path.cwd(), RunFiles(notebook)
-    folder = files.shown.parent
-    is_shadowed = folder != here and (here / files.shown.name).exists()
+    is_shadowed = (folder := files.shown.parent) != here and (here / files.shown.name).exists()
     if folder in (here, here / FOLDER) and not is_shadowed:
         return files.name
     return str(notebook.relative_to(here) if notebook.is_relative_to(here) else notebook)

@@ -192,6 +192,9 @@ class AnswerType:
     def _by_schema(self, data: Any) -> Any:
         try:
             errors = self._json_schema.errors(data)
+            # as a type of Python's takes it, whose schema this may be
+            if errors and not self._json_schema.errors(other := self._json_schema.with_numbers(data)):
+                return other
         except ValueError as error:
             raise AnswerError([shortened(str(error), _REASON_CHARS)]) from None
         if errors:

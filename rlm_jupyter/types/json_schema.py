@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, time
@@ -60,6 +61,40 @@ class JsonSchema:
         except Exception as error:  # noqa: BLE001  jsonschema has no class of its own for what a schema may refer to
             raise ValueError(f"the schema can't be applied: {type(error).__name__}: {error}") from None
         return [(error.json_path.removeprefix("$").removeprefix("."), error.message) for error in found]
+
+    def with_numbers(self, data: Any) -> Any:
+        """Return data with numbers in the place of texts that are numbers, where it is a number that is wanted.
+
+        A copy, which may have another form all the same.
+        """
+        data = json.loads(json.dumps(data))
+        found = [*self._validator.iter_errors(data)]
+        while found:
+            error = found.pop()
+            found += error.context or ()
+            number = _number(error.instance) if error.validator == "type" else None
+            path = [*error.absolute_path]
+            if number is not None and path and self._validator.is_type(number, _first(error.validator_value)):
+                place = data
+                for part in path[:-1]:
+                    place = place[part]
+                place[path[-1]] = number
+        return data
+
+
+def _number(text: object) -> int | float | None:
+    """Return the number that a text is in JSON."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found) else None
+
+
+def _first(kinds: Any) -> str:
+    """Return the kind of number among those that a schema takes; `null` where it takes none."""
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    return next((kind for kind in ("number", "integer") if kind in kinds), "null")
 
 
 def takes_none(schema: Mapping[str, Any] | None) -> bool:

@@ -149,6 +149,24 @@ def test_a_reason_says_one_thing(wanted: Any, given: Any, reasons: list[str]) ->
     assert reasons_of(AnswerType(wanted), Value(str(given), given, is_json=True)) == (reasons, None)
 
 
+class Bill(BaseModel):
+    total: float
+    count: int | None
+    of: str
+    parts: list[float] = []
+
+
+@pytest.mark.parametrize("wanted", [Bill, Bill.model_json_schema()], ids=["type", "schema"])
+def test_a_number_may_come_as_text_with_the_class_and_without(wanted: Any) -> None:
+    bill = {"total": "40.50", "count": "3", "of": "7", "parts": ["1.5", 2]}
+    taken = {"total": 40.5, "count": 3, "of": "7", "parts": [1.5, 2]}
+    assert reasons_of(AnswerType(wanted), Value("", bill, is_json=True)) == (None, taken)
+    for wrong in ("4,50", "NaN", "true", "[1]", ""):
+        reasons, _ = reasons_of(AnswerType(wanted), Value("", bill | {"total": wrong}, is_json=True))
+        assert reasons is not None
+    assert reasons_of(AnswerType(wanted), Value("", bill | {"count": "3.5"}, is_json=True))[0] is not None
+
+
 def test_what_a_text_is_read_as() -> None:
     assert reasons_of(AnswerType(str), Value("5", 5, is_json=True)) == (None, "5")
     assert reasons_of(AnswerType(list[int]), Value("```json\n[1]\n```")) == (None, [1])
