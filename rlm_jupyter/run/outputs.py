@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +10,9 @@ from typing import Any, Self
 
 from rlm_jupyter.record.blobs import Objects, digest
 from rlm_jupyter.record.placing import Folder, is_taken, place
+from rlm_jupyter.run.answer_type import said_with_place
 from rlm_jupyter.run.files.openable import why_not
+from rlm_jupyter.run.output_names import check_distinct, check_name
 from rlm_jupyter.types.errors import ConfigurationError, PolicyError, RecordError
 from rlm_jupyter.types.events import RunEnded
 from rlm_jupyter.types.quoted import quoted
@@ -23,12 +23,9 @@ MOST_BYTES = 100 * 1024**2
 """Of a file, where nothing else is said."""
 _MOST_BYTES_IN_ALL = 500 * 1024**2
 _MOST_FILES = 100
-_NAME_BYTES = 200
 _REASON_CHARS = 400
-_FORBIDDEN = re.compile(r'[\x00-\x1f\x7f<>:"|?*\ud800-\udfff]')
-"""No file has such a name on every system."""
-_DEVICE = re.compile(r"(CON|PRN|AUX|NUL|COM[\d¹²³]|LPT[\d¹²³]|CONIN\$|CONOUT\$) *(\..*)?", re.IGNORECASE)
-"""Such a name is a device on Windows, whatever it ends in."""
+_BUGS = (AttributeError, ImportError, NameError, NotImplementedError, TypeError)
+"""Of a check's own code; a library that reads the file, or a column that is not in it, raises others."""
 
 Check = Callable[[bytes], object]
 
@@ -49,12 +46,13 @@ class Artefact:
     description: str = ""
     """For the model: what is to be in it."""
     check: Check | None = None
-    """Called with the file's bytes. What it raises, a text that it returns, or `False`, is told to the model."""
+    """Called with the file's bytes. A text that it returns, `False`, or what it raises is told to the model;
+    an AttributeError, NameError, TypeError and their like are a bug of its own, and end the run."""
     max_bytes: int = MOST_BYTES
     """How large it may be."""
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        check_name(self.name)
         given: object = self.description
         if not isinstance(given, str):
             raise ConfigurationError(f"The description of {self.name} is a text, not {quoted(given)}.")
@@ -94,7 +92,7 @@ class Artefact:
         Raises
         ------
         PolicyError
-            Its check returned what is no verdict.
+            Its check returned what is no verdict, or failed by a bug.
         """
         if isinstance(content, str):
             return content
@@ -109,6 +107,8 @@ class Artefact:
             return ""
         try:
             said = self.check(content)
+        except _BUGS as error:
+            raise PolicyError(f"The check of {self.name} failed: {said_with_place(error)}") from error
         except BaseException as error:  # noqa: BLE001  a function of the user's, in a thread of its own
             said = f"{type(error).__name__}: {error}"
         if said is None or said is True or said == "":
@@ -159,7 +159,7 @@ class Outputs:
             return None
         if folder is not None and not isinstance(folder, str | Path):
             raise ConfigurationError(f"output_dir is the path of a folder, not {quoted(folder)}.")
-        _check_distinct([one.name for one in artefacts])
+        check_distinct([one.name for one in artefacts])
         return cls(artefacts, Folder.of(Path(folder or ".")), replaces)
 
     @property
@@ -269,33 +269,3 @@ def _artefact(one: object) -> Artefact:
     if not isinstance(one, str):
         raise ConfigurationError(f"outputs has names of files and Artefact(…), not {quoted(one)}.")
     return Artefact(one)
-
-
-def _check_name(name: object) -> None:
-    """Refuse what is no plain name of a file, on any system."""
-    if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError(f"outputs: the name of a file is needed, not {quoted(name)}.")
-    if name in {".", ".."} or "/" in name or "\\" in name:
-        plain = f"{quoted(name)} is a path: give the plain name of a file;"
-        by_option = f"--output {plain} --output-dir says where it goes."
-        raise ConfigurationError(
-            f"outputs: {plain} output_dir says where it goes.", notebook=by_option, command=by_option
-        )
-    is_odd = _FORBIDDEN.search(name) or _DEVICE.fullmatch(name) or name != name.strip() or name.endswith(".")
-    if is_odd or len(name.encode()) > _NAME_BYTES:
-        raise ConfigurationError(f"outputs: {quoted(name)} is no name that a file can have everywhere.")
-
-
-def _check_distinct(names: Sequence[str]) -> None:
-    """Refuse names that are one file on some systems."""
-    seen: dict[str, str] = {}
-    for name in names:
-        key = unicodedata.normalize("NFC", name).casefold()
-        if (other := seen.get(key)) is not None:
-            is_same = other == name
-            raise ConfigurationError(
-                f"outputs names {quoted(name)} twice."
-                if is_same
-                else f"outputs: {quoted(other)} and {quoted(name)} are one file on some systems: give them other names."
-            )
-        seen[key] = name

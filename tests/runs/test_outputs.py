@@ -123,6 +123,32 @@ def test_a_check_of_the_users_own_says_what_is_wrong() -> None:
     ]
 
 
+def no_column(content: bytes) -> None:
+    raise KeyError("South")
+
+
+def buggy(content: Any) -> bool:
+    return bool(content.is_wide)
+
+
+@pytest.mark.parametrize(
+    ("check", "said"), [(buggy, "AttributeError: 'bytes' object has"), (lambda: True, "TypeError")]
+)
+def test_a_bug_of_a_check_ends_the_run_and_is_not_told_to_the_model(check: Any, said: str) -> None:
+    played = model(f"(OUTPUTS / 'a.txt').write_text('a')\n{DONE}", DONE)
+    result = RLM(played).completion("What?", CONTEXT, outputs=[Artefact("a.txt", check=check)])
+    assert (result.stop_reason, notices(result)) == ("failed", [])
+    assert result.message.startswith(f"The check of a.txt failed: {said}")
+
+
+def test_a_library_that_can_not_read_a_file_says_what_is_wrong_with_it() -> None:
+    played = model(f"(OUTPUTS / 'a.txt').write_text('a')\n{DONE}")
+    limits = Limits(max_answer_errors=0)
+    result = RLM(played, limits=limits).completion("What?", CONTEXT, outputs=[Artefact("a.txt", check=no_column)])
+    assert result.stop_reason == "answer_invalid"
+    assert "a.txt is not as it was asked for: KeyError: 'South'" in result.message
+
+
 @pytest.mark.parametrize("verdict", [5, [], {}, b"no", ("a", "b")])
 def test_a_check_that_gives_no_verdict_ends_the_run_in_a_line(verdict: object) -> None:
     wanted = [Artefact("sales.csv", check=lambda _: verdict)]
