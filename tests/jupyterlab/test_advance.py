@@ -67,6 +67,25 @@ def test_shift_enter_at_the_end_of_a_notebook_adds_a_cell_below_the_live_ones(op
     assert not page.errors
 
 
+def test_shift_enter_on_a_cell_that_waits_goes_on_to_the_next_that_does(opened: Open, model: Waiting) -> None:
+    steps = [f"Step {step}.\n```repl\nprint('step {step}')\n```" for step in range(2)]
+    model.play([*steps, FINAL], opened=3)
+    page = opened("context = 'x' * 10", "%%rlm --approve -m openai/any --rerun -c context\nDo it.", "mine = 1")
+    page.run("user-1")
+    page.run("user-2")
+    strip = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-proposal")
+    page.until(lambda: strip.count(), "a cell that waits")
+    page.cell(page.live("code")[0]["id"]).locator(".cm-content").click()
+    for step in range(3):
+        page.until(lambda: strip.count() and active(page) == page.live("code")[step]["id"], "the next one")  # noqa: B023
+        page.page.keyboard.press("Shift+Enter")
+        page.until(lambda: page.live("code")[step]["metadata"]["rlm"].get("count"), "it ran")  # noqa: B023
+    page.until(lambda: page.live("answer") and _number(page, "user-2"), "the answer")
+    assert not _number(page, "user-3")
+    assert is_focused(page)
+    assert not page.errors
+
+
 def _number(page: NotebookPage, cell_id: str) -> int:
     """The number of a cell; 0 while it has none."""
     [cell] = [cell for cell in page.cells() if cell["id"] == cell_id]

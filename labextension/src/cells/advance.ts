@@ -1,4 +1,4 @@
-/** Which cell a person goes on to from a cell that has live cells: theirs, as if those were not there. */
+/** Which cell a person goes on to: from one that asks to their own next one, from one that waits to the next. */
 
 import type { ICellModel } from '@jupyterlab/cells';
 import { NotebookActions } from '@jupyterlab/notebook';
@@ -26,6 +26,24 @@ export function passLive(notebook: Notebook, parent: string): void {
   notebook.activeCellIndex = widgets.length - 1;
   NotebookActions.insertBelow(notebook);
   notebook.mode = 'edit';
+}
+
+/** Have a cell be the active one still, once Shift+Enter has gone on from it. */
+export function stay(notebook: Notebook, cellId: string): void {
+  const place = notebook.widgets.findIndex(widget => widget.model.id === cellId);
+  if (place >= 0 && notebook.activeCellIndex !== place) {
+    notebook.activeCellIndex = place;
+    notebook.mode = 'command';
+  }
+}
+
+/** Go on from one cell to another, where a person is still there. */
+export function goOn(notebook: Notebook, from: string | undefined, to: string): void {
+  const place = notebook.widgets.findIndex(widget => widget.model.id === to);
+  if (place >= 0 && from !== undefined && notebook.activeCell?.model.id === from && notebook.mode === 'command') {
+    notebook.activeCellIndex = place;
+    void notebook.scrollToItem(place, 'smart');
+  }
 }
 
 /** Do something that removes cells: where the keyboard was in the notebook, it is there afterwards. */

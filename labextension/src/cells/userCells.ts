@@ -12,7 +12,7 @@ import { prompt } from '../inline/cellLabels';
 import type { CellWriter } from './writer';
 import type { Edits } from './edits';
 import { isAstray, isEdited, isPasted, leftMarkOf, markOf } from '../model/marks';
-import { passLive } from './advance';
+import { passLive, stay } from './advance';
 import { isRefused, takeExecutions } from './execution';
 
 const TOLD_MILLISECONDS = 8000;
@@ -115,14 +115,21 @@ export class Executed implements IDisposable {
     this._scheduled += 1;
     window.setTimeout(() => (this._scheduled -= 1));
     const { model } = args.cell;
+    const waits = this._runs.approval(model.id) !== null;
     if (args.notebook.activeCell === args.cell) {
       // Shift+Enter goes on in this task, to a live cell of this one that will be gone when its run begins
-      void Promise.resolve().then(() => passLive(args.notebook, model.id));
+      void Promise.resolve().then(() => {
+        if (waits && this._scheduled === 1) {
+          stay(args.notebook, model.id); // the next one that waits will come below
+        } else {
+          passLive(args.notebook, model.id);
+        }
+      });
     }
     if (isPasted(model)) {
       this._writer.own(model);
     }
-    if (model.type === 'code' && markOf(model) && !this._runs.approval(model.id) && !this._isBusy(model)) {
+    if (model.type === 'code' && markOf(model) && !waits && !this._isBusy(model)) {
       const code = model as ICodeCellModel;
       const before = { outputs: code.outputs.toJSON(), count: code.executionCount, isAlone: true };
       this._before.set(model, before);

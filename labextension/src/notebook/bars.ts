@@ -18,6 +18,8 @@ export interface BarActions {
   isWritten: (run: RunModel) => boolean;
   remove: (run: RunModel) => void;
   open: (run: RunModel) => void;
+  /** From a cell that waited for approval to the next one that does. */
+  goOn: (from: string | undefined, to: string) => void;
 }
 
 export class Bars {
@@ -90,6 +92,8 @@ export class Bars {
     );
     this._proposals.set(run.run, proposal);
     addBelow(widget, proposal);
+    this._actions.goOn(this._asked.get(run.run), cell.id);
+    this._asked.set(run.run, cell.id);
   }
 
   /** Remove the bar of a run. */
@@ -99,5 +103,7 @@ export class Bars {
   }
 
   private readonly _bars = new Map<string, RunBar>();
+  /** The last cell of a run that a person was asked about. */
+  private readonly _asked = new Map<string, string>();
   private readonly _proposals = new Map<string, Proposal>();
 }

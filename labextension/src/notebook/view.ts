@@ -12,6 +12,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
 import type { ISignal } from '@lumino/signaling';
 
+import { goOn } from '../cells/advance';
 import { CellWriter } from '../cells/writer';
 import { Rows } from '../inline/children';
 import { Dress } from '../inline/cellLabels';
@@ -289,6 +290,7 @@ export class LiveNotebook implements View {
       // any view's writer is the one that writes for all of them
       isWritten: model => this._runs.views.every(view => !view._writer.isBehind(model)),
       remove: model => this.remove(model.parent),
+      goOn: (from, to) => goOn(this.panel.content, from, to),
       open: model => {
         const place = notebookOf(model);
         if (place) {
