@@ -107,6 +107,7 @@ export class NotebookRuns<V extends View> {
   /** A run that is over, and whose cells are gone, leaves all views. */
   forget(run: RunModel): void {
     this._runs.delete(run.run);
+    this._held.delete(run);
     this.steering.end(run);
     this._views.forEach(view => view.part(run));
   }
@@ -166,7 +167,9 @@ export class NotebookRuns<V extends View> {
     const wasOver = heard.model.isOver;
     try {
       const changes = heard.model.fold(batch);
-      this._follow(heard.model, heard.model.missed ? changes : [...changes, ...this._takeHeld(heard.model)]);
+      // who is asked about a cell sees it, whatever is missing above it
+      const isHeld = heard.model.missed && heard.model.proposed === undefined;
+      this._follow(heard.model, isHeld ? changes : [...changes, ...this._takeHeld(heard.model)]);
     } catch (reason) {
       // whatever is wrong with it: the next cell that is done, or a snapshot, sets it right
       heard.model.missed = true;
