@@ -106,7 +106,18 @@ class Connection:
 
     @classmethod
     async def _open(cls, launch: Mapping[str, Any], receivers: Mapping[str, Callable[[Any], None]]) -> Self:
-        connection = cls(await KernelProcess.launch(**launch), **receivers)
+        return await cls.to(await KernelProcess.launch(**launch), receivers)
+
+    @classmethod
+    async def to(cls, process: KernelProcess, receivers: Mapping[str, Callable[[Any], None]]) -> Self:
+        """Connect to a kernel's process, which is ended where that fails.
+
+        Raises
+        ------
+        KernelStartError
+            It did not come up.
+        """
+        connection = cls(process, **receivers)
         try:
             async with asyncio.timeout(START_SECONDS):
                 await connection.request("rlm_attach", {})

@@ -13,6 +13,12 @@ class Contexts:
     def __init__(self) -> None:
         self._given: list[PacksContext] = []
 
+    def copy(self) -> Contexts:
+        """Return the same for a fork of the kernel, which has them."""
+        copied = Contexts()
+        copied._given = self._given.copy()
+        return copied
+
     async def give(self, connection: Connection, context: PacksContext) -> None:
         """Make it `context`; the first is `context_0` too, the next `context_1`, and so on.
 

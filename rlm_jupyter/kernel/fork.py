@@ -1,67 +1,69 @@
-"""`ForkedProcess`: a kernel that was forked from a template; `ForkProvisioner` has one started so."""
+"""`SupervisedProcess`: a kernel's process that is no child of ours; `ForkProvisioner` has one that was forked."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
-import select
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from rlm_jupyter.kernel.directory import Place
+from rlm_jupyter.kernel.guest.supervisor import process_number
+from rlm_jupyter.kernel.supervisor import Supervisor
 
-_NUMBER = re.compile(r"^Pid:\s*(-?\d+)$", re.MULTILINE)
-_GONE_SECONDS = 0.5
-"""How long after its end its parent, which is not us, may take to wait for it."""
 _LOOK_SECONDS = 0.001
-_MOST_BYTES = 64
 
 
-class ForkedProcess:
-    """A process that is no child of ours, with as much of `subprocess.Popen` as `jupyter_client` asks for.
+class SupervisedProcess:
+    """A kernel's process, with as much of `subprocess.Popen` as `jupyter_client` asks for.
 
     Parameters
     ----------
-    channel
-        Tells how the kernel has ended; where it is closed, the kernel ends.
-    supervisor, kernel
-        Pidfds of the process that watches over the kernel, and of the kernel.
-    is_boxed
-        Whether the supervisor is the first process of a namespace, which ends with it.
+    supervisor
+        Watches over it.
+    number
+        Its process id, as its supervisor knows it.
+    pidfd
+        Of it.
+    forks
+        Where forks of it, once it lives, are asked for.
+    life
+        A pipe that it ends with, where it is such a fork itself.
     """
 
     stdin = stdout = stderr = None
 
-    def __init__(self, channel: socket.socket, supervisor: int, kernel: int, *, is_boxed: bool) -> None:
-        self._channel = channel
-        self._supervisor, self._kernel = supervisor, kernel
-        self._is_boxed = is_boxed
-        self.pid, self.kernel_pid = _number(supervisor), _number(kernel)
+    def __init__(
+        self, supervisor: Supervisor, number: int, pidfd: int, forks: socket.socket, life: int | None = None
+    ) -> None:
+        self.supervisor, self.number = supervisor, number
+        self.forks = forks
+        self._pidfd, self._life = pidfd, life
+        self.pid, self.kernel_pid = supervisor.pid, process_number(pidfd)
         self.returncode: int | None = None
-        self._told: int | None = None
-        self._ended_at: float | None = None
+
+    @property
+    def is_live_fork(self) -> bool:
+        """Whether it was forked from a kernel, and not from a template or not at all."""
+        return self._life is not None
 
     def exit_code(self) -> int | None:
-        """Return its exit code, negative for a signal; `None` while it runs."""
-        if self._told is None and self._has_ended():
-            self._ended_at = time.monotonic()
-            self._told = -signal.SIGKILL
-            with contextlib.suppress(OSError, ValueError):  # it had no time to say it
-                self._told = os.waitstatus_to_exitcode(int(self._channel.recv(_MOST_BYTES)))
-        return self._told
+        """Return its exit code, negative for a signal; `None` while it runs, or where it is not known."""
+        return self.supervisor.code(self.number) if self.supervisor.has_ended(self.number) else None
 
     def poll(self) -> int | None:
-        """Return the same, once its parent has waited for it."""
-        if self.returncode is None and (code := self.exit_code()) is not None and self._is_gone():
-            self.returncode = code
+        """Return the same, once nothing of it is left; where it is not known, that of a killed process."""
+        if self.returncode is None and self.supervisor.has_ended(self.number):
+            if not self.supervisor.kernels - {self.number} and not self.supervisor.is_gone():
+                return None
+            code = self.exit_code()
+            self.returncode = -signal.SIGKILL if code is None else code
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
@@ -80,61 +82,51 @@ class ForkedProcess:
         return code
 
     def send_signal(self, signum: int) -> None:
-        """Signal the supervisor."""
-        if self.returncode is None:
+        """Signal the kernel."""
+        if self.returncode is None and self._pidfd >= 0:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                signal.pidfd_send_signal(self._supervisor, signum)
+                signal.pidfd_send_signal(self._pidfd, signum)
 
     def terminate(self) -> None:
         """End the kernel and all that it has started."""
-        # a supervisor kills what is below it; with the first process of a namespace, the system does
-        self.send_signal(signal.SIGKILL if self._is_boxed else signal.SIGTERM)
+        self.supervisor.end(self.number)
 
     def kill(self) -> None:
-        """End the supervisor at once, and the kernel with it."""
+        """End the kernel at once."""
         self.send_signal(signal.SIGKILL)
 
     def interrupt(self, signum: int) -> None:
         """Signal the kernel and what it started."""
-        if self.exit_code() is None:
+        if not self.supervisor.has_ended(self.number):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.kernel_pid, signum)
 
-    def close(self) -> None:
-        """Close what is open here: the process is gone, or goes now."""
+    def close(self, place: Place) -> None:
+        """Close what is open here, and remove its directory: the process is gone, or goes now."""
         if self.returncode is None:
-            self.returncode = -signal.SIGKILL if self._told is None else self._told
-        if self._supervisor >= 0:
-            self._channel.close()
-            os.close(self._supervisor)
-            os.close(self._kernel)
-            self._supervisor = self._kernel = -1
-
-    def _has_ended(self) -> bool:
-        looking = select.poll()  # which takes descriptors above 1023, too
-        looking.register(self._supervisor, select.POLLIN)
-        return bool(looking.poll(0))
-
-    def _is_gone(self) -> bool:
-        if self._ended_at is not None and time.monotonic() - self._ended_at > _GONE_SECONDS:
-            return True
-        try:
-            signal.pidfd_send_signal(self._supervisor, 0)
-        except ProcessLookupError:
-            return True
-        return False
+            code = self.exit_code()
+            self.returncode = -signal.SIGKILL if code is None else code
+        if self._pidfd >= 0:
+            self.forks.close()
+            os.close(self._pidfd)
+            self._pidfd = -1
+            if self._life is not None:
+                os.close(self._life)
+            self.supervisor.put_away(self.number, place, shared=self._life is None)
 
 
 class ForkProvisioner(LocalProvisioner):
     """A `jupyter_client` provisioner of a kernel that has been forked; `take` is called before it is used."""
 
     process: Any
-    _forked: ForkedProcess
+    supervised: SupervisedProcess
     _place: Place
     _processes: int | None
     _last_words: Callable[[], str]
 
-    def take(self, process: ForkedProcess, place: Place, processes: int | None, last_words: Callable[[], str]) -> None:
+    def take(
+        self, process: SupervisedProcess, place: Place, processes: int | None, last_words: Callable[[], str]
+    ) -> None:
         """Set what it is about.
 
         Parameters
@@ -148,7 +140,7 @@ class ForkProvisioner(LocalProvisioner):
         last_words
             As `GuestProvisioner.last_words`.
         """
-        self.process = self._forked = process
+        self.process = self.supervised = process
         self.pid = process.pid
         self._place, self._processes, self._last_words = place, processes, last_words
 
@@ -170,8 +162,7 @@ class ForkProvisioner(LocalProvisioner):
 
     def exit_code(self) -> int | None:
         """As of `Popen`: negative for a signal."""
-        code: int | None = None if self.process is None else self.process.exit_code()
-        return code
+        return self.supervised.exit_code()
 
     async def send_signal(self, signum: int) -> None:
         """Signal the kernel and what it started."""
@@ -188,11 +179,5 @@ class ForkProvisioner(LocalProvisioner):
             self.process.terminate()
 
     def release(self) -> None:
-        """Close what is open here; the process is gone."""
-        self._forked.close()
-
-
-def _number(pidfd: int) -> int:
-    """Return the process id that a pidfd stands for, as it is here; -1 where the process is gone."""
-    found = _NUMBER.search(Path(f"/proc/self/fdinfo/{pidfd}").read_text())
-    return int(found[1]) if found else -1
+        """Close what is open here, and remove its directory; the process is gone."""
+        self.supervised.close(self._place)

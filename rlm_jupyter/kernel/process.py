@@ -16,14 +16,15 @@ from traitlets import Instance
 
 from rlm_jupyter.kernel.command import guest_command, process_limit
 from rlm_jupyter.kernel.directory import Place
-from rlm_jupyter.kernel.fork import ForkProvisioner
+from rlm_jupyter.kernel.fork import ForkProvisioner, SupervisedProcess
+from rlm_jupyter.kernel.live_fork import Ask, fork_live
 from rlm_jupyter.kernel.provisioner import GuestProvisioner
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.sandbox.undumpable import hide
 from rlm_jupyter.kernel.shield import see_through
 from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.kernel.templates import Templates
-from rlm_jupyter.types.errors import ConfigurationError, KernelStartError
+from rlm_jupyter.types.errors import ConfigurationError, ForkRefusedError, KernelStartError
 
 _KILL_POLLS = 1_000
 """How often it is looked, a millisecond apart, whether a killed process is gone."""
@@ -122,6 +123,36 @@ class KernelProcess:
             km.provisioner = provisioner
             return cls(km, place)
 
+    async def fork(self, ask: Ask) -> KernelProcess:
+        """Fork this kernel, which is between two cells, with all that it has.
+
+        Parameters
+        ----------
+        ask
+            Puts the request for it to the kernel.
+
+        Raises
+        ------
+        ForkRefusedError
+            There can be none, or it would lack something; the text says what.
+        """
+        parent = self.supervised
+        if parent is None:
+            raise ForkRefusedError("The kernel can't be forked: that needs Linux.")
+        with _place() as place:
+            spec = KernelSpec(argv=[], language="python", display_name="rlm")
+            km = _manager(spec, place)
+            km.write_connection_file()
+            connected = KernelProcess(km, place)
+            paths = [connected.url(channel).removeprefix("ipc://") for channel in ("shell", "control", "iopub")]
+            request = {"key": km.session.key.decode(), "paths": paths}
+            process = await fork_live(parent, lambda: ask(request), paths)
+            provisioner = ForkProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
+            # what bounds the number of its processes holds for those of its parent as well
+            provisioner.take(process, place, None, self._provisioner.last_words)
+            km.provisioner = provisioner
+            return connected
+
     @classmethod
     async def _start(cls, km: AsyncKernelManager, place: Place, **options: Any) -> KernelProcess:
         try:
@@ -150,6 +181,12 @@ class KernelProcess:
         return isinstance(self._km.provisioner, ForkProvisioner)
 
     @property
+    def supervised(self) -> SupervisedProcess | None:
+        """Its process, as its supervisor tells it; `None` where it has none that does."""
+        found: SupervisedProcess | None = self._provisioner.supervised
+        return found
+
+    @property
     def pid(self) -> int:
         """Of the kernel's process, or of its supervisor, which ends as that does."""
         return int(self._provisioner.pid)
@@ -170,6 +207,9 @@ class KernelProcess:
             self._unwatch()
             tell(provisioner.exit_code())
 
+        if (supervised := provisioner.supervised) is not None:
+            supervised.supervisor.watch(supervised.number, ended)
+            return
         if hasattr(os, "pidfd_open"):
             with contextlib.suppress(OSError):
                 self._fd = os.pidfd_open(self.pid)
@@ -210,16 +250,18 @@ class KernelProcess:
                 if sys.platform != "win32":
                     provisioner.end()
                     # jupyter_client looks every 0.1 s whether it is gone; it is in a few ms
+                    process = provisioner.supervised or provisioner.process
                     for _ in range(_KILL_POLLS):
-                        if provisioner.process.poll() is not None:
+                        if process.poll() is not None:
                             break
                         await asyncio.sleep(0.001)
                 await provisioner.finish(self._km)
         finally:
             provisioner.release()
-            self._place.remove()
 
     def _unwatch(self) -> None:
+        if (supervised := self._provisioner.supervised) is not None:
+            supervised.supervisor.forget(supervised.number)
         if self._fd is not None:
             asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)

@@ -21,14 +21,19 @@ from jupyter_client.launcher import launch_kernel
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from rlm_jupyter.kernel.directory import Place
+from rlm_jupyter.kernel.fork import SupervisedProcess
+from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.sandbox import bwrap, seccomp
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.shield import see_through
+from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels, are_possible
 from rlm_jupyter.types.errors import KernelStartError
 
 _SIGNALLED = 128
 """What bubblewrap adds to the number of the signal that ended its child, for an exit code."""
 _PIPE_BYTES = 65_536
+_SUPERVISED_SECONDS = 60.0
+"""How long it may take until its Python runs."""
 
 
 class GuestProvisioner(LocalProvisioner):
@@ -41,6 +46,8 @@ class GuestProvisioner(LocalProvisioner):
     """The first process inside the sandbox, as we see it: with it, all of them end."""
     _inside_fd: int | None = None
     _said: int | None = None
+    supervised: SupervisedProcess | None = None
+    """The kernel's own process, as its supervisor tells it, where there is one that does."""
 
     def shut_off(self, sandbox: Sandbox, place: Place, *, template: bool = False) -> None:
         """Set what it is started in, and whether it is no kernel, but what kernels are forked from."""
@@ -49,9 +56,29 @@ class GuestProvisioner(LocalProvisioner):
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         """Start the process; where this is cancelled, `self.process` is there all the same."""
         options = LocalProvisioner._scrub_kwargs(kwargs)
+        if not are_possible():
+            await self._launch(cmd, options)
+            return self.connection_info
+        channels = StartChannels()
+        try:
+            theirs = channels.theirs
+            confined = json.loads(options["env"][VARIABLE]) | {"channel": theirs[0], "forks": theirs[1]}
+            options["env"] = options["env"] | {VARIABLE: json.dumps(confined)}
+            await self._launch(cmd, options | {"pass_fds": theirs})
+            channels.pass_on()
+            async with asyncio.timeout(_SUPERVISED_SECONDS):
+                boxed = self._inside is not None
+                self.supervised = await channels.process(is_boxed=boxed, child=self.process, first=self._inside_fd)
+        except (TimeoutError, NotStartedError):  # it will not come up either, and that is told
+            pass
+        finally:
+            if self.supervised is None:
+                channels.close()
+        return self.connection_info
+
+    async def _launch(self, cmd: list[str], options: dict[str, Any]) -> None:
         started = by_a_thread_of_its_own(lambda: self.start(cmd, **options), self.keep)
         await see_through(lambda: _done(started))
-        return self.connection_info
 
     def start(self, cmd: list[str], **options: Any) -> Any:
         """Start the process, and return it; it ends with the thread that this is called in."""
@@ -78,6 +105,8 @@ class GuestProvisioner(LocalProvisioner):
 
     def exit_code(self) -> int | None:
         """As of `Popen`: negative for a signal."""
+        if self.supervised is not None:
+            return self.supervised.exit_code()
         code: int | None = None if self.process is None else self.process.poll()
         if self._inside is not None and code is not None and code > _SIGNALLED:
             return _SIGNALLED - code
@@ -85,7 +114,11 @@ class GuestProvisioner(LocalProvisioner):
 
     async def send_signal(self, signum: int) -> None:
         """Signal the kernel and what it started."""
-        if self._inside is not None and signum == signal.SIGKILL:
+        if self.supervised is not None and signum == signal.SIGKILL:
+            self.supervised.kill()
+        elif self.supervised is not None:
+            self.supervised.interrupt(signum)
+        elif self._inside is not None and signum == signal.SIGKILL:
             self.end()
         elif self.exit_code() is not None:
             pass  # the number may be another's by now
@@ -98,7 +131,9 @@ class GuestProvisioner(LocalProvisioner):
 
     def end(self) -> None:
         """Kill the process and all that belongs to it."""
-        if self._inside_fd is not None:
+        if self.supervised is not None:
+            self.supervised.terminate()
+        elif self._inside_fd is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 signal.pidfd_send_signal(self._inside_fd, signal.SIGKILL)
         elif self.process is not None and self.exit_code() is None:
@@ -108,10 +143,17 @@ class GuestProvisioner(LocalProvisioner):
 
     async def finish(self, km: Any) -> None:
         """Let `jupyter_client` put away what it has of a kernel that has been ended; it ends it where it has not."""
-        await km.shutdown_kernel(now=True)
+        if self.supervised is None:
+            await km.shutdown_kernel(now=True)
+        else:
+            await km.cleanup_resources()
 
     def release(self) -> None:
-        """Close what is open here; the process is gone."""
+        """Close what is open here, and remove its directory; the process is gone."""
+        if self.supervised is not None:
+            self.supervised.close(self._place)
+        else:
+            self._place.remove()
         for fd in (self._inside_fd, self._said):
             if fd is not None:
                 os.close(fd)

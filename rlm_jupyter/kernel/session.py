@@ -26,7 +26,7 @@ from rlm_jupyter.kernel.snapshots import Moment, Restored, Snapshots
 from rlm_jupyter.kernel.subcalls import Subcalls
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.kernel.untrusted import changed, fetched, inspection, output, readable
-from rlm_jupyter.types.errors import KernelDiedError
+from rlm_jupyter.types.errors import ForkRefusedError, KernelDiedError
 from rlm_jupyter.types.values import AnswerSubcall, CellRun, Inspection, Output, PacksContext, Value
 
 LOOK_SECONDS = 10.0
@@ -116,6 +116,44 @@ class Kernel:
                 await see_through(own.close)
             raise
         return kernel
+
+    async def fork(self, answer_subcall: AnswerSubcall) -> Self:
+        """Fork this kernel between two cells: the other one has all that this one has, and both go on by themselves.
+
+        That is variables, imports, generators, random states, and files at the place where they are read or written. A
+        sandbox, its files and its limits are the same for both; sockets, signing key and the host's directory are not.
+
+        Parameters
+        ----------
+        answer_subcall
+            Answers the sub-calls of the fork's cells.
+
+        Returns
+        -------
+        Kernel
+            To be closed by whoever has asked for it. It lives on when this one is closed, or dies; inside a sandbox,
+            not longer than the templates that this one was started with.
+
+        Raises
+        ------
+        ForkRefusedError
+            A fork would lack something, such as a thread; it is named. This kernel is as it was.
+        KernelDiedError
+            There is no kernel any more.
+        """
+        if self._cell is not None:
+            raise ForkRefusedError("The kernel can't be forked: a cell is running.")
+        connection = self._connection
+        connection.check()
+
+        async def ask(request: dict[str, Any]) -> dict[str, Any]:
+            return (await connection.request("rlm_fork", request)).content
+
+        forked = type(self)(answer_subcall, self._launch_options)
+        forked._contexts = self._contexts.copy()
+        forked._tools, forked._has_outputs = self._tools, self._has_outputs
+        forked._connection = await Connection.to(await connection.process.fork(ask), forked._receivers())
+        return forked
 
     @property
     def is_alive(self) -> bool:
@@ -386,13 +424,15 @@ class Kernel:
         await self._shell.execute_silently(self._connection, "", seconds=LOOK_SECONDS, problem=problem)
 
     async def _connect(self) -> None:
-        self._connection = await Connection.open(
-            self._launch_options,
-            on_shell=self._on_shell,
-            on_iopub=self._on_iopub,
-            on_call=self._on_call,
-            on_death=self._fail_cell,
-        )
+        self._connection = await Connection.open(self._launch_options, **self._receivers())
+
+    def _receivers(self) -> dict[str, Callable[[Any], None]]:
+        return {
+            "on_shell": self._on_shell,
+            "on_iopub": self._on_iopub,
+            "on_call": self._on_call,
+            "on_death": self._fail_cell,
+        }
 
     def _tell(self, msg_type: str, content: dict[str, Any], buffers: Sequence[Frame] = ()) -> None:
         self._connection.tell(msg_type, content, buffers)

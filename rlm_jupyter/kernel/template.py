@@ -21,16 +21,16 @@ from typing import Any
 
 from rlm_jupyter.kernel.command import guest_command, own_places, passed_on, process_limit
 from rlm_jupyter.kernel.directory import Place
-from rlm_jupyter.kernel.fork import ForkedProcess
+from rlm_jupyter.kernel.fork import SupervisedProcess
 from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.provisioner import GuestProvisioner, by_a_thread_of_its_own
 from rlm_jupyter.kernel.sandbox import bwrap
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels
 
 _READY_SECONDS = 60.0
 """How long a fork may take, with the imports of a template that has just been started."""
 _FULL_SECONDS = 0.002
-_MOST_BYTES = 10_000
 _END_SECONDS = 10.0
 
 
@@ -124,7 +124,7 @@ class Template:
             return False
         return self._is_closed or self._started.exception() is not None or self._provisioner.exit_code() is not None
 
-    async def fork(self, place: Place) -> ForkedProcess:
+    async def fork(self, place: Place) -> SupervisedProcess:
         """Fork a kernel whose sockets are in this place.
 
         Raises
@@ -144,31 +144,30 @@ class Template:
             "processes": process_limit(sandbox),
             "disk": sandbox.disk if boxed else None,
         }
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
+        channels = StartChannels()
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                with theirs:
-                    await self._ask(json.dumps(request).encode(), theirs, place)
-                await _readable(ours)
-            message, fds, _, _ = socket.recv_fds(ours, _MOST_BYTES, 2)
-            if not fds:
-                raise self._failure(message)
-            return ForkedProcess(ours, *fds, is_boxed=boxed)
+                await self._ask(json.dumps(request).encode(), channels, place)
+                channels.pass_on()
+                return await channels.process(is_boxed=boxed)
+        except NotStartedError as error:
+            channels.close()
+            raise self._failure(error.message) from None
         except (OSError, TimeoutError) as error:
-            ours.close()
+            channels.close()
             raise TemplateError(f"it does not answer ({type(error).__name__}: {error})") from error
         except BaseException:
-            ours.close()
+            channels.close()
             raise
 
-    async def _ask(self, message: bytes, theirs: socket.socket, place: Place) -> None:
+    async def _ask(self, message: bytes, channels: StartChannels, place: Place) -> None:
         run = os.open(place.path / "run", os.O_RDONLY | os.O_DIRECTORY)
         host = os.pidfd_open(os.getpid())
         try:
             while True:
                 try:
-                    socket.send_fds(self._channel, [message], [theirs.fileno(), run, host])
+                    their, forks = channels.theirs
+                    socket.send_fds(self._channel, [message], [their, run, host, forks])
                     return
                 except BlockingIOError:  # many at once, before it is ready
                     await asyncio.sleep(_FULL_SECONDS)
@@ -222,19 +221,3 @@ def _starting(env: Mapping[str, str], sandbox: Sandbox) -> dict[str, str]:
         asked = json.loads(env[VARIABLE])
         env[VARIABLE] = json.dumps(asked | {"path": [path for path in others.split(os.pathsep) if path]})
     return env
-
-
-async def _readable(channel: socket.socket) -> None:
-    """Wait until there is something to read, or the other end is closed."""
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-
-    def tell() -> None:
-        if not ready.done():
-            ready.set_result(None)
-
-    loop.add_reader(channel, tell)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(channel)

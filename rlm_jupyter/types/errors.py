@@ -166,6 +166,10 @@ class KernelDiedError(KernelError):
     """The kernel's process ended by itself."""
 
 
+class ForkRefusedError(KernelError):
+    """The kernel can't be forked; the text says what a fork would lack. Nothing has changed in it."""
+
+
 class PolicyError(RLMError):
     """A termination or reward policy failed, or gave what is no verdict or reward. Ends the run, its answer kept."""
 

@@ -10,8 +10,9 @@ import sys
 
 from rlm_jupyter.kernel.guest.confine import confine
 
+forks: int | None = None
 if __name__ == "__main__":
-    confine()  # before the first thread, which would keep what it has
+    forks = confine()  # before the first thread, which would keep what it has
 
 # ipykernel imports debugpy when it can (80 ms and 8 MB), and nobody debugs a model's kernel
 sys.modules["debugpy"] = None  # type: ignore[assignment]
@@ -30,6 +31,8 @@ if __name__ == "__main__":
 
         at = sys.argv.index("--")
         # returns in its forks
-        run = serve(socket.socket(fileno=int(sys.argv[2])), sys.argv[3:at], sys.argv[at + 1 :])
+        run, forks = serve(socket.socket(fileno=int(sys.argv[2])), sys.argv[3:at], sys.argv[at + 1 :])
         GuestKernelApp.instance().fork_into(run)
+    if forks is not None:
+        GuestKernelApp.instance().take_forks(forks)
     GuestKernelApp.launch_instance()

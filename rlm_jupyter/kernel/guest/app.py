@@ -32,6 +32,7 @@ class GuestKernel(IPythonKernel):
             self.parent.adopt(self)
         keep_context()
         shell: Any = self.shell
+        shell.enable_tip = False  # drawn whenever a client asks who we are, from the numbers of a cell's `random.seed`
         session: Any = self.session
         session.pack = _surviving(session.pack)
         self.rlm_guest = Guest(self)
@@ -93,6 +94,10 @@ class GuestKernelApp(IPKernelApp, PreparedApp):
         self.connection_file = f"/proc/self/fd/{run}/k.json"
         self.parent_handle = os.getppid()
 
+    def take_forks(self, channel: int) -> None:
+        """Set where forks of this kernel, once it lives, are asked for."""
+        self._forks = channel
+
     def init_connection_file(self) -> None:
         """Load the connection; the folder of a fork's may be nowhere in what it sees."""
         super().init_connection_file()
@@ -109,5 +114,10 @@ class GuestKernelApp(IPKernelApp, PreparedApp):
         super().initialize(argv)
         if self._run is not None:
             os.close(self._run)
+        if self._forks is not None:
+            from rlm_jupyter.kernel.guest.live_fork import LiveForks  # Linux
+
+            LiveForks(self, self._forks)
 
     _run: int | None = None
+    _forks: int | None = None

@@ -10,16 +10,19 @@ import contextlib
 import json
 import os
 import platform
+import socket
 import sys
 from collections.abc import Iterable
 from typing import Any
 
 from rlm_jupyter.kernel.guest import namespaces
-from rlm_jupyter.kernel.guest.supervisor import end_with, supervise
+from rlm_jupyter.kernel.guest.supervisor import Host, end_with, supervise
 
 VARIABLE = "RLM_CONFINED"
 """JSON: `parent`, the process id of the host, or 0 where it can't be seen; `memory`, `processes`: numbers, or null;
-`template`, whether this is to be no kernel, but what kernels are forked from; `path`: folders of modules, for that."""
+`template`, whether this is to be no kernel, but what kernels are forked from; `path`: folders of modules, for that.
+`channel` and `forks`, where there are any: descriptors, of the supervisor's channel to the host, and where forks of the
+kernel are asked for."""
 _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _CLEAR_ALL = 38, 24, 47, 4
 _CAPABILITY_VERSION = 0x20080522
 _GIVEN_UP = (16, 17, 19, 21, 22, 24, 38, 39, 40)
@@ -31,11 +34,17 @@ _CAPABILITIES = 41
 """How many Linux knows."""
 
 
-def confine() -> None:
-    """Do what the host asked for, as far as this system can; without a sandbox, what returns is a process below."""
+def confine() -> int | None:
+    """Do what the host asked for, as far as this system can; where it is a kernel's, what returns is a process below.
+
+    Returns
+    -------
+    int or None
+        The descriptor where forks of the kernel are asked for, where there is one.
+    """
     asked = json.loads(os.environ.pop(VARIABLE, "{}"))
     if not asked or sys.platform == "win32":
-        return
+        return None
     if asked["template"]:
         # its forks get limits of their own
         if asked["parent"]:
@@ -46,11 +55,18 @@ def confine() -> None:
             _gain_nothing(set(range(_CAPABILITIES)) - _OF_A_TEMPLATE)
             # not before: code may have been put there by a run that may change these folders
             sys.path[2:2] = asked["path"]
-        return
+        return None
     limit(asked["memory"], asked["processes"])
     _gain_nothing(_GIVEN_UP if os.geteuid() == 0 else ())
-    if asked["parent"]:
-        supervise(asked["parent"])
+    channel = asked.get("channel")
+    host = None if channel is None else Host(socket.socket(fileno=channel))
+    if host is not None and not hasattr(os, "pidfd_open"):  # this Python is older than the host's
+        host.channel.close()
+        host = None
+    if asked["parent"] or host is not None:
+        supervise(asked["parent"] or None, host)
+    forks: int | None = asked.get("forks")
+    return forks
 
 
 def give_up_all() -> None:

@@ -15,7 +15,7 @@ from rlm_jupyter.kernel.guest import confine, namespaces
 from rlm_jupyter.kernel.guest.supervisor import Host, supervise
 
 
-def become_kernel(asked: dict[str, Any], fds: list[int]) -> int:
+def become_kernel(asked: dict[str, Any], fds: list[int]) -> tuple[int, int]:
     """Return in the process of the kernel, ready for its application; those above it never return.
 
     Parameters
@@ -24,17 +24,18 @@ def become_kernel(asked: dict[str, Any], fds: list[int]) -> int:
         `environment`, `cwd`, `memory`, `processes` as of a kernel that is started; `disk`: bytes of its private
         folders, where it is shut off, else null.
     fds
-        The host's channel, the folder of the connection, and a pidfd of the host.
+        The host's channel, the folder of the connection, a pidfd of the host, and where forks of the kernel itself
+        are asked for.
 
     Returns
     -------
-    int
-        The descriptor of the folder of the connection.
+    tuple
+        The descriptors of the folder of the connection, and of the last.
     """
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    channel, run, host = fds
+    channel, run, host, forks = fds
     _close_all_but(fds)
     os.setsid()
     boxed = asked["disk"] is not None
@@ -42,8 +43,7 @@ def become_kernel(asked: dict[str, Any], fds: list[int]) -> int:
         namespaces.enter(asked["disk"])
         confine.give_up_all()
     confine.limit(asked["memory"], asked["processes"])
-    with socket.socket(fileno=channel) as told:
-        supervise(Host(host, told))
+    supervise(None, Host(socket.socket(fileno=channel), host))
     os.close(host)
     parent = os.environ["JPY_PARENT_PID"]
     os.environ.clear()
@@ -52,7 +52,7 @@ def become_kernel(asked: dict[str, Any], fds: list[int]) -> int:
     if not sys.flags.safe_path:
         sys.path[0] = asked["cwd"]
     _renew()
-    return run
+    return run, forks
 
 
 def _close_all_but(kept: list[int]) -> None:

@@ -55,6 +55,8 @@ class Guest:
         self._outputs: OutputFolder | None = None
         self.on_stop: Callable[[str], None] = lambda cell: None
         """Told the cell that the host is about to interrupt (control thread)."""
+        self.on_fork: Callable[[WireMessage], None] | None = None
+        """Forks the kernel, and answers (control thread); `None`: it can't be forked."""
         self._watch_compiler()
         self._names = names or Names(self._shell)
         self._surroundings = Surroundings() if names is None else None
@@ -84,6 +86,11 @@ class Guest:
         self._shell.input_transformers_cleanup.append(self._questions)
         self._shell.events.register("pre_run_cell", self._before_cell)
         self._shell.events.register("post_run_cell", self._after_cell)
+
+    def renew(self) -> None:
+        """In a fork of the kernel: talk through its own connection, to whom attaches there."""
+        self.wire.renew()
+        self.calls.renew()
 
     @property
     def snapshots(self) -> Snapshots:
@@ -177,6 +184,8 @@ class Guest:
         elif message.type == "rlm_stop":
             self.calls.stop(message.content["cell"], message.content["reason"])
             self.on_stop(message.content["cell"])
+        elif message.type == "rlm_fork" and self.on_fork is not None:
+            self.on_fork(message)
         elif message.type == "rlm_look":
             shell = self._kernel.shell_stream
             shell.io_loop.add_callback(shell.flush, zmq.POLLIN)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -100,7 +101,7 @@ class Calls:
         self._wire = wire
         self._cell = cell
         self._refusal = refusal
-        self._ids = itertools.count()
+        self._ids, self._prefix = itertools.count(), ""
         self._waiting: dict[str, _Slot] = {}
         self._stopped: tuple[str, str] = ("", "")
 
@@ -127,6 +128,12 @@ class Calls:
             self._end(call_id, slot)
         return slot.result()
 
+    def renew(self) -> None:
+        """In a fork of the kernel: have ids that the parent never gives."""
+        self._ids, self._prefix = itertools.count(), f"{os.urandom(4).hex()}-"
+        self._waiting.clear()
+        self._stopped = ("", "")
+
     def announce(self) -> None:
         """Tell the host that an answer is recorded, and wait until it has fetched it.
 
@@ -143,7 +150,7 @@ class Calls:
         # a draft's own text may call FINAL while the host looks at it: after that the host sees that there is an answer
         if not self._wire.attached or self._wire.is_own_thread or self._stopped[0] == self._cell():
             return
-        call_id = str(next(self._ids))
+        call_id = f"{self._prefix}{next(self._ids)}"
         slot = self._waiting[call_id] = _Slot(None)
         try:
             self._wire.send("rlm_final", {"id": call_id})
@@ -188,7 +195,7 @@ class Calls:
             reason = "nobody is attached to this kernel who could answer"
         if reason:
             raise SubcallError(reason)
-        call_id = str(next(self._ids))
+        call_id = f"{self._prefix}{next(self._ids)}"
         slot = self._waiting[call_id] = _Slot(loop)
         try:
             content: dict[str, Any] = {"id": call_id, "kind": kind, "model": model, "cell": cell}

@@ -30,12 +30,12 @@ _MOST_BYTES = 200_000
 """Of a request; more is no message of the host's."""
 _IDLE_SECONDS = 600.0
 """After so long without a request, and without a kernel, it ends."""
-_FDS = 3
+_FDS = 4
 _FORK_AWARE = {"jemalloc_bg_thd"}
 """Threads, by their names for the system, that prepare for a fork and go on after it: pyarrow's memory has one."""
 
 
-def serve(channel: socket.socket, preload: Sequence[str], arguments: Sequence[str]) -> int:
+def serve(channel: socket.socket, preload: Sequence[str], arguments: Sequence[str]) -> tuple[int, int]:
     """Fork kernels as the host asks for them; return in each of them, and never in this process.
 
     Parameters
@@ -49,8 +49,8 @@ def serve(channel: socket.socket, preload: Sequence[str], arguments: Sequence[st
 
     Returns
     -------
-    int
-        The descriptor of the folder of the kernel's connection.
+    tuple
+        What `become_kernel` returns.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     name = Path("/proc/self/comm").read_text().strip()
@@ -82,9 +82,9 @@ def serve(channel: socket.socket, preload: Sequence[str], arguments: Sequence[st
             asked = json.loads(message)
             # inside a sandbox, its kernels would end with it, and are no children of its own
             is_claimed = is_claimed or asked["disk"] is not None
-            if (run := _fork(asked, fds)) is not None:
+            if (made := _fork(asked, fds)) is not None:
                 name_process(name)
-                return run
+                return made
         if not ready and not is_claimed and not _reap():
             os._exit(0)
 
@@ -101,7 +101,7 @@ def _refuse(channel: socket.socket, why: str) -> NoReturn:
             os.close(fd)
 
 
-def _fork(asked: dict[str, Any], fds: list[int]) -> int | None:
+def _fork(asked: dict[str, Any], fds: list[int]) -> tuple[int, int] | None:
     """Fork a kernel; return what `become_kernel` does in that one, and `None` here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads that are gone by then

@@ -38,11 +38,17 @@ class Wire:
     """
 
     def __init__(self, kernel: Any, receive: Receive) -> None:
+        self._kernel = kernel
+        self._receive = receive
+        self.renew()
+
+    def renew(self) -> None:
+        """Take the kernel's control channel as it is now; nobody is attached to it."""
+        kernel = self._kernel
         self._codec = Codec(kernel.session.key, kernel.session.session)
         self._stream = kernel.control_stream
         self._thread = kernel.control_thread
         self._loop = kernel.control_thread.io_loop.asyncio_loop
-        self._receive = receive
         self._host: list[bytes] = []
         self._outbox: deque[list[Frame]] = deque()
         self._pid = os.getpid()
