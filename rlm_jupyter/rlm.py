@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, get_args
 from weakref import WeakSet
 
+from rlm_jupyter.batch.of_rlm import InBatches
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.models import Model
@@ -24,6 +24,7 @@ from rlm_jupyter.replay.prompt_session import AsyncPromptSession, PromptSession
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.replay.session_record import in_session, resumed_session
 from rlm_jupyter.run import interrupts
+from rlm_jupyter.run.alone import answer_alone
 from rlm_jupyter.run.arguments import (
     answer_of,
     check_attempts,
@@ -37,15 +38,10 @@ from rlm_jupyter.run.arguments import (
 )
 from rlm_jupyter.run.asked import Prompt, asked, context_of, is_none
 from rlm_jupyter.run.background_session import BackgroundSession
-from rlm_jupyter.run.budget.ledger import Ledger
-from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.estimate import Estimate, estimate
 from rlm_jupyter.run.figures import SeeFigures
 from rlm_jupyter.run.mcp.config import servers_of
-from rlm_jupyter.run.observers import guarded
-from rlm_jupyter.run.opening import open_in_time, unopened
-from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.outputs import Outputs
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Running
@@ -60,7 +56,7 @@ if TYPE_CHECKING:
     from rlm_jupyter.policies.reward import RewardFunction
 
 
-class RLM(FromRecord):
+class RLM(FromRecord, InBatches):
     """A recursive language model (arXiv 2512.24601): a model that drives a Jupyter kernel over a long text.
 
     Parameters
@@ -363,7 +359,7 @@ class RLM(FromRecord):
         question, held = asked(prompt, context, root_prompt)
         with interrupts.in_order():
             settings = self._for(answer, outputs, output_dir, replace)
-            return await self._answer(settings, question, held, on_event, control)
+            return await answer_alone(settings, question, held, on_event, control)
 
     def _for(self, answer: object, outputs: object, output_dir: str | Path | None, replaces: bool | None) -> Settings:
         """Return the settings of a run whose answer is to be this, and that is to make these files."""
@@ -390,24 +386,6 @@ class RLM(FromRecord):
             folder=before.folder if output_dir is None else found.folder,
             replace=before.replace if replaces is None else replaces,
         )
-
-    async def _answer(
-        self, settings: Settings, prompt: str, held: Context, on_event: OnEvent | None, control: Control | None
-    ) -> Result:
-        control, on_event = control or Control(), guarded(on_event)
-        control.attach()
-        ledger = Ledger(settings.limits)
-        recording = outcome_of(prompt, held, settings.save, answer_type=settings.answer)
-        async with recording as outcome, AsyncExitStack() as stack:
-            recorder = outcome.recorder
-            session = await open_in_time(stack, settings, held, ledger, control, on_event)
-            if session is None:
-                trajectory = unopened(settings, held, prompt, ledger, control, recorder=recorder, emit=on_event)
-            else:
-                trajectory = await session.answer(
-                    prompt, ledger=ledger, recorder=recorder, emit=on_event, control=control
-                )
-        return outcome.result(trajectory)
 
     async def stream(
         self,

@@ -12,12 +12,15 @@ from typing import Any, Literal
 
 from rlm_jupyter.types.limits import Limits
 
-Place = Literal["cli", "magic", "resume", "fork", "%resume", "config"]
-"""Where an option is taken: `jupyter rlm run`, `%rlm`, `jupyter rlm resume` and `fork`, `%rlm_resume`, `%config`."""
+Place = Literal["cli", "magic", "resume", "fork", "%resume", "config", "batch"]
+"""Where an option is taken: `jupyter rlm run`, `%rlm`, `jupyter rlm resume` and `fork`, `%rlm_resume`, `%config`,
+`jupyter rlm batch`."""
 _ALL: frozenset[Place] = frozenset({"cli", "magic", "resume", "fork", "%resume", "config"})
 _SHELL: frozenset[Place] = frozenset({"cli", "resume", "fork"})
 _RUNS: frozenset[Place] = frozenset({"cli", "magic"})
 _MAGIC: frozenset[Place] = frozenset({"magic"})
+_OF_ONE_RUN = frozenset({"session", "ledger", "estimate", "output", "output_dir", "replace"})
+"""Options of `jupyter rlm run` that a batch does not take."""
 _OF_LIMITS = Limits()
 
 
@@ -166,6 +169,8 @@ OPTIONS = (
 
 def options_of(place: Place) -> Iterator[Option]:
     """Yield the options that are taken there, in their order."""
+    if place == "batch":
+        return (option for option in options_of("cli") if option.name not in _OF_ONE_RUN)
     return (option for option in OPTIONS if place in option.places)
 
 

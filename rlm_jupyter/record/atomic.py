@@ -202,9 +202,9 @@ def sweep_once(folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the temporary files, of which the process is gone, in the marked folders of the runs in a folder."""
+    """Remove temporary files of which the process is gone, in the marked folders of a folder's runs and batches."""
     with contextlib.suppress(OSError):
-        for staging in list(folder.glob(f"*.rlm/{STAGING}")):
+        for staging in [*folder.glob(f"*.rlm/{STAGING}"), *folder.glob(f"*.batch/{STAGING}")]:
             with contextlib.suppress(OSError):
                 if _is_marked(staging):
                     for path in list(staging.iterdir()):

@@ -181,9 +181,13 @@ class Resumption(Answers):
         What it goes on with.
     reexecutes
         Execute its cells again; else its kernel is empty.
+    ledger
+        Holds it to its limits. Default: one of its own.
     """
 
-    def __init__(self, saved: SavedRun, settings: Settings, *, reexecutes: bool = True) -> None:
+    def __init__(
+        self, saved: SavedRun, settings: Settings, *, reexecutes: bool = True, ledger: Ledger | None = None
+    ) -> None:
         check_resumable(saved, settings.limits)
         if settings.system_prompt_extra != saved.trajectory.started.options.get("system_prompt_extra", ""):
             raise ConfigurationError(
@@ -202,6 +206,7 @@ class Resumption(Answers):
         self._saved = saved
         self._settings = settings
         self._reexecutes = reexecutes
+        self._ledger = ledger
 
     async def answer(self, prompt: str, on_event: OnEvent | None, control: Control | None) -> Result:
         """Go on with it."""
@@ -219,7 +224,9 @@ class Resumption(Answers):
         with interrupts.in_order():
             async with outcome_of(prompt, context, True, again=saved, answer_type=self._settings.answer) as outcome:
                 recording = Recording(saved.records, playback_options)
-                trajectory = await play(self._settings, saved, recording, outcome.recorder, on_event, control)
+                trajectory = await play(
+                    self._settings, saved, recording, outcome.recorder, on_event, control, ledger=self._ledger
+                )
         return outcome.result(trajectory)
 
 
@@ -232,6 +239,7 @@ async def play(
     control: Control | None,
     *,
     forked: tuple[str, int, str] | None = None,
+    ledger: Ledger | None = None,
 ) -> Trajectory:
     """Go over a recording in a kernel of its own, and on from there; what was asked there before comes first.
 
@@ -241,6 +249,8 @@ async def play(
         The run whose recording it is.
     forked
         Whose recording it is, how many iterations are taken over, and the id of the new run.
+    ledger
+        As for `Resumption`.
     """
     on_event = guarded(on_event)
     earlier = await asyncio.to_thread(saved.earlier)
@@ -267,7 +277,7 @@ async def play(
             recording.started = replace(started, forked_from=ancestor, forked_at=at, request="", options=options)
         return await session.answer(
             recording.started.prompt,
-            ledger=Ledger(settings.limits),
+            ledger=ledger or Ledger(settings.limits),
             recorder=recorder,
             emit=on_event,
             control=control,

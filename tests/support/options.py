@@ -10,7 +10,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 _HEAD = """\
 # Options
 
-Of `jupyter rlm run`, of `%rlm` and `%%rlm`, of `jupyter rlm resume` and `fork`, and of `%rlm_resume`. What is marked
+Of `jupyter rlm run` (and `batch`, but for `--session`, `--ledger`, `--estimate` and files to make), of `%rlm` and `%%rlm`, of `jupyter rlm resume` and `fork`, and of `%rlm_resume`. What is marked
 under `%config` can be set once: `%config RLMMagics.max_cost = 0.50`, by the name that stands there, if one does. In Python the limits are fields of `Limits`
 ([limits and cost](limits.md)), the rest are arguments of `RLM`.
 

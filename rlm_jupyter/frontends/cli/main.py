@@ -1,4 +1,4 @@
-"""The command line: `jupyter rlm run`, `demo`, `resume`, `fork`, `replay`, `list`, `show`, `export`, `clean`.
+"""The command line: `jupyter rlm run`, `batch`, `demo`, `resume`, `fork`, `replay`, `list`, `show`, `export`, `clean`.
 
 Long because the parsers and the help of all commands stand here; what a command does is imported when it is called.
 """
@@ -45,6 +45,14 @@ examples:
 """
 
 
+_BATCH_EXAMPLES = """\
+examples:
+  jupyter rlm batch reviews.csv --prompt "Is {text} about food? yes or no" --out results.csv -m openai/gpt-5.4-mini
+  jupyter rlm batch contracts.jsonl --prompt "Who signed last?" --context @file --schema signer.json --out out.parquet
+  jupyter rlm batch questions.jsonl --prompt "{question}" --context text --expected answer --out results.jsonl
+  jupyter rlm batch questions.jsonl --prompt "{question}" --context text --out results.jsonl --retry failed
+
+"""
 _RESUME_EXAMPLES = """\
 examples:
   jupyter rlm resume
@@ -118,6 +126,10 @@ def _command(args: argparse.Namespace) -> int:
             from rlm_jupyter.frontends.cli.run import demo, run
 
             return run(args) if args.command == "run" else demo(args)
+        case "batch":
+            from rlm_jupyter.frontends.cli.batch import batch
+
+            return batch(args)
         case "resume" | "fork" | "replay":
             from rlm_jupyter.frontends.cli.resume import fork, replay, resume
 
@@ -133,8 +145,8 @@ def _command(args: argparse.Namespace) -> int:
             return commands[args.command](args)
         case _:
             raise ConfigurationError(
-                "A command is missing: run, demo, models, resume, fork, replay, list, show, export or clean (see "
-                "jupyter rlm --help)."
+                "A command is missing: run, batch, demo, models, resume, fork, replay, list, show, export or clean "
+                "(see jupyter rlm --help)."
             )
 
 
@@ -214,6 +226,7 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     _add_run(command("run", "answer a question about files", _RUN_EXAMPLES))
+    _add_batch(command("batch", "ask one question about each of many items", _BATCH_EXAMPLES))
     demo = command(
         "demo",
         "answer a question about Python's own documentation, without a model, a key or a network",
@@ -277,8 +290,18 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     _add_common(run)
 
 
+def _add_batch(batch: argparse.ArgumentParser) -> None:
+    from rlm_jupyter.frontends.cli.batch_options import add_batch_options
+
+    add_batch_options(batch)
+    _add_options(batch, "batch")
+    batch.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    batch.set_defaults(json=False, no_save=True, save=None, output=None, output_dir=None, replace=False)
+
+
 def _add_options(parser: argparse.ArgumentParser, place: Place) -> None:
-    limits = parser.add_argument_group("limits, for the run and all its sub-calls")
+    whose = "each run" if place == "batch" else "the run"
+    limits = parser.add_argument_group(f"limits, for {whose} and all its sub-calls")
     groups: dict[str, Callable[..., object]] = {"": parser.add_argument, "limits": limits.add_argument}
     groups["sandbox"] = parser.add_argument_group("what the model's code is kept in").add_argument
     add_arguments(place, groups)

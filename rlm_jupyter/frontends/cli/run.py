@@ -34,10 +34,7 @@ _EXAMPLES = ("anthropic", "openai", "ollama")
 
 def run(args: Namespace) -> int:
     """`jupyter rlm run`; returns the exit code."""
-    from rlm_jupyter.types.limits import Limits
-
-    given = {field.name: getattr(args, field.name, None) for field in fields(Limits)}
-    limits = Limits(**{name: value for name, value in given.items() if value is not None})
+    limits = limits_of(args)
     prompt = args.prompt or ""
     if not prompt.strip():
         # it may have been taken for one more of the paths
@@ -49,13 +46,13 @@ def run(args: Namespace) -> int:
 
     kept = kept_session(args, place(args))
     with keyless() if args.estimate else nullcontext():
-        model = _model(args)
-        rlm = _rlm(args, model or EMBEDDED, limits)
+        model = model_of(args)
+        rlm = rlm_of(args, model or EMBEDDED, limits)
     from rlm_jupyter.run.context import Context
 
     context = Context(context_of(args))
     if model is None:
-        _say_no_model()
+        say_no_model()
     if args.estimate:
         estimate = rlm.estimate(prompt, context)
         terminal.write(json.dumps(asdict(estimate)) if args.json else str(estimate))
@@ -65,7 +62,16 @@ def run(args: Namespace) -> int:
     return answered(args, lambda tell: rlm.start(prompt, context, on_event=tell), rlm.settings.save)
 
 
-def _rlm(args: Namespace, model: str, limits: Limits) -> RLM:
+def limits_of(args: Namespace) -> Limits:
+    """Return the limits that were given, beside the defaults."""
+    from rlm_jupyter.types.limits import Limits
+
+    given = {field.name: getattr(args, field.name, None) for field in fields(Limits)}
+    return Limits(**{name: value for name, value in given.items() if value is not None})
+
+
+def rlm_of(args: Namespace, model: str, limits: Limits) -> RLM:
+    """Return the `RLM` that the options describe."""
     from rlm_jupyter.models.pricing import parsed_prices
     from rlm_jupyter.models.sampling import parsed
     from rlm_jupyter.rlm import RLM  # after what is quickly found to be wrong
@@ -144,7 +150,7 @@ def place(args: Namespace) -> str | bool:
     return save
 
 
-def _model(args: Namespace) -> str | None:
+def model_of(args: Namespace) -> str | None:
     """Return the model that is named; `None`: none is, so the embedded one answers."""
     from rlm_jupyter.models import load_model
 
@@ -158,7 +164,8 @@ def _model(args: Namespace) -> str | None:
     return str(name)
 
 
-def _say_no_model() -> None:
+def say_no_model() -> None:
+    """Say who answers where no model is named, and how to name one."""
     from rlm_jupyter.models import PROVIDERS, discovery
 
     terminal.say(_NO_MODEL.format(examples=", ".join(PROVIDERS[provider].example for provider in _EXAMPLES)))

@@ -1,5 +1,7 @@
 """`Ledger`: one account for a whole tree of runs: root, sub-calls and children.
 
+Long because all that moves the account stands here.
+
 Every request reserves the most it can use before it is sent and settles what it did use afterwards, so a
 limit is never overshot. A request waits while reservations in flight could still free its room; it is
 refused only when it would not fit alone. A turn is held around a provider's request only: a child that
@@ -36,6 +38,8 @@ class Ledger:
     clock
         Seconds, monotonic.
     """
+
+    is_part = False  # of a batch: then others, who have more time, wait for the same provider
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
@@ -260,7 +264,8 @@ class Ledger:
                 stop_reason="seconds",
             )
 
-        pace.fail(refusal)
+        if not self.is_part:
+            pace.fail(refusal)
         raise refusal()
 
     async def _reserve(self, tokens: int, cost: float, own: LastReply | None) -> None:

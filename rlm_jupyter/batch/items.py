@@ -1,0 +1,130 @@
+"""`Item`: one row of a batch with the question that is asked about it; `Question`: what is asked about each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlm_jupyter.batch.rows import BadRow
+from rlm_jupyter.batch.template import ContextColumn, MissingValueError, Template, check_columns, value_of
+from rlm_jupyter.record.slug import slug
+from rlm_jupyter.run.asked import context_of
+from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.settings import Settings, request_digest
+from rlm_jupyter.types.errors import ConfigurationError, ContextError
+from rlm_jupyter.types.limits import Limits
+
+_KEY_CHARS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One row, ready to be asked about."""
+
+    number: int
+    """Its place in what was given, from 0."""
+    key: str
+    """Names it in the results."""
+    identity: str
+    """What it is recognized by: the same key, question and context give the same."""
+    row: Mapping[str, Any]
+    prompt: str = ""
+    context: object = None
+    error: str = ""
+    """Why nothing can be asked about it."""
+
+    @property
+    def name(self) -> str:
+        """What its run is called."""
+        return self.key if self.identity.startswith(self.key) else f"{slug(self.key)}-{self.identity[:8]}"
+
+
+class Question:
+    """What is asked about each row.
+
+    Parameters
+    ----------
+    prompt, context, key
+        As for `RLM.batch`.
+
+    Raises
+    ------
+    ConfigurationError
+        A template can't be read.
+    """
+
+    def __init__(self, prompt: str, context: str | None, key: str | None) -> None:
+        if not prompt.strip():
+            raise ConfigurationError(
+                "The question is missing: prompt is a text with names of columns, as 'Who is {name}?'."
+            )
+        self._prompt = Template(prompt)
+        self._context = None if context is None else ContextColumn(context)
+        self._key = key
+
+    def digest(self, settings: Settings) -> str:
+        """Digest all that results depend on but the rows; neither limits nor where the model is served count."""
+        plain = replace(settings, limits=Limits(), served=())
+        asked = [request_digest(plain, self._prompt.text, Context(None)), self._key]
+        asked.append(None if self._context is None else self._context.text)
+        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+    def items(self, rows: Sequence[Mapping[str, Any]], more: Sequence[str] = ()) -> list[Item]:
+        """Return what is asked about the rows.
+
+        Parameters
+        ----------
+        more
+            Further columns that have to be there.
+
+        Raises
+        ------
+        ConfigurationError
+            No row has a column that is named, or two have one key.
+        """
+        known = dict.fromkeys(str(name) for row in rows for name in row)
+        columns = [*self._prompt.columns, *(self._context.columns if self._context else ()), *more]
+        check_columns([*columns, *([self._key] if self._key else [])], known)
+        seen: dict[str, int] = {}
+        items: list[Item] = []
+        for number, row in enumerate(rows):
+            item = self._item(number, row)
+            times = seen[item.key] = seen.get(item.key, 0) + 1
+            if times > 1 and self._key is not None:
+                raise ConfigurationError(f"Two rows have {item.key!r} in their column {self._key!r}, which names them.")
+            if times > 1:  # the same once more
+                item = replace(item, key=f"{item.key}-{times}", identity=f"{item.identity}-{times}")
+            items.append(item)
+        return items
+
+    def _item(self, number: int, row: Mapping[str, Any]) -> Item:
+        prompt, context, error, named = "", None, getattr(row, "why", ""), ""
+        try:
+            if not isinstance(row, BadRow):
+                named = str(value_of(row, self._key)) if self._key else ""
+                prompt = self._prompt.fill(row)
+                context = None if self._context is None else self._context.fill(row)
+                if not prompt.strip():
+                    error = "its question is empty"
+        except MissingValueError as missing:
+            error = str(missing)
+        identity = hashlib.sha256(json.dumps([named, prompt, _digest(context), error, error and number]).encode())
+        return Item(
+            number, named or identity.hexdigest()[:_KEY_CHARS], identity.hexdigest(), row, prompt, context, error
+        )
+
+
+def _digest(context: object) -> str:
+    try:
+        return json.dumps(context, sort_keys=True)
+    except (TypeError, ValueError):
+        pass
+    if hasattr(context, "__fspath__"):
+        return f"@{context}"
+    try:
+        return context_of(context).info.sha256
+    except (ConfigurationError, ContextError):
+        return f"a {type(context).__name__}"  # said when its turn comes

@@ -1,0 +1,62 @@
+"""`ResultRow`: what came of one item, as the file of results has it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from rlm_jupyter.run.result import Result
+from rlm_jupyter.types.endings import why_ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRow:
+    """What came of one item."""
+
+    key: str
+    """Names the item: its value in the column `key`, or a digest of what is asked."""
+    row: int | None = None
+    """Its place in what was given last, from 0; `None`: it was not among that."""
+    answer: Any = None
+    """As plain data where it is JSON-able, else as text."""
+    stop_reason: str = "failed"
+    tokens: int = 0
+    cost: float | None = 0.0
+    """US dollars; `None` where a price is not known."""
+    seconds: float = 0.0
+    path: str | None = None
+    """Its run's notebook, from the folder of the results."""
+    error: str | None = None
+    """Why there is no answer; `None` where there is one."""
+    score: float | None = None
+    """What `expected` gives for the answer, where that was asked for."""
+
+    @classmethod
+    def of(cls, key: str, result: Result, folder: Path) -> Self:
+        """Return the row of a run that has ended; `folder` is that of the results."""
+        ended = result.trajectory.ended
+        is_invalid = result.answer is None or result.stop_reason in {"failed", "answer_invalid"}
+        return cls(
+            key=key,
+            answer=None if ended is None else ended.value if ended.is_json else ended.answer,
+            stop_reason=result.stop_reason,
+            tokens=result.usage.total_tokens,
+            cost=result.cost,
+            seconds=round(result.seconds, 3),
+            path=None if result.path is None else result.path.relative_to(folder).as_posix(),
+            error=why_ended(result.stop_reason, result.message) if is_invalid else None,
+        )
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """Return a row as it was written down."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in data.items() if name in known})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return its columns; without a score where none was asked for."""
+        data = asdict(self)
+        if self.score is None:
+            del data["score"]
+        return data

@@ -1,0 +1,51 @@
+"""`answer_alone`: one prompt, answered in a kernel that is its own."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from rlm_jupyter.run.budget.ledger import Ledger
+from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.observers import guarded
+from rlm_jupyter.run.opening import open_in_time, unopened
+from rlm_jupyter.run.outcome import outcome_of
+from rlm_jupyter.run.result import OnEvent, Result
+from rlm_jupyter.run.settings import Settings
+
+
+async def answer_alone(
+    settings: Settings,
+    prompt: str,
+    held: Context,
+    on_event: OnEvent | None = None,
+    control: Control | None = None,
+    *,
+    ledger: Ledger | None = None,
+) -> Result:
+    """Answer a prompt about a context, and end the kernel.
+
+    Parameters
+    ----------
+    on_event, control
+        As for `RLM.acompletion`.
+    ledger
+        Holds the run to its limits. Default: one of its own.
+
+    Raises
+    ------
+    RLMError
+        As of `RLM.acompletion`.
+    """
+    control, on_event = control or Control(), guarded(on_event)
+    control.attach()
+    ledger = ledger or Ledger(settings.limits)
+    recording = outcome_of(prompt, held, settings.save, answer_type=settings.answer)
+    async with recording as outcome, AsyncExitStack() as stack:
+        recorder = outcome.recorder
+        session = await open_in_time(stack, settings, held, ledger, control, on_event)
+        if session is None:
+            trajectory = unopened(settings, held, prompt, ledger, control, recorder=recorder, emit=on_event)
+        else:
+            trajectory = await session.answer(prompt, ledger=ledger, recorder=recorder, emit=on_event, control=control)
+    return outcome.result(trajectory)

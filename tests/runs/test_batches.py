@@ -1,0 +1,372 @@
+"""One question about many items: real kernels, one file of results, one set of limits."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import psutil
+import pytest
+
+from rlm_jupyter import RLM, Limits
+from rlm_jupyter.batch.outcome import BatchResult
+from rlm_jupyter.batch.scoring import Scoring, wilson
+from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.types.errors import ConfigurationError, ModelError
+from rlm_jupyter.types.values import Message
+from tests.support.loopback import Loopback, Said
+
+UPPER = "```repl\nFINAL(context.upper())\n```"
+WORDS = [{"id": f"n{number}", "word": word} for number, word in enumerate(("one", "two", "three"))]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def scripted(*replies: Any, times: int = 20, latency: float = 0.0) -> ScriptedModel:
+    return ScriptedModel([*(replies or (UPPER,))] * times, latency=latency)
+
+
+def ask(model: Any, items: Any = WORDS, **options: Any) -> BatchResult:
+    limits = options.pop("limits", None)
+    given = {"prompt": "Upper case?", "context": "word", "out": "results.jsonl", "key": "id"} | options
+    return RLM(model, limits=limits).batch(items, **given)
+
+
+def rows(path: str = "results.jsonl") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def test_each_item_is_a_run_with_a_notebook_and_a_row() -> None:
+    model = scripted()
+    result = ask(model)
+    assert [row["answer"] for row in rows()] == ["ONE", "TWO", "THREE"]
+    assert [row["key"] for row in rows()] == ["n0", "n1", "n2"]
+    assert all(Path(row["path"]).is_file() and row["stop_reason"] == "answered" for row in rows())
+    assert result.tokens == sum(row["tokens"] for row in rows()) > 0
+    assert not Path("results.jsonl.batch/unfinished").exists()
+    assert str(result).startswith("3 of 3 answered")
+
+
+def test_the_same_again_asks_nothing_and_more_items_only_what_is_missing() -> None:
+    ask(scripted())
+    before = Path("results.jsonl").read_bytes()
+    none = ScriptedModel([])
+    ask(none)
+    assert none.requests == []
+    assert Path("results.jsonl").read_bytes() == before
+    more = scripted()
+    ask(more, [{"id": "first", "word": "zero"}, *WORDS])
+    assert len(more.requests) == 1
+    assert [row["answer"] for row in rows()] == ["ZERO", "ONE", "TWO", "THREE"]
+
+
+def test_results_that_were_lost_come_back_from_the_record() -> None:
+    ask(scripted())
+    Path("results.jsonl").unlink()
+    assert [row.answer for row in ask(ScriptedModel([])).rows] == ["ONE", "TWO", "THREE"]
+    assert len(rows()) == 3
+
+
+def test_a_bad_row_is_a_row_and_not_the_end() -> None:
+    Path("items.jsonl").write_text(
+        '{"id": "a", "word": "one"}\nno JSON\n{"id": "c"}\n[1]\n{"id": "e", "word": "two"}\n'
+    )
+    result = ask(scripted(), "items.jsonl", key=None)
+    assert [row.answer for row in result.rows] == ["ONE", None, None, None, "TWO"]
+    assert "line 2 of items.jsonl is no JSON" in str(result.rows[1].error)
+    assert result.rows[2].error == "nothing stands in its column 'word'"
+    assert len(result.failed) == 3
+
+
+def test_what_failed_is_retried_where_that_is_asked_for_and_goes_on_from_its_record() -> None:
+    first: list[Any] = ["```repl\nword = context.upper()\n```", ModelError("down")]
+    failed = ask(ScriptedModel(first), WORDS[:1])
+    assert "down" in str(failed.rows[0].error)
+    assert ask(ScriptedModel([]), WORDS[:1]).failed  # it has its row
+    again = ScriptedModel(["```repl\nFINAL(word)\n```"])
+    result = ask(again, WORDS[:1], retry="failed")
+    assert [row.answer for row in result.rows] == ["ONE"]
+    assert len(again.requests) == 1
+    assert len(list(Path("results.jsonl.batch").glob("*.ipynb"))) == 1
+    assert result.tokens == result.rows[0].tokens > failed.rows[0].tokens
+
+
+def test_an_item_that_met_its_limit_is_begun_anew() -> None:
+    ask(ScriptedModel(["```repl\n1\n```", "no"]), WORDS[:1], limits=Limits(max_iterations=1))
+    before = rows()
+    result = ask(scripted(), WORDS[:1], limits=Limits(max_iterations=1), retry="failed")
+    assert before[0]["answer"] != "ONE"
+    assert before[0]["error"] is None or result.rows[0].answer == "ONE"
+
+
+@dataclass
+class Priced:
+    """A model with a price, that bills all that it may use."""
+
+    model: ScriptedModel
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    def cost(self, usage: Any) -> float:
+        return float(usage.input_tokens + usage.output_tokens) / 1_000_000
+
+
+@pytest.mark.parametrize("limit", ["batch_max_cost", "batch_max_tokens"])
+def test_the_batch_is_held_to_its_limits_and_goes_on_with_more(limit: str) -> None:
+    items = [{"id": str(number), "word": f"w{number}"} for number in range(8)]
+    limits = Limits(max_output_tokens=1_000)
+    model, unit = Priced(scripted()), 1e-6 if limit == "batch_max_cost" else 1
+    most = 6_000 * unit
+    result = ask(model, items, **{limit: most}, limits=limits)
+    assert 0 < len(result.rows) < 8
+    assert (result.cost if limit == "batch_max_cost" else result.tokens) <= most  # type: ignore[operator]
+    assert "limit of the batch is reached" in result.stopped
+    assert all(row.error is None for row in result.rows)
+    again = ask(model, items, **{limit: 100_000 * unit}, limits=limits)
+    assert [row.answer for row in again.rows] == [f"W{number}" for number in range(8)]
+    assert len(model.model.requests) == 8
+    assert again.tokens == sum(row.tokens for row in again.rows)
+
+
+def test_the_time_of_the_batch_ends_it_and_the_runs_are_resumed() -> None:
+    slow = ScriptedModel(["```repl\nword = context.upper()\n```"] * 3 + [UPPER] * 3, latency=0.1)
+    held = [slow]
+
+    class Waits(Priced):
+        async def complete(self, messages: Sequence[Message], **options: Any) -> Any:
+            if len(messages) > 2:
+                await asyncio.sleep(60)
+            return await held[0].complete(messages, **options)
+
+    result = ask(Waits(slow), batch_max_seconds=5)
+    assert result.rows == []
+    assert "the time of the batch is up" in result.stopped
+    again = ScriptedModel(["```repl\nFINAL(word)\n```"] * 3)
+    assert [row.answer for row in ask(again).rows] == ["ONE", "TWO", "THREE"]
+    assert len(again.requests) == 3
+
+
+def test_results_of_another_batch_or_of_nobody_are_left_alone() -> None:
+    ask(scripted())
+    before = Path("results.jsonl").read_bytes()
+    with pytest.raises(ConfigurationError, match="has the runs of another batch"):
+        ask(scripted(), prompt="Lower case?")
+    Path("results.jsonl").write_text("mine")
+    with pytest.raises(ConfigurationError, match="is not what this batch has written"):
+        ask(scripted())
+    assert Path("results.jsonl").read_text() == "mine"
+    Path("results.jsonl").write_bytes(before)
+    ask(ScriptedModel([]))
+    Path("other.jsonl").write_text("mine")
+    with pytest.raises(ConfigurationError, match="is not what this batch has written"):
+        ask(scripted(), out="other.jsonl")
+    assert Path("other.jsonl").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"prompt": "Who is {nobody}?"}, "No row has a column 'nobody'; the columns are: id, word."),
+        ({"context": "{nobody}"}, "No row has a column 'nobody'"),
+        ({"key": "nobody"}, "No row has a column 'nobody'"),
+        ({"expected": "nobody"}, "No row has a column 'nobody'"),
+        ({"prompt": "{word"}, "can't be read"),
+        ({"prompt": "{word!r}"}, "the name of a column"),
+        ({"prompt": " "}, "The question is missing"),
+        ({"items": []}, "There are no items"),
+        ({"items": "none.jsonl"}, "none.jsonl can't be read: No such file"),
+        ({"items": "none.txt"}, "is no file of items"),
+        ({"items": [1]}, "Item 0 is neither a dict nor a text"),
+        ({"items": [*WORDS, WORDS[0]]}, "Two rows have 'n0' in their column 'id'"),
+        ({"out": "results.txt"}, "ends in .jsonl, .csv, .parquet"),
+        ({"out": "no/where/results.jsonl"}, "There is no folder"),
+        ({"retry": "all"}, "retry is 'failed' or nothing"),
+        ({"concurrency": 0}, "concurrency is a whole number from 1 on"),
+        ({"expected": "word", "score": "nearly"}, "score is exact, number, set"),
+        ({"batch_max_cost": -1.0}, "max_cost"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_spent(options: dict[str, Any], said: str) -> None:
+    model = scripted()
+    with pytest.raises(ConfigurationError) as error:
+        ask(model, **options)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+    assert model.requests == []
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_typed_answers_are_columns(suffix: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"text": {"type": "string"}, "size": {"type": "integer"}, "parts": {"type": "array"}},
+        "required": ["text", "size"],
+    }
+    reply = "```repl\nFINAL({'text': context, 'size': len(context), 'parts': list(context)})\n```"
+    bad = {"id": "bad", "word": None}
+    ask(scripted(reply), pd.DataFrame([*WORDS, bad]), answer=schema, out=f"results.{suffix}")
+    if suffix == "csv":
+        with Path("results.csv").open(newline="") as file:
+            found: list[dict[str, Any]] = list(csv.DictReader(file))
+        assert [row["answer.size"] for row in found] == ["3", "3", "5", ""]
+        assert json.loads(found[0]["answer.parts"]) == ["o", "n", "e"]
+    else:
+        found = pl.read_parquet("results.parquet").to_dicts()
+        assert [row["answer.size"] for row in found] == [3, 3, 5, None]
+        assert found[0]["answer.parts"] == ["o", "n", "e"]
+        assert ask(scripted(), "results.parquet", context="answer.text", out="more.jsonl", key="key").rows[0].answer
+    assert [row["answer.text"] or None for row in found] == ["one", "two", "three", None]
+    assert "nothing stands in its column 'word'" in found[3]["error"]
+
+
+def test_items_come_from_frames_files_and_iterators() -> None:
+    Path("items.csv").write_text("id,word\na,one\nb,two\nc,\n")
+    pl.DataFrame(WORDS).write_parquet("items.parquet")
+    assert [row.answer for row in ask(scripted(), "items.csv", out="1.csv").rows] == ["ONE", "TWO", None]
+    assert [row.answer for row in ask(scripted(), Path("items.parquet"), out="2.csv").rows] == ["ONE", "TWO", "THREE"]
+    assert [row.answer for row in ask(scripted(), pl.DataFrame(WORDS), out="3.csv").rows] == ["ONE", "TWO", "THREE"]
+    texts = ask(scripted(), (word for word in ("a", "a", "b")), context="text", out="4.csv", key=None).rows
+    assert [row.answer for row in texts] == ["A", "A", "B"]
+    assert len({row.key for row in texts}) == 3
+
+
+def test_a_context_may_be_a_file_that_a_column_names() -> None:
+    Path("a.txt").write_text("from a file")
+    items = [{"file": "a.txt"}, {"file": "none.txt"}]
+    result = ask(scripted(), items, context="@file", key=None)
+    assert result.rows[0].answer == "FROM A FILE"
+    assert "none.txt" in str(result.rows[1].error)
+
+
+def test_answers_are_scored_and_again_for_nothing() -> None:
+    items: list[dict[str, Any]] = [*WORDS, {"id": "n3", "word": None}]
+    ask(scripted(), items)
+    none = ScriptedModel([])
+    result = ask(none, [item | {"right": right} for item, right in zip(items, ("one", "TWO.", "four", "x"), strict=True)],
+                 expected="right")  # fmt: skip
+    assert none.requests == []
+    assert [row["score"] for row in rows()] == [1.0, 1.0, 0.0, 0.0]
+    assert result.accuracy is not None
+    assert (result.accuracy.share, result.accuracy.total) == (0.5, 4)
+    assert "accuracy 50.0% of 4 (95 % interval 15.0% to 85.0%)" in str(result)
+
+
+@pytest.mark.parametrize(
+    ("score", "answer", "expected", "is_right"),
+    [
+        ("exact", " Yes. ", "yes", 1),
+        ("exact", "yes and no", "yes", 0),
+        ("number", "1,204.0", 1204, 1),
+        ("number", "about", 1204, 0),
+        ("set", ["b", "a"], "a, b", 1),
+        ("set", '["a", "c"]', ["a", "b"], 0),
+        (lambda answer, expected: 0.5, "x", "y", 0.5),
+    ],
+)
+def test_the_ways_to_compare(score: Any, answer: Any, expected: Any, is_right: float) -> None:
+    assert Scoring("column", score).score(answer, {"column": expected}) == is_right
+
+
+def test_the_interval_is_that_of_wilson() -> None:
+    # Agresti and Coull (1998), and by hand: 0 of 10, 15 of 20
+    assert wilson(0, 10) == pytest.approx((0.0, 0.27754), abs=1e-4)
+    assert wilson(15, 20) == pytest.approx((0.53130, 0.88814), abs=1e-4)
+    assert not any(math.isnan(bound) for bound in wilson(0, 0))
+
+
+def test_items_wait_for_the_model_at_the_same_time() -> None:
+    with Loopback([Said(UPPER, delay=0.3)]) as server:
+        rlm = RLM("openai/any", base_url=server.openai_url, api_key="k")
+        rlm.batch([f"w{number}" for number in range(6)], prompt="?", context="text", out="r.jsonl", concurrency=6)
+        assert server.most_at_once > 1
+
+
+async def test_cancelling_ends_the_runs_and_no_kernel_is_left() -> None:
+    model = scripted(latency=30.0)
+    running = asyncio.create_task(
+        RLM(model).abatch(WORDS, prompt="?", context="word", out="results.jsonl", concurrency=3)
+    )
+    while len(model.requests) < 3:
+        await asyncio.sleep(0.05)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert rows() == []
+    again = await RLM(scripted()).abatch(WORDS, prompt="?", context="word", out="results.jsonl")
+    assert [row.answer for row in again.rows] == ["ONE", "TWO", "THREE"]
+
+
+def command(*more: str) -> list[str]:
+    items = [sys.executable, "-m", "rlm_jupyter.frontends.cli.main", "batch", "items.jsonl", "--prompt", "Upper?"]
+    return [*items, "--context", "word", "--out", "results.jsonl", "--key", "id", *more]
+
+
+def items_file() -> None:
+    Path("items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in WORDS))
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    items_file()
+    Path("script.json").write_text(json.dumps([UPPER] * 3))
+    done = subprocess.run(
+        command("-m", "scripted/script.json", "--expected", "word"), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("3 of 3 answered")
+    assert "accuracy 100.0% of 3" in done.stdout
+    assert "Results: results.jsonl" in done.stderr
+    wrong = subprocess.run(command("--context", "none"), capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert "No row has a column 'none'" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_ends_it_cleanly_twice_too(times: int) -> None:
+    items_file()
+    with Loopback([Said(UPPER, delay=20.0)]) as server:
+        environment = os.environ | {"OPENAI_API_KEY": "k"}
+        process = subprocess.Popen(
+            command("-m", "openai/any", "--base-url", server.openai_url),
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        while len(server.requests) < 3:
+            assert process.poll() is None
+            time.sleep(0.05)
+        kernels = psutil.Process(process.pid).children(recursive=True)
+        for _ in range(times):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.1)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "Traceback" not in said
+        assert "The same command goes on from here" in said
+        assert psutil.wait_procs(kernels, timeout=10)[1] == []
+    with Loopback([UPPER]) as server:
+        again = subprocess.run(
+            command("-m", "openai/any", "--base-url", server.openai_url), check=False, env=environment, text=True,
+            stdout=subprocess.PIPE,
+        )  # fmt: skip
+    assert again.returncode == 0
+    assert [row["answer"] for row in rows()] == ["ONE", "TWO", "THREE"]
