@@ -7,6 +7,8 @@ import csv
 import json
 import math
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -29,6 +31,7 @@ from rlm_jupyter.types.errors import ConfigurationError, ModelError
 from rlm_jupyter.types.values import Message
 from tests.support.loopback import Loopback, Said
 
+PAGE = (Path(__file__).parents[2] / "docs" / "batches.md").read_text()
 UPPER = "```repl\nFINAL(context.upper())\n```"
 WORDS = [{"id": f"n{number}", "word": word} for number, word in enumerate(("one", "two", "three"))]
 
@@ -370,3 +373,30 @@ def test_ctrl_c_ends_it_cleanly_twice_too(times: int) -> None:
         )  # fmt: skip
     assert again.returncode == 0
     assert [row["answer"] for row in rows()] == ["ONE", "TWO", "THREE"]
+
+
+# --- the docs -------------------------------------------------------------------------------------------------
+
+
+def test_the_commands_and_the_code_of_the_docs_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("reviews.csv").write_text("text\nsoup\nshoes\n")
+    Path("questions.jsonl").write_text('{"question": "How long?", "text": "soup", "right": 4}\n')
+    with Loopback(["```repl\nFINAL(len(context))\n```"]) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
+        monkeypatch.setenv("RLM_MODEL", "openai/gpt-5.4-mini")
+        shown = []
+        for line in re.findall(r"^jupyter rlm (batch .*)$", PAGE, re.M):
+            words = [sys.executable, "-m", "rlm_jupyter.frontends.cli.main", *shlex.split(line)]
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            shown.append(done.stdout)
+        assert len(shown) == 3
+        assert shown[1].startswith("2 of 2 answered")
+        assert "accuracy 100.0% of 1" in shown[2]
+        assert len(server.requests) == 3  # the same again asked nothing
+        names: dict[str, Any] = {}
+        code = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)[0].replace('"results.csv"', '"again.csv"')
+        exec(compile(code, "example", "exec", dont_inherit=True), names)
+        assert [row.answer for row in names["result"].rows] == [4, 5]
+        assert list(names["result"].frame()["answer"]) == [4, 5]
