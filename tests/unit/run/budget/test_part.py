@@ -29,7 +29,7 @@ async def test_what_all_use_together_never_exceeds_the_whole(seed: int) -> None:
             task.cancel()
 
         part = PartLedger(Limits(), whole, on_refused)
-        while True:
+        for _ in range(200):
             most = chance.randrange(10, 120)
             async with part.request(Usage(output_tokens=most), most / 1_000) as entry:
                 await asyncio.sleep(chance.random() / 1_000)
