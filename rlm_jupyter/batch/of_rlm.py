@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from rlm_jupyter.batch import display
 from rlm_jupyter.batch.engine import Engine
 from rlm_jupyter.batch.items import Item, Question
 from rlm_jupyter.batch.journal import BatchJournal
@@ -93,7 +94,7 @@ class InBatches(ABC):
             How: `exact` (but for letter case, spaces and full stops), `number`, `set`, or a function
             `(answer, expected) -> float` from 0 to 1.
         on_progress
-            Told how far it is, on a thread of ours.
+            Told how far it is, on a thread of ours. Default: after `%load_ext rlm_jupyter` a table in the notebook.
 
         Raises
         ------
@@ -213,7 +214,7 @@ async def _run(batch: _Prepared, on_progress: OnProgress | None) -> BatchResult:
             concurrency=batch.concurrency,
             retries=batch.retries,
             scoring=batch.scoring,
-            on_progress=on_progress,
+            on_progress=on_progress or display.usual(),
         )
         await engine.run()
     finally:

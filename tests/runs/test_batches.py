@@ -29,6 +29,7 @@ from rlm_jupyter.batch.scoring import Scoring, wilson
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.types.errors import ConfigurationError, ModelError
 from rlm_jupyter.types.values import Message
+from tests.runs.test_magics import execute
 from tests.support.loopback import Loopback, Said
 
 PAGE = (Path(__file__).parents[2] / "docs" / "batches.md").read_text()
@@ -373,6 +374,24 @@ def test_ctrl_c_ends_it_cleanly_twice_too(times: int) -> None:
         )  # fmt: skip
     assert again.returncode == 0
     assert [row["answer"] for row in rows()] == ["ONE", "TWO", "THREE"]
+
+
+def test_in_a_notebook_a_table_fills() -> None:
+    script = json.dumps(["```repl\nFINAL('<script>alert(1)</script>' + context)\n```"] * 3)
+    Path("script.json").write_text(script)
+    _, cell = execute(
+        "%load_ext rlm_jupyter",
+        "from rlm_jupyter import RLM\n"
+        "RLM('scripted/script.json').batch(['a', 'b', 'c'], prompt='?', context='text', out='r.jsonl').path.name",
+    )
+    shown = [output for output in cell.outputs if output.output_type == "display_data"]
+    assert len(shown) == 1  # updated in place
+    page = shown[0]["data"]["text/html"]
+    assert "3 of 3 done" in page
+    assert page.count("<tr>") == 4
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script" not in page
+    assert cell.outputs[-1]["data"]["text/plain"] == "'r.jsonl'"
 
 
 # --- the docs -------------------------------------------------------------------------------------------------

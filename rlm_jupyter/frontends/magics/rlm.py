@@ -17,7 +17,9 @@ from IPython.core.magic import line_cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import observe
 
+from rlm_jupyter.batch.display import show_by
 from rlm_jupyter.frontends import keys
+from rlm_jupyter.frontends.display.batch_table import BatchTable
 from rlm_jupyter.frontends.here import transform
 from rlm_jupyter.frontends.live import user_cells as by_hand
 from rlm_jupyter.frontends.live.result import in_one_line
@@ -312,3 +314,4 @@ def load(shell: Any) -> None:
     shell.input_transformers_cleanup.append(transform.awaited(shell, magics.asks_here))
     shell.input_transformers_cleanup.append(keep_questions("rlm", "llm_query"))
     shell.input_transformers_cleanup.insert(0, to_its_kernel(shell))
+    show_by(lambda: BatchTable(shell.display_pub.publish))
