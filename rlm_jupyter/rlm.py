@@ -87,9 +87,10 @@ class RLM(FromRecord, InBatches):
         What the model's code is kept in: `bwrap` (Linux, bubblewrap: no network, none of your files), `none`, or
         `auto`, the best there is here; `Sandbox(...)` shows folders, and bounds memory. Default:
         `RLM_SANDBOX`, else `auto`.
-    snapshot
-        After each cell that went well, keep the variables that can be pickled (200 MiB at most), so that they come
-        back when the kernel dies; the model is told which did. Not on Windows.
+    insurance
+        After each cell that went well, keep a sleeping fork of the kernel in place of the one before. When the kernel
+        dies it goes on with all variables, and only what the last cell did is lost; the model is told. It takes
+        memory as cells change what it shares. Linux only. See docs/performance.md for what it costs.
     preload
         Modules, as `["pandas"]`, that are imported once before kernels are forked: each has them at no cost, and still
         imports them by name. Only where kernels are forked (`warm`). One that can't be imported so is named.
@@ -176,7 +177,7 @@ class RLM(FromRecord, InBatches):
         kernel_name: str | None = None,
         cwd: str | Path | None = None,
         sandbox: str | Mapping[str, Any] | Sandbox | None = None,
-        snapshot: bool = False,
+        insurance: bool = False,
         preload: Sequence[str] = (),
         warm: bool = True,
         prices: Mapping[str, Sequence[float]] | None = None,
@@ -200,7 +201,7 @@ class RLM(FromRecord, InBatches):
         mcp: Mapping[str, Any] | None = None,
     ) -> None:
         limits = Limits() if limits is None else limits
-        check_types(limits, save, cwd, snapshot, system_prompt_extra)
+        check_types(limits, save, cwd, insurance, system_prompt_extra)
         check_attempts(samples, require_agreement, strategy, limits)
         if see_figures not in get_args(SeeFigures):
             raise ConfigurationError(f"see_figures is {', '.join(get_args(SeeFigures))}, not {quoted(see_figures)}.")
@@ -217,7 +218,7 @@ class RLM(FromRecord, InBatches):
             kernel_name=kernel_name,
             cwd=None if cwd is None else Path(cwd),
             sandbox=Sandbox.of(sandbox),
-            snapshot=snapshot,
+            insurance=insurance,
             preload=modules_of(preload),
             warm=warm,
             prices=own,

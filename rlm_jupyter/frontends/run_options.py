@@ -152,7 +152,7 @@ OPTIONS = (
            places=_RUNS | {"config"}),
     Option("write", "a folder or file that code in the sandbox may change", str, "PATH", repeats=True, group="sandbox",
            places=_RUNS | {"config"}),
-    Option("snapshot", "keep the kernel's variables after each cell, so that they come back when it dies", bool,
+    Option("insurance", "keep a copy of the kernel after each cell, which goes on when it dies (Linux)", bool,
            places=_RUNS | {"config"}),
     Option("preload", "a module that kernels have imported from the start, as pandas (Linux)", str, "MODULE",
            repeats=True, places=_RUNS | {"config"}),

@@ -106,43 +106,42 @@ class Connection:
 
     @classmethod
     async def _open(cls, launch: Mapping[str, Any], receivers: Mapping[str, Callable[[Any], None]]) -> Self:
-        return await cls.to(await KernelProcess.launch(**launch), receivers)
+        connection = cls(await KernelProcess.launch(**launch), **receivers)
+        await connection.come_up()
+        return connection
 
-    @classmethod
-    async def to(cls, process: KernelProcess, receivers: Mapping[str, Callable[[Any], None]]) -> Self:
-        """Connect to a kernel's process, which is ended where that fails.
+    async def come_up(self) -> None:
+        """Wait until the kernel answers on every channel; it is ended where it does not.
 
         Raises
         ------
         KernelStartError
             It did not come up.
         """
-        connection = cls(process, **receivers)
         try:
             async with asyncio.timeout(START_SECONDS):
-                await connection.request("rlm_attach", {})
-                connection.ask(connection.next_id(), "kernel_info_request", {})
-                while not connection._iopub_open.is_set():
+                await self.request("rlm_attach", {})
+                self.ask(self.next_id(), "kernel_info_request", {})
+                while not self._iopub_open.is_set():
                     # ipykernel 6 says no welcome: ask for status messages until one comes through
-                    connection._control.send(connection._codec.encode("kernel_info_request", {}))
+                    self._control.send(self._codec.encode("kernel_info_request", {}))
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_NUDGE_SECONDS):
-                            await connection._iopub_open.wait()
-                await connection._shell_open.wait()
-            connection.process.seal()
+                            await self._iopub_open.wait()
+                await self._shell_open.wait()
+            self.process.seal()
         except (TimeoutError, KernelDiedError) as error:
-            said = connection.process.last_words
-            await connection.close("it did not come up")
+            said = self.process.last_words
+            await self.close("it did not come up")
             why = str(error) or f"it did not answer within {START_SECONDS:.0f} s"
             why += f" ({said.splitlines()[-1]})" if said else ""
             raise KernelStartError(
                 f"The kernel did not come up: {why}. Check that its Python has ipykernel (pip install ipykernel).",
-                killed=connection._killed,
+                killed=self._killed,
             ) from error
         except BaseException:
-            await connection.close("it did not come up")
+            await self.close("it did not come up")
             raise
-        return connection
 
     @property
     def ended(self) -> str | None:

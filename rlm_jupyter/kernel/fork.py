@@ -87,6 +87,11 @@ class SupervisedProcess:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 signal.pidfd_send_signal(self._pidfd, signum)
 
+    def wake(self) -> None:
+        """Let a fork of a living kernel go on, that sleeps."""
+        with contextlib.suppress(OSError):  # it is gone
+            self.forks.send(b"wake")
+
     def terminate(self) -> None:
         """End the kernel and all that it has started."""
         self.supervisor.end(self.number)

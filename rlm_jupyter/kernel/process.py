@@ -123,13 +123,15 @@ class KernelProcess:
             km.provisioner = provisioner
             return cls(km, place)
 
-    async def fork(self, ask: Ask) -> KernelProcess:
+    async def fork(self, ask: Ask, *, sleeps: bool = False) -> KernelProcess:
         """Fork this kernel, which is between two cells, with all that it has.
 
         Parameters
         ----------
         ask
             Puts the request for it to the kernel.
+        sleeps
+            The fork does nothing before it is woken.
 
         Raises
         ------
@@ -145,7 +147,7 @@ class KernelProcess:
             km.write_connection_file()
             connected = KernelProcess(km, place)
             paths = [connected.url(channel).removeprefix("ipc://") for channel in ("shell", "control", "iopub")]
-            request = {"key": km.session.key.decode(), "paths": paths}
+            request = {"key": km.session.key.decode(), "paths": paths, "sleeps": sleeps}
             process = await fork_live(parent, lambda: ask(request), paths)
             provisioner = ForkProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
             # what bounds the number of its processes holds for those of its parent as well

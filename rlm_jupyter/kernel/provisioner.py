@@ -26,7 +26,8 @@ from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.sandbox import bwrap, seccomp
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.shield import see_through
-from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels, are_possible
+from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels
+from rlm_jupyter.kernel.supervisor import are_possible
 from rlm_jupyter.types.errors import KernelStartError
 
 _SIGNALLED = 128

@@ -19,14 +19,15 @@ from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.contexts import Contexts
 from rlm_jupyter.kernel.execution import OnMessage, RunningCell
 from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes
+from rlm_jupyter.kernel.insurance import Insurance, Moment, Spare
+from rlm_jupyter.kernel.process import KernelProcess
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.shell_requests import ShellRequests
 from rlm_jupyter.kernel.shield import see_through
-from rlm_jupyter.kernel.snapshots import Moment, Restored, Snapshots
 from rlm_jupyter.kernel.subcalls import Subcalls
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.kernel.untrusted import changed, fetched, inspection, output, readable
-from rlm_jupyter.types.errors import ForkRefusedError, KernelDiedError
+from rlm_jupyter.types.errors import ForkRefusedError, KernelDiedError, KernelStartError
 from rlm_jupyter.types.values import AnswerSubcall, CellRun, Inspection, Output, PacksContext, Value
 
 LOOK_SECONDS = 10.0
@@ -49,7 +50,7 @@ class Kernel:
     can_restart = True
     """Whether it is ours to start again."""
 
-    def __init__(self, answer_subcall: AnswerSubcall, launch: Mapping[str, Any], *, snapshot: bool = False) -> None:
+    def __init__(self, answer_subcall: AnswerSubcall, launch: Mapping[str, Any], *, insurance: bool = False) -> None:
         self._launch_options = launch
         self._subcalls = Subcalls(answer_subcall, self._tell, self.get)
         self._declared = _Declared()
@@ -62,8 +63,8 @@ class Kernel:
         self._templates: Templates | None = None
         """What is closed with it."""
         self._connection: Connection
-        self.snapshots = Snapshots(self._shell if snapshot else None)
-        """Its variables, for the kernel that is started in its place."""
+        self.insurance = Insurance(is_wanted=insurance)
+        """What goes on in its place when it dies."""
         self.aside = asyncio.Lock()
         """Held while a cell runs that is not the run's own, such as a person's while the run is paused."""
 
@@ -76,7 +77,7 @@ class Kernel:
         cwd: str | Path | None = None,
         environment: Mapping[str, str] | None = None,
         sandbox: Sandbox | None = None,
-        snapshot: bool = False,
+        insurance: bool = False,
         templates: Templates | None = None,
     ) -> Self:
         """Start a kernel and wait until it answers.
@@ -87,8 +88,8 @@ class Kernel:
             Answers the sub-calls of its cells.
         kernel_name, cwd, environment, sandbox
             As for `KernelProcess.launch`.
-        snapshot
-            Keep its variables (`take_snapshot`) for the kernel that is started in its place if it dies.
+        insurance
+            Keep a sleeping fork of it (`insure`), which goes on in its place if it dies.
         templates
             What it is forked from, which is closed by whoever gives it; default: templates of its own.
 
@@ -107,7 +108,7 @@ class Kernel:
             "sandbox": sandbox,
         }
         launch["templates"] = templates or own
-        kernel = cls(answer_subcall, launch, snapshot=snapshot)
+        kernel = cls(answer_subcall, launch, insurance=insurance)
         kernel._templates = own
         try:
             await kernel._connect()
@@ -143,17 +144,65 @@ class Kernel:
         """
         if self._cell is not None:
             raise ForkRefusedError("The kernel can't be forked: a cell is running.")
+        forked = type(self)(answer_subcall, self._launch_options)
+        forked._contexts = self._contexts.copy()
+        forked._tools, forked._has_outputs = self._tools, self._has_outputs
+        await forked._go_on_in(await self._fork(sleeps=False))
+        return forked
+
+    def insure(self, moment: Moment | None) -> None:
+        """Keep a fork of it as it is now, after this cell; returns at once. Does nothing where none is wanted.
+
+        Parameters
+        ----------
+        moment
+            The cell; `None`: none of this prompt has run.
+        """
+        if self.is_alive and self.recorded is None:
+            self.insurance.take(lambda: self._fork(sleeps=True), moment)
+
+    async def revive(self) -> Spare | None:
+        """After its death: go on in the fork that was kept, with all that it has; it is insured again.
+
+        Returns
+        -------
+        Spare or None
+            What it goes on from; `None`: there is no fork, or it does not come up, and `restart` is what is left.
+        """
+        spare = await self.insurance.claim()
+        if spare is None:
+            return None
+        await see_through(self._close)
+        self._declared = _Declared()
+        if (supervised := spare.process.supervised) is not None:
+            supervised.wake()
+        try:
+            await self._go_on_in(spare.process)
+        except KernelStartError:
+            return None
+        self.insure(spare.moment)
+        await self.insurance.settled()
+        return spare
+
+    async def _go_on_in(self, process: KernelProcess) -> None:
+        """Connect to a fork; its tasks may ask already while that is under way.
+
+        Raises
+        ------
+        KernelStartError
+            It does not come up.
+        """
+        self._connection = Connection(process, **self._receivers())
+        await self._connection.come_up()
+
+    async def _fork(self, *, sleeps: bool) -> KernelProcess:
         connection = self._connection
         connection.check()
 
         async def ask(request: dict[str, Any]) -> dict[str, Any]:
             return (await connection.request("rlm_fork", request)).content
 
-        forked = type(self)(answer_subcall, self._launch_options)
-        forked._contexts = self._contexts.copy()
-        forked._tools, forked._has_outputs = self._tools, self._has_outputs
-        forked._connection = await Connection.to(await connection.process.fork(ask), forked._receivers())
-        return forked
+        return await connection.process.fork(ask, sleeps=sleeps)
 
     @property
     def is_alive(self) -> bool:
@@ -369,6 +418,7 @@ class Kernel:
 
     async def restart(self) -> None:
         """End the process and start a new one with the same contexts; every other variable is gone."""
+        await see_through(self.insurance.drop)
         await see_through(self._close)
         await self._connect()
         try:
@@ -381,37 +431,12 @@ class Kernel:
             await see_through(self._close)
             raise
 
-    def take_snapshot(self, moment: Moment) -> None:
-        """Keep the variables as they are now, after this cell; returns at once. Does nothing where none are kept."""
-        if self.is_alive and self.recorded is None:
-            self.snapshots.take(self._connection, moment)
-
-    async def restore(self, only: Sequence[str] | None = None) -> Restored | None:
-        """After a restart: bring the variables of the kernel before back, as far as they were kept.
-
-        Parameters
-        ----------
-        only
-            Names of those to bring back. Default: all.
-
-        Returns
-        -------
-        Restored or None
-            `None`: nothing was kept.
-
-        Raises
-        ------
-        KernelDiedError
-            The kernel has died over it; it is not tried a second time.
-        """
-        return await self.snapshots.restore(self._connection, only)
-
     async def close(self) -> None:
         """Give up what is open and end the kernel at once. A second time does nothing."""
+        await see_through(self.insurance.drop)
         await see_through(self._close)
         if self._templates is not None:
             await see_through(self._templates.close)
-        await self.snapshots.close()
 
     async def _close(self) -> None:
         await self._subcalls.cancel()
@@ -438,10 +463,7 @@ class Kernel:
         self._connection.tell(msg_type, content, buffers)
 
     def _on_call(self, message: WireMessage) -> None:
-        if message.type == "rlm_snapshot":
-            self.snapshots.receive(message)
-        else:
-            self._subcalls.receive(message)
+        self._subcalls.receive(message)
 
     def _on_shell(self, message: WireMessage) -> None:
         if not self._shell.receive(message) and self._cell is not None and message.parent_id == self._cell.id:
@@ -452,7 +474,6 @@ class Kernel:
             self._cell.take(message)
 
     def _fail_cell(self, reason: str) -> None:
-        self.snapshots.cancel_pending()
         if self._cell is not None:
             self._cell.fail(reason)
         self._shell.fail(reason)

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
-import sys
 from typing import Any
 
 from rlm_jupyter.kernel.fork import SupervisedProcess
 from rlm_jupyter.kernel.supervisor import Supervisor
 
 _MOST_BYTES = 10_000
-
-
-def are_possible() -> bool:
-    """Whether this system has what it takes."""
-    return sys.platform == "linux" and hasattr(os, "pidfd_open")
 
 
 class NotStartedError(Exception):

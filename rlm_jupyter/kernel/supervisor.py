@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +27,11 @@ _KEEP_SECONDS = 10.0
 _MOST_BYTES = 256
 _MOST_STATUS = 0xFFFF
 Ended = Callable[[], None]
+
+
+def are_possible() -> bool:
+    """Whether this system has what it takes to have one that talks to us, and so to fork a kernel that lives."""
+    return sys.platform == "linux" and hasattr(os, "pidfd_open")
 
 
 class Supervisor:
@@ -101,6 +107,7 @@ class Supervisor:
             self._loop = asyncio.get_running_loop()
             for fd in (self._pidfd, self._channel.fileno()):
                 self._loop.add_reader(fd, self._look)
+        self._loop.call_soon(self._look)  # it may have ended before
 
     def forget(self, kernel: int) -> None:
         """Tell of this kernel no more."""

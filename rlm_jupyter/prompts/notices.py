@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rlm_jupyter.types.values import Variable
-
-if TYPE_CHECKING:
-    from rlm_jupyter.kernel.snapshots import Restored
 
 _PROBES = {
     "str": "print(type(context), len(context))\nprint(context[:1000])",
@@ -85,7 +81,7 @@ PASSED_OVER = (
     "Cells that had been interrupted were not executed again, so what they had set is missing: those of iteration "
     "{iterations}."
 )
-NOT_RESTORED = "These had come back from a snapshot when the kernel died, and have not come back now: {names}."
+NOT_RESTORED = "These had come back when the kernel died, and have not come back now: {names}."
 BEFORE_MISSING = "What the prompts before this one had set in their kernel is missing: their records are not known."
 GOES_ON = "The work goes on: code can be executed. {status}"
 FORCED = (
@@ -143,58 +139,52 @@ def _probe(type_name: str) -> str:
     return _PROBES.get(type_name, "print(type(context))\nprint(repr(context)[:1000])")
 
 
-def revived(what: str, before: Sequence[Variable], now: Sequence[Variable], restored: Restored | None) -> str:
-    """Return what the model is told when its kernel has died and was started again.
+def restarted(what: str, before: Sequence[Variable]) -> str:
+    """Return what the model is told when its kernel has died and was started again, with none of its variables.
 
     Parameters
     ----------
     what
         How it died, as the beginning of the sentence.
-    before, now
-        Its variables.
-    restored
-        What a snapshot has brought back; `None`: there was none.
+    before
+        The variables that it had.
     """
-    text = f"{what} and was started again. `context` and the functions are back"
-    gone = gone_names(before, now, restored) or "none"
-    if restored is None:
-        return f"{text}; your variables are gone: {gone}."
-    back = back_names(now, restored)
-    if not back:
-        why = f" Their snapshot could not be read: {restored.problem}." if restored.problem else ""
-        return f"{text}; your variables are gone: {gone}.{why}"
-    why = f" Not all of the snapshot could be read: {restored.problem}." if restored.problem else ""
-    return f"{text}. These are back {back}. Gone: {gone}.{why}"
+    gone = ", ".join(variable.name for variable in before) or "none"
+    return f"{what} and was started again. `context` and the functions are back; your variables are gone: {gone}."
 
 
-def since_died(before: Sequence[Variable], now: Sequence[Variable], restored: Restored | None) -> str:
-    """Return what became of the variables of a kernel that died between two prompts, after a sentence that says so.
+def revived(what: str, moment: tuple[int, int] | None, before: Sequence[Variable], now: Sequence[Variable]) -> str:
+    """Return what the model is told when its kernel has died, and goes on as it was before.
 
-    Parameters are those of `revived`.
+    Parameters
+    ----------
+    what
+        How it died, as the beginning of the sentence.
+    moment
+        After which cell it was as it is now, iteration and block; `None`: before this prompt.
+    before
+        The variables that were known when it died.
+    now
+        Those that there are.
     """
-    back = "" if restored is None else back_names(now, restored)
-    if not back:
+    iteration, block = moment or (0, 0)
+    when = "before your first cell"
+    if iteration:
+        when = f"after iteration {iteration}" + (f" (block {block + 1})" if block else "")
+    there = ", ".join(variable.name for variable in now) or "none"
+    names = {variable.name for variable in now}
+    gone = ", ".join(variable.name for variable in before if variable.name not in names)
+    return (
+        f"{what}. It goes on as it was {when}: what was done in it since then is lost, and nothing else. Variables, "
+        f"imports and open files are there: {there}." + (f" Gone: {gone}." if gone else "")
+    )
+
+
+def since_died(before: Sequence[Variable], now: Sequence[Variable]) -> str:
+    """Return what became of the variables of a kernel that died between two prompts, after a sentence that says so."""
+    if not now:
         return ", so its variables are gone"
-    return f"; these are back {back} (gone: {gone_names(before, now, restored) or 'none'})"
-
-
-def back_names(now: Sequence[Variable], restored: Restored) -> str:
-    """Return the variables that a snapshot has brought back, and as of when; empty where there are none."""
-    if restored.moment is None:
-        when = "as they were before this prompt"
-    else:
-        iteration, block = restored.moment
-        when = f"as they were after iteration {iteration}" + (f" (block {block + 1})" if block else "")
-    parts = [", ".join(variable.name for variable in now)]
-    parts.append(f"imports: {', '.join(restored.modules)}" if restored.modules else "")
-    names = "; ".join(part for part in parts if part)
-    return f"{when}: {names}" if names else ""
-
-
-def gone_names(before: Sequence[Variable], now: Sequence[Variable], restored: Restored | None) -> str:
-    """Return the variables that are gone, with the reason where it is known; empty where there are none."""
-    back = {variable.name for variable in now}
-    reasons = {} if restored is None else restored.reasons
-    gone = [variable.name for variable in before if variable.name not in back]
-    gone += [name for name in reasons if name not in back and name not in gone]
-    return ", ".join(f"{name} ({reasons[name]})" if name in reasons else name for name in gone)
+    names = {variable.name for variable in now}
+    gone = ", ".join(variable.name for variable in before if variable.name not in names) or "none"
+    there = ", ".join(variable.name for variable in now)
+    return f"; these are back as they were before this prompt: {there} (gone: {gone})"

@@ -37,8 +37,7 @@ async def start_again(session: Session, started: RunStarted, reexecutes: bool) -
     if not restarted or not reexecutes:
         return []
     wanted: list[str] = restarted["names"]
-    await session.kernel.snapshots.settled()
-    await session.restart(wanted)
+    await session.restart(from_fork=bool(wanted))
     back = {variable.name for variable in session.variables}
     missing = [name for name in wanted if name not in back]
     return [Difference(0, None, notices.NOT_RESTORED.format(names=", ".join(missing)))] if missing else []

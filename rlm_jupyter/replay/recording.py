@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rlm_jupyter.kernel.snapshots import Moment
+from rlm_jupyter.kernel.insurance import Moment
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.saved_run import Spent, taken_up_at
 from rlm_jupyter.replay.diff import Difference
@@ -137,7 +137,7 @@ class Recording:
 
     @property
     def moment(self) -> Moment | None:
-        """The cell after which the snapshot was taken that the next kernel to die was restored from, if one was."""
+        """The cell after which the next kernel to die was as it went on, if it did."""
         if not self._revivals:
             return None
         restored = self._revivals[0].restored

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rlm_jupyter.kernel.snapshots import Moment
+from rlm_jupyter.kernel.insurance import Moment
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.replay.diff import difference
 from rlm_jupyter.replay.recording import Recording
 from rlm_jupyter.run.cells import inspect_kernel, restart_kernel
 from rlm_jupyter.run.state import Run
-from rlm_jupyter.types.errors import KernelDiedError
 from rlm_jupyter.types.events import CellFinished, NoticeGiven
 from rlm_jupyter.types.values import CellRun, Inspection
 
@@ -38,7 +37,7 @@ class Reexecution:
         """No cell was re-executed yet."""
 
     async def begin_cell(self) -> None:
-        """Take the snapshot of the variables from before the first cell, where a recorded death needs it."""
+        """Keep a fork from before the first cell, where a recorded death needs it."""
         if self._is_first and self._recording.moment == (0, 0):
             await self._keep_variables((0, 0))
         self._is_first = False
@@ -57,7 +56,7 @@ class Reexecution:
         if not recording.options.reexecutes:
             return ""
         place = cell.iteration, cell.block
-        await run.kernel.snapshots.wait_until_captured()
+        await run.kernel.insurance.settled()
         if cell.status == "died":
             await self.restart(recording.revival())
             return ""
@@ -93,7 +92,7 @@ class Reexecution:
         return replace(inspection, answer="none", problem="", draft_ready=False)
 
     async def restart(self, notice: NoticeGiven | None) -> None:
-        """Restart the kernel, and restore the variables that were restored in the recorded run.
+        """Bring the kernel back, with the variables that came back in the recorded run.
 
         Parameters
         ----------
@@ -105,25 +104,20 @@ class Reexecution:
         cells.variables = ()
         if not self._recording.options.reexecutes:
             return
-        await restart_kernel(self.run)
         wanted: list[str] = notice.restored.get("names", []) if notice is not None else []
+        if not wanted or await kernel.revive() is None:
+            await restart_kernel(self.run)
         if not wanted:
             return
-        try:
-            restored = await kernel.restore(wanted)
-        except KernelDiedError:  # over the snapshot, which is dropped
-            await restart_kernel(self.run)
-            restored = None
-        modules = () if restored is None else restored.modules
         cells.variables = (await kernel.inspect()).variables
-        back = {variable.name for variable in cells.variables} | {*modules}
+        back = {variable.name for variable in cells.variables}
         if missing := [name for name in wanted if name not in back]:
             self._recording.note(self.run.iteration, None, notices.NOT_RESTORED.format(names=", ".join(missing)))
 
     async def _keep_variables(self, place: Moment) -> None:
-        """Take the snapshot that a recorded death needs, and no other before that; then as a run does."""
+        """Keep the fork that a recorded death needs, and no other before that; then as a run does."""
         needed = self._recording.moment
         if needed is None or needed == place:
-            self.run.kernel.take_snapshot(place)
+            self.run.kernel.insure(place)
         if needed == place:
-            await self.run.kernel.snapshots.settled()
+            await self.run.kernel.insurance.settled()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rlm_jupyter.kernel import supervisor
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.saved_run import SavedRun, taken_up_at
@@ -40,7 +41,6 @@ _LIMITS = frozenset(Limits.__dataclass_fields__)
 _AS_BEFORE = (
     "sandbox",
     "prices",
-    "snapshot",
     "preload",
     "system_prompt_extra",
     "samples",
@@ -101,6 +101,9 @@ def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = Tru
     for name in _AS_BEFORE:
         if name in recorded:
             options.setdefault(name, recorded[name])
+    if supervisor.are_possible():
+        # what earlier versions did instead, by pickling
+        options.setdefault("insurance", recorded.get("insurance", recorded.get("snapshot", False)))
     options = recorded_outputs.given_again(saved, given if calls else None) | options
     model = options.pop("model", last.model)
     # what was set for a model is not sent to another, which may refuse it

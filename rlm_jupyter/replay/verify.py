@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rlm_jupyter.kernel import supervisor
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import PolicyRegistry, Shared
@@ -130,7 +131,7 @@ def _settings(saved: SavedRun, sandbox: str | None) -> Settings:
         require_agreement=options.get("require_agreement", False),
         strategy=options.get("strategy", "loop"),
         sandbox=Sandbox.of(options.get("sandbox", "auto")),
-        snapshot=options.get("snapshot", False),
+        insurance=supervisor.are_possible() and options.get("insurance", options.get("snapshot", False)),
         outputs=Outputs.of(options.get("outputs")),
         tools=tools["tools"],
         sub_tools=tools["sub_tools"],

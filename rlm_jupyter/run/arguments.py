@@ -6,11 +6,11 @@ Each function raises `ConfigurationError` where one can't be: a line that says w
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from rlm_jupyter.kernel import supervisor
 from rlm_jupyter.models import Model, load_model
 from rlm_jupyter.models.abilities import abilities_of, fixed
 from rlm_jupyter.models.routing import Routing
@@ -101,18 +101,18 @@ def named(policy: object) -> Any:
     return {"object": getattr(policy, "__qualname__", type(policy).__qualname__)}
 
 
-def check_types(limits: object, save: object, cwd: object, snapshot: object, system_prompt_extra: object) -> None:
-    """Refuse what has the wrong type, a working directory that is not there, and snapshots where no process forks."""
+def check_types(limits: object, save: object, cwd: object, insurance: object, system_prompt_extra: object) -> None:
+    """Refuse what has the wrong type, no working directory, and insurance where no kernel can be forked."""
     if not isinstance(limits, Limits):
         raise ConfigurationError(f"limits is a Limits(...), not {type(limits).__name__}.")
     if not isinstance(save, bool | str | Path):
         raise ConfigurationError(f"save is a path, True or False, not {type(save).__name__}.")
     if not isinstance(system_prompt_extra, str):
         raise ConfigurationError(f"system_prompt_extra is a str, not {type(system_prompt_extra).__name__}.")
-    if not isinstance(snapshot, bool):
-        raise ConfigurationError(f"snapshot is True or False, not {type(snapshot).__name__}.")
-    if snapshot and not hasattr(os, "fork"):
-        raise ConfigurationError("snapshot=True needs a system on which a process can be forked: Linux or macOS.")
+    if not isinstance(insurance, bool):
+        raise ConfigurationError(f"insurance is True or False, not {type(insurance).__name__}.")
+    if insurance and not supervisor.are_possible():
+        raise ConfigurationError("insurance=True needs a system on which a kernel can be forked: Linux.")
     if cwd is not None and not (isinstance(cwd, str | Path) and Path(cwd).is_dir()):
         raise ConfigurationError(f"The kernel's working directory {cwd} does not exist.")
 

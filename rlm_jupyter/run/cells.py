@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlm_jupyter.kernel.guest.codec import DRAFT
-from rlm_jupyter.kernel.snapshots import Restored
+from rlm_jupyter.kernel.insurance import Spare
 from rlm_jupyter.prompts import cues, notices, outputs
 from rlm_jupyter.run.figures import Figures
 from rlm_jupyter.run.state import INTERRUPT_MARGIN, Run
@@ -49,7 +49,7 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
         latest = now
         run.emit(OutputChanged(run.iteration, cells.block, now))
 
-    await kernel.snapshots.wait_until_captured()
+    await kernel.insurance.settled()
     if not kernel.is_alive:
         await _revive(run, notices.DIED_BETWEEN)
     run.subcalls.begin()
@@ -78,7 +78,7 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
         await _revive(run, notices.DIED_WITHIN)
         return cell, Inspection(variables=cells.variables)
     if cell.status == "ok":
-        kernel.take_snapshot((run.iteration, cells.block - 1))
+        kernel.insure((run.iteration, cells.block - 1))
     return cell, inspection
 
 
@@ -189,19 +189,22 @@ async def _read_draft(run: Run) -> Value | None:
 
 
 async def _revive(run: Run, what: str) -> None:
-    """Restart the kernel, and tell the model exactly what is gone, and what is back from a snapshot."""
+    """Bring the kernel back, and tell the model exactly what is gone: what this cell did, or all variables."""
     cells = run.cells
     before = cells.variables
     # a thread may have called FINAL between two cells
     cells.kept = run.kernel.recorded or cells.kept
-    restored = await _restart(run)
-    text = notices.revived(what, before, cells.variables, restored)
-    text += notices.OUTPUTS_GONE if run.replies.outputs is not None else ""
-    run.record(NoticeGiven(run.iteration, text, restoration(cells.variables, restored)))
+    spare = await _restart(run)
+    if spare is None:
+        text = notices.restarted(what, before)
+        text += notices.OUTPUTS_GONE if run.replies.outputs is not None else ""
+    else:
+        text = notices.revived(what, spare.moment, before, cells.variables)
+    run.record(NoticeGiven(run.iteration, text, restoration(cells.variables, spare)))
 
 
-async def _restart(run: Run) -> Restored | None:
-    """Restart the kernel, with what a snapshot has; where it dies over that, after a rest once more.
+async def _restart(run: Run) -> Spare | None:
+    """Go on in the fork that was kept of the kernel, or restart it; where it dies over that, after a rest once more.
 
     Raises
     ------
@@ -215,10 +218,11 @@ async def _restart(run: Run) -> Restored | None:
             raise KernelDiedError(f"the kernel died {cells.restarts} times")
         await asyncio.sleep(_REST_SECONDS * (cells.restarts - 1))
         try:
-            await restart_kernel(run)
-            restored = await kernel.restore()
-            cells.variables = () if restored is None else (await kernel.inspect()).variables
-            return restored
+            spare = await kernel.revive()
+            if spare is None:
+                await restart_kernel(run)
+            cells.variables = () if spare is None else (await kernel.inspect()).variables
+            return spare
         except KernelStartError as error:
             raise KernelDiedError(f"the kernel died, and another did not come up: {error}") from error
         except KernelDiedError:
@@ -233,10 +237,10 @@ async def restart_kernel(run: Run) -> None:
     await run.cells.history.put(run.kernel)
 
 
-def restoration(variables: Sequence[Variable], restored: Restored | None) -> dict[str, Any]:
-    """Return what a snapshot has brought back, for the record; empty where it was nothing."""
-    names = [] if restored is None else [variable.name for variable in variables] + [*restored.modules]
-    if restored is None or not names:
+def restoration(variables: Sequence[Variable], spare: Spare | None) -> dict[str, Any]:
+    """Return what a fork has brought back, for the record; empty where there was none, or it had nothing."""
+    names = [variable.name for variable in variables]
+    if spare is None or not names:
         return {}
-    iteration, block = restored.moment or (0, 0)
+    iteration, block = spare.moment or (0, 0)
     return {"names": names, "iteration": iteration, "block": block}

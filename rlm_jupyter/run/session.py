@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -209,7 +209,7 @@ class Session:
         KernelDiedError
             There was no kernel any more; one that the cell takes along is a status of its own.
         """
-        await self.kernel.snapshots.wait_until_captured()
+        await self.kernel.insurance.settled()
         await self.kernel.reopen()  # after an answer no sub-call is let through
         self.answering.instead = answer_subcall
         ok = False
@@ -225,7 +225,7 @@ class Session:
                 self.variables = (await self.kernel.inspect()).variables
                 if ok:
                     paused = self.answering.run
-                    self.kernel.take_snapshot((0, 0) if paused is None else (paused.iteration, paused.cells.block))
+                    self.kernel.insure((0, 0) if paused is None else (paused.iteration, paused.cells.block))
 
     def stopped(self, prompt: str, emit: Callable[[Event], None] | None, why: str = "") -> Trajectory:
         """Return what came of a prompt that was stopped before its turn: a record of no cost, which is kept nowhere."""
@@ -235,7 +235,7 @@ class Session:
     async def _solve(self, run: Run, prompt: str, parent: str | None, run_id: str) -> None:
         self.answering.run, self.answering.trajectory = run, run.trajectory
         restarted, restored = "", dict[str, Any]()
-        self.kernel.snapshots.age()
+        await self.kernel.insurance.settled()
         wanted, played = run.replies.answer_type, run.playback
         takes_none = (wanted is not None and wanted.takes_none) or (played is not None and played.takes_none)
         try:
@@ -245,6 +245,7 @@ class Session:
             restarted, restored = await self.restart()
             await self.take_contexts()
         await self.history.put(self.kernel)
+        self.kernel.insure(None)
         if run.playback is not None:
             run.playback.begin(run)
         else:
@@ -296,27 +297,22 @@ class Session:
         before |= {"sample": self.sample, "contexts": contexts}
         return {name: value for name, value in before.items() if value}
 
-    async def restart(self, only: Sequence[str] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start the kernel again, that died since the last prompt; what is back, for the model and the record.
+    async def restart(self, *, from_fork: bool = True) -> tuple[str, dict[str, Any]]:
+        """Bring the kernel back, that died since the last prompt; what is back, for the model and the record.
 
         Parameters
         ----------
-        only
-            Names that a snapshot is to bring back. Default: all that it has.
+        from_fork
+            Go on in the fork that was kept of it, where there is one; else it is empty.
         """
-        await self.kernel.restart()
+        spare = await self.kernel.revive() if from_fork else None
+        if spare is None:
+            await self.kernel.restart()
         await self.kernel.begin()
-        restored = None
-        if only is None or only:
-            try:
-                restored = await self.kernel.restore(only)
-            except KernelDiedError:  # over its snapshot, which is dropped
-                await self.kernel.restart()
-                await self.kernel.begin()
-        now = () if restored is None else (await self.kernel.inspect()).variables
+        now = () if spare is None else (await self.kernel.inspect()).variables
         before, self.variables = self.variables, now
-        said = notices.since_died(before, now, restored)
-        return said, {"said": said, "names": [], **restoration(now, restored)}
+        said = notices.since_died(before, now)
+        return said, {"said": said, "names": [], **restoration(now, spare)}
 
     def started(self, prompt: str, run_id: str, restarted: str = "") -> RunStarted:
         """How a run of this prompt would begin; `restarted` as for `initial.opening`."""

@@ -50,8 +50,8 @@ class Settings:
     kernel_name: str | None = None
     cwd: Path | None = None
     sandbox: Sandbox = field(default_factory=Sandbox)
-    snapshot: bool = False
-    """Keep the kernel's variables, for the one that is started in its place if it dies."""
+    insurance: bool = False
+    """Keep a sleeping fork of the kernel after each cell, which goes on with all variables if it dies."""
     preload: tuple[str, ...] = ()
     """Modules that are imported before kernels are forked."""
     warm: bool = True
@@ -166,7 +166,7 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dic
     """Return what else it takes to go on with the run, as far as it is not the default."""
     cwd = settings.cwd or Path.cwd()
     options = {"kernel_name": settings.kernel_name, "cwd": str(cwd.absolute()), "lent": lent, **settings.policies}
-    options |= {"snapshot": settings.snapshot, "preload": [*settings.preload]}
+    options |= {"insurance": settings.insurance, "preload": [*settings.preload]}
     options |= sampled_options(settings)
     if settings.answer is not None:
         options["answer"] = settings.answer.schema

@@ -101,7 +101,7 @@ async def _start(settings: Settings, answer: AnswerSubcall, sandbox: Sandbox, te
         kernel_name=settings.kernel_name,
         cwd=settings.cwd,
         sandbox=sandbox,
-        snapshot=settings.snapshot,
+        insurance=settings.insurance,
         templates=templates,
     )
 

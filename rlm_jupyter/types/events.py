@@ -184,8 +184,8 @@ class NoticeGiven:
     iteration: int
     text: str
     restored: dict[str, Any] = field(default_factory=dict)
-    """Where the kernel died, and variables came back from a snapshot: their `names`, and the `iteration` and `block`
-    of the cell after which it was taken; iteration 0: before the first."""
+    """Where the kernel died, and variables came back: their `names`, and the `iteration` and `block` of the cell after
+    which they were as they are; iteration 0: before the first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,9 +87,38 @@ async def measure(rounds: int, kind: str) -> None:
         await templates.close()
 
 
+async def deaths(count: int, kind: str) -> None:
+    """Print what insurance costs a cell, and how soon after a death the next cell is done."""
+    for name, source in HELD.items():
+        templates = Templates()
+        kernel = await Kernel.start(_nobody, sandbox=Sandbox(kind), templates=templates, insurance=True)  # type: ignore[arg-type]
+        assert (await kernel.execute(source + "\nn = 0")).status == "ok"
+        costs, gaps, plain = [], [], []
+        for times in range(count):
+            began = time.perf_counter()
+            assert (await kernel.execute("n += 1")).status == "ok"
+            plain.append(1e3 * (time.perf_counter() - began))
+            began = time.perf_counter()
+            kernel.insure((times, 0))
+            await kernel.insurance.settled()
+            costs.append(1e3 * (time.perf_counter() - began))
+            assert (await kernel.execute("n = 'lost'; import os; os._exit(1)")).status == "died"
+            began = time.perf_counter()
+            assert await kernel.revive() is not None
+            shown = (await kernel.execute("print(n, x is not None)")).outputs[0]["text"]
+            gaps.append(1e3 * (time.perf_counter() - began))
+            assert shown == f"{times + 1} True\n", shown
+        print(f"{name} ({kind}; {count} deaths, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)")
+        for what, values in (("a cell", plain), ("insuring", costs), ("death to the next cell's end", gaps)):
+            print(f"  {what}, ms: {statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})")
+        await kernel.close()
+        await templates.close()
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--deaths", type=int, default=0, help="measure insurance, by so many")
     parser.add_argument("--sandbox", default="none")
     given = parser.parse_args()
-    asyncio.run(measure(given.rounds, given.sandbox))
+    asyncio.run(deaths(given.deaths, given.sandbox) if given.deaths else measure(given.rounds, given.sandbox))

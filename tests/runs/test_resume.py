@@ -20,7 +20,6 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from rlm_jupyter import RLM, Limits, Result
-from rlm_jupyter.kernel import snapshots
 from rlm_jupyter.models import load_model
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.policies import TerminationPolicy
@@ -639,17 +638,16 @@ SECOND = [block("x.append(2)", "print(x, y, history[0]['answer'])"), block("FINA
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_further_prompt_is_gone_on_with_in_the_kernel_that_the_one_before_had_left(
-    dies: bool, in_folder: Path, monkeypatch: pytest.MonkeyPatch
+    dies: bool, in_folder: Path
 ) -> None:
-    monkeypatch.setattr(snapshots, "GRACE_SECONDS", 20.0)
     model = ScriptedModel([*FIRST, *SECOND], sub=lambda prompt: f"<{prompt}>")
-    rlm = RLM(model, sandbox="none", snapshot=dies, save=True)
+    rlm = RLM(model, sandbox="none", insurance=dies, save=True)
     first = rlm.completion("First?", "text", keep_kernel=True)
     try:
         if dies:
             kernel = cast(Any, first._kept)._session.kernel
-            background.submit(kernel.snapshots.settled()).result()
-            os.kill(kernel._connection.process.pid, signal.SIGKILL)
+            background.submit(kernel.insurance.settled()).result()
+            os.kill(kernel._connection.process.supervised.kernel_pid, signal.SIGKILL)
             time.sleep(0.5)
         second = first.ask("Second?")
     finally:

@@ -92,7 +92,7 @@ def rlm_of(args: Namespace, model: str, limits: Limits) -> RLM:
         reward=args.reward,
         save=place(args),
         sandbox={"kind": args.sandbox, "read": args.read or (), "write": args.write or ()},
-        snapshot=args.snapshot,
+        insurance=args.insurance,
         preload=args.preload or (),
         prices=parsed_prices(args.price or ()),
         model_options=parsed(args.option or ()),

@@ -71,7 +71,7 @@ class Configured(Magics):
     ).tag(config=True)
     read = List(Unicode(), help=help_of("read")).tag(config=True)
     write = List(Unicode(), help=help_of("write")).tag(config=True)
-    snapshot = Bool(False, help=help_of("snapshot")).tag(config=True)
+    insurance = Bool(False, help=help_of("insurance")).tag(config=True)
     preload = List(Unicode(), help=help_of("preload")).tag(config=True)
     samples = Integer(1, min=1, help=help_of("samples")).tag(config=True)
     require_agreement = Bool(False, help=help_of("require_agreement")).tag(config=True)
@@ -163,7 +163,7 @@ class Configured(Magics):
             "sub_tools": named_tools(namespace, options.sub_tool),
             "mcp": named_servers(options.mcp),
             "sandbox": self._sandbox(options),
-            "snapshot": not options.here and (options.snapshot or self.snapshot),
+            "insurance": not options.here and (options.insurance or self.insurance),
             "preload": options.preload or self.preload,
         }
 

@@ -290,8 +290,8 @@ def _check_here(options: Namespace) -> None:
         raise UsageError("--here runs in this cell: leave --background out.")
     if options.sandbox or options.read or options.write:
         raise UsageError("--here runs in this notebook's kernel, which is in no sandbox: leave that option out.")
-    if options.snapshot:
-        raise UsageError("--here runs in this notebook's kernel, which is not started again: leave --snapshot out.")
+    if options.insurance:
+        raise UsageError("--here runs in this notebook's kernel, which is not forked: leave --insurance out.")
 
 
 def _asks_anew(options: Namespace) -> bool:

@@ -19,7 +19,6 @@ from rlm_jupyter.kernel.guest.final import Finals, NamedFinals, as_share
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.namespace import Names
 from rlm_jupyter.kernel.guest.outputs import OutputFolder
-from rlm_jupyter.kernel.guest.snapshots import Snapshots
 from rlm_jupyter.kernel.guest.subcall_functions import functions
 from rlm_jupyter.kernel.guest.subcalls import Calls, SubcallError, SubcallFailure
 from rlm_jupyter.kernel.guest.trajectory import NAME as TRAJECTORY
@@ -51,7 +50,6 @@ class Guest:
         self._contexts: dict[str, Any] = {}
         self._restored: list[str] = []
         self._outer, self._nested = "", 0
-        self._snapshots: Snapshots | None = None
         self._outputs: OutputFolder | None = None
         self.on_stop: Callable[[str], None] = lambda cell: None
         """Told the cell that the host is about to interrupt (control thread)."""
@@ -91,14 +89,6 @@ class Guest:
         """In a fork of the kernel: talk through its own connection, to whom attaches there."""
         self.wire.renew()
         self.calls.renew()
-
-    @property
-    def snapshots(self) -> Snapshots:
-        """Made when the first is asked for: most runs have none."""
-        if self._snapshots is None:
-            names = self._names
-            self._snapshots = Snapshots(self._shell, names.kept, names.lent, self._cells, self.wire.send)
-        return self._snapshots
 
     def _watch_compiler(self) -> None:
         """Learn the file name of every cell that the host sends, and of no other code.
@@ -226,8 +216,6 @@ class Guest:
                 return self._inspect(), []
             case "rlm_get" | "rlm_changed" | "rlm_output" as which:
                 return self._hand_over(which, asked)
-            case "rlm_snapshot" | "rlm_restore" | "rlm_restored":
-                return self.snapshots.serve(message), []
             case _:
                 raise ValueError(f"unknown request {message.type}")
         return {}, []

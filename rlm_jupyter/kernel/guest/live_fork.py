@@ -160,15 +160,22 @@ class LiveForks:
             *sockets, channel, life = fds
             _end_with(life)
             os.setsid()
+            self._tell_and_sleep(channel, sleeps=asked["sleeps"])
             self._leave(set(fds) | {told})
             _reopen_files()
             self._renew(asked, sockets)
             self._channel = socket.socket(fileno=channel)
             self._inventory.renew(channel, {*fds, told})
             random.setstate(state)  # now: to find a port takes random numbers
-            self._channel.send(b"forked")
         except BaseException:  # noqa: BLE001  never on with another kernel's connection
             os._exit(1)
+
+    def _tell_and_sleep(self, channel: int, *, sleeps: bool) -> None:
+        """Tell the host which process this is; where it is to sleep, do nothing until it is woken."""
+        with socket.socket(fileno=os.dup(channel)) as told:
+            told.send(b"forked")
+            if sleeps and told.recv(_MOST_BYTES) != b"wake":
+                os._exit(0)
 
     def _leave(self, kept: set[int]) -> None:
         """Leave behind what belongs to the parent's connection, and go on in an event loop that shares nothing."""

@@ -58,7 +58,7 @@ SAID = {
     "syslog": ("Mar  3 12:00:01 host sshd[12]: accepted\n" * 9, "a log"),
     "tracebacks": ("2031-03-01 10:00:00 INFO ok\n" * 20 + "Traceback\n  at x\n" * 3, "though not every one"),
     "key=value": ("level=INFO ms=3\nlevel=WARN ms=4\n" * 3, "key=value for the keys level, ms"),
-    "Python": ((ROOT / "rlm_jupyter/prompts/notices.py").read_text(), "source code in Python. It parses as one module"),
+    "Python": ((ROOT / "rlm_jupyter/run/cells.py").read_text(), "source code in Python. It parses as one module"),
     "TypeScript": ((ROOT / "labextension/src/index.ts").read_text(), "JavaScript or TypeScript"),
     "C": (C, "source code in C"),
     "Java": (JAVA, "source code in Java."),
