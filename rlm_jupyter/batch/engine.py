@@ -27,12 +27,13 @@ from rlm_jupyter.run.budget.part import PartLedger
 from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.result import Result, result_of
 from rlm_jupyter.run.settings import Settings
-from rlm_jupyter.types.errors import ConfigurationError, LimitReached, RLMError
+from rlm_jupyter.types.errors import ConfigurationError, LimitReached, ModelError, RLMError
 from rlm_jupyter.types.events import Event, RunStarted
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.values import Usage
 
 OnRefused = Callable[[LimitReached], None]
+_MOST_FAILURES = 10
 _REST_SECONDS = 1.0
 """Between two writes of the results, at least."""
 _SHARE_OF_WRITING = 10
@@ -80,6 +81,8 @@ class Engine:
         """Why no further items are begun."""
         self.progress = Progress(len(items))
         self._todo: deque[Item] = deque()
+        self._failures = 0
+        """Items in a row that the model has failed."""
         self._found: dict[str, recovery.Found] = {}
         self._starts = asyncio.Semaphore(os.cpu_count() or 1)
         self._changed = asyncio.Event()
@@ -188,11 +191,21 @@ class Engine:
         if item.error:
             return ResultRow(key=item.key, error=item.error)
         try:
-            return self._row_of(item, await self._answer(item, on_refused))
+            row = self._row_of(item, await self._answer(item, on_refused))
+            self._failures = 0
+            return row
         except RLMError as error:
+            if isinstance(error, ModelError):
+                self._count_failure(error)
             if error.result is None:
                 return ResultRow(key=item.key, error=str(error))
             return replace(self._row_of(item, error.result), error=str(error))
+
+    def _count_failure(self, error: ModelError) -> None:
+        """Begin nothing more where each item fails: a key that has expired is no fault of ten thousand rows."""
+        self._failures += 1
+        if self._failures >= max(_MOST_FAILURES, 2 * self._concurrency) and not self.stopped:
+            self.stopped = f"the model failed {self._failures} items in a row: {error}"
 
     async def _answer(self, item: Item, on_refused: OnRefused) -> Result:
         async with contextlib.AsyncExitStack() as stack:

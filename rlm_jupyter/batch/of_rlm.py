@@ -27,7 +27,7 @@ from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
 
 CONCURRENCY = 16
-"""Runs at once, where nothing else is said: each has a kernel, of 60 MB or so."""
+"""Runs at once, where nothing else is said: each has a kernel, of some 20 MB on Linux."""
 
 
 class InBatches(ABC):

@@ -27,6 +27,7 @@ from rlm_jupyter import RLM, Limits
 from rlm_jupyter.batch.outcome import BatchResult
 from rlm_jupyter.batch.scoring import Scoring, wilson
 from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.record.journal_lock import lock
 from rlm_jupyter.types.errors import ConfigurationError, ModelError
 from rlm_jupyter.types.values import Message
 from tests.runs.test_magics import execute
@@ -112,12 +113,48 @@ def test_what_failed_is_retried_where_that_is_asked_for_and_goes_on_from_its_rec
     assert result.tokens == result.rows[0].tokens > failed.rows[0].tokens
 
 
-def test_an_item_that_met_its_limit_is_begun_anew() -> None:
-    ask(ScriptedModel(["```repl\n1\n```", "no"]), WORDS[:1], limits=Limits(max_iterations=1))
-    before = rows()
-    result = ask(scripted(), WORDS[:1], limits=Limits(max_iterations=1), retry="failed")
-    assert before[0]["answer"] != "ONE"
-    assert before[0]["error"] is None or result.rows[0].answer == "ONE"
+def test_a_model_that_fails_every_item_stops_the_batch() -> None:
+    items = [f"w{number}" for number in range(30)]
+    result = ask(ScriptedModel([]), items, context="text", key=None, concurrency=2)
+    assert 10 <= len(result.rows) <= 12
+    assert "the model failed 10 items in a row" in result.stopped
+    again = ask(scripted(times=30), items, context="text", key=None, retry="failed")
+    assert [row.answer for row in again.rows] == [word.upper() for word in items]
+
+
+def test_a_line_of_the_journal_that_was_torn_off_is_left_out() -> None:
+    ask(scripted())
+    journal = Path("results.jsonl.batch/journal.jsonl")
+    whole = journal.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    last = max(place for place, line in enumerate(lines) if b'"item"' in line)
+    journal.write_bytes(b"".join(lines[:last]) + lines[last][:20])
+    Path("results.jsonl").unlink()
+    none = ScriptedModel([])
+    assert [row.answer for row in ask(none).rows] == ["ONE", "TWO", "THREE"]  # the last from its run's record
+    assert none.requests == []
+
+
+def test_two_at_work_on_one_batch_are_one_too_many() -> None:
+    ask(scripted())
+    with Path("results.jsonl.batch/journal.jsonl").open("a+b", buffering=0) as file:
+        assert lock(file)
+        with pytest.raises(ConfigurationError, match="Another process is at work on this batch"):
+            ask(scripted())
+
+
+def test_an_item_that_met_its_limit_is_begun_anew_or_goes_on_where_it_was_raised() -> None:
+    wrong, right = "```repl\nFINAL('a text')\n```", "```repl\nFINAL(3)\n```"
+    strict = {"answer": int, "limits": Limits(max_answer_errors=0)}
+    first = ask(ScriptedModel([wrong] * 3), **strict)
+    assert [row.stop_reason for row in first.failed] == ["answer_invalid"] * 3
+    anew = ask(ScriptedModel([right, wrong, wrong]), **strict, retry="failed", concurrency=1)
+    assert anew.rows[0].answer == 3
+    assert str(anew.rows[0].path).endswith("-2.ipynb")
+    assert anew.tokens > sum(row.tokens for row in anew.rows)  # the runs before are on the bill, too
+    raised = ask(ScriptedModel([right] * 2), answer=int, limits=Limits(max_answer_errors=2), retry="failed")
+    assert [row.answer for row in raised.rows] == [3, 3, 3]
+    assert raised.rows[1].path == anew.rows[1].path
 
 
 @dataclass

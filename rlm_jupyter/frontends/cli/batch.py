@@ -46,7 +46,7 @@ def batch(args: Namespace) -> int:
     for row in result.failed[:3]:
         terminal.say(terminal.one_line(f"{row.key}: {row.error}", 300))
     if result.stopped:
-        terminal.say("The same command with more goes on from here.")
+        terminal.say("The same command goes on from here; a limit that was reached has to be raised.")
     elif result.failed:
         terminal.say("To do those that failed again: --retry failed")
     is_whole = len(result.rows) == result.total and not result.failed and not result.unsaved
