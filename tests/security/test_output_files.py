@@ -52,7 +52,7 @@ PLANTED = {
     "an empty file": ("(OUTPUTS / 'out.bin').touch()", "is empty"),
     "the folder put elsewhere": (
         "import os, shutil; shutil.rmtree(OUTPUTS); os.symlink('/etc', OUTPUTS)",
-        "is missing",
+        "was not written",
     ),
 }
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from ipykernel import version_info
 
 from rlm_jupyter import Sandbox
 from rlm_jupyter.kernel import directory
@@ -25,7 +26,10 @@ from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_session import text_of
 from tests.unit.kernel.test_templates import below
 
-pytestmark = pytest.mark.skipif(not templates_module.are_possible(), reason="kernels are forked on Linux")
+pytestmark = [
+    pytest.mark.skipif(not templates_module.are_possible(), reason="kernels are forked on Linux"),
+    pytest.mark.skipif(version_info < (7, 4), reason="what is refused with this ipykernel"),
+]
 
 _GONE_SECONDS = 20.0
 

@@ -20,7 +20,7 @@ from rlm_jupyter.types.errors import ConfigurationError
         ({"max_cost": float("nan")}, "a number is needed"),
         ({"max_seconds": "5"}, "a number is needed"),
         ({"max_tokens": True}, "a number is needed"),
-        ({"max_depth": -1}, "more than zero"),
+        ({"max_depth": -1}, "zero or more"),
     ],
 )
 def test_a_wrong_limit_is_named(values: dict[str, Any], says: str) -> None:
