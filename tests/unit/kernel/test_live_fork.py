@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from ipykernel import version_info
+from ipykernel._version import version_info
 
 from rlm_jupyter import Sandbox
 from rlm_jupyter.kernel import directory
