@@ -12,17 +12,20 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.events import ReplyReceived
+from tests.faults.injector import watched
 from tests.faults.runs import block
 from tests.support.loopback import Loopback, Request, Said
 
 _ROOT = Path(__file__).parents[2]
 _ITEMS = 24
 KILLS = int(os.environ.get("RLM_FAULTS_BATCH_KILLS", "6"))
+_ORPHAN_SECONDS = 20.0
 Stage = tuple[str, str]
 
 
@@ -66,12 +69,16 @@ def test_a_batch_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
     chance, out = random.Random(7), tmp_path / "results.jsonl"
     command = [sys.executable, "-m", "tests.faults.batch_host"]
     kills, paid_twice = 0, set[Stage]()
-    with Server() as server, (tmp_path / "said").open("wb") as said:
+    with Server() as server, (tmp_path / "said").open("wb") as said, watched() as watch:
         while True:
             began = len(server.stages)
             done = {server.stages[number] for number in recorded(tmp_path / "results.jsonl.batch")}
             host = subprocess.Popen(
-                [*command, server.openai_url, str(out), str(_ITEMS)], cwd=_ROOT, stdout=said, stderr=said
+                [*command, server.openai_url, str(out), str(_ITEMS)],
+                cwd=_ROOT,
+                stdout=said,
+                stderr=said,
+                env=os.environ | {"TMPDIR": str(watch.places)},
             )
             try:
                 until = time.monotonic() + 60
@@ -86,6 +93,8 @@ def test_a_batch_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
                     host.send_signal(signal.SIGKILL)
                     kills += 1
                 host.wait()
+            _, orphans = psutil.wait_procs(watch.kernels(), timeout=_ORPHAN_SECONDS)
+            assert orphans == []
             paid_twice |= done & set(server.stages[began:])
             if out.exists():  # whole, whenever it is looked at
                 keys = [json.loads(line)["key"] for line in out.read_text().splitlines()]
@@ -97,6 +106,7 @@ def test_a_batch_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
     assert [row["row"] for row in rows] == list(range(_ITEMS))
     assert all(row["error"] is None and f"to word-{row['row']}." in row["answer"] for row in rows)
     assert paid_twice == set()
+    assert {row["tokens"] for row in rows} == {330}  # three replies of 110: none is counted twice, none is left out
     # a reply that was on the way at a kill is all that is asked for again
     assert len(server.stages) <= len(set(server.stages)) + 6 * kills
     assert {word for word, _ in server.stages} == {f"word-{number}." for number in range(_ITEMS)}
