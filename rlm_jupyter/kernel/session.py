@@ -172,7 +172,11 @@ class Kernel:
         spare = await self.insurance.claim()
         if spare is None:
             return None
-        await see_through(self._close)
+        try:
+            await see_through(self._close)
+        except BaseException:
+            await spare.process.kill()
+            raise
         self._declared = _Declared()
         if (supervised := spare.process.supervised) is not None:
             supervised.wake()
@@ -433,10 +437,15 @@ class Kernel:
 
     async def close(self) -> None:
         """Give up what is open and end the kernel at once. A second time does nothing."""
-        await see_through(self.insurance.drop)
-        await see_through(self._close)
-        if self._templates is not None:
-            await see_through(self._templates.close)
+        await see_through(self._close_all)
+
+    async def _close_all(self) -> None:
+        try:
+            await self.insurance.drop()
+        finally:
+            await self._close()
+            if self._templates is not None:
+                await self._templates.close()
 
     async def _close(self) -> None:
         await self._subcalls.cancel()

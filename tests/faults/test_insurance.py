@@ -23,6 +23,7 @@ from tests.faults.runs import block
 from tests.faults.test_death import Slow, notices
 from tests.runs.test_magics import shell as shell
 from tests.runs.test_resume import Counting, cut
+from tests.support.examples import one_in
 from tests.runs.test_resume import in_folder as in_folder
 from tests.security.conftest import need_bwrap
 from tests.unit.kernel.conftest import Answerer
@@ -52,8 +53,9 @@ async def insured(kernel: Kernel, source: str, moment: tuple[int, int] = (1, 0))
     await kernel.insurance.settled()
 
 
-@pytest.mark.parametrize("kind", ["none", "bwrap"])
-@pytest.mark.parametrize("is_forked", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "is_forked"), one_in(4, [("bwrap", True), ("bwrap", False), ("none", True), ("none", False)])
+)
 async def test_many_deaths_lose_nothing_but_the_cells_own(kind: Any, is_forked: bool) -> None:
     if kind == "bwrap":
         need_bwrap()
