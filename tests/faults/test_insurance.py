@@ -23,9 +23,9 @@ from tests.faults.runs import block
 from tests.faults.test_death import Slow, notices
 from tests.runs.test_magics import shell as shell
 from tests.runs.test_resume import Counting, cut
-from tests.support.examples import one_in
 from tests.runs.test_resume import in_folder as in_folder
 from tests.security.conftest import need_bwrap
+from tests.support.examples import one_in
 from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_session import text_of
 
