@@ -60,6 +60,7 @@ async def test_many_deaths_lose_nothing_but_the_cells_own(kind: Any, is_forked: 
     if kind == "bwrap":
         need_bwrap()
     templates, answerer = Templates(are_used=is_forked), Answerer()
+    before = set(psutil.Process().children(recursive=True))  # templates that other tests have left for runs to come
     kernel = await Kernel.start(answerer, sandbox=Sandbox(kind), templates=templates, insurance=True)
     try:
         await kernel.set_context(Context("0123456789"))
@@ -80,7 +81,7 @@ async def test_many_deaths_lose_nothing_but_the_cells_own(kind: Any, is_forked: 
         await asyncio.sleep(0.5)
         await kernel.interrupt()
         assert (await asyncio.wait_for(running, 30)).status == "interrupted"
-        many = psutil.Process().children(recursive=True)
+        many = [process for process in psutil.Process().children(recursive=True) if process not in before]
     finally:
         await kernel.close()
         await templates.close()

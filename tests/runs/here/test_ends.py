@@ -24,7 +24,7 @@ def folder() -> Iterator[Path]:
         yield Path(path)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def shared(folder: Path) -> Iterator[Notebook]:
     with Notebook(folder) as notebook:
         yield notebook
@@ -32,7 +32,7 @@ def shared(folder: Path) -> Iterator[Notebook]:
 
 @pytest.fixture
 def notebook(shared: Notebook) -> Iterator[Notebook]:
-    """Used by test after test: each leaves it as good as new."""
+    """Each test has one of its own, lest a kernel that dies takes the others along; it leaves it as good as new."""
     shared.run("%reset -f")
     yield shared
     assert shared.no_driver_left()
