@@ -95,6 +95,11 @@ class Trajectory:
         return tuple(self._records)
 
     @property
+    def length(self) -> int:
+        """How many records there are: what was derived holds while it stays the same."""
+        return len(self._records)
+
+    @property
     def started(self) -> RunStarted:
         """How the run began.
 

@@ -33,9 +33,17 @@ class Conversation:
         self._tokens = 0
         self._hidden = (0, 0, 0)
         """Up to which iteration outputs are elided, iterations compacted, and figures no longer shown."""
+        self._derived_from = 0
+        """How many records they were derived from; 0: not yet."""
 
     def messages(self, trajectory: Trajectory) -> list[Message]:
-        """Return the conversation that the root model reads next."""
+        """Return the conversation that the root model reads next; asked for again, it costs a copy."""
+        if trajectory.length != self._derived_from:
+            self._derive(trajectory)
+            self._derived_from = trajectory.length
+        return self._messages.copy()
+
+    def _derive(self, trajectory: Trajectory) -> None:
         hidden = trajectory.elided_through, trajectory.compacted_through, _figures_left_out(trajectory)
         if hidden != self._hidden:
             self._messages, self._tokens, self._hidden = [], 0, hidden
@@ -50,7 +58,6 @@ class Conversation:
                 Message("assistant", read_part(iteration)),
                 self._shown(iteration, elided=elided, has_figures=not elided and iteration.index > hidden[2]),
             )
-        return self._messages.copy()
 
     def tokens(self, trajectory: Trajectory) -> int:
         """About how many tokens it has."""
