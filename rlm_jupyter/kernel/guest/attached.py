@@ -94,7 +94,6 @@ class AttachedGuest(Guest):
         self.cells = AttachedCells(kernel, self._fail_calls, is_shown)
         self._on_cell = on_cell
         self._magics = [(kind, kind.get(_MAGIC, _MISSING)) for kind in kernel.shell.magics_manager.magics.values()]
-        self._mark: int | None = None
         self._host: list[bytes] | None = None
         self._left = False
         self.token = secrets.token_hex(8)
@@ -128,9 +127,6 @@ class AttachedGuest(Guest):
         self._lent_names.give_back()
         if self._host is None:
             self.host_gone()
-        if self._mark is not None:
-            stream = self._kernel.control_stream
-            stream.io_loop.add_callback(stream.socket.set, zmq.SNDHWM, self._mark)
 
     def host_gone(self) -> None:
         """Nothing comes from the host any more: the control channel is the kernel's alone again. Any thread."""
@@ -199,15 +195,15 @@ class AttachedGuest(Guest):
                 super()._receive(message)
 
     def _unlimit(self) -> None:
-        """While the host is there, no high-water mark: above it a ROUTER drops silently (control thread).
+        """Raise the high-water marks: above them a ROUTER and a PUB drop silently (control thread).
 
-        That of IOPub is raised for good: put back while a slow reader has a backlog, it would drop what comes last.
+        Each is set once in a kernel's life, and not put back: libzmq tells each peer's pipe of it, also one that is
+        gone but not yet taken leave of, and then its thread reads freed memory, and the kernel dies. A run's end,
+        when its host disconnects, is such a moment; a run's beginning need not be.
         """
-        socket = self._kernel.control_stream.socket
-        if self._mark is None:
-            self._mark = socket.get(zmq.SNDHWM)
-        socket.set(zmq.SNDHWM, 0)
-        iopub = self._kernel.iopub_thread
+        control, iopub = self._kernel.control_stream.socket, self._kernel.iopub_thread
+        if control.get(zmq.SNDHWM):  # 0 is none
+            control.set(zmq.SNDHWM, 0)
         iopub.schedule(lambda: _raise_mark(iopub.socket))
 
 
@@ -229,8 +225,7 @@ def why_not(kernel: Any) -> str:
 
 
 def _raise_mark(socket: Any) -> None:
-    mark = socket.get(zmq.SNDHWM)
-    if 0 < mark < _MOST_WAITING:  # 0 is none
+    if 0 < socket.get(zmq.SNDHWM) < _MOST_WAITING:
         socket.set(zmq.SNDHWM, _MOST_WAITING)
 
 

@@ -50,6 +50,7 @@ class AttachedCells:
         self._on_stop: Callable[[], None] = lambda: None
         self._task: asyncio.Task[Any] | None = None
         self._interrupted = ""
+        self._signalling = threading.Lock()
         self._is_stopped = False
         """The user has interrupted their cell."""
         self.id = ""
@@ -71,7 +72,8 @@ class AttachedCells:
             yield
         finally:
             self._shell.execution_count -= early
-            signal.signal(signal.SIGINT, before)
+            with self._signalling:  # who holds it may have seen a cell of ours: the signal is still served here
+                signal.signal(signal.SIGINT, before)
 
     async def run(self, cell: str, source: str) -> bool:
         """Execute one cell, as IPython does; the result is whether it succeeded."""
@@ -87,13 +89,16 @@ class AttachedCells:
             self.mark(cell, "idle")
 
     def interrupt(self, cell: str) -> None:
-        """Interrupt this cell, if it still runs; from any thread."""
-        self._interrupted = cell
-        if hasattr(signal, "pthread_kill"):
-            # it also wakes a main thread that sleeps in a system call
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        else:
-            _thread.interrupt_main()
+        """Interrupt this cell, if it still runs; from any thread but the main one."""
+        with self._signalling:
+            if cell != self.id:
+                return  # ipykernel, which serves signals after us, would end the kernel
+            self._interrupted = cell
+            if hasattr(signal, "pthread_kill"):
+                # it also wakes a main thread that sleeps in a system call
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            else:
+                _thread.interrupt_main()
         if task := self._task:
             # a signal that comes just before its loop goes to sleep would be looked at when something else wakes it
             task.get_loop().call_soon_threadsafe(lambda: None)

@@ -278,6 +278,28 @@ def test_an_interrupt_that_comes_as_the_loop_goes_to_sleep_is_not_lost(notebook:
     assert shown.error.startswith("RLMError: The process that drove the run has ended (signal 9)")
 
 
+KEPT = """
+from rlm_jupyter.kernel.guest.attached_cells import AttachedCells
+kept, before = [], AttachedCells.mark
+def mark(self, cell, state, **within):
+    kept[:] = self, cell
+    before(self, cell, state, **within)
+AttachedCells.mark = mark
+"""
+AFTERWARDS = "import threading, time\nthread = threading.Thread(target=kept[0].interrupt, args=kept[1:])\n" + (
+    "thread.start()\nthread.join()\ntime.sleep(0.2)\nAttachedCells.mark = before\nkept[1] != ''"
+)
+
+
+def test_an_interrupt_that_comes_when_no_run_serves_it_any_more_is_none_of_the_kernels(
+    notebook: Notebook, folder: Path
+) -> None:
+    notebook.run(KEPT)
+    model = script(folder / "gone.json", "FINAL('x')")
+    notebook.run(f"%%rlm --here -m {model} --rerun\nWhat?")
+    assert notebook.run(AFTERWARDS).value == "True"
+
+
 def test_a_kernel_that_is_killed_takes_its_driver_along(folder: Path) -> None:
     place = folder / "killed"
     place.mkdir()

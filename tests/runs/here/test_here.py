@@ -234,6 +234,27 @@ def test_nothing_is_lost_where_the_reader_is_slow(folder: Path) -> None:
         assert cell.outputs[-1]["text"] == "end\n"
 
 
+COUNTED_MARKS = """
+import zmq
+marks, put = [], zmq.Socket.set
+def counted(socket, option, value):
+    if option == zmq.SNDHWM:
+        marks.append(value)
+    put(socket, option, value)
+zmq.Socket.set = counted
+"""
+
+
+def test_no_high_water_mark_is_set_as_a_host_leaves(folder: Path) -> None:
+    # libzmq's own thread crashes where one is set while a connection is being closed, and the user's kernel with it
+    with Notebook(folder) as notebook:
+        notebook.run(COUNTED_MARKS)
+        for _ in range(2):
+            ask(notebook, folder, "FINAL('x')")
+            assert notebook.no_driver_left()
+        assert notebook.run("sorted(marks)").value == "[0, 100000]"
+
+
 def test_final_counts_from_the_models_cells_only(notebook: Notebook, folder: Path) -> None:
     notebook.run("def theirs():\n    FINAL('from a cell of the user')\ndocument = \"FINAL('from a document')\"")
     ask(notebook, folder, "exec(document)\nget_ipython().run_cell(document);", "theirs()", "FINAL('from the model')")
