@@ -152,6 +152,23 @@ def read(path: Path, objects: Objects | None = None) -> list[Record]:
     return records
 
 
+def read_short(path: Path) -> list[Record]:
+    """Return the records of a journal without what is kept beside it: outputs are as short as the notebook shows them.
+
+    A record with a text that is kept beside it, and one that is damaged, is left out.
+
+    Raises
+    ------
+    RecordError
+        There is no such file, or a line is no JSON.
+    """
+    records: list[Record] = []
+    for _, data in _lines(path):
+        with contextlib.suppress(RecordError):
+            records.append(decode(data))
+    return records
+
+
 def read_first(path: Path, contains: bytes = b"") -> RunStarted | None:
     """Return the first record, without reading on; `None` where there is none yet, or none that can be read.
 

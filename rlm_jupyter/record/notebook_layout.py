@@ -13,6 +13,7 @@ from rlm_jupyter.parsing import Segment, parse
 from rlm_jupyter.record import attempts, subcall_list
 from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.boundaries import closing_line, opening_line
+from rlm_jupyter.record.child_steps import Children, ChildSteps, no_children
 from rlm_jupyter.record.dollars import keep_amounts
 from rlm_jupyter.record.encoding import dump, encode
 from rlm_jupyter.record.head_cells import farewell, greeting
@@ -65,10 +66,19 @@ class Layout:
         Put into the notebook when it is small.
     prompt
         Which of the prompts to its kernel the run answers.
+    children
+        Where the records of its children are: what these did is shown below the sub-calls that they answered.
     """
 
-    def __init__(self, objects: Objects | None = None, context: PackedContext | None = None, prompt: int = 1) -> None:
+    def __init__(
+        self,
+        objects: Objects | None = None,
+        context: PackedContext | None = None,
+        prompt: int = 1,
+        children: Children = no_children,
+    ) -> None:
         self._objects = objects
+        self._steps = ChildSteps(children)
         self._prompt = prompt
         self._tag = {} if prompt == 1 else {"prompt": prompt}
         self._context = None if context is None else _inline(context)
@@ -105,7 +115,7 @@ class Layout:
             case SubcallSettled():
                 cell = self._blocks.get((record.iteration, record.block), self._cells[-1])
                 cell.add(dump(data))
-                self._asked.setdefault(cell.id, _Asked(self._objects)).take(record)
+                self._asked.setdefault(cell.id, _Asked(self._objects, self._steps)).take(record)
             case NoticeGiven() | ConversationCompacted() | RunTakenUp():
                 self._add("notice", record.iteration, notice_of(record)).add(dump(data))
             case OutputsShown() | IterationRated() | OutputsElided():
@@ -250,7 +260,10 @@ class _Asked:
     """The sub-calls of a cell, as a cell below it. It is for reading: the records stand in the cell that asked."""
 
     objects: Objects | None
+    steps: ChildSteps
     settled: list[SubcallSettled] = field(default_factory=list)
+    _shown: dict[int, str] = field(default_factory=dict)
+    """What children did, by the ordinals of their sub-calls."""
     _drawn: tuple[int, bytes] = (0, b"")
     _images: int = 0
 
@@ -259,6 +272,8 @@ class _Asked:
         for image in record.images[: max(MOST - self._images, 0)]:
             thumbnail(image, self.objects)
         self._images += len(record.images)
+        if record.ordinal < subcall_list.SHOWN and (did := self.steps.of(record)):
+            self._shown[record.ordinal] = did
         if self.objects is not None and record.images:
             record = replace(record, images=tuple(replace(image, data=b"") for image in record.images))
         self.settled.append(record)
@@ -267,7 +282,9 @@ class _Asked:
         """Return the cell as JSON; drawn anew only when there are more sub-calls."""
         if self._drawn[0] != len(self.settled):
             ordered = sorted(self.settled, key=lambda call: call.ordinal)
-            source = subcall_list.markdown(ordered, whole="in metadata.rlm of the cell above", objects=self.objects)
+            source = subcall_list.markdown(
+                ordered, whole="in metadata.rlm of the cell above", objects=self.objects, steps=self._shown
+            )
             meta = {"role": "subcalls", "iteration": self.settled[0].iteration, **tag}
             self._drawn = len(self.settled), Cell("markdown", f"{asking.id}-calls", source, meta).encode()
         return self._drawn[1]

@@ -12,6 +12,7 @@ from typing import Any
 
 from rlm_jupyter.record import atomic, changes
 from rlm_jupyter.record.blobs import Objects
+from rlm_jupyter.record.child_steps import Children, no_children
 from rlm_jupyter.record.notebook_file import joined
 from rlm_jupyter.record.notebook_layout import Layout
 from rlm_jupyter.types.errors import RecordError
@@ -38,6 +39,8 @@ class NotebookWriter:
         Which of the prompts in the notebook it is.
     beside
         The others, by their number.
+    children
+        Where the records of the run's children are.
     interval
         Seconds between two writes of `maybe_write`, at least.
     """
@@ -50,10 +53,11 @@ class NotebookWriter:
         *,
         number: int = 1,
         beside: Mapping[int, Layout] | None = None,
+        children: Children = no_children,
         interval: float = 1.0,
     ) -> None:
         self.path = Path(path).absolute()
-        self._layout = Layout(objects, context, number)
+        self._layout = Layout(objects, context, number, children)
         layouts = {**(beside or {}), number: self._layout}
         self._layouts = [layouts[place] for place in sorted(layouts)]
         self._staging = None if objects is None else objects.staging

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 from rlm_jupyter.record import journal
 from rlm_jupyter.record.notebook_layout import INLINE_BYTES, Layout
+from rlm_jupyter.record.run_files import read_child
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.types.errors import RecordError
 
@@ -33,7 +35,7 @@ def laid_out(files: RunFiles) -> Layout:
     if started is not None and started.context.nbytes <= INLINE_BYTES:
         with contextlib.suppress(RecordError):  # it was not kept
             context = files.objects.get_context(started.context)
-    layout = Layout(files.objects, context, files.number)
+    layout = Layout(files.objects, context, files.number, partial(read_child, files))
     for record in records:
         layout.add(record)
     return layout

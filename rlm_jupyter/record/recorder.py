@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from rlm_jupyter.record.blobs import CHILDREN
 from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.notebook_writer import NotebookWriter
 from rlm_jupyter.record.prompts_beside import prompts_beside
+from rlm_jupyter.record.run_files import read_child
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
@@ -82,7 +84,12 @@ class Recorder:
         packed = context.packed()
         beside = {} if self._is_child else prompts_beside(files)
         self._notebook = NotebookWriter(
-            files.shown, objects=self._objects, context=packed, number=files.number, beside=beside
+            files.shown,
+            objects=self._objects,
+            context=packed,
+            number=files.number,
+            beside=beside,
+            children=partial(read_child, files),
         )
         self._begun = False
         if again is not None:

@@ -78,6 +78,12 @@ class RunFiles:
         return [root, *(root.prompt(number) for number in sorted(found))]
 
     @property
+    def children(self) -> Path:
+        """The folder of the runs that it starts, which all depths share."""
+        is_child = self.notebook.parent.name == CHILDREN and self.notebook.parent.parent.suffix == ".rlm"
+        return self.notebook.parent if is_child else self.folder / CHILDREN
+
+    @property
     def journal(self) -> Path:
         """The journal's path."""
         return self.folder / journal.NAME
@@ -134,7 +140,7 @@ class RunFiles:
         ConfigurationError
             The folder can't be written.
         """
-        place = self.notebook.parent if self.notebook.parent.name == CHILDREN else self.folder / CHILDREN
+        place = self.children
         words = f"-{slug(prompt)}" if prompt else ""
         with _writable(place):
             place.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from rlm_jupyter.record.blobs import Objects
@@ -17,7 +17,14 @@ _TEXT_CHARS = 1_500
 _TITLE_CHARS = 80
 
 
-def markdown(settled: Sequence[SubcallSettled], waiting: int = 0, *, whole: str, objects: Objects | None = None) -> str:
+def markdown(
+    settled: Sequence[SubcallSettled],
+    waiting: int = 0,
+    *,
+    whole: str,
+    objects: Objects | None = None,
+    steps: Mapping[int, str] | None = None,
+) -> str:
     """Render sub-calls as HTML in Markdown, in which whatever a model or a document said is escaped.
 
     Parameters
@@ -28,21 +35,27 @@ def markdown(settled: Sequence[SubcallSettled], waiting: int = 0, *, whole: str,
         Where all of them are, whole.
     objects
         Where their images are, if they have them no more.
+    steps
+        What the children did that answered them, as HTML in one line, by the sub-calls' ordinals.
     """
+    below = steps or {}
     failed = sum(call.failed for call in settled)
     tools = sum(call.kind == "tool" for call in settled)
     asked = len(settled) - tools
     title = ", ".join(
-        ([_count(asked, "sub-call")] if asked or not (tools or waiting) else [])
-        + ([_count(tools, "tool call")] if tools else [])
-        + ([f"{waiting} in flight" if settled else f"{_count(waiting, 'sub-call')} in flight"] if waiting else [])
+        ([count(asked, "sub-call")] if asked or not (tools or waiting) else [])
+        + ([count(tools, "tool call")] if tools else [])
+        + ([f"{waiting} in flight" if settled else f"{count(waiting, 'sub-call')} in flight"] if waiting else [])
         + ([f"{failed} failed"] if failed else [])
         + (_totals(settled) if settled else [])
     )
     pictures = islice(_pictures(settled, objects), MOST)
-    listed = "".join(_one(call, list(islice(pictures, len(call.images)))) for call in settled[:SHOWN])
+    listed = "".join(
+        listed_call(call, list(islice(pictures, len(call.images))), below.get(call.ordinal, ""))
+        for call in settled[:SHOWN]
+    )
     if len(settled) > SHOWN:
-        listed += f"<p>{_count(len(settled) - SHOWN, 'further one')}: {whole}.</p>"
+        listed += f"<p>{count(len(settled) - SHOWN, 'further one')}: {whole}.</p>"
     # in one line: a blank line would end the HTML for a Markdown reader
     # a quotation is set off from what is around it by every reader of Markdown, without a style sheet
     return f"<details><summary>{escaped(title)}</summary><blockquote>{listed}</blockquote></details>"
@@ -66,12 +79,13 @@ def _pictures(settled: Sequence[SubcallSettled], objects: Objects | None) -> Ite
             )
 
 
-def _one(call: SubcallSettled, pictures: Sequence[str] = ()) -> str:
+def listed_call(call: SubcallSettled, pictures: Sequence[str] = (), steps: str = "") -> str:
+    """Render one sub-call; `pictures` and `steps` are HTML."""
     is_tool = call.kind == "tool"
     said = ["child"] if call.child else []  # its id means nothing to a reader
     said += ["tool"] if is_tool else [call.model] if call.model else []
     said += ["failed"] if call.failed else []
-    said += [] if is_tool else [_count(call.usage.total_tokens, "token")]
+    said += [] if is_tool else [count(call.usage.total_tokens, "token")]
     said += [f"${call.cost:.4f}"] if call.cost else []
     said += [f"{call.seconds:.1f} s"]
     title = head(call.prompt_head) if is_tool else f"{call.kind}_query: {head(call.prompt_head)}"
@@ -80,19 +94,20 @@ def _one(call: SubcallSettled, pictures: Sequence[str] = ()) -> str:
     asked, given = ("Call", "Result") if is_tool else ("Prompt", "Reply")
     return (
         f"<details><summary>{escaped(title)} · {escaped(' · '.join(said))}</summary>"
-        f"<blockquote>{_named(asked, prompt)}{''.join(pictures)}"
-        f"{_named('Failure' if call.failed else given, _cut(call.text))}</blockquote></details>"
+        f"<blockquote>{named(asked, prompt)}{''.join(pictures)}"
+        f"{named('Failure' if call.failed else given, _cut(call.text))}{steps}</blockquote></details>"
     )
 
 
-def _named(name: str, text: str) -> str:
+def named(name: str, text: str) -> str:
+    """Render a text below its name."""
     return f"<p><strong>{name}</strong></p><pre>{escaped(text)}</pre>"
 
 
 def _totals(settled: Sequence[SubcallSettled]) -> list[str]:
     cost = sum(call.cost or 0.0 for call in settled)
     asked = any(call.kind != "tool" for call in settled)
-    found = [_count(sum(call.usage.total_tokens for call in settled), "token")] if asked else []
+    found = [count(sum(call.usage.total_tokens for call in settled), "token")] if asked else []
     found += [f"${cost:.4f}"] if cost else []
     # they run at once, so their times don't add up
     return [*found, f"the slowest {max(call.seconds for call in settled):.1f} s"]
@@ -117,5 +132,6 @@ def _plain(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _count(number: int, unit: str) -> str:
+def count(number: int, unit: str) -> str:
+    """Say how many there are of something."""
     return f"{number:,} {unit}{'' if number == 1 else 's'}"

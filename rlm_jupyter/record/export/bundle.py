@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rlm_jupyter.record import catalog
-from rlm_jupyter.record.blobs import CHILDREN, Objects
+from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.export import embedded
 from rlm_jupyter.record.export.files import Contents, gathered, redacted
 from rlm_jupyter.record.redaction import Redactor
@@ -163,9 +163,8 @@ def _context_of(files: RunFiles) -> PackedContext | None:
 
 
 def _kept_beside(files: RunFiles, *, context: bool) -> Iterator[WholeRun]:
-    """Yield the runs in the folder for those that a run starts, which all depths share."""
-    inside = files.notebook.parent.name == CHILDREN and files.notebook.parent.parent.suffix == ".rlm"
-    folder = files.notebook.parent if inside else files.folder / CHILDREN
+    """Yield the runs in the folder for those that a run starts."""
+    folder = files.children
     with contextlib.suppress(OSError):
         for name in sorted({path.stem for path in folder.iterdir() if path.suffix in _RECORD_END}):
             child = RunFiles(folder / f"{name}.ipynb")

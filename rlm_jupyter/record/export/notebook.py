@@ -44,7 +44,8 @@ def to_notebook(run: WholeRun) -> bytes:
 
 def _laid_out(run: WholeRun, number: int) -> Layout:
     _ = run.trajectory.started
-    layout = Layout(None, run.context, number)
+    below = {child.trajectory.run_id: child.trajectory.records for child in run}
+    layout = Layout(None, run.context, number, lambda run_id: below.get(run_id, ()))
     for record in run.trajectory.records:
         layout.add(record)
     return layout
