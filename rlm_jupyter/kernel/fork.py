@@ -106,8 +106,8 @@ class SupervisedProcess:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.kernel_pid, signum)
 
-    def close(self, place: Place) -> None:
-        """Close what is open here, and remove its directory: the process is gone, or goes now."""
+    def close(self, place: Place) -> list[Place]:
+        """Close what is open here: the process is gone, or goes now. Return the directories to be removed."""
         if self.returncode is None:
             code = self.exit_code()
             self.returncode = -signal.SIGKILL if code is None else code
@@ -117,7 +117,8 @@ class SupervisedProcess:
             self._pidfd = -1
             if self._life is not None:
                 os.close(self._life)
-            self.supervisor.put_away(self.number, place, shared=self._life is None)
+            return self.supervisor.put_away(self.number, place, shared=self._life is None)
+        return []
 
 
 class ForkProvisioner(LocalProvisioner):
@@ -183,6 +184,6 @@ class ForkProvisioner(LocalProvisioner):
         if self.process is not None:
             self.process.terminate()
 
-    def release(self) -> None:
-        """Close what is open here, and remove its directory; the process is gone."""
-        self.supervised.close(self._place)
+    def release(self) -> list[Place]:
+        """Close what is open here; the process is gone. Return the directories to be removed."""
+        return self.supervised.close(self._place)

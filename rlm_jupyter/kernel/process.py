@@ -259,7 +259,7 @@ class KernelProcess:
                         await asyncio.sleep(0.001)
                 await provisioner.finish(self._km)
         finally:
-            provisioner.release()
+            await _removed(provisioner.release())
 
     def _unwatch(self) -> None:
         if (supervised := self._provisioner.supervised) is not None:
@@ -271,6 +271,19 @@ class KernelProcess:
         if self._watcher is not None and self._watcher is not asyncio.current_task():
             self._watcher.cancel()
             self._watcher = None
+
+
+async def _removed(places: list[Place]) -> None:
+    """Remove directories; a disk may be slow, and other kernels' messages don't wait for it."""
+
+    def remove() -> None:
+        for place in places:
+            place.remove()
+
+    try:
+        await asyncio.to_thread(remove)
+    except RuntimeError:  # while Python exits, no thread begins
+        remove()
 
 
 def _directory(cwd: str | Path | None) -> Path:

@@ -149,16 +149,14 @@ class GuestProvisioner(LocalProvisioner):
         else:
             await km.cleanup_resources()
 
-    def release(self) -> None:
-        """Close what is open here, and remove its directory; the process is gone."""
-        if self.supervised is not None:
-            self.supervised.close(self._place)
-        else:
-            self._place.remove()
+    def release(self) -> list[Place]:
+        """Close what is open here; the process is gone. Return the directories to be removed."""
+        places = [self._place] if self.supervised is None else self.supervised.close(self._place)
         for fd in (self._inside_fd, self._said):
             if fd is not None:
                 os.close(fd)
         self._inside_fd = self._said = None
+        return places
 
     def _start_boxed(
         self, cmd: list[str], *, cwd: str | None = None, pass_fds: Sequence[int] = (), **options: Any

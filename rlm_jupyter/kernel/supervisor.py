@@ -157,13 +157,13 @@ class Supervisor:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 signal.pidfd_send_signal(self._pidfd if self._first is None else self._first, signum)
 
-    def put_away(self, kernel: int, place: Place, *, shared: bool) -> None:
-        """Remove a kernel's directory, and close what is open here once no kernel is left.
+    def put_away(self, kernel: int, place: Place, *, shared: bool) -> list[Place]:
+        """Close what is open here once no kernel is left; return the directories to be removed.
 
         Parameters
         ----------
         shared
-            Forks of the kernel may have files there: it is removed with the last of them.
+            Forks of the kernel may have files in its directory: it goes with the last of them.
         """
         self.forget(kernel)
         self.kernels.discard(kernel)
@@ -176,9 +176,9 @@ class Supervisor:
                 if self._first is not None:
                     os.close(self._first)
                 self._pidfd = -1
-        if not self.kernels or not shared:
-            for each in [place] if self.kernels else self._places:
-                each.remove()
+        if not self.kernels:
+            return self._places
+        return [] if shared else [place]
 
     def _look(self) -> None:
         for kernel, ended in list(self._told.items()):

@@ -205,8 +205,8 @@ class Template:
                 time.sleep(0.001)
             if provisioner.process.stdin is not None:
                 provisioner.process.stdin.close()
-        provisioner.release()
-        self._place.remove()
+        for place in provisioner.release():
+            place.remove()
 
 
 def _starting(env: Mapping[str, str], sandbox: Sandbox) -> dict[str, str]:
