@@ -13,7 +13,7 @@ from rlm_jupyter.types.quoted import quoted
 
 Score = str | Callable[[Any, Any], float]
 Expected = str | Callable[[Mapping[str, Any]], Any]
-_Z = 1.959964
+Z_95 = 1.959964
 """Of the normal distribution, for 95 %."""
 _CLOSE = 1e-6
 
@@ -22,9 +22,9 @@ def wilson(right: float, total: int) -> tuple[float, float]:
     """Return the 95 % interval of a share (Wilson's score interval)."""
     if not total:
         return 0.0, 1.0
-    share, squared = right / total, _Z * _Z / total
+    share, squared = right / total, Z_95 * Z_95 / total
     middle = (share + squared / 2) / (1 + squared)
-    half = _Z / (1 + squared) * math.sqrt(share * (1 - share) / total + squared / 4 / total)
+    half = Z_95 / (1 + squared) * math.sqrt(share * (1 - share) / total + squared / 4 / total)
     return max(middle - half, 0.0), min(middle + half, 1.0)
 
 

@@ -1,4 +1,7 @@
-"""`KernelProcess`: a kernel's process through `jupyter_client`, in a private place of its own."""
+"""`KernelProcess`: a kernel's process through `jupyter_client`, in a private place of its own.
+
+Long because a process's whole life stands here, from how it is started or forked to what is removed after it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`Layout`: the records of a run laid out as the cells of a notebook."""
+"""`Layout`: the records of a run laid out as the cells of a notebook.
+
+Long because what becomes of each kind of record is decided here.
+"""
 
 from __future__ import annotations
 

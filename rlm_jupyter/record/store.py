@@ -1,4 +1,7 @@
-"""Where runs live: `NAME.ipynb`, what people open, and beside it `NAME.rlm/` with the journal and the objects."""
+"""Where runs live: `NAME.ipynb`, what people open, and beside it `NAME.rlm/` with the journal and the objects.
+
+Long because all that may be done with a run's files stands here.
+"""
 
 from __future__ import annotations
 

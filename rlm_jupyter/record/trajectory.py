@@ -1,4 +1,7 @@
-"""`Trajectory`: the fold of a run's records, and everything that is derived from them."""
+"""`Trajectory`: the fold of a run's records, and everything that is derived from them.
+
+Long because all that is derived from a run's records is derived here.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""`batch`: ask one question about each of many items, show how far it is, say what came of it."""
+"""`batch`: ask one question about each of many items, show how far it is, say what came of it; `compare`."""
 
 from __future__ import annotations
 
+import json
 import os
 from argparse import Namespace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
@@ -51,6 +53,30 @@ def batch(args: Namespace) -> int:
         terminal.say("To do those that failed again: --retry failed")
     is_whole = len(result.rows) == result.total and not result.failed and not result.unsaved
     return ANSWERED if is_whole else FAILED
+
+
+def compare(args: Namespace) -> int:
+    """`jupyter rlm compare`; returns the exit code."""
+    from rlm_jupyter.batch.comparison import compare
+
+    comparison = compare(*args.results)
+    if not args.json:
+        terminal.write(str(comparison))
+        return ANSWERED
+    better = [[asdict(pair) for pair in pairs] for pairs in comparison.better]
+    data = {
+        "results": comparison.names,
+        "accuracies": [asdict(its) for its in comparison.accuracies],
+        "difference": comparison.gain,
+        "interval": comparison.interval,
+        "p": comparison.p,
+        "items": len(comparison.pairs),
+        "unpaired": comparison.unpaired,
+        "better_in_first": better[0],
+        "better_in_second": better[1],
+    }
+    terminal.write(json.dumps(data, default=str))
+    return ANSWERED
 
 
 class BatchProgress:

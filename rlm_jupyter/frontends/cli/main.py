@@ -1,4 +1,4 @@
-"""The command line: `jupyter rlm run`, `batch`, `demo`, `resume`, `fork`, `replay`, `list`, `show`, `export`, `clean`.
+"""The command line: `jupyter rlm run`, `batch`, `compare`, `demo`, `resume`, `fork`, `replay`, `list` and so on.
 
 Long because the parsers and the help of all commands stand here; what a command does is imported when it is called.
 """
@@ -51,6 +51,11 @@ examples:
   jupyter rlm batch contracts.jsonl --prompt "Who signed last?" --context @file --schema signer.json --out out.parquet
   jupyter rlm batch questions.jsonl --prompt "{question}" --context text --expected answer --out results.jsonl
   jupyter rlm batch questions.jsonl --prompt "{question}" --context text --out results.jsonl --retry failed
+
+"""
+_COMPARE_EXAMPLES = """\
+examples:
+  jupyter rlm compare small-model.jsonl large-model.jsonl
 
 """
 _RESUME_EXAMPLES = """\
@@ -130,6 +135,10 @@ def _command(args: argparse.Namespace) -> int:
             from rlm_jupyter.frontends.cli.batch import batch
 
             return batch(args)
+        case "compare":
+            from rlm_jupyter.frontends.cli.batch import compare
+
+            return compare(args)
         case "resume" | "fork" | "replay":
             from rlm_jupyter.frontends.cli.resume import fork, replay, resume
 
@@ -145,8 +154,8 @@ def _command(args: argparse.Namespace) -> int:
             return commands[args.command](args)
         case _:
             raise ConfigurationError(
-                "A command is missing: run, batch, demo, models, resume, fork, replay, list, show, export or clean "
-                "(see jupyter rlm --help)."
+                "A command is missing: run, batch, compare, demo, models, resume, fork, replay, list, show, export or "
+                "clean (see jupyter rlm --help)."
             )
 
 
@@ -227,6 +236,7 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_run(command("run", "answer a question about files", _RUN_EXAMPLES))
     _add_batch(command("batch", "ask one question about each of many items", _BATCH_EXAMPLES))
+    _add_compare(command("compare", "tell which of two batches has the better answers", _COMPARE_EXAMPLES))
     demo = command(
         "demo",
         "answer a question about Python's own documentation, without a model, a key or a network",
@@ -288,6 +298,11 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     )
     run.set_defaults(no_reexec=False)
     _add_common(run)
+
+
+def _add_compare(compare: argparse.ArgumentParser) -> None:
+    compare.add_argument("results", nargs=2, metavar="RESULTS", help="what a batch with --expected has written")
+    compare.add_argument("--json", action="store_true", help="print it as JSON, with each item that differs")
 
 
 def _add_batch(batch: argparse.ArgumentParser) -> None:
