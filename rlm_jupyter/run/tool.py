@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from rlm_jupyter.run.tool_arguments import converting
 from rlm_jupyter.types.call_text import Call
 from rlm_jupyter.types.detached import detached
 from rlm_jupyter.types.errors import ConfigurationError
@@ -129,13 +130,7 @@ class Tool:
 
     @functools.cached_property
     def _checked(self) -> Callable[..., Any]:
-        """The function with its arguments checked against its annotations, as far as pydantic knows those."""
-        from pydantic import ConfigDict, PydanticUserError, validate_call
-
-        try:
-            return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(self._function)
-        except (PydanticUserError, NameError, TypeError, ValueError):
-            return self._function
+        return converting(self._function)
 
     def _type(self, annotation: object) -> str:
         """Return an annotation as its module's own code would write it; empty for none."""
