@@ -108,11 +108,12 @@ class Recording:
         self._superseded = superseded(records, again=again)
         self.stopped_in = stopped_in(records, again=again)
         """Iteration and block of the cells in which a person had stopped the run, and which are not executed again."""
-        self._settled = max(self.options.settled, _settled(records))
+        self._settled = max(self.options.settled, _settled(records, self.ended if self.options.only else None))
         self._sent_back = {
             record.iteration
             for record in records
-            if isinstance(record, NoticeGiven) and record.text.startswith(_SENT_BACK)
+            if (isinstance(record, NoticeGiven) and record.text.startswith(_SENT_BACK))
+            or (isinstance(record, RunEnded) and not record.is_judged)
         }
         self._wrong_files = {
             record.iteration: record.text
@@ -264,8 +265,16 @@ def _corresponds(recorded: Record, now: Record) -> bool:
     return isinstance(recorded, OutputsShown | IterationRated)
 
 
-def _settled(records: Sequence[Record]) -> int:
-    """Return the last iteration after which the run went on: a reply came, or it ended without an answer."""
+def _settled(records: Sequence[Record], last: RunEnded | None) -> int:
+    """Return the last iteration after which the run went on: a reply came, or it ended without an answer.
+
+    One that it ended with before that was judged is judged again.
+
+    Parameters
+    ----------
+    last
+        How the run ended, where it is only replayed, and ends so again.
+    """
     settled = shown = 0
     for record in records:
         if isinstance(record, OutputsShown):
@@ -273,5 +282,5 @@ def _settled(records: Sequence[Record]) -> int:
         elif counts(record) and isinstance(record, ReplyReceived):
             settled = record.iteration - 1
         elif isinstance(record, RunEnded) and record.stop_reason not in {"answered", "terminated"}:
-            settled = max(settled, shown)
+            settled = max(settled, shown if record.is_judged or record is last else shown - 1)
     return settled

@@ -55,7 +55,8 @@ def _news(run: Run, recording: Recording) -> str:
     if recording.passed_over:
         named = ", ".join(map(str, dict.fromkeys(recording.passed_over)))
         parts.append(notices.PASSED_OVER.format(iterations=named))
-    is_whole = bool(iterations[-1].shown)
+    # where the last iteration is judged again, the run may end there
+    is_whole = bool(iterations[-1].shown) and (recording.ended is None or recording.ended.is_judged)
     other_limits = recording.started.limits.get("max_iterations") != run.limits.max_iterations
     if is_whole and (recording.ended is not None or (other_limits and not recording.options.copies)):
         status = cues.status(run.iteration, run.limits.max_iterations, run.ledger.left())

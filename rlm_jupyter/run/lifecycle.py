@@ -195,6 +195,7 @@ def ended(run: Run, ending: Ending) -> RunEnded:
         confidence=None if answer is None else run.confidence if ending.confidence is None else ending.confidence,
         declared=answer.declared if answer else None,
         files=run.replies.files,
+        is_judged=ending.is_judged,
     )
 
 

@@ -37,6 +37,8 @@ class Ending:
     message: str = ""
     confidence: float | None = None
     """The share of the samples that agree; `None`: there was one."""
+    is_judged: bool = True
+    """As `RunEnded.is_judged`."""
 
 
 async def solve(run: Run) -> Ending:
@@ -62,7 +64,7 @@ async def solve(run: Run) -> Ending:
             verdict = await judge(run, outcome)
         except (PolicyError, LimitReached) as fault:
             stop = fault.stop_reason if isinstance(fault, LimitReached) else "failed"
-            return Ending(stop, outcome.answer or run.best, str(fault))
+            return Ending(stop, outcome.answer or run.best, str(fault), is_judged=False)
         if run.playback is not None and run.playback.went_on():
             run.replies.accepted = {}
             if outcome.answer is not None and run.kernel.recorded is not None:

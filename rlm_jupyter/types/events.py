@@ -285,6 +285,9 @@ class RunEnded:
     """The answer as the model declared it, where its type writes it in another way: what a replay comes to."""
     files: tuple[OutputFile, ...] = ()
     """Those that it was to make, and has made; a run that is saved keeps each as an object."""
+    is_judged: bool = True
+    """`False`: what judges its last iteration (a policy, a validator, the check of a file) has failed, or took too
+    long. Where the run is resumed, that iteration is judged again before anything is asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,11 @@ def test_a_bug_of_a_check_ends_the_run_and_is_not_told_to_the_model(check: Any, 
     result = RLM(played).completion("What?", CONTEXT, outputs=[Artefact("a.txt", check=check)])
     assert (result.stop_reason, notices(result)) == ("failed", [])
     assert result.message.startswith(f"The check of a.txt failed: {said}")
+    assert result.path is not None
+    wanted = [Artefact("a.txt", check=lambda content: content == b"a")]
+    resumed = RLM.resume(result.path, model=ScriptedModel([]), outputs=wanted)
+    assert (resumed.stop_reason, resumed.answer, len(resumed.trajectory.iterations)) == ("answered", "made", 2)
+    assert Path("a.txt").read_text() == "a"
 
 
 def test_a_library_that_can_not_read_a_file_says_what_is_wrong_with_it() -> None:

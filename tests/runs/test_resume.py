@@ -62,6 +62,15 @@ class Thrice(TerminationPolicy):
         return again, result.output
 
 
+class Broken(TerminationPolicy):
+    """Fails where it is to judge an answer."""
+
+    def should_terminate(self, result: Any, context: Any) -> tuple[bool, str | None]:
+        if result.action_type == "final":
+            raise RuntimeError("a bug")
+        return False, None
+
+
 class Counting(ScriptedModel):
     """Replies by how far the conversation is, so that it does not matter who asks; counts what it was asked."""
 
@@ -490,6 +499,16 @@ async def test_policies_see_again_what_they_had_seen() -> None:
     model = Counting(cells)
     again = await RLM.aresume(path, model=model)
     assert (again.stop_reason, again.answer, model.roots) == ("terminated", result.answer, 1)
+
+
+async def test_an_answer_that_a_policy_has_failed_on_is_judged_again_by_the_mended_one() -> None:
+    cells = [block("print(len(context))"), block("FINAL('yes')"), block("FINAL('no')")]
+    result = await RLM(Counting(cells), termination=Broken()).acompletion("What?", CONTEXT)
+    assert (result.stop_reason, len(result.trajectory.iterations)) == ("failed", 2)
+    assert result.path is not None
+    model = Counting(cells)
+    again = await RLM.aresume(result.path, model=model, termination="final_pattern")
+    assert (again.stop_reason, again.answer, model.roots) == ("answered", "yes", 0)
 
 
 async def test_what_can_not_be_gone_on_with_is_refused_in_one_line(in_folder: Path) -> None:

@@ -169,8 +169,33 @@ def test_a_validator_that_fails_ends_the_run_and_is_not_told_to_the_model() -> N
     )
     assert result.message.startswith(said)
     assert result.path is not None
-    resumed = RLM.resume(result.path, model=model("FINAL(5)"), answer=int)
-    assert (resumed.stop_reason, resumed.value) == ("answered", 5)
+    assert RLM.replay(result.path).same
+    # mended, the recorded answer is judged again, and nothing is asked for it
+    resumed = RLM.resume(result.path, model=ScriptedModel([]), answer=int)
+    assert (resumed.stop_reason, resumed.value, len(resumed.trajectory.iterations)) == ("answered", 3, 2)
+    assert notices(resumed) == []
+    assert RLM.replay(result.path).same
+
+
+def above_four(number: int) -> int:
+    if number <= 4:
+        raise ValueError("more than four are needed")
+    return number
+
+
+def test_what_a_mended_validator_refuses_goes_back_to_the_model() -> None:
+    result = RLM(model("FINAL(3)")).completion("What?", CONTEXT, answer=Annotated[int, AfterValidator(broken)])
+    assert result.path is not None
+    again = RLM.resume(result.path, model=ScriptedModel([]), answer=Annotated[int, AfterValidator(broken)])
+    assert (again.stop_reason, len(again.trajectory.iterations)) == ("failed", 2)
+    resumed = RLM.resume(
+        result.path,
+        model=ScriptedModel([block("FINAL(5)")]),
+        answer=Annotated[int, AfterValidator(above_four)],
+    )
+    assert (resumed.stop_reason, resumed.value, len(resumed.trajectory.iterations)) == ("answered", 5, 3)
+    assert "more than four are needed" in resumed.trajectory.iterations[1].notices[0]
+    assert RLM.replay(result.path).same
 
 
 def test_none_is_an_answer_where_the_type_has_it(in_folder: Path) -> None:
