@@ -113,7 +113,7 @@ def test_asking_again_replaces_the_cells_but_not_an_edited_one(opened: Open, mod
     assert len(mine) == 1
     # what it had put out belongs to other code
     assert (mine[0]["id"], mine[0]["outputs"], mine[0]["execution_count"]) == (edited, [], None)
-    assert "skip-execution" in mine[0]["metadata"]["tags"]
+    assert mine[0]["metadata"]["tags"] == ["rlm", "skip-execution", "rlm-edit"]
 
     # all of it goes, and comes back, in one step
     page.until(lambda: (page.cells()[2]["execution_count"] or 0) > count, "the end of the second run")
@@ -407,6 +407,20 @@ def test_here_all_is_shown_once_below_the_cells_of_the_model(opened: Open, model
     assert not page.errors
 
 
+def look_of_cells(page: NotebookPage, html: str) -> None:
+    """See that a page of nbconvert's has a bar beside a run's cells, and no number that looks as if they never ran."""
+    opened = page.page.context.new_page()
+    opened.set_content(html, wait_until="domcontentloaded")
+    own, code = opened.locator(".jp-CodeCell:not(.celltag_rlm)"), opened.locator(".jp-CodeCell.celltag_rlm")
+    prose = opened.locator(".jp-MarkdownCell")
+    width = "node => getComputedStyle(node).borderLeftWidth"
+    assert {cell.evaluate(width) for cell in own.all()} == {"0px"}
+    assert {cell.evaluate(width) for cell in (*code.all(), *prose.all())} == {"3px"}
+    said = "node => [getComputedStyle(node).visibility, getComputedStyle(node, '::after').content]"
+    assert {tuple(cell.locator(".jp-InputPrompt").evaluate(said)) for cell in code.all()} == {("hidden", '"model"')}
+    opened.close()
+
+
 def test_other_readers_can_tell_a_runs_cells_from_the_persons(opened: Open, model: Waiting) -> None:
     model.play(["I look.\n```repl\nlen(context)\n```", FINAL], opened=2)
     page = opened("text = 'x' * 10", "%%rlm -m openai/any -c text\nHow long?", "41 + 1")
@@ -422,8 +436,9 @@ def test_other_readers_can_tell_a_runs_cells_from_the_persons(opened: Open, mode
     nbformat.validate(saved)
     sources = [cell.source for cell in saved.cells]
     above, below = (sources.index(cell["source"]) for cell in page.live("boundary"))
-    assert sources[above] == "*The model's cells, run in a kernel of their own:*"
-    assert sources[below] == "*End of the model's cells.*"
+    said = "(2 iterations, 2 cells of code), run in a kernel of their own, not numbered with this notebook's"
+    assert sources[above] == f"---\n\n*The model's cells {said}:*"
+    assert sources[below] == "*End of the model's cells.*\n\n---"
     # all of the run's cells stand between the two, and none of the person's does
     assert all(("rlm" in cell.metadata) == (above <= at <= below) for at, cell in enumerate(saved.cells))
     counts = [cell.execution_count for cell in saved.cells if cell.cell_type == "code" and cell.execution_count]
@@ -431,7 +446,8 @@ def test_other_readers_can_tell_a_runs_cells_from_the_persons(opened: Open, mode
     assert sorted(counts) == [1, 2, 3, 4]
     assert made == [None, 4]
     html, _ = HTMLExporter(template_name="lab").from_notebook_node(saved)
-    assert html.index("The model's cells, run in a kernel") < html.index("I look.") < html.index("End of the model")
+    assert html.index("The model's cells (2") < html.index("I look.") < html.index("End of the model")
+    look_of_cells(page, html)
     assert [html.count(f"[{number}]:") for number in range(1, 5)] == [1, 1, 1, 2]
 
 

@@ -8,7 +8,7 @@ import { Signal } from '@lumino/signaling';
 
 import type { LiveCell } from '../protocol/messages';
 import { keepFocus } from './advance';
-import { isAstray, isEdited, leftMarkOf, markOf, TAGS } from '../model/marks';
+import { isAstray, isEdited, LEFT_TAGS, leftMarkOf, markOf } from '../model/marks';
 import type { Mark } from '../model/marks';
 import { isDone } from '../model/run';
 
@@ -66,6 +66,7 @@ export class NotebookCells {
     delete left.edit;
     this._shared?.transact(() => {
       model.setMetadata('rlm', left);
+      model.setMetadata('tags', LEFT_TAGS);
       if (mark.edit !== undefined) {
         model.sharedModel.setSource(mark.edit);
       }
@@ -92,7 +93,7 @@ export class NotebookCells {
 
   /** Take what marks a live cell from one that is a person's: what executes notebooks would pass over it. */
   own(model: ICellModel): void {
-    const tags = ((model.getMetadata('tags') ?? []) as string[]).filter(tag => !TAGS.includes(tag));
+    const tags = ((model.getMetadata('tags') ?? []) as string[]).filter(tag => !LEFT_TAGS.includes(tag));
     this._shared?.transact(() => {
       model.deleteMetadata('rlm');
       if (tags.length) {
@@ -113,7 +114,7 @@ export class NotebookCells {
     const content = model.toJSON() as nbformat.ICell;
     const metadata = { ...content.metadata } as Record<string, unknown>;
     delete metadata.rlm;
-    metadata.tags = ((metadata.tags as string[] | undefined) ?? []).filter(tag => !TAGS.includes(tag));
+    metadata.tags = ((metadata.tags as string[] | undefined) ?? []).filter(tag => !LEFT_TAGS.includes(tag));
     if (!(metadata.tags as string[]).length) {
       delete metadata.tags;
     }

@@ -7,7 +7,7 @@ import { keepStyles, withoutCursors } from '../performance/editors';
 import type { LiveCell, Output } from '../protocol/messages';
 import { withHeights } from '../performance/outputHeights';
 import { atOnce, made } from './insert';
-import { isEdited, leftId, leftMarkOf, markFor, markOf, TAGS } from '../model/marks';
+import { isEdited, LEFT_TAGS, leftId, leftMarkOf, markFor, markOf } from '../model/marks';
 import { isDone } from '../model/run';
 import type { Change, RunModel } from '../model/run';
 import { NotebookCells } from './notebookCells';
@@ -186,7 +186,7 @@ export class CellWriter extends NotebookCells {
       cell_type: 'code',
       id: leftId(mark?.run ?? ''),
       source: model.sharedModel.getSource(),
-      metadata: { tags: [...TAGS], rlm: { ...mark, left: true } },
+      metadata: { tags: [...LEFT_TAGS], rlm: { ...mark, left: true } },
       outputs: []
     };
     this._shared?.transact(() => this._shared?.insertCell(this._index(model.id) + 1, cell as never), false);

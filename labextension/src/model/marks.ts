@@ -10,6 +10,8 @@ import type { RunModel } from './run';
 
 /** The tags of a live cell; tools that execute notebooks leave such a cell out. */
 export const TAGS = ['rlm', 'skip-execution'];
+/** Those of a cell that is left over from a run. */
+export const LEFT_TAGS = [...TAGS, 'rlm-edit'];
 
 /** What stands in `metadata.rlm` of a live cell. */
 export interface Mark {

@@ -56,7 +56,15 @@ _STYLE = f"""
 .rlm .hl-nb {{ color: var(--jp-mirror-editor-builtin-color, inherit); }}
 .rlm .hl-nf, .rlm .hl-nc {{ color: var(--jp-mirror-editor-def-color, inherit); }}
 .rlm .hl-o {{ color: var(--jp-mirror-editor-operator-color, inherit); }}
+.jp-CodeCell.celltag_rlm, .jp-MarkdownCell:has(> * .celltag_rlm), .cell.celltag_rlm {{
+  border-left: 3px solid var(--jp-brand-color2, #90caf9); }}
+.celltag_rlm .jp-InputPrompt, .code_cell.celltag_rlm .input_prompt {{ position: relative; visibility: hidden; }}
+.celltag_rlm .jp-InputPrompt::after, .code_cell.celltag_rlm .input_prompt::after {{ content: "model";
+  visibility: visible; position: absolute; right: .4em; }}
+.celltag_rlm-edit .jp-InputPrompt::after, .code_cell.celltag_rlm-edit .input_prompt::after {{ content: "edit"; }}
+.celltag_rlm .jp-OutputPrompt, .celltag_rlm .output_prompt {{ visibility: hidden; }}
 """
+"""The last lines are for a page that nbconvert has made of a notebook: it knows a run's cells by their tags."""
 
 
 def block(*pieces: str, label: str = "", styled: bool = True) -> str:

@@ -25,7 +25,7 @@ from rlm_jupyter.frontends.live.facts import RunFacts
 from rlm_jupyter.frontends.live.streaming import Part, arrived, arriving
 from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.record.attempts import Attempt, markdown
-from rlm_jupyter.record.boundaries import CHILD_FIRST_LINE, CHILD_LAST_LINE, LAST_LINE, opening_line
+from rlm_jupyter.record.boundaries import CHILD_FIRST_LINE, CHILD_LAST_LINE, LAST_LINE, counted, live_opening
 from rlm_jupyter.record.notice import LAST_CALL, UNREAD, compacted_notice, quoted_notice
 from rlm_jupyter.types.events import (
     CellDecided,
@@ -218,7 +218,7 @@ class Cells:
             cells = [
                 cell.whole(after)
                 for cell, after in zip(order, afters, strict=False)
-                if not (cell.id in known and cell.is_done and cell.role != "subcalls")
+                if not (cell.id in known and cell.is_done and cell.role not in {"subcalls", "boundary"})
             ]
             ids = [cell.id for cell in order]
             return {
@@ -281,7 +281,7 @@ class Cells:
             case ConversationCompacted(iteration=index):
                 self._add(LiveCell(self._id(), "notice", index, source=compacted_notice(event), status="ok"))
             case RunStarted():
-                self._opening = opening_line(event) if self._child is None else CHILD_FIRST_LINE
+                self._opening = live_opening(event) if self._child is None else CHILD_FIRST_LINE
             case RunEnded(answer=answer, iteration=index, stop_reason=outcome):
                 self._close()
                 if answer is not None:
@@ -301,6 +301,9 @@ class Cells:
             end = LiveCell(self._id(), "boundary", 0, source=LAST_LINE, status="ok")
             if self._child is None:
                 end.facts["outcome"] = outcome
+                first, code = self._order[0], [cell for cell in self._order if cell.role == "code"]
+                first.source = counted(first.source, self.facts.iteration, len(code))
+                self._mark(first)
             else:
                 end.source = CHILD_LAST_LINE
             self._add(end)

@@ -75,6 +75,11 @@ class RunFacts:
         """Return the seconds of a run that goes on, less those in which a person was waited for; else `None`."""
         return None if self.outcome is not None else round(self._clock.seconds, 1)
 
+    @property
+    def iteration(self) -> int:
+        """The iteration that the run is at, or ended with."""
+        return self._iteration
+
     def apply(self, event: Event) -> None:
         """Take in an event."""
         self._speed.apply(event)

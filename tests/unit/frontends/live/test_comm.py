@@ -152,8 +152,10 @@ def test_a_run_is_told_in_order_and_whole(page: Page) -> None:
     assert messages[0]["execution"] == request
     assert [message["seq"] for message in messages] == list(range(len(messages)))
     assert len({message["run"] for message in messages}) == 1
-    done = [item["cell"] for message in messages[1:] for item in message["items"] if item["item"] == "done"]
+    told = [item["cell"] for message in messages[1:] for item in message["items"] if item["item"] == "done"]
+    done = list({cell["id"]: cell for cell in told}.values())  # the line above them is told again with their number
     assert [cell["facts"]["role"] for cell in done] == ["boundary", "prose", "code", "code", "answer", "boundary"]
+    assert "(2 iterations, 2 cells of code)" in done[0]["source"]
     assert done[2]["source"] == "print(len(context))"
     assert messages[-1]["items"][-1] == {"item": "end", "ids": [cell["id"] for cell in done]}
     # the display that every front end has says it, too
