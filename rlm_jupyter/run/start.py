@@ -72,7 +72,7 @@ async def open_session(
         if depth == 0 and not sample:
             await prepare(settings, emit, control)
         await stack.enter_async_context(settings.routing.lease())
-        settings = await _with_servers(settings, stack)
+        settings = await _with_servers(settings, stack, lambda text: guarded(emit)(RemarkMade(text)))
         own = None
         if templates is None:
             templates = own = Templates(settings.preload, are_used=settings.warm)
@@ -120,7 +120,7 @@ def _go_on(templates: Templates, emit: Callable[[Event], None] | None) -> None:
         guarded(emit)(RemarkMade(templates.problem))
 
 
-async def _with_servers(settings: Settings, stack: AsyncExitStack) -> Settings:
+async def _with_servers(settings: Settings, stack: AsyncExitStack, note: Callable[[str], None]) -> Settings:
     """Start the servers of tools; they end with the stack. Return the settings with their tools."""
     if not settings.mcp:
         return settings
@@ -128,7 +128,8 @@ async def _with_servers(settings: Settings, stack: AsyncExitStack) -> Settings:
 
     if both := [server.name for server in settings.mcp if server.module in settings.tools.names]:
         raise ConfigurationError(f"{both[0]} is a tool and an MCP server: give one of them another name.")
-    return replace(settings, tools=settings.tools.joined(await stack.enter_async_context(running(settings.mcp))))
+    tools = await stack.enter_async_context(running(settings.mcp, note))
+    return replace(settings, tools=settings.tools.joined(tools))
 
 
 def child_of(settings: Settings, depth: int, templates: Templates | None = None) -> StartChild:

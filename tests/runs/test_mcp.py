@@ -146,6 +146,36 @@ def test_a_server_that_dies_is_named_and_the_run_goes_on() -> None:
     assert "things" in second
 
 
+PRINTS = f"""
+import runpy, sys
+sys.stdout.buffer.write(b"Server ready, caf\\xe9 " + b"x" * 500 + b"\\n{{}}\\n")
+sys.stdout.flush()
+sys.path.insert(0, {str(ROOT)!r})
+sys.argv = ["server"]
+runpy.run_module("tests.support.mcp_server", run_name="__main__")
+"""
+
+
+def test_a_server_that_prints_is_named_in_a_line_and_serves(in_folder: Path) -> None:
+    things = {"command": sys.executable, "args": ["-c", PRINTS]}
+    (in_folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"things": things}}))
+    model = script(block("print(things.search_things('a'))"), block("FINAL('done')"))
+    asked = cli("run", "-m", model, "--mcp", "things", "What?")
+    assert (asked.code, asked.out) == (0, "done\n")
+    said = "The MCP server things printed 'Server ready, caf\ufffd x"
+    assert [line for line in asked.err.splitlines() if said in line]
+    assert asked.err.count("which is for the protocol alone") == 1
+    assert "Traceback" not in asked.err
+    assert "pydantic" not in asked.err
+
+
+def test_a_server_that_only_prints_is_refused_with_what_it_says() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"The MCP server things \(echo\): .*: 'usage: things SERVER'\. Its command"
+    ):
+        RLM(ScriptedModel([]), mcp={"things": ["echo", "usage: things SERVER"]}).completion("What?", "x")
+
+
 def test_a_server_is_reached_by_its_address(address: str) -> None:
     result = answered([], USES, "FINAL(found[0]['name'])", mcp={"things": {"url": address, "headers": {"X-Key": "k"}}})
     assert result.answer == "a 0"

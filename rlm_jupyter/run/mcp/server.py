@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import keyword
+import logging
 import re
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -15,6 +16,7 @@ from rlm_jupyter.run.mcp.config import ServerConfig
 from rlm_jupyter.run.mcp.tool import McpResources, McpTool
 from rlm_jupyter.run.tool import ToolFailedError
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
 
 START_SECONDS = 60.0
 """How long a server may take until it has said what tools it has: `npx` may fetch it first."""
@@ -32,10 +34,14 @@ class McpServer:
     ----------
     config
         How it is started, or reached.
+    note
+        Told in a line, once, that it printed what is none of the protocol.
     """
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, note: Callable[[str], None]) -> None:
         self._config = config
+        self._note = note
+        self._printed = ""
         self.name = config.name
         self._closing = asyncio.Event()
         self._ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -111,11 +117,16 @@ class McpServer:
     async def _client(self, stack: AsyncExitStack) -> Any:
         from mcp import Client, StdioServerParameters, stdio_client
 
+        log = logging.getLogger("mcp")
+        if not log.handlers:  # else Python itself prints what it logs, tracebacks and all
+            log.addHandler(logging.NullHandler())
         config = self._config
         if not config.url:
             program, *args = config.command
-            started = StdioServerParameters(command=program, args=args, env=dict(config.env), cwd=config.cwd)
-            return Client(stdio_client(started, errlog=self._errors))
+            started = StdioServerParameters(
+                command=program, args=args, env=dict(config.env), cwd=config.cwd, encoding_error_handler="replace"
+            )
+            return Client(stdio_client(started, errlog=self._errors), message_handler=self._hear)
         if not config.headers:
             return Client(config.url)
         import httpx2
@@ -123,6 +134,17 @@ class McpServer:
 
         http = await stack.enter_async_context(httpx2.AsyncClient(headers=dict(config.headers)))
         return Client(streamable_http_client(config.url, http_client=http))
+
+    async def _hear(self, message: object) -> None:
+        """Say so, where it prints on the stream that the protocol has to itself."""
+        from pydantic import ValidationError
+
+        if isinstance(message, ValidationError) and not self._printed:
+            self._printed = quoted(message.errors(include_url=False)[0]["input"])
+            self._note(
+                f"The MCP server {self.name} printed {self._printed} on its standard output, which is for the protocol "
+                "alone: it was left out."
+            )
 
     async def _tools(self, client: Any) -> list[McpTool | McpResources]:
         tools: list[McpTool | McpResources] = []
@@ -155,24 +177,35 @@ class McpServer:
         return f"{self._why(what, f' ({self._config.place})').rstrip('.')}. {look}"
 
     def _why(self, what: str, place: str = "") -> str:
-        """Return what is wrong with it, with the last line that it wrote to standard error."""
+        """Return what is wrong with it, with the last line that it wrote to standard error, or else what it printed."""
+        last = self._printed
         with contextlib.suppress(ValueError, OSError):
             self._errors.seek(0)
             if lines := self._errors.read().strip().splitlines():
-                what = f"{what}: {lines[-1].strip()}"
+                last = lines[-1].strip()
+        what = f"{what}: {last}" if last else what
         return f"The MCP server {self.name}{place}: {what}"[:_REASON_CHARS]
 
 
 @asynccontextmanager
-async def running(configs: Sequence[ServerConfig]) -> AsyncIterator[list[McpTool | McpResources]]:
+async def running(
+    configs: Sequence[ServerConfig], note: Callable[[str], None]
+) -> AsyncIterator[list[McpTool | McpResources]]:
     """Start servers, all at once, and give their tools; they end on leaving.
+
+    Parameters
+    ----------
+    configs
+        How they are started, or reached.
+    note
+        As for `McpServer`.
 
     Raises
     ------
     ConfigurationError
         One does not start.
     """
-    servers = [McpServer(config) for config in configs]
+    servers = [McpServer(config, note) for config in configs]
     try:
         tools = await asyncio.gather(*(server.start() for server in servers))
         yield [tool for of_one in tools for tool in of_one]
