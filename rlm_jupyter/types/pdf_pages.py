@@ -66,7 +66,7 @@ class PdfPages(Sequence[Any]):
             box = reader.pages[0].cropbox if self._count else None
             self._points = (0.0, 0.0) if box is None else (float(box.width), float(box.height))
         except ImportError:
-            raise ConfigurationError("PdfPages needs pypdf: pip install 'rlm_jupyter[files,images]'.") from None
+            raise ConfigurationError("PdfPages needs pypdf: pip install 'rlm_jupyter[images]'.") from None
         except Exception as error:  # noqa: BLE001  of a malformed file libraries raise whatever there is
             raise ConfigurationError(f"{name}: no PDF that can be read ({type(error).__name__}).") from None
         if is_locked:

@@ -583,3 +583,29 @@ def test_of_a_broken_pdf_nothing_is_printed_beside_that_line() -> None:
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
     assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["broken.pdf"] * 2
+
+
+ONLY_IMAGES = """
+import importlib.metadata, re, sys, tomllib
+from pathlib import Path
+extras = tomllib.loads(Path(sys.argv[1], "pyproject.toml").read_text())["project"]["optional-dependencies"]
+def named(extra):
+    return {re.match(r"[\\w.-]+", one)[0].lower() for one in extras[extra]}
+absent = (named("files") | named("mcp")) - named("images")
+for module, brought in importlib.metadata.packages_distributions().items():
+    if {one.lower() for one in brought} & absent:
+        sys.modules[module] = None
+assert "pypdfium2" in named("images") and "pathspec" in absent and sys.modules["docx"] is None
+from rlm_jupyter import PdfPages, load
+print(PdfPages("scan.pdf")[1].size, type(load("scan.pdf")).__name__, load("photos/")["photos/a.png"][1:4])
+"""
+
+
+def test_the_extra_images_brings_all_that_images_and_pages_of_a_pdf_take() -> None:
+    """As the page of images has it; where nothing of the extra for files is installed."""
+    put("scan.pdf", scanned(2))
+    put("photos/a.png", png())
+    root = Path(__file__).parents[3]
+    ran = subprocess.run([sys.executable, "-c", ONLY_IMAGES, str(root)], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == ["(1176, 1568) PdfPages b'PNG'"]
