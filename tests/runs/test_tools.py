@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import shutil
 import sqlite3
 import threading
 import time
@@ -247,6 +248,72 @@ def test_a_record_is_replayed_resumed_and_forked_without_calling_a_tool() -> Non
     resumed = RLM.resume(stopped.path, model=ScriptedModel([block("FINAL(found[0])")]), tools=tools, max_iterations=3)
     assert resumed.answer == "a, for the 1. time"
     assert (called, calls) == (["a", "a", "c"], ["b", "b", "b"])
+
+
+WITH_EFFECTS = {
+    "one after the other": ["found = [effect('a'), effect('a')]", "found.append(effect('b'))"],
+    "from threads": [
+        "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(4) as pool:\n"
+        "    found = sorted(pool.map(effect, 'abcd'))",
+        "found.append(effect('e'))",
+    ],
+    "some fail": [
+        "found = []\nfor word in ('a', '!', 'b', '!'):\n    try:\n        found.append(effect(word))\n"
+        "    except SubcallError as error:\n        found.append(str(error))",
+        "found.append(effect('a'))\neffect('!')",
+    ],
+    "in a child": ["found = [effect('a'), rlm_query('Do it.')]", "found.append(effect('b'))"],
+    "beside sub-calls": [
+        "found = [effect('a'), *llm_query_batched(['x', 'y'])]",
+        "found.append(effect(llm_query('z')))",
+    ],
+}
+CHILD = ["print(inner('c'), inner('d'))", "FINAL(inner('e'))"]
+
+
+@pytest.mark.parametrize("times", [15, pytest.param(100, marks=[pytest.mark.soak, pytest.mark.timeout(3_600)])])
+def test_replays_resumes_and_forks_have_no_effect_outside(times: int, in_folder: Path) -> None:
+    effects = in_folder / "effects"
+
+    def effect(word: str) -> str:
+        with effects.open("a") as file:
+            file.write(f"{word}\n")
+        if word == "!":
+            raise ValueError("no luck")
+        return f"{word} after {len(effects.read_text().split())}"
+
+    recorded: dict[str, tuple[Path, str]] = {}
+    handed: dict[str, Any] = {"tools": [effect], "sub_tools": [Tool(effect, name="inner")]}
+    for kind, cells in WITH_EFFECTS.items():
+        sub = ScriptedModel([*map(block, CHILD)] if kind == "in a child" else [], sub=lambda prompt: f"<{prompt}>")
+        first = RLM(
+            ScriptedModel([*map(block, cells)]), sub_model=sub, limits=Limits(max_iterations=2, max_depth=2), **handed
+        )
+        stopped = first.completion("What?", CONTEXT)
+        assert stopped.path is not None
+        assert stopped.stop_reason == "iterations"
+        again = RLM.fork(
+            stopped.path, 2, model=ScriptedModel([block("FINAL(repr(found))")]), max_iterations=3, **handed
+        )
+        assert again.answer is not None
+        recorded[kind] = stopped.path, again.answer
+    before = effects.read_text()
+    assert len(before.split()) == 21
+    for number in range(times):
+        path, answer = recorded[[*recorded][number % len(recorded)]]
+        action = ("replay", "resume", "fork")[number % 3]
+        if action == "replay":
+            assert RLM.replay(path).same
+            continue
+        copied = in_folder / f"copy-{number}"
+        shutil.copytree(path.parent, copied)
+        more: dict[str, Any] = {"model": ScriptedModel([block("FINAL(repr(found))")]), "max_iterations": 3, **handed}
+        result = (
+            RLM.resume(copied / path.name, **more) if action == "resume" else RLM.fork(copied / path.name, 2, **more)
+        )
+        assert result.answer == answer
+    assert effects.read_text() == before
+    print(f"{times} replays, resumes and forks: no effect outside")
 
 
 def test_a_killed_kernel_has_its_tools_again() -> None:
