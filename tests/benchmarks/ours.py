@@ -66,12 +66,12 @@ class Ours:
         self._model = ClockedModel()
         self._sitting: Result | None = None
 
-    def open(self, nbytes: int = 1_000, concurrency: int = 32) -> dict[str, float]:
+    def open(self, nbytes: int = 1_000, concurrency: int = 32, tools: bool = False) -> dict[str, float]:
         """From the constructor until `len(context)` was shown, and until the run was over; its kernel is kept."""
         context = text_of(nbytes)
         self._model.play([LENGTH])
         began = time.perf_counter()
-        self._sitting = self._rlm(concurrency).completion("How long is it?", context, keep_kernel=True)
+        self._sitting = self._rlm(concurrency, tools=tools).completion("How long is it?", context, keep_kernel=True)
         whole = time.perf_counter() - began
         _check(self._sitting)
         return {"first": self._model.asked[1] - began, "whole": whole, "bytes": resident()}
@@ -139,9 +139,20 @@ class Ours:
             "class": seconds_of_python("from rlm_jupyter import RLM"),
         }
 
-    def _rlm(self, concurrency: int) -> RLM:
-        limits = Limits(max_iterations=MOST_ITERATIONS, max_subcalls=None, cell_seconds=None, concurrency=concurrency)
-        return RLM(self._model, limits=limits, save=self._folder)
+    def _rlm(self, concurrency: int, *, tools: bool = False) -> RLM:
+        limits = Limits(
+            max_iterations=MOST_ITERATIONS,
+            max_subcalls=None,
+            max_tool_calls=None,
+            cell_seconds=None,
+            concurrency=concurrency,
+        )
+        return RLM(self._model, limits=limits, save=self._folder, tools=[echo] if tools else None)
+
+
+def echo(text: str) -> str:
+    """Give what the scripted model gives."""
+    return f"(scripted) {text}"
 
 
 def _check(result: Result) -> None:

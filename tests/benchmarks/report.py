@@ -61,6 +61,8 @@ def _value(figure: str, value: float | None) -> str:
         return f"{value / 1e6:,.0f} MB"
     if figure == "lost":
         return f"{value:.0f}"
+    if figure == "ratio":
+        return f"{value:.2f}"
     return f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.1f} ms" if value >= 0.01 else f"{value * 1e3:.2f} ms"
 
 

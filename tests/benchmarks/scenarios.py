@@ -115,6 +115,19 @@ def scenarios(*, quick: bool) -> list[Scenario]:
             opened={},
         ),
         Scenario(
+            "tool",
+            {
+                "subcall": "llm_query, 1 character, in turn with the next",
+                "call": "a tool, 1 character",
+                "ratio": "  one tool call / the llm_query beside it (median)",
+                "over": "  one tool call over the llm_query beside it (median)",
+            },
+            _tool,
+            repetitions=repetitions,
+            opened={"tools": True},
+            only_ours=True,
+        ),
+        Scenario(
             "batch",
             {"seconds": f"llm_query_batched, {BATCH} × 50 ms; reference at its own limit", "lost": "  of them lost"},
             lambda worker, _: _timed(worker, scripts.batch(BATCH)),
@@ -231,6 +244,17 @@ def _subcall(worker: Worker, contender: str) -> Figures:
     cells = [scripts.subcalls(300, 1), scripts.subcalls(15, MB // 2), scripts.subcalls(5, 10 * MB)]
     texts = worker.do("cells", cells=cells)["texts"]
     return dict(zip(["small", "500KB", "10MB"], (median(json.loads(text)) for text in texts), strict=True))
+
+
+def _tool(worker: Worker, _: str) -> Figures:
+    [text] = worker.do("cells", cells=[scripts.tools(300)])["texts"]
+    subcalls, tools = json.loads(text)
+    return {
+        "subcall": median(subcalls),
+        "call": median(tools),
+        "ratio": median(tool / subcall for subcall, tool in zip(subcalls, tools, strict=True)),
+        "over": median(tool - subcall for subcall, tool in zip(subcalls, tools, strict=True)),
+    }
 
 
 def _timed(worker: Worker, cell: str) -> Figures:

@@ -29,6 +29,21 @@ print(json.dumps(took))
 """
 
 
+def tools(count: int) -> str:
+    """A tool and `llm_query`, in turn: the seconds of each call."""
+    return f"""\
+import json, time
+took = [], []
+for place in range(2 * {count}):
+    is_tool = (place + place // 2) % 2  # neither is always the first of two
+    began = time.perf_counter()
+    text = echo("x") if is_tool else llm_query("x")
+    took[is_tool].append(time.perf_counter() - began)
+    assert text == "(scripted) x", text
+print(json.dumps(took))
+"""
+
+
 def batch(count: int) -> str:
     """One `llm_query_batched`: seconds, and how many replies are not those to their prompts."""
     return f"""\

@@ -73,6 +73,7 @@ TARGETS = (
     Target("one iteration / execute_request", lambda s: over_floor(s, "iteration.one"), 2),
     Target("llm_query, small", lambda s: MS * ours(s, "subcall.small"), 1.2, "ms"),
     Target("llm_query, small / private ZMQ echo out of a cell", lambda s: over_floor(s, "subcall.small"), 2.5),
+    Target("a tool call over a sub-call's round trip", lambda s: MS * ours(s, "tool.over"), 1, "ms"),
     Target("llm_query, 10 MB / the reference", lambda s: over_best_reference(s, "subcall.10MB"), 0.25),
     Target("llm_query_batched / ideal 50 ms", lambda s: ours(s, "batch.seconds") / 0.05, 1.5),
     Target("512 llm_query in 64 threads / ideal 0.4 s", lambda s: ours(s, "threads.seconds") / 0.4, 2),
