@@ -27,25 +27,31 @@ class Approvals:
     show
         Shows the cell.
     elsewhere
-        Whether a front end asks by itself, with buttons.
+        Whether a front end asks by itself, with buttons; `None`: that is not known yet, and the cell waits for it.
     """
 
     def __init__(
         self,
         ask: Callable[[str], str] | None = None,
         show: Callable[[str], None] = print,
-        elsewhere: Callable[[], bool] = lambda: False,
+        elsewhere: Callable[[], bool | None] = lambda: False,
     ) -> None:
         # looked up late: ipykernel puts its own `input` in place for the cell that runs
         self._ask = ask or (lambda text: input(text))
         self._show = show
         self._elsewhere = elsewhere
-        self._waiting: queue.SimpleQueue[CellProposed] = queue.SimpleQueue()
+        self._proposed: queue.SimpleQueue[CellProposed] = queue.SimpleQueue()
+        self._waiting: CellProposed | None = None
 
     def __call__(self, event: Event) -> None:
         """Take in an event, from any thread."""
         if isinstance(event, CellProposed):
-            self._waiting.put(event)
+            self._proposed.put(event)
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether it is not known yet who asks about the cell that waits: `put` is to be called again."""
+        return self._waiting is not None
 
     def put(self, control: Control) -> None:
         """Ask about the cell that waits, if one does.
@@ -55,11 +61,16 @@ class Approvals:
         KeyboardInterrupt
             The person pressed it instead of answering.
         """
-        try:
-            proposed = self._waiting.get_nowait()
-        except queue.Empty:
+        if self._waiting is None:
+            try:
+                self._waiting = self._proposed.get_nowait()
+            except queue.Empty:
+                return
+        proposed, elsewhere = self._waiting, self._elsewhere()
+        if elsewhere is None and control.is_asking:
             return
-        if self._elsewhere() or not control.is_asking:
+        self._waiting = None
+        if elsewhere or not control.is_asking:
             return
         self._show(f"Cell {proposed.block + 1} of iteration {proposed.iteration} waits:\n\n{proposed.source}\n")
         said = self._ask(_ASKED).strip()

@@ -287,6 +287,25 @@ def test_people_decide_about_cells(opened: Open, model: Waiting) -> None:
     assert not page.errors
 
 
+def test_a_cell_that_waits_is_asked_about_in_one_place(opened: Open, model: Waiting) -> None:
+    """Also where the kernel is there, and the cell with it, before the page has said that its buttons work."""
+    cell = "```repl\nprint('first')\n```"
+    model.play([FINAL, cell, cell, cell], opened=4)
+    page = opened("text = 'x' * 10", ASK, *[ASK.replace("--rerun", "--rerun --approve")] * 3)
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.live("answer"), "kernels are warm")
+    strip = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-proposal")
+    for number in (3, 4, 5):
+        page.run(f"user-{number}")
+        page.until(strip.count, "a cell that waits")
+        page.page.wait_for_timeout(500)
+        assert not page.page.locator(".jp-Stdin-input").count()
+        page.command("rlm:stop", on=f"user-{number}")
+        page.until(lambda: not strip.count(), "nothing waits")
+    assert not page.errors
+
+
 def rewrite(page: NotebookPage, cell_id: str, source: str) -> None:
     page.cell(cell_id).locator(".cm-content").click()
     page.page.keyboard.press("Control+A")

@@ -33,6 +33,8 @@ from rlm_jupyter.types.events import CellProposed, Event, Record
 _INTERRUPTS = 5
 """That a cell gets when its driver is gone."""
 _AGAIN_SECONDS = 2.0
+_LOOK_SECONDS = 0.1
+"""Between two looks whether a page asks about the cell that waits."""
 _DIFFERENCES_CHARS = 20_000
 """Of the differences of a replay, that are shown."""
 _DRIVEN = "_rlm_driven"
@@ -191,6 +193,8 @@ class _Here:
             pass  # the run is being stopped
         finally:
             self._asks_user = False
+        if self._approvals.is_undecided:
+            asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._put, _Proposed())
 
     def _result(self, over: object) -> ShownResult:
         match over:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,10 @@ VERSION = 1
 REST_SECONDS = 0.05
 """Between two messages, at least: a server drops what comes faster than a thousand a second."""
 _BUSY_SECONDS = 0.15
+_NEW_PAGE_SECONDS = 2.0
+"""For a page to say that its buttons work, where it may have no extension of ours."""
+_KNOWN_PAGE_SECONDS = 5.0
+"""The same, where it has one."""
 _BEHIND_SECONDS = 0.25
 """Until what was left for the next time is told."""
 _AGAIN_SECONDS = (1.0, 3.0, 10.0, 30.0)
@@ -90,6 +95,7 @@ class LiveRun:
         """Called when the page has said so; another thread's call."""
         self.is_heard = False
         """The page can reach this run while its cell is executed: its buttons work."""
+        self._opened = time.monotonic()
         self._kernel = shell.kernel
         self._cell_id = cell_id
         self._parent = parent
@@ -126,6 +132,17 @@ class LiveRun:
     def is_shown(self) -> bool:
         """Whether the page has said that it shows the cells."""
         return not self.refused and self._page in _greeted
+
+    @property
+    def has_buttons(self) -> bool | None:
+        """Whether people at the page can approve a cell; `None`: it has not had the time to say so.
+
+        A kernel may be forked, and its first cell proposed, before a page has answered.
+        """
+        if self.refused or (self.is_shown and self.is_heard):
+            return not self.refused
+        known = _KNOWN_PAGE_SECONDS if self.is_shown else _NEW_PAGE_SECONDS
+        return None if time.monotonic() - self._opened < known else False
 
     @property
     def is_over(self) -> bool:

@@ -37,8 +37,8 @@ class Progress(Protocol):
         ...
 
     @property
-    def has_buttons(self) -> bool:
-        """Whether people can approve a cell where it is shown."""
+    def has_buttons(self) -> bool | None:
+        """Whether people can approve a cell where it is shown; `None`: that is not known yet."""
         ...
 
     @property
@@ -167,9 +167,9 @@ class PageProgress:
         self._news.set()
 
     @property
-    def has_buttons(self) -> bool:
-        """Whether the page shows the cells, and is heard while they run."""
-        return self._live is not None and self._live.is_shown and self._live.is_heard
+    def has_buttons(self) -> bool | None:
+        """Whether the page shows the cells, and is heard while they run; `None`: it may still say so."""
+        return False if self._live is None else self._live.has_buttons
 
     def steer(self, running: object) -> None:
         """Let people at the page stop, pause and approve this run."""

@@ -197,6 +197,44 @@ def test_nobody_is_asked_twice_where_there_are_buttons() -> None:
     assert put("y", elsewhere=True)[0] == []
 
 
+def asking(asks: list[str]) -> Callable[[str], str]:
+    def ask(text: str) -> str:
+        asks.append(text)
+        return "y"
+
+    return ask
+
+
+@pytest.mark.parametrize(("then", "asked"), [(True, 0), (False, 1)])
+def test_a_cell_waits_until_it_is_known_who_asks_about_it(then: bool, asked: int) -> None:
+    asks: list[str] = []
+    answers: list[bool | None] = [None, None, then]
+    control = Control(approving=True)
+    control._waiting, control._proposed = [], (2, 0)
+    approvals = Approvals(asking(asks), lambda _: None, lambda: answers.pop(0))
+    approvals(CellProposed(2, 0, "print(1)"))
+    for _ in range(2):
+        approvals.put(control)
+        assert approvals.is_undecided
+        assert not asks
+    approvals.put(control)
+    assert not approvals.is_undecided
+    assert len(asks) == asked
+
+
+def test_nobody_is_asked_about_a_cell_that_was_decided_while_it_was_not_known_who_asks() -> None:
+    asks: list[str] = []
+    control = Control(approving=True)
+    control._waiting, control._proposed = [], (2, 0)
+    approvals = Approvals(asking(asks), lambda _: None, lambda: None)
+    approvals(CellProposed(2, 0, "print(1)"))
+    approvals.put(control)
+    control._waiting = None
+    approvals.put(control)
+    assert not approvals.is_undecided
+    assert not asks
+
+
 def test_a_second_click_runs_no_cell_that_nobody_has_seen() -> None:
     """Each approval names its cell, as a button does; the late one means a cell that is decided already."""
 
