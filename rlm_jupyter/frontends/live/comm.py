@@ -4,6 +4,8 @@ Messages go from the kernel to the page, numbered, and nothing depends on the ot
 may not hear the page. What the page does say is `resync`, when it has missed something, `check`, to find that
 out, `over`, when it knows of the end, `shown`, when it has not heard what the cell that asked shows, and `asks`: that
 it shows the cells, and all that people want of the run and the facts don't yet say was heard (see `page_requests`).
+
+Long because both directions of a run's line, and what closes it, have one lock and one order.
 """
 
 from __future__ import annotations
@@ -32,10 +34,8 @@ VERSION = 1
 REST_SECONDS = 0.05
 """Between two messages, at least: a server drops what comes faster than a thousand a second."""
 _BUSY_SECONDS = 0.15
-_NEW_PAGE_SECONDS = 2.0
-"""For a page to say that its buttons work, where it may have no extension of ours."""
-_KNOWN_PAGE_SECONDS = 5.0
-"""The same, where it has one."""
+_BUTTONS_SECONDS = {False: 2.0, True: 5.0}
+"""For a page to say that its buttons work; longer where it is known to have our extension."""
 _BEHIND_SECONDS = 0.25
 """Until what was left for the next time is told."""
 _AGAIN_SECONDS = (1.0, 3.0, 10.0, 30.0)
@@ -135,14 +135,10 @@ class LiveRun:
 
     @property
     def has_buttons(self) -> bool | None:
-        """Whether people at the page can approve a cell; `None`: it has not had the time to say so.
-
-        A kernel may be forked, and its first cell proposed, before a page has answered.
-        """
+        """Whether people at the page can approve a cell; `None`: a fast kernel proposed one before the page said so."""
         if self.refused or (self.is_shown and self.is_heard):
             return not self.refused
-        known = _KNOWN_PAGE_SECONDS if self.is_shown else _NEW_PAGE_SECONDS
-        return None if time.monotonic() - self._opened < known else False
+        return None if time.monotonic() - self._opened < _BUTTONS_SECONDS[self.is_shown] else False
 
     @property
     def is_over(self) -> bool:
