@@ -494,7 +494,7 @@ def test_without_live_cells_everything_is_shown_once_and_a_failed_cell_is_no_fai
         "print('pri' + 'nted')\n'resu' + 'lt'",
         "from IPython.display import display\ndisplay('sho' + 'wn')\n1 / 0",
         "import asyncio\nawait asyncio.sleep(0)\nraise KeyError('awai' + 'ted')",
-        "print('aft' + 'er')\nFINAL('the ' + 'answer')",
+        "print('aft' + 'erwards')\nFINAL('the ' + 'answer')",
     )
     cell = f"%%rlm --here -m {model}\nWhat is it?"
     for again in (False, True):  # then from the record
@@ -504,7 +504,7 @@ def test_without_live_cells_everything_is_shown_once_and_a_failed_cell_is_no_fai
         last = [content for kind, content in shown.outputs if kind == "update_display_data"][-2:]
         raw = [content for kind, content in shown.outputs if kind != "update_display_data"]
         text = Shown([("", content) for content in raw + last]).text
-        for said in ("printed", "'result'", "'shown'", "after"):
+        for said in ("printed", "'result'", "'shown'", "afterwards"):
             assert text.count(said) == 1, said
         assert text.count("ZeroDivisionError: division by zero") == text.count("KeyError: ") == 1
         assert not [content for kind, content in shown.outputs if kind == "error"]
