@@ -141,10 +141,6 @@ def attacked(host: Host, *cells: str, **limits: Any) -> Result:
     return rlm.completion("What?", "some text")
 
 
-def test_there_are_enough_attempts() -> None:
-    assert len(ATTEMPTS) >= 25
-
-
 @pytest.mark.parametrize("what", ATTEMPTS)
 def test_what_was_not_handed_over_is_not_called(what: str, in_folder: Path) -> None:
     source, says = ATTEMPTS[what]

@@ -34,8 +34,10 @@ VERSION = 1
 REST_SECONDS = 0.05
 """Between two messages, at least: a server drops what comes faster than a thousand a second."""
 _BUSY_SECONDS = 0.15
-_BUTTONS_SECONDS = {False: 2.0, True: 5.0}
-"""For a page to say that its buttons work; longer where it is known to have our extension."""
+_NEW_PAGE_SECONDS = 2.0
+"""From a run's beginning on, for a page to say that its buttons work: it may have no extension of ours."""
+_KNOWN_PAGE_SECONDS = 5.0
+"""The same, where the page is known to have it."""
 _BEHIND_SECONDS = 0.25
 """Until what was left for the next time is told."""
 _AGAIN_SECONDS = (1.0, 3.0, 10.0, 30.0)
@@ -136,9 +138,12 @@ class LiveRun:
     @property
     def has_buttons(self) -> bool | None:
         """Whether people at the page can approve a cell; `None`: a fast kernel proposed one before the page said so."""
-        if self.refused or (self.is_shown and self.is_heard):
-            return not self.refused
-        return None if time.monotonic() - self._opened < _BUTTONS_SECONDS[self.is_shown] else False
+        if self.refused:
+            return False
+        if self.is_shown and self.is_heard:
+            return True
+        seconds = _KNOWN_PAGE_SECONDS if self.is_shown else _NEW_PAGE_SECONDS
+        return None if time.monotonic() - self._opened < seconds else False
 
     @property
     def is_over(self) -> bool:
