@@ -477,13 +477,13 @@ class RLM(FromRecord, InBatches):
         name
             Its record is called so: `rlm_runs/NAME.ipynb`.
         resume
-            A saved session, or run, to go on with: its notebook, its name, or the id of a prompt. Its cells are
+            A saved session, or run, to resume: its notebook, its name, or the id of a prompt. Its cells are
             executed again in a new kernel with the next prompt; contexts, ledger and name are as they were.
 
         Raises
         ------
         ConfigurationError
-            Something is wrong or missing, or that session can't be gone on with; nothing was started or spent.
+            Something is wrong or missing, or that session can't be resumed; nothing was started or spent.
         RecordError
             There is no such session, or a context of it is missing.
         """

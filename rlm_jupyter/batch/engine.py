@@ -230,7 +230,7 @@ class Engine:
             return await answer_alone(settings, item.prompt, held, started, ledger=ledger)
 
     async def _resumption(self, item: Item, ledger: PartLedger) -> Resumption | None:
-        """Return what goes on with the run of an item, if there is one that can be gone on with."""
+        """Return what resumes the run of an item, if there is one that can be resumed."""
         found, before = self._found.get(item.identity), self._journal.past.rows.get(item.identity)
         if found is None and before is not None:
             found = await asyncio.to_thread(recovery.find, self._results.folder, item.name)

@@ -35,6 +35,8 @@ _SCALARS = _NUMBERS | {str}
 _HEAD_CHARS = 2_000
 """Of an output that is kept apart: what is shown in its place."""
 _CLASSES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(events.Record)}
+_RENAMED: dict[str, tuple[type[Any], dict[str, str]]] = {"RunTakenUp": (events.RunResumed, {"taken_up": "resumed"})}
+"""What saved runs call a record, and fields of it, that have another name now."""
 _NAMES: dict[type[Any], tuple[str, ...]] = {}
 _HINTS: dict[type[Any], dict[str, Any]] = {}
 _OURS = frozenset({"$stored", "$value"})
@@ -105,10 +107,10 @@ def decode(data: Mapping[str, Any], objects: Objects | None = None, *, version: 
         The record, or a field of it, is not known here, or missing.
     """
     name = data.get("record")
-    cls = _CLASSES.get(str(name))
+    cls, renamed = _RENAMED.get(str(name), (_CLASSES.get(str(name)), {}))
     if cls is None:
         raise RecordError(f"unknown record {quoted(name)}{_written_by(version)}")
-    values = {key: value for key, value in data.items() if key not in {"record", "stored"}}
+    values = {renamed.get(key, key): value for key, value in data.items() if key not in {"record", "stored"}}
     for key, value in values.items():
         if isinstance(value, dict) and "$value" in value:
             values[key] = value["$value"]

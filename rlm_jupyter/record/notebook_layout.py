@@ -35,8 +35,8 @@ from rlm_jupyter.types.events import (
     Record,
     ReplyReceived,
     RunEnded,
+    RunResumed,
     RunStarted,
-    RunTakenUp,
     SampleSettled,
     SubcallSettled,
 )
@@ -119,7 +119,7 @@ class Layout:
                 cell = self._blocks.get((record.iteration, record.block), self._cells[-1])
                 cell.add(dump(data))
                 self._asked.setdefault(cell.id, _Asked(self._objects, self._steps)).take(record)
-            case NoticeGiven() | ConversationCompacted() | RunTakenUp():
+            case NoticeGiven() | ConversationCompacted() | RunResumed():
                 self._add("notice", record.iteration, notice_of(record)).add(dump(data))
             case OutputsShown() | IterationRated() | OutputsElided():
                 self._cells[-1].add(dump(data))

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from rlm_jupyter.prompts.notices import EDITED
-from rlm_jupyter.types.events import ConversationCompacted, NoticeGiven, ReplyReceived, RunTakenUp
+from rlm_jupyter.types.events import ConversationCompacted, NoticeGiven, ReplyReceived, RunResumed
 
 UNREAD = "Not read: here the model wrote an output of its own, before the kernel gave one."
 LAST_CALL = "This was the last reply, asked for to end the run: code in it was not executed."
 _EDIT = EDITED.partition("\n")[0]
 
 
-def notice_of(record: NoticeGiven | ConversationCompacted | RunTakenUp) -> str:
+def notice_of(record: NoticeGiven | ConversationCompacted | RunResumed) -> str:
     """Return a record that is shown as a notice, as the Markdown of its cell."""
     match record:
         case NoticeGiven(text=text):
             return quoted_notice(text)
         case ConversationCompacted():
             return compacted_notice(record)
-        case RunTakenUp():
-            return taken_up_notice(record)
+        case RunResumed():
+            return resumed_notice(record)
 
 
 def quoted_notice(text: str) -> str:
@@ -55,8 +55,8 @@ def compacted_notice(record: ConversationCompacted) -> str:
     return "  \n".join(f"> {line}" for line in lines)
 
 
-def taken_up_notice(record: RunTakenUp) -> str:
+def resumed_notice(record: RunResumed) -> str:
     """Return that a run was resumed, when, and with what."""
     models = record.model if record.sub_model == record.model else f"{record.model}, {record.sub_model}"
     kernel = "the cells were executed again" if record.reexecuted else "in an empty kernel"
-    return f"*Taken up again {record.taken_up}: {models}; {kernel}.*"
+    return f"*Resumed {record.resumed}: {models}; {kernel}.*"

@@ -50,7 +50,7 @@ class Recorder:
     context
         The run's; kept with it, in the background.
     again
-        The run, where it is gone on with: what its journal lacks is entered there first.
+        The run, where it is resumed: what its journal lacks is entered there first.
     faults
         Told what can't be written.
     earlier
@@ -217,7 +217,7 @@ async def recording(
     parent
         The recorder of the run that starts this one: its folder is the place then.
     again
-        A run that is gone on with: its record grows, wherever it is.
+        A run that is resumed: its record grows, wherever it is.
     faults
         Told what can't be written: also the default place, which nobody has asked for by name.
     first

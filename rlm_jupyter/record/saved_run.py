@@ -1,4 +1,4 @@
-"""`SavedRun`: a run on disk, with what it takes to go on with it: its bill, its limits, its unfinished children."""
+"""`SavedRun`: a run on disk, with what it takes to resume it: its bill, its limits, its unfinished children."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rlm_jupyter.types.events import (
     Record,
     ReplyReceived,
     RunEnded,
-    RunTakenUp,
+    RunResumed,
     SampleSettled,
     SubcallSettled,
 )
@@ -207,7 +207,7 @@ class SavedRun:
         ConfigurationError
             A change is not possible.
         """
-        recorded = (taken_up_at(self.records) or self.trajectory.started).limits
+        recorded = (last_resumption(self.records) or self.trajectory.started).limits
         known = {field.name for field in fields(Limits)}
         return Limits(**{**{name: value for name, value in recorded.items() if name in known}, **changes})
 
@@ -282,9 +282,9 @@ def _sum(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one + other
 
 
-def taken_up_at(records: Sequence[Record]) -> RunTakenUp | None:
-    """How the run was taken up the last time, if it was."""
-    return next((record for record in reversed(records) if isinstance(record, RunTakenUp)), None)
+def last_resumption(records: Sequence[Record]) -> RunResumed | None:
+    """Return how the run was resumed the last time, if it was."""
+    return next((record for record in reversed(records) if isinstance(record, RunResumed)), None)
 
 
 def _stamp(files: RunFiles) -> Stamp:

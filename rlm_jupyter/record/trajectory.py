@@ -29,8 +29,8 @@ from rlm_jupyter.types.events import (
     Record,
     ReplyReceived,
     RunEnded,
+    RunResumed,
     RunStarted,
-    RunTakenUp,
     SampleSettled,
     SubcallSettled,
 )
@@ -43,7 +43,7 @@ _ANSWER_CHARS = 2_000
 class Trajectory:
     """What happened in a run. Grows by `apply`; everything else is derived.
 
-    Records that come after `RunEnded` belong to a run that was taken up again.
+    Records that come after `RunEnded` belong to a run that was resumed.
     """
 
     def __init__(self, records: Sequence[Record] = ()) -> None:
@@ -89,7 +89,7 @@ class Trajectory:
         elif isinstance(record, DirectReplied):
             self._direct.append(record)
             self._spend(record.usage, record.cost)
-        elif not isinstance(record, RunStarted | RunTakenUp | RunEnded):
+        elif not isinstance(record, RunStarted | RunResumed | RunEnded):
             self._enter(record)
 
     @property
@@ -167,12 +167,12 @@ class Trajectory:
 
     @property
     def limits(self) -> dict[str, Any]:
-        """The limits of the run, by name: from its start, or since it was taken up.
+        """The limits of the run, by name: from its start, or since it was resumed.
 
         What people set in between is not recorded; of iterations it is the number at which the run ended.
         """
-        taken_up = [record for record in self.records if isinstance(record, RunTakenUp)]
-        limits = dict(taken_up[-1].limits if taken_up else self.started.limits)
+        resumed = [record for record in self.records if isinstance(record, RunResumed)]
+        limits = dict(resumed[-1].limits if resumed else self.started.limits)
         if self._ended is not None and self._ended.stop_reason == "iterations":
             limits["max_iterations"] = self._ended.iteration
         return limits

@@ -33,8 +33,8 @@ from rlm_jupyter.types.events import (
     Record,
     ReplyReceived,
     RunEnded,
+    RunResumed,
     RunStarted,
-    RunTakenUp,
     SampleSettled,
     SubcallSettled,
 )
@@ -164,7 +164,7 @@ def _kept(records: Sequence[Record], at: int) -> list[Record]:
     for record in records[1:]:
         is_forced = isinstance(record, ReplyReceived) and record.forced
         # a fork goes another way than the run, so the samples of that are none of its
-        if is_forced or isinstance(record, RunStarted | RunEnded | RunTakenUp | SampleSettled | DirectReplied):
+        if is_forced or isinstance(record, RunStarted | RunEnded | RunResumed | SampleSettled | DirectReplied):
             continue
         if isinstance(record, OutputsElided):
             if record.through < at:

@@ -35,7 +35,7 @@ class FromRecord(ABC):
     def resume(
         cls, run: str | Path, *, reexecute: bool = True, on_event: OnEvent | None = None, **changes: Any
     ) -> Result:
-        """Go on with a saved run that was broken off, or that met a limit; works in a script and in a notebook.
+        """Resume a saved run that was broken off, or that met a limit; works in a script and in a notebook.
 
         Its cells are executed again, with their side effects; their sub-calls are answered from the record, and no
         reply is paid for twice. Where a cell gives other outputs now, the model is told. The record goes on where it

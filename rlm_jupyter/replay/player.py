@@ -17,7 +17,7 @@ from rlm_jupyter.replay.recalled_calls import answer_of
 from rlm_jupyter.replay.recorded_calls import head
 from rlm_jupyter.replay.recording import RecordEnds, Recording, copied, recorded_cell
 from rlm_jupyter.replay.reexecution import Reexecution
-from rlm_jupyter.replay.take_up import take_up, taken_up
+from rlm_jupyter.replay.resumption import continue_live, resumption_record
 from rlm_jupyter.run.control import Decision
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.events import (
@@ -88,7 +88,7 @@ class Player:
             # the clock begins when the run goes on
             run.ledger.limit(replace(run.limits, max_seconds=None))
         if not (options.copies or options.only):
-            record = taken_up(run, self.recording)
+            record = resumption_record(run, self.recording)
             if run.entries.recorder is not None:
                 run.entries.recorder.add(record)
             self.recording.append(record)
@@ -277,9 +277,9 @@ class Player:
                 self.run.requests.last_read = None  # it was of a longer conversation
 
     def _continue_if_record_ends(self) -> None:
-        """Go on with the run where its record ends, unless it is only replayed."""
+        """Continue the run live where its record ends, unless it is only replayed."""
         if not self.is_playing or not self.recording.is_over or self.recording.options.only:
             return
         self._apply(self.recording.rest_of_iteration())
         self.is_playing = False
-        take_up(self.run, self.recording)
+        continue_live(self.run, self.recording)

@@ -16,7 +16,7 @@ from rlm_jupyter.run.running import Running
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.values import Usage
 
-_ENDED = "This session has ended. To go on with its record: RLM(…).session(resume={place!r})."
+_ENDED = "This session has ended. To resume it from its record: RLM(…).session(resume={place!r})."
 _ENDED_UNSAVED = "This session has ended, and it is not saved: begin another."
 
 

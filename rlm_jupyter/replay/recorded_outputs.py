@@ -15,13 +15,13 @@ from rlm_jupyter.types.events import RunEnded
 def given_again(saved: SavedRun, given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the options of `RLM` for the files of a run, as they were recorded.
 
-    Never that files are replaced: whoever goes on with it says so anew, as the record may be another's. For the same
+    Never that files are replaced: whoever resumes it says so anew, as the record may be another's. For the same
     reason the folder is taken from a record alone whose journal is there, which one that was sent here has not.
 
     Parameters
     ----------
     given
-        The options that it is gone on with; `None`: it is replayed, and neither checks nor puts files anywhere.
+        The options that it is resumed with; `None`: it is replayed, and neither checks nor puts files anywhere.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def _is_kept(saved: SavedRun, sha256: str) -> bool:
 
 
 def check_same(recorded: Mapping[str, Any], outputs: Outputs | None, name: str) -> None:
-    """Refuse to go on with a run whose record tells the model of other files.
+    """Refuse to resume a run whose record tells the model of other files.
 
     Parameters
     ----------

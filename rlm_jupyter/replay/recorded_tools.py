@@ -13,14 +13,14 @@ _OPTIONS = ("tools", "sub_tools")
 
 
 def check_given(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Refuse to go on with a run without the tools and servers that it had.
+    """Refuse to resume a run without the tools and servers that it had.
 
     Parameters
     ----------
     recorded
         The options in its record.
     given
-        The options that it is gone on with.
+        The options that it is resumed with.
 
     Raises
     ------

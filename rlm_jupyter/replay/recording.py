@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rlm_jupyter.kernel.insurance import Moment
 from rlm_jupyter.prompts import notices
-from rlm_jupyter.record.saved_run import Spent, taken_up_at
+from rlm_jupyter.record.saved_run import Spent, last_resumption
 from rlm_jupyter.replay.diff import Difference
 from rlm_jupyter.replay.recorded_calls import RecordedCalls
 from rlm_jupyter.replay.stops import counts, goes_on_in_its_last, stopped_in, superseded
@@ -28,8 +28,8 @@ from rlm_jupyter.types.events import (
     Record,
     ReplyReceived,
     RunEnded,
+    RunResumed,
     RunStarted,
-    RunTakenUp,
     SampleSettled,
     SubcallSettled,
 )
@@ -57,7 +57,7 @@ class PlaybackOptions:
     spent: Spent | None = None
     """Of a root: what its ledger goes on from."""
     unclaimed: Mapping[str, list[Path]] = field(default_factory=dict)
-    """Children that had not answered, by the SHA-256 of what they were given: they are gone on with."""
+    """Children that had not answered, by the SHA-256 of what they were given: they are resumed."""
     sub_models: Sequence[str] = ()
     """Answer sub-calls from now on, by depth; for the record."""
     sampling: Mapping[str, object] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Recording:
             raise RecordError("There is nothing in this record to go on from.")
         self.options = playback_options or PlaybackOptions()
         self.started = records[0]
-        self.model = (taken_up_at(records) or self.started).model
+        self.model = (last_resumption(records) or self.started).model
         """That drove the run last."""
         self.ended = next((record for record in reversed(records) if isinstance(record, RunEnded)), None)
         """How the run had ended, when it had."""
@@ -206,8 +206,8 @@ class Recording:
             taken.append(self._pop())
         return taken
 
-    def append(self, record: RunTakenUp) -> None:
-        """Add how it is taken up to what is recorded."""
+    def append(self, record: RunResumed) -> None:
+        """Add how it is resumed to what is recorded."""
         self._left.append(record)
 
     def rest(self) -> list[Record]:

@@ -1,4 +1,4 @@
-"""Taking up a saved run: one that was broken off (its host was killed, it was stopped) or that met a limit.
+"""Resuming a saved run: one that was broken off (its host was killed, it was stopped) or that met a limit.
 
 The recorded cells are executed again in a new kernel, with their sub-calls answered from the record; then the run goes
 on, in the same record. Nothing that was paid for is asked again: not what the notebook has, and not what only the
@@ -15,7 +15,7 @@ from typing import Any
 from rlm_jupyter.kernel import supervisor
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.recorder import Recorder
-from rlm_jupyter.record.saved_run import SavedRun, taken_up_at
+from rlm_jupyter.record.saved_run import SavedRun, last_resumption
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay import recorded_outputs, recorded_tools
 from rlm_jupyter.replay.diff import Difference
@@ -57,7 +57,7 @@ _NO_CONTEXT = PackedContext("none")
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a saved run is gone on with: as it was recorded, with changes."""
+    """What a saved run is resumed with: as it was recorded, with changes."""
 
     model: str
     options: dict[str, Any] = field(repr=False)
@@ -82,7 +82,7 @@ def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = Tru
     given = {name: value for name, value in changes.items() if value is not None}
     started, recorded = saved.trajectory.started, saved.trajectory.started.options
     check_whole(saved)
-    last = taken_up_at(saved.records) or started
+    last = last_resumption(saved.records) or started
     for name in ("termination", "reward"):
         if name not in given and (policy := recorded.get(name)) is not None:
             if isinstance(policy, dict) and "object" in policy:
@@ -117,19 +117,19 @@ def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = Tru
 
 def _sub_model(saved: SavedRun) -> str | list[str] | None:
     """As it was last: one for each depth, where there were several; `None`: that of the root."""
-    taken_up, started = taken_up_at(saved.records), saved.trajectory.started
-    several = started.options.get("sub_models", []) if taken_up is None else taken_up.sub_models
-    last = taken_up or started
+    resumed, started = last_resumption(saved.records), saved.trajectory.started
+    several = started.options.get("sub_models", []) if resumed is None else resumed.sub_models
+    last = resumed or started
     return list(several) or (last.sub_model if last.sub_model != last.model else None)
 
 
 def check_resumable(saved: SavedRun, limits: Limits | None) -> None:
-    """Refuse a run that can't be gone on with, before anything is started.
+    """Refuse a run that can't be resumed, before anything is started.
 
     Parameters
     ----------
     limits
-        That it would go on with; `None` where they are not known yet.
+        That it would be resumed with; `None` where they are not known yet.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def check_resumable(saved: SavedRun, limits: Limits | None) -> None:
         raise ConfigurationError(f"{name} is still going on: another process is at work on it.")
     if saved.has_answer:
         raise ConfigurationError(
-            f"{name} has its answer, so there is nothing to go on with. To try another way from an iteration of it: "
+            f"{name} has its answer, so there is nothing to resume. To try another way from an iteration of it: "
             f"jupyter rlm fork {name} --at N"
         )
     if edited := saved.edited:
@@ -167,21 +167,21 @@ def check_whole(saved: SavedRun) -> None:
     if started.options.get("lent"):
         raise ConfigurationError(
             "This run drove the kernel of a notebook (--here), whose variables are not in its record: it can be read, "
-            "but not gone on with. Ask again with %%rlm --here."
+            "but not resumed. Ask again with %%rlm --here."
         )
     if started.parent:
-        raise ConfigurationError(f"This run answers a sub-call of {started.parent}: go on with that one.")
+        raise ConfigurationError(f"This run answers a sub-call of {started.parent}: resume that one.")
 
 
 class Resumption(Answers):
-    """A saved run, to be gone on with in the background (`Running`).
+    """A saved run, to be resumed in the background (`Running`).
 
     Parameters
     ----------
     saved
         The run.
     settings
-        What it goes on with.
+        What it is resumed with.
     reexecutes
         Execute its cells again; else its kernel is empty.
     ledger
@@ -212,7 +212,7 @@ class Resumption(Answers):
         self._ledger = ledger
 
     async def answer(self, prompt: str, on_event: OnEvent | None, control: Control | None) -> Result:
-        """Go on with it."""
+        """Resume it."""
         # who was asked may have taken their time: it is read anew, beside the loop
         saved = await asyncio.to_thread(self._saved.latest)
         check_resumable(saved, self._settings.limits)

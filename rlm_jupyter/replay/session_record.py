@@ -1,4 +1,4 @@
-"""The record of a session: how it is called, and how it is gone on with."""
+"""The record of a session: how it is called, and how it is resumed."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def resumed_session(
     ledger: LedgerOf | None,
     make_room: Callable[[], list[str]] = list,
 ) -> RecordedSession:
-    """Return a saved session, to be gone on with: nothing is started before the next prompt.
+    """Return a saved session, to be resumed: nothing is started before the next prompt.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def resumed_session(
     Raises
     ------
     ConfigurationError
-        It can't be gone on with.
+        It can't be resumed.
     RecordError
         There is no such session, or something of it is missing.
     """
@@ -128,7 +128,7 @@ def answered_in(last: SavedRun) -> list[Answered]:
     Raises
     ------
     ConfigurationError
-        It is going on, or has not ended; or it is none that can be gone on with.
+        It is going on, or has not ended; or it is none that can be resumed.
     RecordError
         The record of an earlier one is missing.
     """
@@ -137,13 +137,13 @@ def answered_in(last: SavedRun) -> list[Answered]:
     if not last.files.root.journal.is_file():
         raise ConfigurationError(
             f"{last.files.shown.name} is there without {last.files.root.folder.name}: it can be replayed, and "
-            "not be gone on with."
+            "not be resumed."
         )
     if last.is_open:
         raise ConfigurationError(f"{name} is still going on: another process is at work on it.")
     if ended is None:
         raise ConfigurationError(
-            f"The last prompt of {name} was broken off: go on with it first (jupyter rlm resume {name})."
+            f"The last prompt of {name} was broken off: resume it first (jupyter rlm resume {name})."
         )
     runs = [*last.earlier(), (last, ended.stop_reason != "failed")]
     return [Answered(run.trajectory.run_id, run.files, told) for run, told in runs]

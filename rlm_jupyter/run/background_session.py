@@ -28,7 +28,7 @@ from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.session_past import SessionPast
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError, RLMError
-from rlm_jupyter.types.events import Event, RunPaused, RunResumed
+from rlm_jupyter.types.events import Event, RunPaused, RunUnpaused
 from rlm_jupyter.types.values import AnswerSubcall, CellRun, Value
 
 _IN_USE = "the run is using its kernel: stop or pause it first"
@@ -323,7 +323,7 @@ class BackgroundSession(Answers):
         """Tells the events, and sees whether the run waits."""
 
         def tell(event: Event) -> None:
-            if isinstance(event, RunPaused | RunResumed):
+            if isinstance(event, RunPaused | RunUnpaused):
                 self._is_paused = isinstance(event, RunPaused)
             if on_event is not None:
                 on_event(event)

@@ -165,7 +165,7 @@ def ended(run: Run, ending: Ending) -> RunEnded:
     """Return the last record of a run that has come to this ending."""
     answer = ending.answer
     if answer is None and run.playback is not None and (earlier := run.playback.earlier_answer) is not None:
-        answer = earlier  # of a run that was taken up again: no worse off than before
+        answer = earlier  # of a run that was resumed: no worse off than before
     usage, cost = run.ledger.usage, run.ledger.cost
     if run.trajectory.started.parent is not None:
         own = run.trajectory.cost

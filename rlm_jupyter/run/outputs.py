@@ -178,7 +178,7 @@ class Outputs:
         Parameters
         ----------
         ours
-            SHA-256 of what it has brought home before, where it is gone on with.
+            SHA-256 of what it has brought home before, where it is resumed.
 
         Raises
         ------

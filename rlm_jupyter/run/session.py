@@ -290,7 +290,7 @@ class Session:
         )
 
     def _before(self) -> dict[str, Any]:
-        """Return what else it takes to go on with a run that has others before it in its kernel, or beside it."""
+        """Return what else it takes to resume a run that has others before it in its kernel, or beside it."""
         before: dict[str, Any] = {"prompts_before": len(self.history), "after": [dict(one) for one in self.after]}
         # with lists in place of tuples, as it is read back
         contexts = [asdict(info) | {"details": list(info.details)} for info in self.earlier]

@@ -163,7 +163,7 @@ def sampled_options(settings: Settings) -> dict[str, Any]:
 
 
 def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dict[str, Any]:
-    """Return what else it takes to go on with the run, as far as it is not the default."""
+    """Return what else it takes to resume the run, as far as it is not the default."""
     cwd = settings.cwd or Path.cwd()
     options = {"kernel_name": settings.kernel_name, "cwd": str(cwd.absolute()), "lent": lent, **settings.policies}
     options |= {"insurance": settings.insurance, "preload": [*settings.preload]}

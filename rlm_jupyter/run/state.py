@@ -26,7 +26,7 @@ from rlm_jupyter.types.events import (
     Record,
     ReplyReceived,
     RunPaused,
-    RunResumed,
+    RunUnpaused,
     SampleSettled,
 )
 from rlm_jupyter.types.limits import Limits
@@ -214,7 +214,7 @@ class Run:
                 await control.while_paused()
                 async with self.kernel.aside:  # a person's cell may not be over yet
                     pass
-            self.emit(RunResumed(self.iteration + 1))
+            self.emit(RunUnpaused(self.iteration + 1))
         self.take_limits()
         if self.iteration:
             for note in control.take_notes():

@@ -53,7 +53,7 @@ class RunStarted:
     version: str = ""
     """Of this package."""
     options: dict[str, Any] = field(default_factory=dict)
-    """What else it takes to go on with the run: its policies, its kernel, its working directory."""
+    """What else it takes to resume the run: its policies, its kernel, its working directory."""
     forked_from: str | None = None
     """The run whose first iterations (`forked_at` of them) this run took over."""
     forked_at: int = 0
@@ -242,8 +242,8 @@ class ConversationCompacted:
 
 
 @dataclass(frozen=True, slots=True)
-class RunTakenUp:
-    """The run is gone on with: it had been broken off, or had met a limit. What was recorded before stands."""
+class RunResumed:
+    """A saved run was resumed: it had been broken off, or had met a limit. What was recorded before stands."""
 
     iteration: int
     """The last one of which there is a record."""
@@ -251,7 +251,7 @@ class RunTakenUp:
     sub_model: str
     limits: dict[str, Any]
     """From now on."""
-    taken_up: str
+    resumed: str
     """ISO 8601, UTC."""
     reexecuted: bool
     """Whether the cells were executed again; else the kernel was empty."""
@@ -265,7 +265,7 @@ class RunTakenUp:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The run is over. The last record, unless the run is taken up again."""
+    """The run is over. The last record, unless the run is resumed."""
 
     stop_reason: StopReason
     answer: str | None
@@ -351,13 +351,13 @@ class CellDecided:
 
 @dataclass(frozen=True, slots=True)
 class RunPaused:
-    """The run waits before the reply to this iteration, until a person resumes it."""
+    """The run waits before the reply to this iteration, until a person lets it go on."""
 
     iteration: int
 
 
 @dataclass(frozen=True, slots=True)
-class RunResumed:
+class RunUnpaused:
     """The run goes on."""
 
     iteration: int
@@ -426,7 +426,7 @@ Record = (
     | IterationRated
     | OutputsElided
     | ConversationCompacted
-    | RunTakenUp
+    | RunResumed
     | RunEnded
 )
 Glimpse = (
@@ -437,7 +437,7 @@ Glimpse = (
     | CellProposed
     | CellDecided
     | RunPaused
-    | RunResumed
+    | RunUnpaused
     | CellReplayed
     | RemarkMade
     | RequestDelayed

@@ -1,4 +1,4 @@
-"""A run that was broken off is gone on with: everything that was paid for is there, and nothing is paid twice."""
+"""A run that was broken off is resumed: everything that was paid for is there, and nothing is paid twice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from rlm_jupyter.replay.resume import Resumption, configuration
 from rlm_jupyter.run import background
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
-from rlm_jupyter.types.events import CellReplayed, CellStarted, Event, NoticeGiven, Record, RunTakenUp
+from rlm_jupyter.types.events import CellReplayed, CellStarted, Event, NoticeGiven, Record, RunResumed
 from rlm_jupyter.types.values import Message, Reply
 from tests.runs.test_magics import run as run_cell
 from tests.runs.test_magics import shell as shell
@@ -266,7 +266,7 @@ async def test_a_cell_in_which_the_run_was_stopped_is_executed_and_what_it_had_a
     assert (again.answer, model.asked, model.roots) == ("<a><b>", ["b"], 1)
     assert [cell.status for i in again.trajectory.iterations for cell in i.cells] == ["ok"] * 3
     assert [event.executed for event in events if isinstance(event, CellReplayed)] == [True]
-    assert sum(isinstance(event, RunTakenUp) for event in events) == 1
+    assert sum(isinstance(event, RunResumed) for event in events) == 1
     assert Trajectory.load("run.ipynb").records == again.trajectory.records
     assert tuple(notebook.read("run.ipynb")) == again.trajectory.records
     executed = [cell for cell in nbformat.read("run.ipynb", as_version=4).cells if "llm_query('a')" in cell.source]
@@ -274,7 +274,7 @@ async def test_a_cell_in_which_the_run_was_stopped_is_executed_and_what_it_had_a
 
 
 async def _stopped(cells: list[str], begins: str, *, again: bool = False, times: int = 1) -> list[str]:
-    """Stop a run, or one that is gone on with, as soon as a cell has begun so often; what the model was asked."""
+    """Stop a run, or one that is resumed, as soon as a cell has begun so often; what the model was asked."""
     model, control = Counting(cells), Control()
     if again:
         running = asyncio.create_task(RLM.aresume("run.ipynb", model=model, control=control))
@@ -641,7 +641,7 @@ async def test_one_sub_model_for_each_depth_is_gone_on_with_as_it_was() -> None:
     result = await RLM(Counting(replies), sub_model=[one, two], limits=limits).acompletion("What?", "text")
     assert result.path is not None
     assert configuration(SavedRun.load(result.path), {}).options["sub_model"] == ["scripted/one", "scripted/two"]
-    # what it was gone on with counts from then on
+    # what it was resumed with counts from then on
     changes: dict[str, Any] = {"model": Counting(replies), "max_iterations": 2}
     again = await RLM.aresume(result.path, sub_model=[two, three], **changes)
     assert again.path is not None

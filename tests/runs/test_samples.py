@@ -255,7 +255,7 @@ async def test_a_run_that_was_killed_goes_on_with_all_its_samples(tmp_path: Path
     model = Draws(["FINAL('Lima')"] * 3)
     result = await RLM.aresume("killed.ipynb", model=model)
     assert (result.answer, result.message) == ("Lima", "2 of 3 samples agree")
-    # what had ended was not asked again, and what had begun was gone on with
+    # what had ended was not asked again, and what had begun was resumed
     assert len(SavedRun.load("killed.ipynb").children()) == max(started, 2)
     assert [sample.sample for sample in result.trajectory.samples] == [2, 3] or [
         sample.sample for sample in result.trajectory.samples

@@ -17,7 +17,7 @@ from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.settings import request_digest
 from rlm_jupyter.types.errors import ConfigurationError
-from rlm_jupyter.types.events import RunTakenUp
+from rlm_jupyter.types.events import RunResumed
 from tests.runs.test_cli import cli
 from tests.runs.test_cli import here as here
 from tests.runs.test_magics import run as run_cell
@@ -159,8 +159,8 @@ async def test_a_run_goes_on_with_its_options(way: str) -> None:
     assert server.requests[-1].messages[0]["content"].endswith(f"\n{EXTRA}\n")
     saved = SavedRun.load(again.path)
     if way == "resume":
-        [taken_up] = [record for record in saved.records if isinstance(record, RunTakenUp)]
-        assert taken_up.sampling == {"model_options": {"seed": 9}, "sub_model_options": {"seed": 8}}
+        [resumed] = [record for record in saved.records if isinstance(record, RunResumed)]
+        assert resumed.sampling == {"model_options": {"seed": 9}, "sub_model_options": {"seed": 8}}
     else:
         assert saved.trajectory.started.options["model_options"] == {"seed": 9}
 

@@ -162,7 +162,7 @@ def test_a_prompt_that_was_broken_off_is_gone_on_with_in_its_record() -> None:
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:4]) + b'{"record": "Reply')  # as if its host had been killed
     Path("rlm_runs/fruit.ipynb").unlink()
-    with pytest.raises(ConfigurationError, match=r"The last prompt of fruit\.2 was broken off: go on with it first"):
+    with pytest.raises(ConfigurationError, match=r"The last prompt of fruit\.2 was broken off: resume it first"):
         RLM(model).session(resume="fruit")
     left = ScriptedModel([block("FINAL(found)")])
     again = RLM.resume("fruit", model=left)
@@ -206,7 +206,7 @@ def test_one_ledger_for_each_prompt_or_for_all() -> None:
     assert asked("prompt")[2] == [20_000, 20_000]
     session, results, left = asked("session")
     assert left == [20_000, 20_000 - results[0].usage.total_tokens]
-    # also after the session was gone on with; nothing is asked when nothing is left
+    # also after the session was resumed; nothing is asked when nothing is left
     assert session.path is not None
     model = ScriptedModel(COUNT)
     small = RLM(model, sandbox="none", limits=Limits(max_tokens=session.usage.total_tokens))
@@ -423,9 +423,7 @@ def test_options_that_contradict_a_session_are_refused_in_a_line(shell: Interact
         assert "\n" not in str(error)
         assert "iteration" not in text
     shell.user_ns["rlm_result"].close()
-    says = (
-        "The session 'fruit' has ended: take another name, or go on with its record by RLM(…).session(resume='fruit')."
-    )
+    says = "The session 'fruit' has ended: take another name, or resume it from its record by RLM(…).session(resume='fruit')."
     assert says in str(run(shell, "%%rlm --session fruit\nMore?")[1])
 
 
@@ -478,7 +476,7 @@ def test_the_command_line_goes_on_with_a_session(in_folder: Path) -> None:
     for args, why in {
         ("-m", "scripted/other.json"): "The session notes was begun with --model scripted/ask.json: leave --model out",
         ("--sandbox", "bwrap"): "was begun with --sandbox none",
-        ("--no-save",): "--session goes on with what is saved",
+        ("--no-save",): "--session resumes what is saved",
         ("--output", "q.csv"): "Only the first prompt of a session takes --output",
         ("--schema", "s.json"): "Only the first prompt of a session takes --schema",
         ("-c", "@more.txt"): "@more.txt: there is no such file. Here a file is named without the @.",

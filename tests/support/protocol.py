@@ -31,8 +31,8 @@ from rlm_jupyter.types.events import (
     ReplyStreamed,
     RunEnded,
     RunPaused,
-    RunResumed,
     RunStarted,
+    RunUnpaused,
     SubcallSettled,
     SubcallStarted,
 )
@@ -107,7 +107,7 @@ def steps() -> Iterator[list[Event]]:
     source = "print(len(context))\nx = llm_query('who?')"
     yield [CellFinished(1, 0, source, None, "ok", (stdout("9\nmore\n"), rich), 1, 0.25), OutputsShown(1, "…")]
     yield [RunPaused(2)]
-    yield [RunResumed(2), ReplyStreamed(2, "Once ag")]
+    yield [RunUnpaused(2), ReplyStreamed(2, "Once ag")]
     yield [received(2, FIRST, rejected="repeats the reply before it (1)"), NoticeGiven(2, "Say it otherwise.")]
     yield [ReplyStreamed(2, SECOND), received(2, SECOND), CellProposed(2, 0, "1 / 0")]
     yield [CellDecided(2, 0, True), CellStarted(2, 0, "1 / 0  # edited")]

@@ -249,7 +249,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     listed.add_argument("--base-url", metavar="URL", help="where it is")
     listed.add_argument("--json", action="store_true", help="print them as JSON")
-    _add_resume(command("resume", "go on with a run that was interrupted, or that met a limit", _RESUME_EXAMPLES))
+    _add_resume(command("resume", "continue a run that was interrupted, or that met a limit", _RESUME_EXAMPLES))
     _add_fork(command("fork", "begin a new run with the first iterations of another", _FORK_EXAMPLES))
     replay = command(
         "replay",

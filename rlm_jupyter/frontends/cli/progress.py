@@ -31,8 +31,8 @@ from rlm_jupyter.types.events import (
     ReplyStreamed,
     RequestDelayed,
     RunEnded,
+    RunResumed,
     RunStarted,
-    RunTakenUp,
     SampleSettled,
     SubcallSettled,
     SubcallStarted,
@@ -127,7 +127,7 @@ class Progress:
         self._speed.apply(event)
         self._clock.apply(event)
         try:
-            if isinstance(event, CellReplayed | RunTakenUp):
+            if isinstance(event, CellReplayed | RunResumed):
                 self._tell_again(event)
             elif isinstance(event, SampleSettled | DirectReplied):
                 self._spend(event.usage, event.cost)
@@ -202,10 +202,10 @@ class Progress:
             case _:
                 pass
 
-    def _tell_again(self, event: CellReplayed | RunTakenUp) -> None:
-        if isinstance(event, RunTakenUp):
+    def _tell_again(self, event: CellReplayed | RunResumed) -> None:
+        if isinstance(event, RunResumed):
             self._most_iterations = int(event.limits.get("max_iterations") or 0)
-            self.say("    the run is taken up again", "dim")
+            self.say("    the run is resumed", "dim")
             return
         for line in event.difference.splitlines():
             self.say(f"      {terminal.printable(line)}", "yellow")

@@ -39,11 +39,11 @@ def kept_session(args: Namespace, save: str | bool) -> SavedRun | None:
     check_name(args.session)
     place = place_of(save, args.session)
     if isinstance(place, bool):
-        raise ConfigurationError("--session goes on with what is saved: leave --no-save out.")
+        raise ConfigurationError("--session resumes what is saved: leave --no-save out.")
     if not RunFiles(Path(place).absolute()).exists():
         return None
     last = last_prompt(Path(place).absolute())
-    answered_in(last)  # whether it can be gone on with
+    answered_in(last)  # whether it can be resumed
     for option in ("schema", "output", "output_dir"):
         if getattr(args, option):
             raise ConfigurationError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from rlm_jupyter.types.events import CellDecided, CellProposed, Event, RunPaused, RunResumed, RunTakenUp
+from rlm_jupyter.types.events import CellDecided, CellProposed, Event, RunPaused, RunResumed, RunUnpaused
 
 
 class Clock:
@@ -32,10 +32,10 @@ class Clock:
         match event:
             case CellProposed() | RunPaused() if self._held is None:
                 self._held = self._clock()
-            case CellDecided() | RunResumed() if self._held is not None:
+            case CellDecided() | RunUnpaused() if self._held is not None:
                 self._began += self._clock() - self._held
                 self._held = None
-            case RunTakenUp():
+            case RunResumed():
                 self._began = self._clock() - event.seconds
             case _:
                 pass

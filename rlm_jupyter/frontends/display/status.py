@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from rlm_jupyter.types.events import Event, OutputsShown, ReplyReceived, ReplyStreamed, RunStarted, RunTakenUp
+from rlm_jupyter.types.events import Event, OutputsShown, ReplyReceived, ReplyStreamed, RunResumed, RunStarted
 from rlm_jupyter.types.tokens import estimate_tokens
 
 _LOOK_SECONDS = 1.0
@@ -36,7 +36,7 @@ class Speed:
     def apply(self, event: Event) -> None:
         """Take in an event."""
         match event:
-            case RunStarted() | RunTakenUp() | OutputsShown():
+            case RunStarted() | RunResumed() | OutputsShown():
                 self._ask()
             case ReplyReceived() if event.rejected:
                 self._ask()  # it is resampled

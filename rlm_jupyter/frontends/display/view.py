@@ -40,7 +40,7 @@ from rlm_jupyter.types.events import (
     RunPaused,
     RunResumed,
     RunStarted,
-    RunTakenUp,
+    RunUnpaused,
     SampleSettled,
     SubcallSettled,
     SubcallStarted,
@@ -99,7 +99,7 @@ class View:
                 self._ended, self._delay = event, ""
                 self._close()
             else:
-                if isinstance(event, RunTakenUp):
+                if isinstance(event, RunResumed):
                     self._limits = event.limits
                 self._enter(event)
 
@@ -160,11 +160,11 @@ class View:
             return " · ".join([*filter(None, [self._delay]), title, *facts, *self._unsafe()])
 
     def _enter(self, event: Event) -> None:
-        if isinstance(event, RunStarted | RunTakenUp | RunEnded | OutputsElided | CellReplayed):
+        if isinstance(event, RunStarted | RunResumed | RunEnded | OutputsElided | CellReplayed):
             return
         if isinstance(event, CellProposed | RunPaused):
             self._person = "a cell waits for your approval" if isinstance(event, CellProposed) else "paused"
-        elif isinstance(event, CellDecided | RunResumed):
+        elif isinstance(event, CellDecided | RunUnpaused):
             self._person = ""
         elif isinstance(event, RemarkMade):
             # what passes stands in the headline until the run begins

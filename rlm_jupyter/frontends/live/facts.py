@@ -26,8 +26,8 @@ from rlm_jupyter.types.events import (
     RequestDelayed,
     RunEnded,
     RunPaused,
-    RunResumed,
     RunStarted,
+    RunUnpaused,
     SampleSettled,
     SubcallSettled,
     SubcallStarted,
@@ -110,7 +110,7 @@ class RunFacts:
                 self._phase, self._in_flight = "writing", 0
             case CellProposed():
                 self._phase = "proposed"
-            case CellDecided() | RunResumed():
+            case CellDecided() | RunUnpaused():
                 self._phase = "writing"
             case RunPaused():
                 self._phase = "paused"

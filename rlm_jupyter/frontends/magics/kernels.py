@@ -13,7 +13,7 @@ from concurrent.futures import Future
 
 from rlm_jupyter.frontends.live.result import BackgroundRun, ShownResult, kernel_of
 from rlm_jupyter.run.background_session import BackgroundSession
-from rlm_jupyter.types.events import Event, ReplyReceived, RunTakenUp
+from rlm_jupyter.types.events import Event, ReplyReceived, RunResumed
 
 Holds = ShownResult | BackgroundRun
 
@@ -46,7 +46,7 @@ class Kept:
         Parameters
         ----------
         resumed
-            A recorded run: replies that come before `RunTakenUp` are those of its record.
+            A recorded run: replies that come before `RunResumed` are those of its record.
         """
         claim = Claim(self, variable, resumed)
         with self.lock:
@@ -186,7 +186,7 @@ class Claim:
 
     def __call__(self, event: Event) -> None:
         """Take the variable with the first reply."""
-        if isinstance(event, RunTakenUp):
+        if isinstance(event, RunResumed):
             self._is_from_record = False
         elif isinstance(event, ReplyReceived) and not self._is_from_record:
             self._begin()

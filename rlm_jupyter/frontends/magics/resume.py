@@ -1,4 +1,4 @@
-"""`%rlm_resume`: going on with a saved run from a notebook."""
+"""`%rlm_resume`: resuming a saved run from a notebook."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rlm_jupyter.types.quoted import quoted
 
 @magics_class
 class ResumeMagics(Magics):
-    """Goes on with saved runs in this session.
+    """Resumes saved runs in this session.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class ResumeMagics(Magics):
     @argument("--no-reexec", action="store_true", help="Do not execute its cells again: the kernel is empty.")
     @line_magic
     def rlm_resume(self, line: str) -> None:
-        """Go on with a saved run that was broken off, or that met a limit.
+        """Resume a saved run that was broken off, or that met a limit.
 
         Its cells are executed again in a new kernel, with all that they do; their sub-calls are answered from the
         record, and nothing is paid for twice. The limits may be raised.

@@ -125,7 +125,7 @@ class Sessions:
         return begun
 
     def _again(self, name: str, ended: RecordedSession) -> RecordedSession:
-        """Return what goes on with a session whose kernel was closed for want of use."""
+        """Return what resumes a session whose kernel was closed for want of use."""
         why, past = ended.why_closed or ended.given_up, ended.past
         if any(one.files is None for one in past.answered):
             because = f" ({why}, and it is not saved)" if why else ""
@@ -133,7 +133,7 @@ class Sessions:
         if not why:
             place = name if past.first is None else name_from_here(past.first.notebook)
             raise ConfigurationError(
-                f"The session {quoted(name)} has ended: take another name, or go on with its record "
+                f"The session {quoted(name)} has ended: take another name, or resume it from its record "
                 f"by RLM(…).session(resume={place!r})."
             )
         kernel = RecordedSession(ended.settings, past.opening, past.answered, past.given[1:], self._make_room)

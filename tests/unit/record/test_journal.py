@@ -15,7 +15,7 @@ from rlm_jupyter.record.encoding import LARGE, decode, dump, encode, load
 from rlm_jupyter.record.journal import Journal, read, read_ends, read_first, set_aside
 from rlm_jupyter.record.journal_lock import is_open
 from rlm_jupyter.types.errors import RecordError
-from rlm_jupyter.types.events import CellFinished, RunEnded, RunStarted, SubcallSettled, SubcallStarted
+from rlm_jupyter.types.events import CellFinished, RunEnded, RunResumed, RunStarted, SubcallSettled, SubcallStarted
 from tests.support.examples import some
 from tests.support.sample_run import FIRST, cell, ended, reply, runs, sample, started, stream
 
@@ -127,6 +127,14 @@ def test_a_field_that_an_older_version_did_not_have_takes_its_default() -> None:
     del data["prompt"]
     with pytest.raises(RecordError, match="'prompt' of RunStarted is missing"):
         decode(data)
+
+
+def test_a_record_and_a_field_that_had_another_name_are_read() -> None:
+    resumed = RunResumed(3, "a", "b", {"max_iterations": 9}, "2025-01-02T00:00:00+00:00", reexecuted=True)
+    data = encode(resumed)
+    assert decode(data) == resumed
+    data |= {"record": "RunTakenUp", "taken_up": data.pop("resumed")}
+    assert decode(data) == resumed
 
 
 def test_a_large_output_is_kept_apart_once(path) -> None:

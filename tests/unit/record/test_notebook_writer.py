@@ -191,7 +191,7 @@ CHANGES: dict[str, Callable[[list[dict[str, Any]]], object]] = {
 }
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["while it goes on", "before it is gone on with"])
+@pytest.mark.parametrize("again", [False, True], ids=["while it goes on", "before it is resumed"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_somebody_writes_into_the_notebook_is_kept(change, again, tmp_path, caplog) -> None:
     writer = NotebookWriter(tmp_path / "run.ipynb")

@@ -11,7 +11,7 @@ from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.notebook_writer import NotebookWriter
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
-from rlm_jupyter.types.events import ReplyReceived, RunTakenUp, SubcallSettled
+from rlm_jupyter.types.events import ReplyReceived, RunResumed, SubcallSettled
 from rlm_jupyter.types.values import Usage
 from tests.support.sample_run import FIRST, SECOND, cell, ended, long_run, reply, sample, started, subcall
 
@@ -26,7 +26,7 @@ def test_its_limits_are_those_that_it_ended_with() -> None:
     # a person had lowered it meanwhile, which is not recorded; the run ended there
     limited = replace(ended(), stop_reason="iterations", iteration=4)
     assert Trajectory([first, limited]).limits == {"max_iterations": 4, "max_cost": 0.5}
-    again = RunTakenUp(4, "a", "a", {"max_iterations": 8}, "", reexecuted=True)
+    again = RunResumed(4, "a", "a", {"max_iterations": 8}, "", reexecuted=True)
     assert Trajectory([first, limited, again]).limits == {"max_iterations": 8}
 
 

@@ -16,7 +16,7 @@ from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.result import Result
 from rlm_jupyter.run.running import Running
 from rlm_jupyter.types.errors import ConfigurationError
-from rlm_jupyter.types.events import CellDecided, CellProposed, Event, OutputsShown, RunPaused, RunResumed, RunStarted
+from rlm_jupyter.types.events import CellDecided, CellProposed, Event, OutputsShown, RunPaused, RunStarted, RunUnpaused
 from tests.answers.table import block
 
 
@@ -115,7 +115,7 @@ def test_a_pause_lasts_until_it_is_resumed_and_costs_no_time_of_the_limit() -> N
     total = time.monotonic() - called
     assert (result.answer, result.stop_reason) == ("2", "answered")
     assert result.seconds <= total - 3  # nor is it said to have taken it
-    assert person.kinds(RunPaused, RunResumed) == ["RunPaused", "RunResumed"]
+    assert person.kinds(RunPaused, RunUnpaused) == ["RunPaused", "RunUnpaused"]
 
 
 def test_a_note_reaches_the_model_with_the_next_outputs() -> None:

@@ -18,7 +18,7 @@ from rlm_jupyter.types.events import (
     RunPaused,
     RunResumed,
     RunStarted,
-    RunTakenUp,
+    RunUnpaused,
 )
 from rlm_jupyter.types.values import ContextInfo, Usage
 from tests.support.protocol import received
@@ -101,11 +101,11 @@ def test_the_clock_stands_still_while_a_person_is_waited_for() -> None:
 
     assert tell(STARTED, 4) == (True, 4)
     assert tell(RunPaused(1), 60) == (True, 4)
-    assert tell(RunResumed(1), 2) == (True, 6)
+    assert tell(RunUnpaused(1), 2) == (True, 6)
     assert tell(CellProposed(1, 0, "1"), 60) == (True, 6)
     assert tell(CellDecided(1, 0, True), 3) == (True, 9)
-    # a run that is taken up goes on from what it had taken
-    taken_up = RunTakenUp(1, "a", "a", {}, "", reexecuted=True, seconds=100)
-    assert tell(taken_up, 5) == (True, 105)
+    # a run that is resumed goes on from what it had taken
+    resumed = RunResumed(1, "a", "a", {}, "", reexecuted=True, seconds=100)
+    assert tell(resumed, 5) == (True, 105)
     facts.fail("why")
     assert (facts.elapsed, facts.told()["seconds"]) == (None, 105)

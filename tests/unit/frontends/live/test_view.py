@@ -26,7 +26,7 @@ from rlm_jupyter.types.events import (
     RunPaused,
     RunResumed,
     RunStarted,
-    RunTakenUp,
+    RunUnpaused,
     SubcallSettled,
     SubcallStarted,
 )
@@ -111,7 +111,7 @@ def test_a_run_is_followed_from_its_kernel_to_its_answer() -> None:
 def test_a_run_that_is_taken_up_has_its_new_limits() -> None:
     view = View()
     view.apply(started())
-    view.apply(RunTakenUp(2, "scripted/a", "", {"max_iterations": 60}, "2025-01-02T00:00:00+00:00", reexecuted=True))
+    view.apply(RunResumed(2, "scripted/a", "", {"max_iterations": 60}, "2025-01-02T00:00:00+00:00", reexecuted=True))
     run(view, 3, 3)
     assert "iteration 3 of 60" in view.summary
 
@@ -287,5 +287,5 @@ def test_what_a_person_is_waited_for_is_said_until_it_is_decided() -> None:
     assert "approval" not in view.status()
     view.apply(RunPaused(2))
     assert "paused" in view.status()
-    view.apply(RunResumed(2))
+    view.apply(RunUnpaused(2))
     assert "paused" not in view.status()

@@ -1,4 +1,4 @@
-"""A run taken up where its record ends: what is recorded of that, what it goes on with, what the model is told."""
+"""A run resumed where its record ends: what is recorded of that, its bill and clock, what the model is told."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from rlm_jupyter.prompts import cues, notices
 from rlm_jupyter.replay.diff import as_text
 from rlm_jupyter.replay.recording import Recording
 from rlm_jupyter.run.state import Run
-from rlm_jupyter.types.events import RunTakenUp
+from rlm_jupyter.types.events import RunResumed
 
 
-def taken_up(run: Run, recording: Recording) -> RunTakenUp:
-    """Return the record of a run that is taken up now, with its models and limits."""
+def resumption_record(run: Run, recording: Recording) -> RunResumed:
+    """Return the record of a run that is resumed now, with its models and limits."""
     options = recording.options
-    return RunTakenUp(
+    return RunResumed(
         iteration=recording.last_iteration,
         model=run.model.name,
         sub_model=next(iter(options.sub_models), run.model.name),
         sub_models=[*options.sub_models] if len(options.sub_models) > 1 else [],
         limits=dataclasses.asdict(run.limits),
-        taken_up=datetime.now(UTC).isoformat(timespec="seconds"),
+        resumed=datetime.now(UTC).isoformat(timespec="seconds"),
         reexecuted=options.reexecutes,
         sampling=dict(options.sampling),
         seconds=0.0 if options.spent is None else options.spent.seconds,
     )
 
 
-def take_up(run: Run, recording: Recording) -> None:
-    """Go on with a run whose record has ended: with its bill, its clock, and a word to the model."""
+def continue_live(run: Run, recording: Recording) -> None:
+    """Continue a run live, whose record has ended: with its bill, its clock, and a notice to the model."""
     run.cells.restarts = min(run.cells.restarts, 1)
     spent = recording.options.spent
     if spent is not None:
