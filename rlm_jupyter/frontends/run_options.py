@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 from rlm_jupyter.types.limits import Limits
 
-Place = Literal["cli", "magic", "resume", "fork", "%resume", "config", "batch"]
+Surface = Literal["cli", "magic", "resume", "fork", "%resume", "config", "batch"]
 """Where an option is taken: `jupyter rlm run`, `%rlm`, `jupyter rlm resume` and `fork`, `%rlm_resume`, `%config`,
 `jupyter rlm batch`."""
-_ALL: frozenset[Place] = frozenset({"cli", "magic", "resume", "fork", "%resume", "config"})
-_SHELL: frozenset[Place] = frozenset({"cli", "resume", "fork"})
-_RUNS: frozenset[Place] = frozenset({"cli", "magic"})
-_MAGIC: frozenset[Place] = frozenset({"magic"})
+_ALL: frozenset[Surface] = frozenset({"cli", "magic", "resume", "fork", "%resume", "config"})
+_SHELL: frozenset[Surface] = frozenset({"cli", "resume", "fork"})
+_RUNS: frozenset[Surface] = frozenset({"cli", "magic"})
+_MAGIC: frozenset[Surface] = frozenset({"magic"})
 _OF_ONE_RUN = frozenset({"session", "ledger", "estimate", "output", "output_dir", "replace"})
 """Options of `jupyter rlm run` that a batch does not take."""
 _OF_LIMITS = Limits()
@@ -44,8 +44,8 @@ class Option:
     choices: tuple[str, ...] = ()
     """Of the command line; in a notebook its value is checked where it is used."""
     group: Literal["", "limits", "sandbox"] = ""
-    places: frozenset[Place] = _RUNS
-    beside: frozenset[Place] = frozenset()
+    surfaces: frozenset[Surface] = _RUNS
+    beside: frozenset[Surface] = frozenset()
     """Where it is taken, too, but not by this entry: it excludes another argument there."""
     argument: str = ""
     """Of `RLM`, and the trait that configures it, where it isn't `name`."""
@@ -56,22 +56,22 @@ class Option:
         long = f"--{self.name.replace('_', '-')}"
         return (self.short, long) if self.short else (long,)
 
-    def settings(self, place: Place) -> dict[str, Any]:
+    def settings(self, surface: Surface) -> dict[str, Any]:
         """Return the arguments of argparse's `add_argument`, but the flags."""
-        again = place in {"resume", "fork", "%resume"} and "config" in self.places
+        again = surface in {"resume", "fork", "%resume"} and "config" in self.surfaces
         default = "as before" if again else self.default
-        if place in {"magic", "%resume"}:
+        if surface in {"magic", "%resume"}:
             text = f"{self._sentence()}." + (f" Default: {default}." if default else "")
         else:
             text = self.help + (f" (default: {default})" if default else "")
         found: dict[str, Any] = {"help": text.replace("%", "%%")}
         if self.kind is bool:
             return found | {"action": "store_true"}
-        if self.choices and place not in {"magic", "%resume"}:
+        if self.choices and surface not in {"magic", "%resume"}:
             return found | {"choices": self.choices}
         found["metavar"] = self.metavar
         if self.repeats:
-            named = place == "magic" and "=" in self.metavar
+            named = surface == "magic" and "=" in self.metavar
             return found | {"action": "append"} | ({"default": []} if named else {})
         return found if self.kind is str else found | {"type": self.kind}
 
@@ -81,57 +81,58 @@ class Option:
         return self.help if is_value else f"{self.help[0].upper()}{self.help[1:]}"
 
 
-def _limit(name: str, text: str, kind: type, metavar: str, places: frozenset[Place] = _ALL) -> Option:
+def _limit(name: str, text: str, kind: type, metavar: str, surfaces: frozenset[Surface] = _ALL) -> Option:
     value = getattr(_OF_LIMITS, name)
     default = "" if value is None else f"{value:,}".removesuffix(".0")
-    return Option(name, text, kind, metavar, default, group="limits", places=places)
+    return Option(name, text, kind, metavar, default, group="limits", surfaces=surfaces)
 
 
 OPTIONS = (
     Option("model", "provider/model that drives the run", str, "MODEL", "$RLM_MODEL, else extractive", "-m",
-           places=_ALL),
-    Option("sub_model", "provider/model that answers sub-calls", str, "MODEL", "the model", places=_ALL - {"%resume"}),
+           surfaces=_ALL),
+    Option("sub_model", "provider/model that answers sub-calls", str, "MODEL", "the model",
+           surfaces=_ALL - {"%resume"}),
     Option("base_url", "where the model is served, and a sub-model of the same provider", str, "URL",
-           "its usual address", places=_ALL),
+           "its usual address", surfaces=_ALL),
     Option("window", "tokens the model reads, with its reply", int, "INT", "as it is served",
-           places=_ALL - {"%resume"}),
+           surfaces=_ALL - {"%resume"}),
     Option("option", "a sampling option of the model, as temperature=0.2", str, "NAME=VALUE", repeats=True,
-           places=_RUNS | _SHELL, beside=frozenset({"config"}), argument="model_options"),
+           surfaces=_RUNS | _SHELL, beside=frozenset({"config"}), argument="model_options"),
     Option("sub_option", "a sampling option of the model for sub-calls", str, "NAME=VALUE", repeats=True,
-           places=_RUNS | _SHELL, beside=frozenset({"config"}), argument="sub_model_options"),
+           surfaces=_RUNS | _SHELL, beside=frozenset({"config"}), argument="sub_model_options"),
     Option("system_extra", "a paragraph to add to the system message", str, "TEXT", beside=frozenset({"config"}),
            argument="system_prompt_extra"),
     Option("termination", "when the run ends: a policy's name, package.module:Class, JSON with name and config, or in "
-           "a notebook a variable that holds one", str, "POLICY", "declared", places=_ALL - {"%resume"}),
+           "a notebook a variable that holds one", str, "POLICY", "declared", surfaces=_ALL - {"%resume"}),
     Option("reward", "how iterations are rated: a policy, named likewise", str, "POLICY", "default",
-           places=_ALL - {"%resume"}),
+           surfaces=_ALL - {"%resume"}),
     Option("samples", "runs of the question, each in a kernel of its own; the answer is the one that most give", int,
-           "INT", "1", places=_RUNS | {"config"}),
+           "INT", "1", surfaces=_RUNS | {"config"}),
     Option("require_agreement", "without agreement of the samples there is no answer", bool,
-           places=_RUNS | {"config"}),
+           surfaces=_RUNS | {"config"}),
     Option("strategy", "loop: work in a kernel; auto: where the whole text fits the window, ask directly first", str,
-           "STRATEGY", "loop", choices=("loop", "auto"), places=_RUNS | {"config"}),
+           "STRATEGY", "loop", choices=("loop", "auto"), surfaces=_RUNS | {"config"}),
     Option("compact_at", "share of the model's window beyond which older iterations are summarized; 0: never", float,
-           "SHARE", "0.8", places=_ALL),
+           "SHARE", "0.8", surfaces=_ALL),
     Option("session", "ask in the session of this name: the kernel, and the record, of the prompts before", str, "NAME",
            "none"),
     Option("ledger", "what limits of a session hold for: each prompt, or the session as a whole", str, "WHAT", "prompt",
            choices=("prompt", "session")),
     Option("see_figures", "show the model what its cells draw; auto: where it is known to see", str, "WHEN", "auto",
-           choices=("auto", "always", "never"), places=_ALL - {"%resume"}),
+           choices=("auto", "always", "never"), surfaces=_ALL - {"%resume"}),
     Option("answer", "what the answer must be: a type of the notebook, as Invoice or list[str]", str, "TYPE", "a text",
-           places=_MAGIC),
+           surfaces=_MAGIC),
     Option("schema", "a JSON schema that the answer must keep", str, "FILE.json", "none"),
     Option("output", "a file that the run is to make", str, "NAME", "none", repeats=True),
     Option("output_dir", "the folder for such files", str, "FOLDER", "the run's so far, else the working directory",
-           places=_ALL - {"config"}),
-    Option("replace", "replace files of those names that are there", bool, places=_ALL - {"config"}),
+           surfaces=_ALL - {"config"}),
+    Option("replace", "replace files of those names that are there", bool, surfaces=_ALL - {"config"}),
     Option("tool", "a function that the model's code may call: its name in the notebook, or package.module:function",
-           str, "FUNCTION", "none", repeats=True, places=_ALL - {"config"}, argument="tools"),
+           str, "FUNCTION", "none", repeats=True, surfaces=_ALL - {"config"}, argument="tools"),
     Option("sub_tool", "a function that children (rlm_query) may call, named likewise", str, "FUNCTION", "none",
-           repeats=True, places=_ALL - {"config"}, argument="sub_tools"),
+           repeats=True, surfaces=_ALL - {"config"}, argument="sub_tools"),
     Option("mcp", "a server of the Model Context Protocol whose tools the model's code may call: its name in .mcp.json",
-           str, "NAME", "none", repeats=True, places=_ALL - {"config"}),
+           str, "NAME", "none", repeats=True, surfaces=_ALL - {"config"}),
     _limit("max_iterations", "replies of the model", int, "INT"),
     _limit("max_seconds", "wall time", float, "SECONDS"),
     _limit("max_cost", "US dollars, as 0.50", float, "USD"),
@@ -143,38 +144,38 @@ OPTIONS = (
     _limit("request_idle_seconds", "silence of a provider after which a request is given up", float, "SECONDS",
            _ALL - {"%resume"}),
     Option("price", "what a model costs, in US dollars for a million tokens", str, "MODEL=IN,OUT[,CACHED]",
-           "its list price", repeats=True, group="limits", places=_SHELL, beside=frozenset({"config"}),
+           "its list price", repeats=True, group="limits", surfaces=_SHELL, beside=frozenset({"config"}),
            argument="prices"),
     Option("sandbox", "bwrap: no network, none of your files (Linux, bubblewrap); none: your rights; auto: the best "
            "there is", str, "KIND", "$RLM_SANDBOX, else auto", choices=("auto", "bwrap", "none"), group="sandbox",
-           places=_ALL - {"%resume"}),
+           surfaces=_ALL - {"%resume"}),
     Option("read", "a folder or file that the sandbox shows, read-only", str, "PATH", repeats=True, group="sandbox",
-           places=_RUNS | {"config"}),
+           surfaces=_RUNS | {"config"}),
     Option("write", "a folder or file that code in the sandbox may change", str, "PATH", repeats=True, group="sandbox",
-           places=_RUNS | {"config"}),
+           surfaces=_RUNS | {"config"}),
     Option("insurance", "keep a copy of the kernel after each cell, which goes on when it dies (Linux)", bool,
-           places=_RUNS | {"config"}),
+           surfaces=_RUNS | {"config"}),
     Option("preload", "a module that kernels have imported from the start, as pandas (Linux)", str, "MODULE",
-           repeats=True, places=_RUNS | {"config"}),
+           repeats=True, surfaces=_RUNS | {"config"}),
     Option("estimate", "say what it may cost, and ask nothing", bool),
-    Option("save", "the run's notebook, or a folder/ for it", str, "PATH", "rlm_runs/", places=_MAGIC | {"config"},
+    Option("save", "the run's notebook, or a folder/ for it", str, "PATH", "rlm_runs/", surfaces=_MAGIC | {"config"},
            beside=frozenset({"cli", "fork"})),
-    Option("result", "the result's variable", str, "VAR", "rlm_result", "-o", places=_MAGIC | {"%resume"}),
-    Option("rerun", "ask anew, though the same was asked before", bool, places=_MAGIC),
-    Option("approve", "let each cell wait: run it, edit it, or refuse it with a message", bool, places=_MAGIC),
-    Option("here", "let the model drive this notebook's own kernel: no sandbox", bool, places=_MAGIC),
-    Option("background", "return at once; the result's variable is set in the end", bool, places=_MAGIC),
+    Option("result", "the result's variable", str, "VAR", "rlm_result", "-o", surfaces=_MAGIC | {"%resume"}),
+    Option("rerun", "ask anew, though the same was asked before", bool, surfaces=_MAGIC),
+    Option("approve", "let each cell wait: run it, edit it, or refuse it with a message", bool, surfaces=_MAGIC),
+    Option("here", "let the model drive this notebook's own kernel: no sandbox", bool, surfaces=_MAGIC),
+    Option("background", "return at once; the result's variable is set in the end", bool, surfaces=_MAGIC),
 )  # fmt: skip
 
 
-def options_of(place: Place) -> Iterator[Option]:
+def options_of(surface: Surface) -> Iterator[Option]:
     """Yield the options that are taken there, in their order."""
-    if place == "batch":
+    if surface == "batch":
         return (option for option in options_of("cli") if option.name not in _OF_ONE_RUN)
-    return (option for option in OPTIONS if place in option.places)
+    return (option for option in OPTIONS if surface in option.surfaces)
 
 
-def changes(place: Place, args: Namespace, read: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+def changes(surface: Surface, args: Namespace, read: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
     """Return what a command's options change of a run, as arguments of `RLM` and fields of `Limits`.
 
     Parameters
@@ -190,14 +191,14 @@ def changes(place: Place, args: Namespace, read: Mapping[str, Callable[[Any], An
         `None` for an option that was left out.
     """
     found: dict[str, Any] = {}
-    for option in options_of(place):
+    for option in options_of(surface):
         value = getattr(args, option.name)
         is_given = value is not None and value != []
         found[option.argument or option.name] = read.get(option.name, lambda given: given)(value) if is_given else None
     return found
 
 
-def add_arguments(place: Place, groups: dict[str, Callable[..., object]]) -> None:
+def add_arguments(surface: Surface, groups: dict[str, Callable[..., object]]) -> None:
     """Add the options of a command to its parser.
 
     Parameters
@@ -205,17 +206,17 @@ def add_arguments(place: Place, groups: dict[str, Callable[..., object]]) -> Non
     groups
         `add_argument` of the parser (`""`), and of the groups for `limits` and `sandbox`.
     """
-    for option in options_of(place):
-        groups[option.group](*option.flags, **option.settings(place))
+    for option in options_of(surface):
+        groups[option.group](*option.flags, **option.settings(surface))
 
 
-def magic(place: Place) -> Callable[[Any], Any]:
+def magic(surface: Surface) -> Callable[[Any], Any]:
     """Return a decorator that gives a magic its options, as IPython's `argument` gives it one."""
     from IPython.core.magic_arguments import argument
 
     def decorate(function: Any) -> Any:
-        for option in reversed(list(options_of(place))):
-            settings = option.settings(place)
+        for option in reversed(list(options_of(surface))):
+            settings = option.settings(surface)
             if option.name == "result":
                 settings["default"] = option.default
             function = argument(*option.flags, **settings)(function)  # type: ignore[no-untyped-call]
@@ -230,15 +231,15 @@ def help_of(name: str) -> str:
     return str(option.settings("magic")["help"]).replace("%%", "%")
 
 
-_COLUMNS: tuple[tuple[Place, ...], ...] = (("cli",), ("magic",), ("resume", "fork"), ("%resume",), ("config",))
+_COLUMNS: tuple[tuple[Surface, ...], ...] = (("cli",), ("magic",), ("resume", "fork"), ("%resume",), ("config",))
 
 
-def _mark(option: Option, places: tuple[Place, ...]) -> str:
+def _mark(option: Option, surfaces: tuple[Surface, ...]) -> str:
     """`✓`; the one command of two that takes it; the trait's name, where that is another."""
-    taken = [place for place in places if place in option.places | option.beside]
+    taken = [surface for surface in surfaces if surface in option.surfaces | option.beside]
     if taken == ["config"] and option.argument:
         return f"`{option.argument}`"
-    return "" if not taken else "✓" if len(taken) == len(places) else f"`{taken[0]}`"
+    return "" if not taken else "✓" if len(taken) == len(surfaces) else f"`{taken[0]}`"
 
 
 def as_markdown() -> str:
@@ -250,7 +251,7 @@ def as_markdown() -> str:
     for option in OPTIONS:
         shown = [f"`{flag}`" for flag in option.flags]
         shown[-1] = shown[-1] if option.kind is bool else f"`{option.flags[-1]} {option.metavar}`"
-        taken = [_mark(option, places) for places in _COLUMNS]
+        taken = [_mark(option, surfaces) for surfaces in _COLUMNS]
         cells = [", ".join(shown), option.help, option.default, *taken]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"

@@ -38,7 +38,7 @@ def passed_on() -> dict[str, str]:
 
 
 def guest_command(
-    kernel_name: str | None, place: Path, sandbox: Sandbox, *, template: bool = False
+    kernel_name: str | None, directory: Path, sandbox: Sandbox, *, template: bool = False
 ) -> tuple[list[str], list[str], dict[str, str]]:
     """Return what starts the guest, the arguments of its application, and its environment.
 
@@ -46,7 +46,7 @@ def guest_command(
     ----------
     kernel_name
         A kernelspec whose Python is used; default: the interpreter that runs this.
-    place
+    directory
         Its private directory.
     sandbox
         What shuts it off.
@@ -58,7 +58,7 @@ def guest_command(
     ConfigurationError
         There is no such kernelspec, or it is none of Python's.
     """
-    env = passed_on() | own_places(place, sandbox)
+    env = passed_on() | own_directories(directory, sandbox)
     env |= {"PYTHONHASHSEED": "0"}
     argv, arguments = [sys.executable, "-m", _GUEST], ["-f", "{connection_file}"]
     if kernel_name is not None:
@@ -79,7 +79,7 @@ def guest_command(
         env |= {name: string.Template(value).safe_substitute(os.environ) for name, value in spec.env.items()}
     if kernel_name is not None or sandbox.kind == "bwrap":
         # it may not find this package where we do: show it just our own directory
-        library = place / "lib"
+        library = directory / "lib"
         library.mkdir()
         (library / "rlm_jupyter").symlink_to(Path(__file__).parents[1], target_is_directory=True)
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(library), env.get("PYTHONPATH")]))
@@ -87,19 +87,19 @@ def guest_command(
     return argv, [*arguments, "--HistoryManager.enabled=False"], env
 
 
-def own_places(place: Path, sandbox: Sandbox) -> dict[str, str]:
+def own_directories(directory: Path, sandbox: Sandbox) -> dict[str, str]:
     """Return where it keeps files of its own, and finds the packages that its user has installed."""
     if sandbox.kind == "bwrap":
         home, tmp = bwrap.HOME, "/tmp"
     else:
-        home, tmp = str(place / "home"), str(place / "tmp")
-        fonts = place / "home" / ".cache" / "matplotlib"
+        home, tmp = str(directory / "home"), str(directory / "tmp")
+        fonts = directory / "home" / ".cache" / "matplotlib"
         for listed in bwrap.font_lists():
             fonts.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(OSError):
                 shutil.copy(listed, fonts)
     if sys.platform == "win32":
-        return {"IPYTHONDIR": str(place / "home" / "ipython")}
+        return {"IPYTHONDIR": str(directory / "home" / "ipython")}
     base = site.getuserbase()
     return {"HOME": home, "TMPDIR": tmp, "IPYTHONDIR": f"{home}/.ipython"} | ({"PYTHONUSERBASE": base} if base else {})
 

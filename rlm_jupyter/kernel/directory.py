@@ -41,7 +41,7 @@ _SAME_START_SECONDS = 2.0
 """How far two readings of one process's start may be apart: the system's clock can be set meanwhile."""
 
 
-class Place:
+class KernelDirectory:
     """A directory of the kernel's own, readable by its user alone.
 
     `run` holds the connection file and the sockets, `home` and `tmp` what they are called after. A lock on the marker

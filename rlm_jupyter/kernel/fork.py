@@ -13,7 +13,7 @@ from typing import Any
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-from rlm_jupyter.kernel.directory import Place
+from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.guest.supervisor import process_number
 from rlm_jupyter.kernel.supervisor import Supervisor
 
@@ -106,7 +106,7 @@ class SupervisedProcess:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.kernel_pid, signum)
 
-    def close(self, place: Place) -> list[Place]:
+    def close(self, directory: KernelDirectory) -> list[KernelDirectory]:
         """Close what is open here: the process is gone, or goes now. Return the directories to be removed."""
         if self.returncode is None:
             code = self.exit_code()
@@ -117,7 +117,7 @@ class SupervisedProcess:
             self._pidfd = -1
             if self._life is not None:
                 os.close(self._life)
-            return self.supervisor.put_away(self.number, place, shared=self._life is None)
+            return self.supervisor.put_away(self.number, directory, shared=self._life is None)
         return []
 
 
@@ -126,12 +126,16 @@ class ForkProvisioner(LocalProvisioner):
 
     process: Any
     supervised: SupervisedProcess
-    _place: Place
+    _directory: KernelDirectory
     _processes: int | None
     _last_words: Callable[[], str]
 
     def take(
-        self, process: SupervisedProcess, place: Place, processes: int | None, last_words: Callable[[], str]
+        self,
+        process: SupervisedProcess,
+        directory: KernelDirectory,
+        processes: int | None,
+        last_words: Callable[[], str],
     ) -> None:
         """Set what it is about.
 
@@ -139,7 +143,7 @@ class ForkProvisioner(LocalProvisioner):
         ----------
         process
             The kernel's.
-        place
+        directory
             Its private directory.
         processes
             How many it may have inside its sandbox; `None`: there is none.
@@ -148,7 +152,7 @@ class ForkProvisioner(LocalProvisioner):
         """
         self.process = self.supervised = process
         self.pid = process.pid
-        self._place, self._processes, self._last_words = place, processes, last_words
+        self._directory, self._processes, self._last_words = directory, processes, last_words
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         """Do nothing: it is launched."""
@@ -160,7 +164,7 @@ class ForkProvisioner(LocalProvisioner):
     def hold(self) -> None:
         """Bound the number of processes inside, before anything of the model's runs there."""
         if self._processes is not None and os.geteuid() == 0:
-            self._place.hold(self.process.pid, self._processes)
+            self._directory.hold(self.process.pid, self._processes)
 
     def last_words(self) -> str:
         """Return what it said on standard error when it did not come up."""
@@ -184,6 +188,6 @@ class ForkProvisioner(LocalProvisioner):
         if self.process is not None:
             self.process.terminate()
 
-    def release(self) -> list[Place]:
+    def release(self) -> list[KernelDirectory]:
         """Close what is open here; the process is gone. Return the directories to be removed."""
-        return self.supervised.close(self._place)
+        return self.supervised.close(self._directory)

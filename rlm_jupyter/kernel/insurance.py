@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from rlm_jupyter.kernel.process import KernelProcess
 from rlm_jupyter.kernel.shield import see_through
 from rlm_jupyter.types.errors import KernelError
+from rlm_jupyter.types.values import CellPosition
 
 log = logging.getLogger(__name__)
 
-Moment = tuple[int, int]
-"""After which cell: iteration and block."""
 Fork = Callable[[], Awaitable[KernelProcess]]
 """Forks a kernel as it is now; the fork sleeps."""
 
@@ -24,7 +23,7 @@ class Spare:
     """A sleeping fork."""
 
     process: KernelProcess
-    moment: Moment | None
+    moment: CellPosition | None
     """It is as the kernel was after this cell; `None`: as it was before the prompt."""
 
 
@@ -42,7 +41,7 @@ class Insurance:
         self._spare: Spare | None = None
         self._taking: asyncio.Task[None] | None = None
 
-    def take(self, fork: Fork, moment: Moment | None) -> None:
+    def take(self, fork: Fork, moment: CellPosition | None) -> None:
         """Have a fork made in place of the one before, and return at once; no cell may begin before it is `settled`."""
         if self._is_wanted:
             before = self._taking
@@ -66,7 +65,7 @@ class Insurance:
         if (spare := await self.claim()) is not None:
             await spare.process.kill()
 
-    async def _take(self, before: asyncio.Task[None] | None, fork: Fork, moment: Moment | None) -> None:
+    async def _take(self, before: asyncio.Task[None] | None, fork: Fork, moment: CellPosition | None) -> None:
         if before is not None:
             await asyncio.wait([before])
         try:

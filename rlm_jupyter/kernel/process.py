@@ -1,4 +1,4 @@
-"""`KernelProcess`: a kernel's process through `jupyter_client`, in a private place of its own.
+"""`KernelProcess`: a kernel's process through `jupyter_client`, in a private directory of its own.
 
 Long because a process's whole life stands here, from how it is started or forked to what is removed after it.
 """
@@ -18,7 +18,7 @@ from jupyter_client.manager import AsyncKernelManager
 from traitlets import Instance
 
 from rlm_jupyter.kernel.command import guest_command, process_limit
-from rlm_jupyter.kernel.directory import Place
+from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.fork import ForkProvisioner, SupervisedProcess
 from rlm_jupyter.kernel.live_fork import Ask, fork_live
 from rlm_jupyter.kernel.provisioner import GuestProvisioner
@@ -48,9 +48,9 @@ class KernelProcess:
     Use `await KernelProcess.launch(...)`.
     """
 
-    def __init__(self, km: AsyncKernelManager, place: Place) -> None:
+    def __init__(self, km: AsyncKernelManager, directory: KernelDirectory) -> None:
         self._km = km
-        self._place = place
+        self._directory = directory
         self._fd: int | None = None
         self._watcher: asyncio.Task[None] | None = None
 
@@ -88,7 +88,7 @@ class KernelProcess:
         """
         hide()
         sandbox = (sandbox or NO_SANDBOX).chosen()
-        where = _directory(cwd)
+        where = _working_directory(cwd)
         if templates is not None:
             wanted = templates.environment(kernel_name, where, environment, sandbox)
             for template in templates.usable(wanted):
@@ -100,20 +100,20 @@ class KernelProcess:
     async def _started(
         cls, kernel_name: str | None, where: Path, environment: Mapping[str, str] | None, sandbox: Sandbox
     ) -> KernelProcess:
-        with _place() as place:
-            argv, arguments, env = guest_command(kernel_name, place.path, sandbox)
+        with _private_directory() as directory:
+            argv, arguments, env = guest_command(kernel_name, directory.path, sandbox)
             spec = KernelSpec(argv=[*argv, *arguments], language="python", display_name="rlm")
-            km = _manager(spec, place)
+            km = _manager(spec, directory)
             provisioner = GuestProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
-            provisioner.shut_off(sandbox, place)
+            provisioner.shut_off(sandbox, directory)
             km.provisioner = provisioner
-            return await cls._start(km, place, env={**env, **(environment or {})}, cwd=str(where))
+            return await cls._start(km, directory, env={**env, **(environment or {})}, cwd=str(where))
 
     @classmethod
     async def _forked(cls, template: Template) -> KernelProcess:
-        with _place() as place:
+        with _private_directory() as directory:
             spec = KernelSpec(argv=[], language="python", display_name="rlm")
-            km = _manager(spec, place)
+            km = _manager(spec, directory)
             provisioner = ForkProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
             processes = process_limit(template.environment.sandbox)
             try:
@@ -121,10 +121,10 @@ class KernelProcess:
             except OSError as error:
                 raise KernelStartError(f"The kernel could not be started: {error}.") from error
             # cancelled here, it has no process: that one ends as nobody holds its channel
-            process = await template.fork(place)
-            provisioner.take(process, place, processes, template.last_words)
+            process = await template.fork(directory)
+            provisioner.take(process, directory, processes, template.last_words)
             km.provisioner = provisioner
-            return cls(km, place)
+            return cls(km, directory)
 
     async def fork(self, ask: Ask, *, sleeps: bool = False) -> KernelProcess:
         """Fork this kernel, which is between two cells, with all that it has.
@@ -144,32 +144,32 @@ class KernelProcess:
         parent = self.supervised
         if parent is None:
             raise ForkRefusedError("The kernel can't be forked: that needs Linux.")
-        with _place() as place:
+        with _private_directory() as directory:
             spec = KernelSpec(argv=[], language="python", display_name="rlm")
-            km = _manager(spec, place)
+            km = _manager(spec, directory)
             km.write_connection_file()
-            connected = KernelProcess(km, place)
+            connected = KernelProcess(km, directory)
             paths = [connected.url(channel).removeprefix("ipc://") for channel in ("shell", "control", "iopub")]
             request = {"key": km.session.key.decode(), "paths": paths, "sleeps": sleeps}
             process = await fork_live(parent, lambda: ask(request), paths)
             provisioner = ForkProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
             # what bounds the number of its processes holds for those of its parent as well
-            provisioner.take(process, place, None, self._provisioner.last_words)
+            provisioner.take(process, directory, None, self._provisioner.last_words)
             km.provisioner = provisioner
             return connected
 
     @classmethod
-    async def _start(cls, km: AsyncKernelManager, place: Place, **options: Any) -> KernelProcess:
+    async def _start(cls, km: AsyncKernelManager, directory: KernelDirectory, **options: Any) -> KernelProcess:
         try:
             await km.start_kernel(**options)
         except BaseException as error:
             if km.has_kernel:
                 # start_kernel sleeps after it has started the process: whoever is cancelled there has one
-                await cls(km, place).kill()
+                await cls(km, directory).kill()
             if isinstance(error, OSError):
                 raise KernelStartError(f"The kernel could not be started: {error}.") from error
             raise
-        return cls(km, place)
+        return cls(km, directory)
 
     @property
     def key(self) -> bytes:
@@ -231,7 +231,7 @@ class KernelProcess:
     def seal(self) -> None:
         """Take away what only the kernel's start needed, before any cell runs."""
         self._provisioner.hold()
-        self._place.seal()
+        self._directory.seal()
 
     @property
     def last_words(self) -> str:
@@ -276,12 +276,12 @@ class KernelProcess:
             self._watcher = None
 
 
-async def _removed(places: list[Place]) -> None:
+async def _removed(directories: list[KernelDirectory]) -> None:
     """Remove directories; a disk may be slow, and other kernels' messages don't wait for it."""
 
     def remove() -> None:
-        for place in places:
-            place.remove()
+        for directory in directories:
+            directory.remove()
 
     try:
         await asyncio.to_thread(remove)
@@ -289,7 +289,7 @@ async def _removed(places: list[Place]) -> None:
         remove()
 
 
-def _directory(cwd: str | Path | None) -> Path:
+def _working_directory(cwd: str | Path | None) -> Path:
     where = Path(cwd or Path.cwd())
     if not where.is_dir():
         raise ConfigurationError(f"The kernel's working directory {where} does not exist.")
@@ -297,20 +297,20 @@ def _directory(cwd: str | Path | None) -> Path:
 
 
 @contextlib.contextmanager
-def _place() -> Iterator[Place]:
+def _private_directory() -> Iterator[KernelDirectory]:
     """Yield a new private directory, which is removed where what follows fails."""
-    place = Place()
+    directory = KernelDirectory()
     try:
-        yield place
+        yield directory
     except BaseException:
-        place.remove()
+        directory.remove()
         raise
 
 
-def _manager(spec: KernelSpec, place: Place) -> AsyncKernelManager:
+def _manager(spec: KernelSpec, directory: KernelDirectory) -> AsyncKernelManager:
     return AsyncKernelManager(
         kernel_name="rlm",
         kernel_spec_manager=_OneSpec(spec=spec),
-        connection_file=str(place.path / "run" / "k.json"),
+        connection_file=str(directory.path / "run" / "k.json"),
         transport="ipc" if sys.platform != "win32" else "tcp",
     )

@@ -20,7 +20,7 @@ from typing import Any
 from jupyter_client.launcher import launch_kernel
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-from rlm_jupyter.kernel.directory import Place
+from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.fork import SupervisedProcess
 from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.sandbox import bwrap, seccomp
@@ -41,7 +41,7 @@ class GuestProvisioner(LocalProvisioner):
     """A `jupyter_client` provisioner of one kernel; `shut_off` is called before it is launched."""
 
     _sandbox: Sandbox | None = None
-    _place: Place
+    _directory: KernelDirectory
     _is_template = False
     _inside: int | None = None
     """The first process inside the sandbox, as we see it: with it, all of them end."""
@@ -50,9 +50,9 @@ class GuestProvisioner(LocalProvisioner):
     supervised: SupervisedProcess | None = None
     """The kernel's own process, as its supervisor tells it, where there is one that does."""
 
-    def shut_off(self, sandbox: Sandbox, place: Place, *, template: bool = False) -> None:
+    def shut_off(self, sandbox: Sandbox, directory: KernelDirectory, *, template: bool = False) -> None:
         """Set what it is started in, and whether it is no kernel, but what kernels are forked from."""
-        self._sandbox, self._place, self._is_template = sandbox, place, template
+        self._sandbox, self._directory, self._is_template = sandbox, directory, template
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         """Start the process; where this is cancelled, `self.process` is there all the same."""
@@ -94,7 +94,7 @@ class GuestProvisioner(LocalProvisioner):
     def hold(self) -> None:
         """Bound the number of processes inside, before anything of the model's runs there."""
         if self._inside is not None and self._sandbox is not None and os.geteuid() == 0:
-            self._place.hold(self._inside, self._sandbox.processes)
+            self._directory.hold(self._inside, self._sandbox.processes)
 
     def last_words(self) -> str:
         """Return what it said on standard error when it did not come up; empty where that went to ours."""
@@ -149,14 +149,14 @@ class GuestProvisioner(LocalProvisioner):
         else:
             await km.cleanup_resources()
 
-    def release(self) -> list[Place]:
+    def release(self) -> list[KernelDirectory]:
         """Close what is open here; the process is gone. Return the directories to be removed."""
-        places = [self._place] if self.supervised is None else self.supervised.close(self._place)
+        directories = [self._directory] if self.supervised is None else self.supervised.close(self._directory)
         for fd in (self._inside_fd, self._said):
             if fd is not None:
                 os.close(fd)
         self._inside_fd = self._said = None
-        return places
+        return directories
 
     def _start_boxed(
         self, cmd: list[str], *, cwd: str | None = None, pass_fds: Sequence[int] = (), **options: Any
@@ -169,7 +169,7 @@ class GuestProvisioner(LocalProvisioner):
                 os.set_blocking(end.fileno(), False)
             cwd_path = None if cwd is None else Path(cwd)
             # through a pipe: the names of folders need not stand in the list of processes
-            words = bwrap.options(self._sandbox, cmd[0], self._place.path, cwd_path, template=self._is_template)
+            words = bwrap.options(self._sandbox, cmd[0], self._directory.path, cwd_path, template=self._is_template)
             filled = [_filled(stack, b"".join(word.encode() + b"\0" for word in words))]
             command = [bwrap.program(), "--args", str(filled[0]), "--info-fd", str(tells.fileno())]
             if (rules := seccomp.program()) is not None:

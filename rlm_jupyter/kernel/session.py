@@ -19,7 +19,7 @@ from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.contexts import Contexts
 from rlm_jupyter.kernel.execution import OnMessage, RunningCell
 from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes
-from rlm_jupyter.kernel.insurance import Insurance, Moment, Spare
+from rlm_jupyter.kernel.insurance import Insurance, Spare
 from rlm_jupyter.kernel.process import KernelProcess
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.shell_requests import ShellRequests
@@ -28,7 +28,7 @@ from rlm_jupyter.kernel.subcalls import Subcalls
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.kernel.untrusted import changed, fetched, inspection, output, readable
 from rlm_jupyter.types.errors import ForkRefusedError, KernelDiedError, KernelStartError
-from rlm_jupyter.types.values import AnswerSubcall, CellRun, Inspection, Output, PacksContext, Value
+from rlm_jupyter.types.values import AnswerSubcall, CellPosition, CellRun, Inspection, Output, PacksContext, Value
 
 LOOK_SECONDS = 10.0
 """How long the kernel may take to describe itself, or to turn a variable into text."""
@@ -150,7 +150,7 @@ class Kernel:
         await forked._go_on_in(await self._fork(sleeps=False))
         return forked
 
-    def insure(self, moment: Moment | None) -> None:
+    def insure(self, moment: CellPosition | None) -> None:
         """Keep a fork of it as it is now, after this cell; returns at once. Does nothing where none is wanted.
 
         Parameters

@@ -189,11 +189,11 @@ def _prompt(told: _Told) -> str:
     if (size := sum(image.nbytes for image in images)) > MOST_PROMPT_BYTES:
         return Prompt.of(texts, f"its images have {size:,} bytes, and {MOST_PROMPT_BYTES:,} are the most")
     parts: list[Part] = []
-    for place, (kind, buffer) in enumerate(told):
+    for index, (kind, buffer) in enumerate(told):
         try:
             parts.append(to_text(buffer) if kind == "t" else _image(buffer))
         except ValueError as error:
-            return Prompt.of(texts, f"part {place} is no image that can be sent: {error}")
+            return Prompt.of(texts, f"part {index} is no image that can be sent: {error}")
     return Prompt.of(parts)
 
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rlm_jupyter.kernel.directory import Place
+from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.guest.supervisor import process_number
 
 _GONE_SECONDS = 0.5
@@ -68,7 +68,7 @@ class Supervisor:
         self._kept: asyncio.Queue[int] = asyncio.Queue()
         self._keeping = asyncio.Lock()
         self._ended_at: float | None = None
-        self._places: list[Place] = []
+        self._directories: list[KernelDirectory] = []
 
     def has_ended(self, kernel: int) -> bool:
         """Whether a kernel has, and what it had started, too."""
@@ -157,7 +157,7 @@ class Supervisor:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 signal.pidfd_send_signal(self._pidfd if self._first is None else self._first, signum)
 
-    def put_away(self, kernel: int, place: Place, *, shared: bool) -> list[Place]:
+    def put_away(self, kernel: int, directory: KernelDirectory, *, shared: bool) -> list[KernelDirectory]:
         """Close what is open here once no kernel is left; return the directories to be removed.
 
         Parameters
@@ -167,7 +167,7 @@ class Supervisor:
         """
         self.forget(kernel)
         self.kernels.discard(kernel)
-        self._places.append(place)
+        self._directories.append(directory)
         if not self.kernels:
             self._stop_looking()
             if self._pidfd >= 0:
@@ -177,8 +177,8 @@ class Supervisor:
                     os.close(self._first)
                 self._pidfd = -1
         if not self.kernels:
-            return self._places
-        return [] if shared else [place]
+            return self._directories
+        return [] if shared else [directory]
 
     def _look(self) -> None:
         for kernel, ended in list(self._told.items()):

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlm_jupyter.kernel.command import guest_command, own_places, passed_on, process_limit
-from rlm_jupyter.kernel.directory import Place
+from rlm_jupyter.kernel.command import guest_command, own_directories, passed_on, process_limit
+from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.fork import SupervisedProcess
 from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.provisioner import GuestProvisioner, by_a_thread_of_its_own
@@ -88,21 +88,21 @@ class Template:
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
-        self._place = Place()
+        self._directory = KernelDirectory()
         try:
             argv, arguments, self._env = guest_command(
-                environment.kernel_name, self._place.path, environment.sandbox, template=True
+                environment.kernel_name, self._directory.path, environment.sandbox, template=True
             )
             self._env |= dict(environment.variables)
             # where its connection is differs from fork to fork
             arguments = [word for word in arguments if word != "-f" and "{connection_file}" not in word]
             self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except BaseException:
-            self._place.remove()
+            self._directory.remove()
             raise
         self._channel.setblocking(False)
         self._provisioner = provisioner = GuestProvisioner(kernel_id="rlm")
-        provisioner.shut_off(environment.sandbox, self._place, template=True)
+        provisioner.shut_off(environment.sandbox, self._directory, template=True)
         self._closing = threading.Lock()
         self._is_closed = False
 
@@ -124,8 +124,8 @@ class Template:
             return False
         return self._is_closed or self._started.exception() is not None or self._provisioner.exit_code() is not None
 
-    async def fork(self, place: Place) -> SupervisedProcess:
-        """Fork a kernel whose sockets are in this place.
+    async def fork(self, directory: KernelDirectory) -> SupervisedProcess:
+        """Fork a kernel whose sockets are in this directory.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class Template:
         """
         environment = self.environment
         sandbox = environment.sandbox
-        variables = self._env | own_places(place.path, sandbox)
+        variables = self._env | own_directories(directory.path, sandbox)
         variables.pop(VARIABLE)
         boxed = sandbox.kind == "bwrap"
         request = {
@@ -147,7 +147,7 @@ class Template:
         channels = StartChannels()
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                await self._ask(json.dumps(request).encode(), channels, place)
+                await self._ask(json.dumps(request).encode(), channels, directory)
                 channels.pass_on()
                 return await channels.process(is_boxed=boxed)
         except NotStartedError as error:
@@ -160,8 +160,8 @@ class Template:
             channels.close()
             raise
 
-    async def _ask(self, message: bytes, channels: StartChannels, place: Place) -> None:
-        run = os.open(place.path / "run", os.O_RDONLY | os.O_DIRECTORY)
+    async def _ask(self, message: bytes, channels: StartChannels, directory: KernelDirectory) -> None:
+        run = os.open(directory.path / "run", os.O_RDONLY | os.O_DIRECTORY)
         host = os.pidfd_open(os.getpid())
         try:
             while True:
@@ -205,8 +205,8 @@ class Template:
                 time.sleep(0.001)
             if provisioner.process.stdin is not None:
                 provisioner.process.stdin.close()
-        for place in provisioner.release():
-            place.remove()
+        for directory in provisioner.release():
+            directory.remove()
 
 
 def _starting(env: Mapping[str, str], sandbox: Sandbox) -> dict[str, str]:

@@ -105,5 +105,5 @@ def listed(models: Sequence[Served]) -> str:
 
 
 def _offered(there: Nearby, option: str) -> str:
-    place = urlsplit(there.url).netloc.rpartition("@")[2]
-    return f"{there.preset.title} at {place} serves {listed(there.server.models)}: {option} {there.names[0]}."
+    address = urlsplit(there.url).netloc.rpartition("@")[2]
+    return f"{there.preset.title} at {address} serves {listed(there.server.models)}: {option} {there.names[0]}."

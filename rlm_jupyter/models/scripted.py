@@ -105,8 +105,8 @@ class ScriptedModel:
         said = scripted(messages) if callable(scripted) else scripted
         reply = said if isinstance(said, Reply) else Reply(said, self.name, _estimate(messages, said))
         if on_text is not None:
-            for place, piece in enumerate(_pieces(reply.text)):
-                if place:
+            for number, piece in enumerate(_pieces(reply.text)):
+                if number:
                     await asyncio.sleep(0)
                 on_text(piece)
         return reply
@@ -142,8 +142,8 @@ def load_script(path: str) -> ScriptedModel:
     try:
         script = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
-        place = Path(path).expanduser().absolute()
-        raise ConfigurationError(f"{name}: the script can't be read, {place}: {error.strerror or error}.") from None
+        where = Path(path).expanduser().absolute()
+        raise ConfigurationError(f"{name}: the script can't be read, {where}: {error.strerror or error}.") from None
     except ValueError as error:
         raise ConfigurationError(f"{name}: the script is no JSON: {error}.") from None
     parts = script if isinstance(script, dict) else {"replies": script}

@@ -188,8 +188,8 @@ def identify(data: bytes | bytearray | memoryview) -> Binary | None:
     head = bytes(data[:_HEAD])
     if head.startswith(b"PK\x03\x04"):
         return _in_zip(data)
-    for place, signature, binary in _SIGNATURES:
-        if head.startswith(signature, place) and (not signature.isalnum() or b"\0" in head):
+    for offset, signature, binary in _SIGNATURES:
+        if head.startswith(signature, offset) and (not signature.isalnum() or b"\0" in head):
             return binary
     return None
 

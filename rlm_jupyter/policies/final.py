@@ -121,8 +121,8 @@ class FinalPatternTerminationPolicy(TerminationPolicy):
             (declaration.start, declaration.kind, declaration.content) for declaration in declared
         ]
         for match in _IN_A_LINE.finditer(output):
-            place = bisect_right(declared, match.start(), key=lambda declaration: declaration.start)
-            within = place > 0 and match.start() < declared[place - 1].end
+            index = bisect_right(declared, match.start(), key=lambda declaration: declaration.start)
+            within = index > 0 and match.start() < declared[index - 1].end
             if not within and (match[1].isupper() or not exact):
                 kind = "FINAL_VAR" if len(match[1]) > len("FINAL") else "FINAL"
                 found.append((match.start(), kind, match[2]))

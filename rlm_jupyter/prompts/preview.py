@@ -57,7 +57,7 @@ def _of_object(context: Any) -> str:
     if isinstance(context, bytes | bytearray | memoryview):
         return repr(bytes(context[: CHARS // 3]))
     if isinstance(context, list | tuple):
-        return "\n".join(f"[{place}] {_short(item)}" for place, item in enumerate(context[:_ITEMS]))
+        return "\n".join(f"[{index}] {_short(item)}" for index, item in enumerate(context[:_ITEMS]))
     if isinstance(context, dict):
         return "\n".join(f"[{_short(key)}] {_short(value)}" for key, value in islice(context.items(), _KEYS))
     if type(context).__name__ == "DataFrame" and hasattr(context, "head"):

@@ -149,7 +149,7 @@ def _pairs(lines: Sequence[str]) -> tuple[str, ...]:
     if not plain or len(set(keys)) != 1 or not keys[0]:
         return ()
     values = [[match[2] for match in _PAIR.finditer(line)] for line in lines]
-    whole = [kind([row[place] for row in values], blank=False) for place in range(len(keys[0]))]
+    whole = [kind([row[index] for row in values], blank=False) for index in range(len(keys[0]))]
     return (
         f"Each line has key=value for the keys {', '.join(map(short, keys[0]))}. "
         '`rows = [dict(pair.split("=", 1) for pair in line.split()) for line in context.splitlines()]'

@@ -55,36 +55,36 @@ def find(run: str | Path, where: str | Path | None = None) -> RunFiles:
         if files.exists():
             return files
         raise NoRunError(f"There is no run at {path}.")
-    places = [base, base / FOLDER]
-    found = next(_by_id(str(run), places), None) or next(_by_name(str(run), places), None)
-    if (found := found or next(_in_notebooks(str(run), places), None)) is not None:
+    folders = [base, base / FOLDER]
+    found = next(_by_id(str(run), folders), None) or next(_by_name(str(run), folders), None)
+    if (found := found or next(_in_notebooks(str(run), folders), None)) is not None:
         return found
     raise NoRunError(f"There is no run {str(run)!r} in {base} or its {FOLDER}. Change to the folder of its notebook.")
 
 
-def _by_id(run: str, places: list[Path]) -> Iterator[RunFiles]:
+def _by_id(run: str, folders: list[Path]) -> Iterator[RunFiles]:
     needle = json.dumps(run, ensure_ascii=False).encode("utf-8", "replace")
-    for place in places:
-        for files in _runs_in(place, children=True):
+    for folder in folders:
+        for files in _runs_in(folder, children=True):
             started = journal.read_first(files.journal, needle)
             if started is not None and started.run_id == run:
                 yield files
 
 
-def _by_name(run: str, places: list[Path]) -> Iterator[RunFiles]:
+def _by_name(run: str, folders: list[Path]) -> Iterator[RunFiles]:
     """Yield the runs with this name; `NAME.2` is the second prompt to the kernel of `NAME`."""
     first, _, number = run.rpartition(".")
-    for place in places:
-        found = [RunFiles(place / f"{run}.ipynb")]
+    for folder in folders:
+        found = [RunFiles(folder / f"{run}.ipynb")]
         if first and number.isdecimal():
-            found.append(RunFiles(place / f"{first}.ipynb").prompt(int(number)))
+            found.append(RunFiles(folder / f"{first}.ipynb").prompt(int(number)))
         yield from (files for files in found if files.exists())
 
 
-def _in_notebooks(run: str, places: list[Path]) -> Iterator[RunFiles]:
+def _in_notebooks(run: str, folders: list[Path]) -> Iterator[RunFiles]:
     """Yield the runs with this id whose notebook is there alone."""
-    for place in places:
-        for path in sorted(place.glob("*.ipynb")):
+    for folder in folders:
+        for path in sorted(folder.glob("*.ipynb")):
             found = [number for number, run_id in notebook.run_ids(path).items() if run_id == run]
             yield from (RunFiles(path).prompt(number) for number in found)
 
@@ -101,8 +101,8 @@ def prompts_of(run: RunSummary) -> list[RunSummary]:
 def in_notebook(notebook: Path, run_id: str) -> RunFiles:
     """Return the files of the run with this id that stands in this notebook; those of its first prompt else."""
     first = RunFiles(notebook)
-    place = _NUMBER.search(run_id)
-    if place is not None and (files := first.prompt(int(place[1]))).exists():
+    numbered = _NUMBER.search(run_id)
+    if numbered is not None and (files := first.prompt(int(numbered[1]))).exists():
         return files
     return first
 
@@ -131,12 +131,12 @@ def find_request(digest: str, folder: str | Path | None = None, first: RunFiles 
     first
         The first prompt to a kernel: its further prompts are looked through, too.
     """
-    places = [Path(FOLDER if folder is None else folder).absolute()]
-    places += [] if first is None else [first.folder / PROMPTS]
+    folders = [Path(FOLDER if folder is None else folder).absolute()]
+    folders += [] if first is None else [first.folder / PROMPTS]
     runs = [
         run
-        for place in places
-        for run in _summaries(place, contains=json.dumps(digest).encode())
+        for searched in folders
+        for run in _summaries(searched, contains=json.dumps(digest).encode())
         if run.started.request == digest
         and run.ended is not None
         and run.ended.answer is not None

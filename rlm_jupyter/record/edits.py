@@ -12,12 +12,10 @@ from rlm_jupyter.record.notebook_layout import Layout
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import Record, ReplyReceived
-
-Place = tuple[int, int]
-"""A cell of the run: iteration and block."""
+from rlm_jupyter.types.values import CellPosition
 
 
-def edited_cells(files: RunFiles, journaled: Sequence[Record]) -> dict[Place, str]:
+def edited_cells(files: RunFiles, journaled: Sequence[Record]) -> dict[CellPosition, str]:
     """Return the cells of the saved notebook whose code is not what the run had, with what it is now.
 
     Parameters
@@ -31,7 +29,7 @@ def edited_cells(files: RunFiles, journaled: Sequence[Record]) -> dict[Place, st
     for record in journaled:
         layout.add(record)
     pristine = {cell["id"]: cell for cell in cells_of(b"".join(joined([layout]))) or ()}
-    edited: dict[Place, str] = {}
+    edited: dict[CellPosition, str] = {}
     for cell in cells_of(files.shown.read_bytes()) or ():
         was, ours = pristine.get(cell.get("id", "")), cell.get("metadata", {}).get("rlm", {})
         if was is None or cell.get("cell_type") != "code" or ours.get("role") != "code":
@@ -42,7 +40,7 @@ def edited_cells(files: RunFiles, journaled: Sequence[Record]) -> dict[Place, st
     return dict(sorted(edited.items()))
 
 
-def with_edits(reply: ReplyReceived, edited: dict[Place, str]) -> ReplyReceived:
+def with_edits(reply: ReplyReceived, edited: dict[CellPosition, str]) -> ReplyReceived:
     """Return the reply as if the model had written the blocks that a person edited.
 
     Raises
@@ -60,7 +58,7 @@ def with_edits(reply: ReplyReceived, edited: dict[Place, str]) -> ReplyReceived:
             text = text if source is None else source
             block += 1
         pieces.append(segment.prefix + text + segment.suffix)
-    if any(iteration == reply.iteration and place >= block for iteration, place in edited):
+    if any(iteration == reply.iteration and number >= block for iteration, number in edited):
         raise RecordError(f"Of iteration {reply.iteration} only the cells can be edited that its reply has.")
     text = "".join(pieces)
     again = parsing.parse(text)

@@ -185,13 +185,13 @@ def unescape(value: Any) -> Any:
 def set_apart(outputs: Sequence[Output], objects: Objects) -> tuple[list[Output], dict[str, dict[str, Any]]]:
     """Return the outputs with the large ones shortened, and by their place where the whole ones are."""
     shown, stored = list(outputs), dict[str, dict[str, Any]]()
-    for place, output in enumerate(outputs):
+    for index, output in enumerate(outputs):
         if _chars(output) > LARGE:
             content = dump(output)
             sha256 = objects.put(content)
             note = f"[shortened; all {len(content):,} bytes are in {objects.label(sha256)}]"
-            shown[place] = _shortened(output, note)
-            stored[str(place)] = {"sha256": sha256, "nbytes": len(content)}
+            shown[index] = _shortened(output, note)
+            stored[str(index)] = {"sha256": sha256, "nbytes": len(content)}
     return shown, stored
 
 
@@ -200,12 +200,12 @@ def put_back(
 ) -> list[Output]:
     """Undo `set_apart`; what is not there any more stays short, and names its file."""
     whole = list(outputs)
-    for place, reference in ((int(place), reference) for place, reference in stored.items()):
+    for index, reference in ((int(index), reference) for index, reference in stored.items()):
         sha256 = reference["sha256"]
         # in a notebook that was executed again, another output may stand there now
-        still_short = place < len(whole) and sha256 in json.dumps(whole[place])
+        still_short = index < len(whole) and sha256 in json.dumps(whole[index])
         if objects is not None and still_short and objects.path(sha256).is_file():
-            whole[place] = load(objects.get(sha256))
+            whole[index] = load(objects.get(sha256))
     return whole
 
 

@@ -189,4 +189,4 @@ def _replies(cells: list[dict[str, Any]]) -> dict[int, str]:
             segment = ours["segment"]
             text = segment["text"] if "text" in segment else source_of(cell)
             parts[segment["reply"]].setdefault(segment["part"], segment["prefix"] + text + segment["suffix"])
-    return {reply: "".join(texts[place] for place in sorted(texts)) for reply, texts in parts.items()}
+    return {reply: "".join(texts[number] for number in sorted(texts)) for reply, texts in parts.items()}

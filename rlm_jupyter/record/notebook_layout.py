@@ -176,8 +176,8 @@ class Layout:
         prompts = b', "prompts": [\n   ' + b",\n   ".join(more) + b"\n  ]" if more else b""
         return dump(ours)[:-1] + prompts + b', "records": [\n   ' + records + b"\n  ]}"
 
-    def _markdown(self, place: str, source: str, role: Role) -> bytes:
-        return Cell("markdown", f"{self._id_base}-{place}", source, {"role": role, **self._tag}).encode()
+    def _markdown(self, suffix: str, source: str, role: Role) -> bytes:
+        return Cell("markdown", f"{self._id_base}-{suffix}", source, {"role": role, **self._tag}).encode()
 
     @property
     def _id_base(self) -> str:
@@ -229,15 +229,15 @@ class Layout:
         data |= {"reply": reply} | ({"rest": rest} if rest else {})
         block = 0
         for part, segment in enumerate(segments):
-            place: dict[str, Any] = {"reply": reply, "part": part, "prefix": segment.prefix, "suffix": segment.suffix}
+            at: dict[str, Any] = {"reply": reply, "part": part, "prefix": segment.prefix, "suffix": segment.suffix}
             if segment.kind == "prose":
                 if keep_amounts(segment.text) != segment.text:
-                    place["text"] = segment.text
-                cell = self._add("prose", record.iteration, segment.text, segment=place)
+                    at["text"] = segment.text
+                cell = self._add("prose", record.iteration, segment.text, segment=at)
             else:
                 if segment.source != segment.text:  # line breaks or an indentation that code can't keep
-                    place["text"] = segment.text
-                cell = self._add("code", record.iteration, segment.source, kind="code", block=block, segment=place)
+                    at["text"] = segment.text
+                cell = self._add("code", record.iteration, segment.source, kind="code", block=block, segment=at)
                 self._blocks[record.iteration, block] = cell
                 block += 1
             if part == 0:

@@ -59,7 +59,7 @@ class NotebookWriter:
         self.path = Path(path).absolute()
         self._layout = Layout(objects, context, number, children)
         layouts = {**(beside or {}), number: self._layout}
-        self._layouts = [layouts[place] for place in sorted(layouts)]
+        self._layouts = [layouts[one] for one in sorted(layouts)]
         self._staging = None if objects is None else objects.staging
         self._interval = interval
         self._dirty = False

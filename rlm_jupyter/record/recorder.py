@@ -120,8 +120,8 @@ class Recorder:
 
     def _take_in(self, again: SavedRun) -> None:
         self._begun = True
-        for place, record in enumerate(again.records):
-            if place >= again.journaled:  # the notebook alone was there, or held more
+        for index, record in enumerate(again.records):
+            if index >= again.journaled:  # the notebook alone was there, or held more
                 self._journal.append(record)
             self._notebook.update(record)
         self._notebook.adopt()

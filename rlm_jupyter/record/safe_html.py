@@ -40,8 +40,8 @@ def _markdown() -> MarkdownIt:
 
     reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
     reader.inline.ruler.before("escape", "formula", _formula)
-    reader.add_render_rule("formula", lambda _, tokens, place, *__: escape(tokens[place].content))
-    reader.add_render_rule("text", lambda _, tokens, place, *__: escape(tokens[place].content).replace("$", ALONE))
+    reader.add_render_rule("formula", lambda _, tokens, n, *__: escape(tokens[n].content))
+    reader.add_render_rule("text", lambda _, tokens, n, *__: escape(tokens[n].content).replace("$", ALONE))
     return reader
 
 

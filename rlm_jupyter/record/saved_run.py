@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from rlm_jupyter.record import catalog, journal_lock, notebook, store
 from rlm_jupyter.record.blobs import CHILDREN
-from rlm_jupyter.record.edits import Place, edited_cells
+from rlm_jupyter.record.edits import edited_cells
 from rlm_jupyter.record.run_files import read_files
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory
@@ -29,7 +29,7 @@ from rlm_jupyter.types.events import (
     SubcallSettled,
 )
 from rlm_jupyter.types.limits import Limits
-from rlm_jupyter.types.values import ContextInfo, PackedContext, Usage
+from rlm_jupyter.types.values import CellPosition, ContextInfo, PackedContext, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class SavedRun:
         return -1 if self.journal is None else len(self.journal)
 
     @cached_property
-    def edited(self) -> dict[Place, str]:
+    def edited(self) -> dict[CellPosition, str]:
         """The cells that a person has edited in its notebook (`edited_cells`)."""
         return edited_cells(self.files, self.journal or ())
 
@@ -173,15 +173,15 @@ class SavedRun:
         infos = [ContextInfo(**{**info, "details": tuple(info["details"])}) for info in before]
         return infos if started.context.type_name == "none" else [*infos, started.context]
 
-    def contexts(self, place: int = 0) -> list[PackedContext]:
-        """Return the contexts of its kernel, from `context_{place}` on.
+    def contexts(self, first: int = 0) -> list[PackedContext]:
+        """Return the contexts of its kernel, from `context_{first}` on.
 
         Raises
         ------
         RecordError
             One is not with the run any more.
         """
-        infos = self.context_infos[place:]
+        infos = self.context_infos[first:]
         if not infos:
             return []
         newest = [self.context()] if self.trajectory.started.context == infos[-1] else [self._context(infos[-1])]

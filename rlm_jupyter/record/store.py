@@ -53,9 +53,9 @@ class RunFiles:
     @property
     def root(self) -> RunFiles:
         """The first prompt of its kernel; most runs are that themselves."""
-        place = self.notebook.parent
-        inside = place.name == PROMPTS and place.parent.suffix == ".rlm"
-        return RunFiles(place.parent.with_suffix(".ipynb"), self.wanted) if inside else self
+        folder = self.notebook.parent
+        inside = folder.name == PROMPTS and folder.parent.suffix == ".rlm"
+        return RunFiles(folder.parent.with_suffix(".ipynb"), self.wanted) if inside else self
 
     @property
     def shown(self) -> Path:
@@ -117,15 +117,15 @@ class RunFiles:
             The folder can't be written or made, or the notebook there is not a run's.
         """
         # absolute, because the working directory may change while the run goes on
-        place = (Path(where or ".") / FOLDER if path is None else Path(path)).absolute()
+        target = (Path(where or ".") / FOLDER if path is None else Path(path)).absolute()
         by_name = path is not None and not is_folder(path)
         if not by_name:
             name = f"{datetime.now():%Y%m%d-%H%M%S}-{slug(prompt)}"  # local time: it is for people
-            wanted = place / f"{name}.ipynb"
+            wanted = target / f"{name}.ipynb"
         else:
-            wanted = as_notebook(place)
+            wanted = as_notebook(target)
         if path is not None:
-            check_place(path)
+            check_save_path(path)
         with _writable(wanted.parent):
             wanted.parent.mkdir(parents=True, exist_ok=True)
             files = cls(wanted)
@@ -143,12 +143,12 @@ class RunFiles:
         ConfigurationError
             The folder can't be written.
         """
-        place = self.children
+        folder = self.children
         words = f"-{slug(prompt)}" if prompt else ""
-        with _writable(place):
-            place.mkdir(parents=True, exist_ok=True)
+        with _writable(folder):
+            folder.mkdir(parents=True, exist_ok=True)
             while True:
-                files = RunFiles(place / f"{secrets.token_hex(4)}{words}.ipynb")
+                files = RunFiles(folder / f"{secrets.token_hex(4)}{words}.ipynb")
                 if files._claim():
                     return files
 
@@ -161,9 +161,9 @@ class RunFiles:
             The folder can't be written.
         """
         root = self.root
-        place = root.folder / PROMPTS
-        with _writable(place):
-            place.mkdir(parents=True, exist_ok=True)
+        folder = root.folder / PROMPTS
+        with _writable(folder):
+            folder.mkdir(parents=True, exist_ok=True)
             for number in itertools.count(self.prompts()[-1].number + 1):
                 files = root.prompt(number)
                 if files._claim():
@@ -231,9 +231,9 @@ class RunFiles:
         return True
 
 
-def _folders(place: Path) -> list[Path]:
+def _folders(folder: Path) -> list[Path]:
     try:
-        return [path for path in place.iterdir() if path.suffix == ".rlm"]
+        return [path for path in folder.iterdir() if path.suffix == ".rlm"]
     except OSError:
         return []
 
@@ -243,7 +243,7 @@ def is_folder(save: str | Path) -> bool:
     return str(save).endswith(("/", os.sep)) or Path(save).is_dir()
 
 
-def check_place(save: str | Path | bool) -> None:
+def check_save_path(save: str | Path | bool) -> None:
     """Refuse a place that no run can be saved in; nothing is made.
 
     Parameters
@@ -258,9 +258,9 @@ def check_place(save: str | Path | bool) -> None:
     """
     if isinstance(save, bool):
         return
-    place = Path(save).absolute()
-    folder = place if is_folder(save) else place.parent
-    if not is_folder(save) and (named := as_notebook(place)).exists() and not notebook.is_run(named):
+    path = Path(save).absolute()
+    folder = path if is_folder(save) else path.parent
+    if not is_folder(save) and (named := as_notebook(path)).exists() and not notebook.is_run(named):
         raise ConfigurationError(f"{named} is not the notebook of a run, so it is not replaced. Name another path.")
     with _writable(folder):
         is_there = folder.parent.exists()

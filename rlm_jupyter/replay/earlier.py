@@ -14,10 +14,10 @@ from rlm_jupyter.run.session import Session
 from rlm_jupyter.types.events import RunStarted
 
 
-async def reexecute_run(session: Session, run: SavedRun, is_told: bool, reexecutes: bool) -> list[Difference]:
+async def reexecute_run(session: Session, run: SavedRun, in_history: bool, reexecutes: bool) -> list[Difference]:
     """Re-execute an earlier run in the kernel, for its variables; no model is asked, nothing is recorded."""
     started = run.trajectory.started
-    told = await start_again(session, started, reexecutes)
+    differences = await start_again(session, started, reexecutes)
     if started.options.get("outputs"):
         await session.kernel.open_outputs()
     recording = Recording(run.records, PlaybackOptions(only=True, reexecutes=reexecutes))
@@ -25,10 +25,10 @@ async def reexecute_run(session: Session, run: SavedRun, is_told: bool, reexecut
     with contextlib.suppress(RecordEnds):
         await session.answer(started.prompt, run_id=started.run_id, playback=Player(recording))
     session.history.cut(count)  # what it says comes from its record
-    if is_told:
+    if in_history:
         session.history.add(run.trajectory)
-    session.after[-1]["told"] = is_told
-    return told + [replace(one, text=f"(The prompt before.) {one.text}") for one in recording.differences]
+    session.runs_before[-1]["told"] = in_history
+    return differences + [replace(one, text=f"(The prompt before.) {one.text}") for one in recording.differences]
 
 
 async def start_again(session: Session, started: RunStarted, reexecutes: bool) -> list[Difference]:

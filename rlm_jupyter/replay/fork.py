@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rlm_jupyter.record.blobs import CHILDREN
-from rlm_jupyter.record.edits import Place, with_edits
+from rlm_jupyter.record.edits import with_edits
 from rlm_jupyter.record.saved_run import SavedRun, Spent
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.replay.recording import PlaybackOptions, Recording
@@ -38,6 +38,7 @@ from rlm_jupyter.types.events import (
     SampleSettled,
     SubcallSettled,
 )
+from rlm_jupyter.types.values import CellPosition
 
 AS_ONE_RUN = {"samples": 1, "require_agreement": False, "strategy": "loop"}
 """Options of every fork: it goes another way than the run, and how that was answered is no part of it."""
@@ -52,7 +53,7 @@ class Forked:
     records: tuple[Record, ...]
     owed: tuple[SubcallSettled, ...] = ()
     """Answers that the edited cell gets, where it asks the same."""
-    edited: Place | None = None
+    edited: CellPosition | None = None
 
 
 def forked(saved: SavedRun, at: int | None = None, *, edit: bool = False) -> Forked:
@@ -142,7 +143,7 @@ class Forking(Answers):
         return outcome.result(trajectory)
 
 
-def _edited(saved: SavedRun, edited: dict[Place, str]) -> Forked:
+def _edited(saved: SavedRun, edited: dict[CellPosition, str]) -> Forked:
     """Up to the first edited cell; its reply as it would have been."""
     first = next(iter(edited))
     kept: list[Record] = []
@@ -180,13 +181,13 @@ def _take_children(source: RunFiles, target: RunFiles, records: Sequence[Record]
     wanted = {call.child for call in calls if call.child}
     if not wanted and all(len(call.prompt_head) == call.prompt_chars for call in calls):
         return
-    place = target.folder / CHILDREN
+    children = target.folder / CHILDREN
     for child in SavedRun.load(source.notebook).children() if wanted else ():
         if child.trajectory.run_id in wanted:
-            place.mkdir(parents=True, exist_ok=True)
+            children.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(OSError):
-                shutil.copytree(child.files.folder, place / child.files.folder.name)
-                shutil.copy2(child.files.notebook, place / child.files.notebook.name)
+                shutil.copytree(child.files.folder, children / child.files.folder.name)
+                shutil.copy2(child.files.notebook, children / child.files.notebook.name)
     folder = target.objects.folder
     folder.mkdir(parents=True, exist_ok=True)
     for path in source.objects.folder.glob("*") if source.objects.folder.is_dir() else ():

@@ -167,13 +167,13 @@ class Player:
         self._held = None
         if cell is not None:
             return await self._reexecute_cell(taken, cell)
-        place = self.run.iteration, self.run.cells.block
+        position = self.run.iteration, self.run.cells.block
         if self.is_playing:
             if self.recording.options.only and not self.went_on():
                 raise RecordEnds
-            self.recording.note(*place, "This cell is not in the record, so it was not executed.")
+            self.recording.note(*position, "This cell is not in the record, so it was not executed.")
             return CellRun("skipped"), Inspection()
-        self.recording.owed.begin(place)
+        self.recording.owed.begin(position)
         return None
 
     def finished(self) -> bool:

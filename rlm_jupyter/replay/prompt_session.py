@@ -16,7 +16,7 @@ from rlm_jupyter.run.running import Running
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.values import Usage
 
-_ENDED = "This session has ended. To resume it from its record: RLM(…).session(resume={place!r})."
+_ENDED = "This session has ended. To resume it from its record: RLM(…).session(resume={name!r})."
 _ENDED_UNSAVED = "This session has ended, and it is not saved: begin another."
 
 
@@ -77,7 +77,7 @@ class _Prompts:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise ConfigurationError(_ENDED_UNSAVED if self.path is None else _ENDED.format(place=str(self.path)))
+            raise ConfigurationError(_ENDED_UNSAVED if self.path is None else _ENDED.format(name=str(self.path)))
 
 
 class PromptSession(_Prompts):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.recorded_calls import head
 from rlm_jupyter.types.events import SubcallSettled
-from rlm_jupyter.types.values import Subcall, SubcallFailure
+from rlm_jupyter.types.values import CellPosition, Subcall, SubcallFailure
 
 
 class Recalled:
@@ -22,13 +22,13 @@ class Recalled:
     ----------
     records
         Of all prompts that the kernel has answered.
-    place
+    position
         The cell's iteration and block.
     run_id
         Of the run that the cell belongs to.
     """
 
-    def __init__(self, records: Sequence[Trajectory], run_id: str, place: tuple[int, int]) -> None:
+    def __init__(self, records: Sequence[Trajectory], run_id: str, position: CellPosition) -> None:
         self._in_cell: dict[tuple[str, str | None], deque[SubcallSettled]] = defaultdict(deque)
         self._first: dict[tuple[str, str | None], SubcallSettled] = {}
         for trajectory in records:
@@ -36,7 +36,7 @@ class Recalled:
             for call in sorted(trajectory.subcalls, key=lambda call: (call.iteration, call.block, call.ordinal)):
                 asked = call.prompt_sha256, call.asked_model
                 self._first.setdefault(asked, call)
-                if own and (call.iteration, call.block) == place:
+                if own and (call.iteration, call.block) == position:
                     self._in_cell[asked].append(call)
 
     async def __call__(self, call: Subcall) -> list[str | SubcallFailure]:

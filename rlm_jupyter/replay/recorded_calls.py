@@ -17,9 +17,8 @@ from rlm_jupyter.prompts import outputs
 from rlm_jupyter.record.past import past
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.events import SubcallSettled
+from rlm_jupyter.types.values import CellPosition
 
-Place = tuple[int, int]
-"""A cell of a run: iteration and block."""
 _HEAD_CHARS = 60
 _SAVED_OUTPUT = re.compile(r"\boutput_(\d+)\b")
 """What a run calls the whole of an output that it showed shortened."""
@@ -38,12 +37,12 @@ class RecordedCalls:
         self._in_cell: dict[Any, list[SubcallSettled]] = defaultdict(list)
         self._in_run: dict[Any, list[SubcallSettled]] = defaultdict(list)
         self._by_prompt: dict[tuple[str, bool], SubcallSettled] = {}
-        self._by_place: dict[tuple[Place, int], SubcallSettled] = {}
-        self._refusals: dict[Place, SubcallSettled] = {}
+        self._by_position: dict[tuple[CellPosition, int], SubcallSettled] = {}
+        self._refusals: dict[CellPosition, SubcallSettled] = {}
         """The last of a cell: not all may be on record."""
         self._ordinal = 0
         self._uses: dict[Any, int] = defaultdict(int)
-        self._place: Place | None = None
+        self._position: CellPosition | None = None
         # of a call that failed as the run was stopped, and was asked again when its cell was executed anew, the last
         latest = {(call.iteration, call.block, call.ordinal, call.prompt_sha256): call for call in subcalls}
         # the order of the calls, not that of the answers
@@ -54,13 +53,13 @@ class RecordedCalls:
             self._in_cell[(call.iteration, call.block), key].append(call)
             self._in_run[key].append(call)
             self._by_prompt.setdefault((call.prompt_sha256, call.kind == "tool"), call)
-            self._by_place[(call.iteration, call.block), call.ordinal] = call
+            self._by_position[(call.iteration, call.block), call.ordinal] = call
             if call.refused:
                 self._refusals[call.iteration, call.block] = call
 
-    def begin(self, place: Place | None) -> None:
-        """Begin a cell: that of the run at `place`, or one of the reader's own."""
-        self._place, self._ordinal = place, 0
+    def begin(self, position: CellPosition | None) -> None:
+        """Begin a cell: that of the run at `position`, or one of the reader's own."""
+        self._position, self._ordinal = position, 0
         for key in [key for key in self._uses if isinstance(key[0], tuple)]:
             del self._uses[key]
 
@@ -69,19 +68,19 @@ class RecordedCalls:
         key = self._key(kind, prompt, model)
         found, ordinal = None, self._ordinal
         self._ordinal += 1
-        if self._place is not None:
-            found = self._nth(self._in_cell, (self._place, key))
+        if self._position is not None:
+            found = self._nth(self._in_cell, (self._position, key))
         found = found or self._nth(self._in_run, key) or self._by_prompt.get((key[0], kind == "tool"))
-        if found is None and self._place is not None:
+        if found is None and self._position is not None:
             # the record was redacted, or what the cell reads differs here: the same call of the same cell
-            found = self._by_place.get((self._place, ordinal))
+            found = self._by_position.get((self._position, ordinal))
             is_alike = found is not None and found.asked_model == model and (found.kind == "tool") == (kind == "tool")
             found = found if is_alike else None
-        return found or (self._refusals.get(self._place) if self._place is not None else None)
+        return found or (self._refusals.get(self._position) if self._position is not None else None)
 
     def find_in_cell(self, kind: str, prompt: str, model: str | None) -> SubcallSettled | None:
         """Return the next use of exactly this call in the cell that began; `None` beyond the last."""
-        return self._nth(self._in_cell, (self._place, self._key(kind, prompt, model)))
+        return self._nth(self._in_cell, (self._position, self._key(kind, prompt, model)))
 
     def _key(self, kind: str, prompt: str, model: str | None) -> tuple[str, str, str | None]:
         digest = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
@@ -121,7 +120,7 @@ class KernelCalls(RecordedCalls):
             One of the prompts was never asked in this run.
         """
         if kind == "trajectory":
-            return [past(self._trajectory, *prompts, before=None if self._place is None else self._place[0])]
+            return [past(self._trajectory, *prompts, before=None if self._position is None else self._position[0])]
         return [self._one(kind, prompt, model) for prompt in prompts]
 
     async def acall(

@@ -19,7 +19,7 @@ from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.opening import open_in_time
 from rlm_jupyter.run.result import OnEvent
 from rlm_jupyter.run.session import Session
-from rlm_jupyter.run.session_past import Answered, SessionPast
+from rlm_jupyter.run.session_past import SessionPast, SessionPrompt
 from rlm_jupyter.run.settings import Settings, request_digest
 from rlm_jupyter.types.events import RemarkMade
 
@@ -46,7 +46,7 @@ class RecordedSession(BackgroundSession):
         self,
         settings: Settings,
         context: AnyContext,
-        answered: Sequence[Answered] = (),
+        answered: Sequence[SessionPrompt] = (),
         more: Sequence[AnyContext] = (),
         make_room: Callable[[], list[str]] = list,
     ) -> None:
@@ -75,9 +75,9 @@ class RecordedSession(BackgroundSession):
         past = self.past
         # answer and files that are asked for are those of the first prompt
         settings = replace(self._settings, answer=None, outputs=None) if past.answered else self._settings
-        after = [one.run_id for one in past.answered]
+        runs_before = [one.run_id for one in past.answered]
         earlier = [context.info for context in past.given[:-1]]
-        digest = request_digest(settings, prompt, past.context, after=after, earlier=earlier)
+        digest = request_digest(settings, prompt, past.context, runs_before=runs_before, earlier=earlier)
         folder = store.folder_of(self._settings.save) if past.first is None else past.first.shown.parent
         found = catalog.find_request(digest, folder, past.first)
         if found is None or not holds(settings, found):
@@ -92,8 +92,8 @@ class RecordedSession(BackgroundSession):
     async def _open(self, ledger: Ledger, control: Control, on_event: OnEvent | None) -> Session | None:
         """Start the kernel, and re-execute in it what was asked so far."""
         past = self.past
-        files = [(one.files, one.told) for one in past.answered if one.files is not None]
-        runs = await asyncio.to_thread(lambda: [(SavedRun.load(found.notebook), told) for found, told in files])
+        files = [(one.files, one.in_history) for one in past.answered if one.files is not None]
+        runs = await asyncio.to_thread(lambda: [(SavedRun.load(found.notebook), is_in) for found, is_in in files])
         cells = sum(run.cells for run, _ in runs)
         if on_event is not None and runs:
             counted = f"{cells:,} cell{'' if cells == 1 else 's'}"
@@ -101,9 +101,9 @@ class RecordedSession(BackgroundSession):
 
         async def bring_back(session: Session) -> None:
             differences: list[Difference] = []
-            for run, told in runs:
+            for run, in_history in runs:
                 session.pending += past.given[len(session.contexts) : len(run.context_infos)]
-                differences += await reexecute_run(session, run, told, reexecutes=True)
+                differences += await reexecute_run(session, run, in_history, reexecutes=True)
             session.pending += past.given[len(session.contexts) :]
             if differences:
                 session.remark = notices.REEXECUTED.format(differences=as_text(differences))
@@ -128,6 +128,6 @@ def holds(settings: Settings, run: RunSummary) -> bool:
     return settings.outputs is None or settings.outputs.again(run.ended, run.files.objects) is not None
 
 
-def of_record(run: RunSummary) -> Answered:
+def of_record(run: RunSummary) -> SessionPrompt:
     """Return a prompt that is on record, as one that was asked."""
-    return Answered(run.started.run_id, run.files, told=True)
+    return SessionPrompt(run.started.run_id, run.files, in_history=True)

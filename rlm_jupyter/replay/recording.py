@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rlm_jupyter.kernel.insurance import Moment
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.saved_run import Spent, last_resumption
 from rlm_jupyter.replay.diff import Difference
@@ -33,7 +32,7 @@ from rlm_jupyter.types.events import (
     SampleSettled,
     SubcallSettled,
 )
-from rlm_jupyter.types.values import CellRun, Usage
+from rlm_jupyter.types.values import CellPosition, CellRun, Usage
 
 _SENT_BACK = tuple(notice.partition("{")[0] for notice in (notices.SENT_BACK, notices.WRONG_FORM, notices.WRONG_FILES))
 
@@ -137,7 +136,7 @@ class Recording:
         return not self._pending
 
     @property
-    def moment(self) -> Moment | None:
+    def moment(self) -> CellPosition | None:
         """The cell after which the next kernel to die was as it went on, if it did."""
         if not self._revivals:
             return None

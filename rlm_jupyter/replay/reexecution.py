@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rlm_jupyter.kernel.insurance import Moment
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.replay.diff import difference
 from rlm_jupyter.replay.recording import Recording
 from rlm_jupyter.run.cells import inspect_kernel, restart_kernel
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.events import CellFinished, NoticeGiven
-from rlm_jupyter.types.values import CellRun, Inspection
+from rlm_jupyter.types.values import CellPosition, CellRun, Inspection
 
 _COUNTED = "pass"
 """Executed in place of a cell that is passed over, so that the kernel's numbers stay those of the record."""
@@ -55,22 +54,22 @@ class Reexecution:
         recording, run = self._recording, self.run
         if not recording.options.reexecutes:
             return ""
-        place = cell.iteration, cell.block
+        position = cell.iteration, cell.block
         await run.kernel.insurance.settled()
         if cell.status == "died":
             await self.restart(recording.revival())
             return ""
         if cell.status == "interrupted":
             await run.kernel.execute(_COUNTED)
-            if place not in recording.stopped_in or recording.options.only:  # else its own notice says it
+            if position not in recording.stopped_in or recording.options.only:  # else its own notice says it
                 recording.passed_over.append(cell.iteration)
             return ""
-        recording.calls.begin(place)
+        recording.calls.begin(position)
         again = await run.kernel.execute(cell.executed or cell.source, cell_seconds=run.limits.cell_seconds)
         run.subcalls.cut = 0
         differs = difference(recorded, again, f"iteration {cell.iteration}, cell {cell.block + 1}")
         if differs:
-            recording.note(*place, differs)
+            recording.note(*position, differs)
         if again.status == "died" or not run.kernel.is_alive:
             await self.restart(None)
         return differs
@@ -114,10 +113,10 @@ class Reexecution:
         if missing := [name for name in wanted if name not in back]:
             self._recording.note(self.run.iteration, None, notices.NOT_RESTORED.format(names=", ".join(missing)))
 
-    async def _keep_variables(self, place: Moment) -> None:
+    async def _keep_variables(self, position: CellPosition) -> None:
         """Keep the fork that a recorded death needs, and no other before that; then as a run does."""
         needed = self._recording.moment
-        if needed is None or needed == place:
-            self.run.kernel.insure(place)
-        if needed == place:
+        if needed is None or needed == position:
+            self.run.kernel.insure(position)
+        if needed == position:
             await self.run.kernel.insurance.settled()

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import cast, get_args
 
 from rlm_jupyter.record.saved_run import SavedRun
-from rlm_jupyter.record.store import FOLDER, check_place, is_folder
+from rlm_jupyter.record.store import FOLDER, check_save_path, is_folder
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.replay.resume import check_whole
-from rlm_jupyter.run.session_past import Answered
+from rlm_jupyter.run.session_past import SessionPrompt
 from rlm_jupyter.run.settings import LedgerOf, Settings
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
@@ -41,8 +41,8 @@ def in_session(settings: Settings, name: str, ledger: str) -> Settings:
         raise ConfigurationError(f"ledger is {' or '.join(get_args(LedgerOf))}, not {quoted(ledger)}.")
     if name:
         check_name(name)
-        save = place_of(settings.save, name)
-        check_place(save)
+        save = save_path_of(settings.save, name)
+        check_save_path(save)
     outputs = None if settings.outputs is None else settings.outputs.claimed()
     return replace(settings, outputs=outputs, save=save, session=name, ledger=cast(LedgerOf, ledger))
 
@@ -59,7 +59,7 @@ def check_name(name: str) -> None:
         raise ConfigurationError(f"The name of a session has letters, digits, _ and -, not {quoted(name)}.")
 
 
-def place_of(save: str | Path | bool, name: str) -> str | Path | bool:
+def save_path_of(save: str | Path | bool, name: str) -> str | Path | bool:
     """Return where the record of a session goes: by its name into the folder of runs, unless it is named by its path.
 
     Parameters
@@ -122,7 +122,7 @@ def last_prompt(run: str | Path) -> SavedRun:
     return saved if last == saved.files else SavedRun.load(last.notebook)
 
 
-def answered_in(last: SavedRun) -> list[Answered]:
+def answered_in(last: SavedRun) -> list[SessionPrompt]:
     """Return the prompts of a saved session, up to this one.
 
     Raises
@@ -146,4 +146,4 @@ def answered_in(last: SavedRun) -> list[Answered]:
             f"The last prompt of {name} was broken off: resume it first (jupyter rlm resume {name})."
         )
     runs = [*last.earlier(), (last, ended.stop_reason != "failed")]
-    return [Answered(run.trajectory.run_id, run.files, told) for run, told in runs]
+    return [SessionPrompt(run.trajectory.run_id, run.files, in_history) for run, in_history in runs]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlm_jupyter.prompts import notices
-from rlm_jupyter.replay.recorded_calls import Place
 from rlm_jupyter.types.events import (
     CellFinished,
     NoticeGiven,
@@ -15,6 +14,7 @@ from rlm_jupyter.types.events import (
     RunEnded,
     SubcallSettled,
 )
+from rlm_jupyter.types.values import CellPosition
 
 
 def counts(record: Record) -> bool:
@@ -24,14 +24,14 @@ def counts(record: Record) -> bool:
 
 def superseded(records: Sequence[Record], *, again: bool) -> set[int]:
     """Return the cells that were executed anew later, and the one in which the run was stopped, if it is to be."""
-    latest: dict[Place, CellFinished] = {}
+    latest: dict[CellPosition, CellFinished] = {}
     found: set[int] = set()
     for record in records:
         if isinstance(record, CellFinished):
-            place = record.iteration, record.block
-            if place in latest:
-                found.add(id(latest[place]))
-            latest[place] = record
+            position = record.iteration, record.block
+            if position in latest:
+                found.add(id(latest[position]))
+            latest[position] = record
     if again and (stopped := _last_stop(records)) is not None:
         found.add(id(stopped[0]))
     return found
@@ -46,17 +46,19 @@ def goes_on_in_its_last(records: Sequence[Record]) -> bool:
     stopped = _last_stop(records)
     if stopped is None or stopped[1].stop_reason == "failed":
         return True
-    place = stopped[0].iteration, stopped[0].block
+    position = stopped[0].iteration, stopped[0].block
     here = [
-        one for one in records if isinstance(one, CellFinished | SubcallSettled) and (one.iteration, one.block) == place
+        one
+        for one in records
+        if isinstance(one, CellFinished | SubcallSettled) and (one.iteration, one.block) == position
     ]
     stops = sum(isinstance(one, CellFinished) and one.status == "interrupted" for one in here)
     return stops == 1 and any(isinstance(one, SubcallSettled) for one in here)
 
 
-def stopped_in(records: Sequence[Record], *, again: bool) -> frozenset[Place]:
-    """Return the places of the cells in which a person stopped the run, and which were or are not executed again."""
-    found: set[Place] = set()
+def stopped_in(records: Sequence[Record], *, again: bool) -> frozenset[CellPosition]:
+    """Return the positions of the cells in which a person stopped the run, and which were or are not executed again."""
+    found: set[CellPosition] = set()
     latest: CellFinished | None = None
     for record in records:
         if isinstance(record, CellFinished) and record.status == "interrupted":

@@ -158,7 +158,7 @@ class AnswerType:
         try:
             text = json.dumps(data, allow_nan=False)
         except ValueError:
-            infinite = [(place, _NO_NUMBER.format(number=number), None) for place, number in _infinite(data)]
+            infinite = [(where, _NO_NUMBER.format(number=number), None) for where, number in _infinite(data)]
             raise AnswerError(_listed(infinite)) from None
         except RecursionError:
             raise AnswerError(["it is nested too deeply"]) from None

@@ -136,18 +136,18 @@ async def show(run: Run) -> None:
         None if run.is_replaying else run.requests.conversation.image_tokens,
         run.model.window,
     )
-    for place, cell in enumerate(executed):
+    for index, cell in enumerate(executed):
         text = outputs.render(cell.outputs, figures.number)
         whole.append(text)
         name = f"output_{cell.execution_count}" if cell.execution_count else None
         if name in taken:
             name = f"_{name}"
-        shown = outputs.cut(text, max(budget // (len(executed) - place), 200), variable=name)
+        shown = outputs.cut(text, max(budget // (len(executed) - index), 200), variable=name)
         if shown.cut and name is not None and run.kernel.is_alive:
             with contextlib.suppress(KernelDiedError):  # the next cell revives it
                 await run.kernel.put(name, text)
         budget -= len(shown.text)
-        label = f"Outputs of block {place + 1}:\n" if len(executed) > 1 else "Outputs:\n"
+        label = f"Outputs of block {index + 1}:\n" if len(executed) > 1 else "Outputs:\n"
         pieces.append(label + (shown.text or "(none)"))
     skipped = len(iteration.cells) - len(executed)
     if skipped:

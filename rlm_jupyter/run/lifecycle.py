@@ -39,7 +39,7 @@ def run_started(
     surroundings: str = "",
     sandbox: Sandbox = NO_SANDBOX,
     history: int = 0,
-    after: Sequence[str] = (),
+    runs_before: Sequence[str] = (),
     earlier: Sequence[ContextInfo] = (),
     restarted: str = "",
     remark: str = "",
@@ -48,12 +48,12 @@ def run_started(
 
     Parameters
     ----------
-    after
+    runs_before
         The ids of the runs in this kernel so far.
     earlier
         The contexts that it was given before this one.
     """
-    if history or after:
+    if history or runs_before:
         settings = dataclasses.replace(settings, answer=None, outputs=None)
     routing = settings.routing
     system, opening = first_messages(
@@ -79,8 +79,10 @@ def run_started(
         limits=dataclasses.asdict(settings.limits),
         started=datetime.now(UTC).isoformat(timespec="milliseconds"),
         request=""
-        if history and not after  # the prompts before it have no ids, so the same request cannot be recognised
-        else request_digest(settings, prompt, context, lent=bool(surroundings), after=after, earlier=earlier),
+        if history and not runs_before  # the prompts before it have no ids, so the same request cannot be recognised
+        else request_digest(
+            settings, prompt, context, lent=bool(surroundings), runs_before=runs_before, earlier=earlier
+        ),
         parent=parent,
         version=version("rlm_jupyter"),
         options=recorded_options(settings, sandbox, lent=bool(surroundings)),

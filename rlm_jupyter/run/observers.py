@@ -48,13 +48,13 @@ def guarded(emit: Callable[[Event], None] | None) -> Callable[[Event], None]:
 
 
 def reporting(
-    parent: Run, place: tuple[int, int, int], child: str, depth: int, path: Path | None
+    parent: Run, position: tuple[int, int, int], child: str, depth: int, path: Path | None
 ) -> Callable[[Event], None] | None:
     """Return what tells a child's events to whoever watches the root; `None` where nobody does.
 
     Parameters
     ----------
-    place
+    position
         Iteration, block and ordinal of the sub-call that it answers.
     """
     if parent.emit is nobody:
@@ -63,7 +63,7 @@ def reporting(
 
     def report(event: Event) -> None:
         if not isinstance(event, ChildReported):  # a child's child has said already whose it is
-            event = ChildReported(child, run_id, depth, *place, event, path)
+            event = ChildReported(child, run_id, depth, *position, event, path)
         parent.emit(event)
 
     return report

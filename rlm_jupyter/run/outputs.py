@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rlm_jupyter.record.blobs import Objects, digest
-from rlm_jupyter.record.placing import Folder, is_taken, place
+from rlm_jupyter.record.output_folder import Folder, is_taken, write_file
 from rlm_jupyter.run.answer_type import said_with_place
 from rlm_jupyter.run.files.openable import why_not
 from rlm_jupyter.run.output_names import check_distinct, check_name
@@ -220,7 +220,7 @@ class Outputs:
         for name, content in contents.items():
             path = ""
             try:
-                placed = place(self.folder, name, content, replaces=self.replace, ours=self.ours)
+                placed = write_file(self.folder, name, content, replaces=self.replace, ours=self.ours)
                 if placed.name != name:
                     note(f"{name} was there already, so the file is saved as {placed.name}")
                 path = str(placed)

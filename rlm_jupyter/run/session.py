@@ -62,8 +62,8 @@ class Session:
     sample: int = 0
     """Which sample this is, of a run that has others; 0: none."""
     history: History = field(default_factory=History)
-    after: list[dict[str, Any]] = field(default_factory=list)
-    """The runs so far, by `run_id`, and whether `history` has them (`told`)."""
+    runs_before: list[dict[str, Any]] = field(default_factory=list)
+    """The runs of this kernel so far, by `run_id`, and whether `history` has them (`told`), as they are recorded."""
     variables: tuple[Variable, ...] = ()
     """In the kernel, after the last prompt."""
     remark: str = ""
@@ -162,7 +162,7 @@ class Session:
                 ),
                 policies=PolicyState(policy, reward, asked),
                 replies=ReplyState()
-                if self.after
+                if self.runs_before
                 else ReplyState(answer_type=settings.answer, outputs=settings.outputs),
                 playback=playback,
                 began=0.0 if parent is None else ledger.deadline.seconds,
@@ -178,9 +178,9 @@ class Session:
             await begin(run, prompt)
             entry: dict[str, Any] = {"run_id": recorder.run_id if recorder else run_id or "unsaved", "told": False}
             try:
-                await self._solve(run, prompt, parent, entry["run_id"])
+                await self._run_prompt(run, prompt, parent, entry["run_id"])
             finally:
-                self.after.append(entry)
+                self.runs_before.append(entry)
         self.history.add(run.trajectory)
         entry["told"] = True
         return run.trajectory
@@ -232,7 +232,8 @@ class Session:
         started = self._started(prompt, Ledger(self.settings.limits), "unsaved", None, "")
         return never_begun(started, "cancelled", why or "its turn had not come", tell=guarded(emit))
 
-    async def _solve(self, run: Run, prompt: str, parent: str | None, run_id: str) -> None:
+    async def _run_prompt(self, run: Run, prompt: str, parent: str | None, run_id: str) -> None:
+        """Prepare the kernel, enter the first record of the run, solve it, and enter the last."""
         self.answering.run, self.answering.trajectory = run, run.trajectory
         restarted, restored = "", dict[str, Any]()
         await self.kernel.insurance.settled()
@@ -254,7 +255,7 @@ class Session:
             run.record(replace(started, options=started.options | ({"restarted": restored} if restored else {})))
         ending = Ending("failed")
         try:
-            ending = await self._ending(run, parent)
+            ending = await self._solve(run, parent)
         except asyncio.CancelledError:
             # the cell that asked is interrupted a moment before the deadline, and takes its children along
             in_time = parent is None or run.ledger.deadline.has(INTERRUPT_MARGIN)
@@ -275,7 +276,7 @@ class Session:
                 run.record(ended(run, ending))
                 await end(run)
 
-    async def _ending(self, run: Run, parent: str | None) -> Ending:
+    async def _solve(self, run: Run, parent: str | None) -> Ending:
         """Solve the run: by asking directly, by several runs of the question, or by itself."""
         if parent is not None or self.history:  # a further prompt is about the variables of this one kernel
             return await until_stopped(run, solve)
@@ -289,9 +290,9 @@ class Session:
             run, self.settings.samples, self.start_sample, require_agreement=self.settings.require_agreement
         )
 
-    def _before(self) -> dict[str, Any]:
+    def _session_options(self) -> dict[str, Any]:
         """Return what else it takes to resume a run that has others before it in its kernel, or beside it."""
-        before: dict[str, Any] = {"prompts_before": len(self.history), "after": [dict(one) for one in self.after]}
+        before: dict[str, Any] = {"prompts_before": len(self.history), "after": [dict(one) for one in self.runs_before]}
         # with lists in place of tuples, as it is read back
         contexts = [asdict(info) | {"details": list(info.details)} for info in self.earlier]
         before |= {"sample": self.sample, "contexts": contexts}
@@ -330,12 +331,12 @@ class Session:
             surroundings=self.surroundings,
             sandbox=self.sandbox,
             history=len(self.history),
-            after=[one["run_id"] for one in self.after],
+            runs_before=[one["run_id"] for one in self.runs_before],
             earlier=self.earlier,
             restarted=restarted,
             remark=self.remark,
         )
-        options = started.options | self._before()
+        options = started.options | self._session_options()
         if self.kernel.is_forked:
             options["kernel"] = "forked"
         return replace(started, options=options)

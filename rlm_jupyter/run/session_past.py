@@ -18,14 +18,14 @@ from rlm_jupyter.run.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class SessionPrompt:
     """A prompt of a session."""
 
     run_id: str
     files: RunFiles | None
     """`None`: it is not saved."""
-    told: bool
-    """Whether it stands in `history`: its run has not failed."""
+    in_history: bool
+    """Whether it stands in the kernel's `history`: its run has not failed."""
     spent: Spent | None = None
     """`None`: its record says it."""
 
@@ -43,11 +43,13 @@ class SessionPast:
         The contexts that those had after the first.
     """
 
-    def __init__(self, context: AnyContext, answered: Sequence[Answered] = (), more: Sequence[AnyContext] = ()) -> None:
+    def __init__(
+        self, context: AnyContext, answered: Sequence[SessionPrompt] = (), more: Sequence[AnyContext] = ()
+    ) -> None:
         self._none = context
         self.given: list[AnyContext] = [*([] if context.kind == "none" else [context]), *more]
         """`context_0`, `context_1` and so on; the last is `context`."""
-        self.answered: list[Answered] = list(answered)
+        self.answered: list[SessionPrompt] = list(answered)
         self._kept = len(self.given) if answered else 0
         """So many of the contexts stand in the record."""
 
@@ -76,8 +78,8 @@ class SessionPast:
         """What the next prompt's record says of the prompts before it; nothing, for the first."""
         if not self.answered:
             return {}
-        after = [{"run_id": one.run_id, "told": one.told} for one in self.answered]
-        return {"prompts_before": sum(one.told for one in self.answered), "after": after}
+        runs_before = [{"run_id": one.run_id, "told": one.in_history} for one in self.answered]
+        return {"prompts_before": sum(one.in_history for one in self.answered), "after": runs_before}
 
     def limited(self, settings: Settings) -> Settings:
         """Return the settings of the next prompt: with one ledger for all, its limits are what is left.
@@ -92,7 +94,7 @@ class SessionPast:
         limits = remaining(settings.limits, map(_spent, self.answered))
         return replace(settings, limits=limits, whole_limits=settings.limits)
 
-    def add(self, answered: Answered) -> None:
+    def add(self, answered: SessionPrompt) -> None:
         """Take note of a prompt that is on record, and with it its contexts."""
         self.answered.append(answered)
         self._kept = len(self.given)
@@ -100,21 +102,21 @@ class SessionPast:
     @contextlib.contextmanager
     def counting(self, session: Session, ledger: Ledger, recorder: Recorder | None) -> Iterator[None]:
         """Take note of the prompt that is being answered, and of what it uses: once it has begun, however it ends."""
-        before = len(session.after)
+        before = len(session.runs_before)
         try:
             yield
         finally:
-            for one in session.after[before:]:
+            for one in session.runs_before[before:]:
                 last = session.records[-1]
                 if not last.records:
                     continue
                 seconds = last.ended.seconds if last.ended is not None else 0.0
                 spent = Spent(ledger.usage, ledger.cost, ledger.subcalls, seconds, ledger.tool_calls)
                 files = recorder.files if recorder is not None and recorder.has_begun else None
-                self.add(Answered(one["run_id"], files, one["told"], spent))
+                self.add(SessionPrompt(one["run_id"], files, one["told"], spent))
 
 
-def _spent(one: Answered) -> Spent:
+def _spent(one: SessionPrompt) -> Spent:
     if one.spent is None and one.files is not None:
         return SavedRun.load(one.files.notebook).spent()
     return one.spent or Spent()

@@ -195,14 +195,14 @@ def request_digest(
     context: Context | PackedContext,
     *,
     lent: bool = False,
-    after: Sequence[str] = (),
+    runs_before: Sequence[str] = (),
     earlier: Sequence[ContextInfo] = (),
 ) -> str:
     """Digest a request: the same prompt, context, models and options give the same.
 
     Parameters
     ----------
-    after
+    runs_before
         The ids of the runs that the same kernel answered before, for a follow-up prompt.
     earlier
         The contexts that it was given before this one.
@@ -216,7 +216,7 @@ def request_digest(
         "policies": [settings.termination.digest, settings.reward.digest],
         "kernel": "lent" if lent else settings.kernel_name,
     }
-    asked |= _asked_before(settings, after, earlier)
+    asked |= _asked_before(settings, runs_before, earlier)
     if any(sampling := [dict(abilities_of(model).options) for model in settings.routing.models]):
         asked["options"] = sampling
     if settings.compact_at != COMPACT_AT:
@@ -240,9 +240,9 @@ def request_digest(
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
-def _asked_before(settings: Settings, after: Sequence[str], earlier: Sequence[ContextInfo]) -> dict[str, Any]:
+def _asked_before(settings: Settings, runs_before: Sequence[str], earlier: Sequence[ContextInfo]) -> dict[str, Any]:
     """Return what tells apart prompts of a session, as far as there is anything."""
-    asked = {"after": [*after], "contexts": [info.sha256 for info in earlier], "session": settings.session}
+    asked = {"after": [*runs_before], "contexts": [info.sha256 for info in earlier], "session": settings.session}
     asked["ledger"] = "" if settings.ledger == "prompt" else settings.ledger
     return {name: value for name, value in asked.items() if value}
 

@@ -146,7 +146,7 @@ def child_of(settings: Settings, depth: int, templates: Templates | None = None)
             bill.settle(saved.trajectory.usage, saved.trajectory.cost)
             return _answered(saved.trajectory)
         async with (
-            parent.ledger.kernels.place(depth + 1),
+            parent.ledger.kernels.hold(depth + 1),
             recording(CHILD_PROMPT, context, kept is not None, kept, saved) as recorder,
             open_session(settings, context, depth=depth + 1, ledger=parent.ledger, templates=templates) as session,
         ):

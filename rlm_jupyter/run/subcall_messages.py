@@ -19,9 +19,9 @@ def message_of(prompt: str, model: Model) -> Message:
     return Message("user", prompt.text, prompt.parts, tokens)
 
 
-def problem_of(call: Subcall, place: int) -> str:
+def problem_of(call: Subcall, index: int) -> str:
     """Say why a prompt's images can't be sent; empty where they can, or there are none."""
-    prompt = call.prompts[place]
+    prompt = call.prompts[index]
     if not isinstance(prompt, Prompt):
         return ""
     if call.kind == "rlm":

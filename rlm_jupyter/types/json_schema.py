@@ -75,10 +75,10 @@ class JsonSchema:
             number = _number(error.instance) if error.validator == "type" else None
             path = [*error.absolute_path]
             if number is not None and path and self._validator.is_type(number, _first(error.validator_value)):
-                place = data
+                value = data
                 for part in path[:-1]:
-                    place = place[part]
-                place[path[-1]] = number
+                    value = value[part]
+                value[path[-1]] = number
         return data
 
 

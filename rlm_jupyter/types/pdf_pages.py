@@ -81,12 +81,12 @@ class PdfPages(Sequence[Any]):
         return f"<PdfPages: {self._count:,} page{'' if self._count == 1 else 's'}>"
 
     @overload
-    def __getitem__(self, place: int) -> Any: ...
+    def __getitem__(self, index: int) -> Any: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[Any]: ...
+    def __getitem__(self, index: slice) -> list[Any]: ...
 
-    def __getitem__(self, place: int | slice) -> Any:
+    def __getitem__(self, index: int | slice) -> Any:
         """Render a page, or a list of them; the first is 0.
 
         Raises
@@ -97,14 +97,14 @@ class PdfPages(Sequence[Any]):
             pypdfium2 or Pillow is missing.
         """
         try:
-            places = range(self._count)[place]
+            indices = range(self._count)[index]
         except IndexError:
             there = "the only one is [0]" if self._count == 1 else f"they are [0] to [{self._count - 1}]"
             count = f"{self._count:,} page{'' if self._count == 1 else 's'}"
-            raise IndexError(f"There is no page [{place}]: this PDF has {count}, {there}.") from None
-        if isinstance(places, range):
-            return [self._render(one) for one in places]
-        return self._render(places)
+            raise IndexError(f"There is no page [{index}]: this PDF has {count}, {there}.") from None
+        if isinstance(indices, range):
+            return [self._render(one) for one in indices]
+        return self._render(indices)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -115,7 +115,7 @@ class PdfPages(Sequence[Any]):
         width, height = (max(round(side * self.longest / longer), 1) for side in self._points)
         return width, height
 
-    def _render(self, place: int) -> Any:
+    def _render(self, index: int) -> Any:
         try:
             import pypdfium2
         except ImportError:
@@ -123,7 +123,7 @@ class PdfPages(Sequence[Any]):
         with _RENDERING:
             document = pypdfium2.PdfDocument(self.data)
             try:
-                page = document[place]
+                page = document[index]
                 longer = max(page.get_size())
                 return page.render(scale=self.longest / max(longer, 1)).to_pil().copy()
             finally:

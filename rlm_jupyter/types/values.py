@@ -12,6 +12,8 @@ Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["stop", "length", "refusal", "other"]
 CellStatus = Literal["ok", "error", "interrupted", "died", "skipped"]
 SubcallKind = Literal["llm", "rlm", "tool"]
+CellPosition = tuple[int, int]
+"""A cell of a run: its iteration, and its block in that."""
 CallKind = Literal["llm", "rlm", "tool", "trajectory"]
 """What a cell may ask of the host; `trajectory`: for the iterations before it, which the host has."""
 StopReason = Literal[

@@ -18,7 +18,7 @@ import pytest
 
 from rlm_jupyter import RLM
 from rlm_jupyter.kernel import directory as place
-from rlm_jupyter.kernel.directory import Place
+from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.templates import are_possible
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record import atomic
@@ -31,7 +31,7 @@ STOPS_AT = """
 import pathlib, shutil, sys
 from rlm_jupyter.kernel import directory as place
 place._sweep_once = lambda base: None
-made = place.Place() if {removes} else None
+made = place.KernelDirectory() if {removes} else None
 def halt(*arguments, **options):
     path = arguments[0]
     if {when}:
@@ -41,7 +41,7 @@ def halt(*arguments, **options):
 function = {function}
 {function} = halt
 if made is None:
-    made = place.Place()
+    made = place.KernelDirectory()
     print("made", flush=True)
     sys.stdin.readline()
 made.remove()
@@ -212,7 +212,7 @@ def test_two_that_sweep_at_once_and_one_that_starts_do_each_other_no_harm(base: 
             assert line(host) == "made"
     with concurrent.futures.ThreadPoolExecutor(8) as threads:
         sweeps = [threads.submit(place.sweep, str(base)) for _ in range(50)]
-        made = [Place() for _ in range(20)]
+        made = [KernelDirectory() for _ in range(20)]
         for sweep in sweeps:
             sweep.result()
     assert {path.name for path in base.glob("*/*") if path.is_dir()} == {place.path.name for place in made}
@@ -230,7 +230,7 @@ def test_a_name_that_is_taken_stays_with_whoever_has_it(base: Path, monkeypatch:
     (folder / "aaaaaaaa" / "r.csv").write_text("x")
     folder.chmod(0o700)
     (folder / "bbbbbbbb.owner").write_text("x")
-    mine = Place()
+    mine = KernelDirectory()
     assert mine.path.name == "cccccccc"
     mine.remove()
     assert {path.name for path in folder.rglob("*")} == {"aaaaaaaa", "r.csv", "bbbbbbbb.owner"}
@@ -255,7 +255,7 @@ def test_a_folder_that_is_not_ours_alone_is_refused_in_a_line_and_stays(
         os.chown(folder, uid, -1)
     before = tree(base), tree(tmp_path)
     with pytest.raises(KernelStartError, match="Remove it, or set TMPDIR to another folder") as error:
-        Place()
+        KernelDirectory()
     assert str(folder) in str(error.value)
     assert "\n" not in str(error.value)
     place.sweep(str(base))
@@ -267,7 +267,7 @@ def test_a_long_place_for_temporary_files_is_not_taken(base: Path, monkeypatch: 
     deep = base / ("x" * 60)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    mine = Place()
+    mine = KernelDirectory()
     mine.remove()
     assert mine.path.is_relative_to("/tmp")
     assert not list(deep.iterdir())

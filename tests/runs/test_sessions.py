@@ -121,7 +121,7 @@ def test_a_prompt_that_fails_leaves_the_session_to_the_next() -> None:
             session.ask("And?")
         last = session.ask("And?")
         assert last.value == [3, 1]
-        assert [one.told for one in session.kernel.past.answered] == [True, False, True]
+        assert [one.in_history for one in session.kernel.past.answered] == [True, False, True]
         assert [one["told"] for one in last.trajectory.started.options["after"]] == [True, False]
     assert RLM.replay(last.trajectory.run_id).differences == ()
 

@@ -124,7 +124,7 @@ def steered(live: Cells) -> list[Item]:
     """What people asked for in the meantime, as the page is told of it."""
     with mock.patch.object(facts, "home", return_value=Path("/home/me/notes")):
         live.facts.keep(Path("/home/me/notes/rlm_runs/name.ipynb"))
-        file = facts.place(Path("/home/me/notes/name.html"))
+        file = facts.page_path(Path("/home/me/notes/name.html"))
     for message in ASKS[:-1]:
         for ask in live.facts.asks.new(message):
             if ask["type"] == "limit":

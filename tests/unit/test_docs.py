@@ -73,13 +73,13 @@ def test_the_page_of_options_is_made_of_their_table() -> None:
 
 def test_the_table_of_options_says_what_commands_magics_and_configuration_take() -> None:
     commands: Any = next(action.choices for action in _parser()._actions if action.dest == "command")
-    taken = {place: set(commands[name]._option_string_actions) for place, name in COMMANDS.items()}
-    taken |= {place: set(magic.parser._option_string_actions) for place, magic in MAGICS.items()}
+    taken = {surface: set(commands[name]._option_string_actions) for surface, name in COMMANDS.items()}
+    taken |= {surface: set(magic.parser._option_string_actions) for surface, magic in MAGICS.items()}
     for option in OPTIONS:
-        for place, flags in taken.items():
-            assert (option.flags[-1] in flags) == (place in option.places | option.beside), (option.name, place)
+        for surface, flags in taken.items():
+            assert (option.flags[-1] in flags) == (surface in option.surfaces | option.beside), (option.name, surface)
         is_trait = RLMMagics.class_trait_names(config=True).count(option.argument or option.name)
-        assert bool(is_trait) == ("config" in option.places | option.beside), option.name
+        assert bool(is_trait) == ("config" in option.surfaces | option.beside), option.name
 
 
 def test_every_document_is_linked_from_the_readme() -> None:

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from rlm_jupyter.frontends.cli import FAILED, INTERRUPTED, MISUSED, terminal
-from rlm_jupyter.frontends.run_options import Place, add_arguments
+from rlm_jupyter.frontends.run_options import Surface, add_arguments
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 
 _EXIT_CODES = """\
@@ -314,12 +314,12 @@ def _add_batch(batch: argparse.ArgumentParser) -> None:
     batch.set_defaults(json=False, no_save=True, save=None, output=None, output_dir=None, replace=False)
 
 
-def _add_options(parser: argparse.ArgumentParser, place: Place) -> None:
-    whose = "each run" if place == "batch" else "the run"
+def _add_options(parser: argparse.ArgumentParser, surface: Surface) -> None:
+    whose = "each run" if surface == "batch" else "the run"
     limits = parser.add_argument_group(f"limits, for {whose} and all its sub-calls")
     groups: dict[str, Callable[..., object]] = {"": parser.add_argument, "limits": limits.add_argument}
     groups["sandbox"] = parser.add_argument_group("what the model's code is kept in").add_argument
-    add_arguments(place, groups)
+    add_arguments(surface, groups)
 
 
 def _add_resume(resume: argparse.ArgumentParser) -> None:
@@ -339,9 +339,9 @@ def _add_fork(fork: argparse.ArgumentParser) -> None:
     fork.set_defaults(no_save=False)
 
 
-def _add_going_on(parser: argparse.ArgumentParser, place: Place) -> None:
+def _add_going_on(parser: argparse.ArgumentParser, surface: Surface) -> None:
     parser.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
-    _add_options(parser, place)
+    _add_options(parser, surface)
     parser.add_argument("--no-reexec", action="store_true", help="do not execute its cells again: the kernel is empty")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of the answer alone")
     _add_again(parser)
@@ -353,9 +353,9 @@ def _add_again(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    place = parser.add_mutually_exclusive_group()
-    place.add_argument("--save", metavar="PATH", help="the run's notebook, or a folder/ for it (default: rlm_runs/)")
-    place.add_argument("--no-save", action="store_true", help="keep no notebook")
+    saving = parser.add_mutually_exclusive_group()
+    saving.add_argument("--save", metavar="PATH", help="the run's notebook, or a folder/ for it (default: rlm_runs/)")
+    saving.add_argument("--no-save", action="store_true", help="keep no notebook")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
     parser.set_defaults(json=False)
 

@@ -112,12 +112,12 @@ def _look(preset: Preset, base_url: str | None) -> _Found:
 
 def _tell(found: _Found) -> None:
     """One line for each model, which begins with what `-m` takes."""
-    place = f" at {found.url}" if found.url else ""
+    at = f" at {found.url}" if found.url else ""
     if found.server is None:
-        terminal.say(f"{found.preset.title}{place}: {found.why}")
+        terminal.say(f"{found.preset.title}{at}: {found.why}")
         return
     slots = found.server.slots
-    terminal.say(f"{found.preset.title}{place}{f', {slots} at once' if slots and slots > 1 else ''}:")
+    terminal.say(f"{found.preset.title}{at}{f', {slots} at once' if slots and slots > 1 else ''}:")
     facts = _facts(found)
     width = max(len(str(fact["name"])) for fact in facts)
     for fact in facts:

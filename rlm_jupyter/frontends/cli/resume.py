@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
 from rlm_jupyter.frontends.cli.consent import consent
 from rlm_jupyter.frontends.cli.outcome import answered
-from rlm_jupyter.frontends.cli.run import place
-from rlm_jupyter.frontends.run_options import Place, changes
+from rlm_jupyter.frontends.cli.run import save_path
+from rlm_jupyter.frontends.run_options import Surface, changes
 
 if TYPE_CHECKING:
     from rlm_jupyter.record.saved_run import SavedRun
@@ -40,7 +40,7 @@ def fork(args: Namespace) -> int:
 
     saved = _saved(args)
     part = forked(saved, args.at, edit=args.edit)
-    rlm = _rlm(args, saved, "fork", save=place(args), **AS_ONE_RUN)
+    rlm = _rlm(args, saved, "fork", save=save_path(args), **AS_ONE_RUN)
     forking = Forking(saved, part, rlm.settings, reexecutes=not args.no_reexec)
     cells = [record for record in part.records if isinstance(record, CellFinished)]
     before = saved.cells_again - saved.cells
@@ -88,7 +88,7 @@ def _saved(args: Namespace) -> SavedRun:
     return saved
 
 
-def _rlm(args: Namespace, saved: SavedRun, place: Place, **options: Any) -> RLM:
+def _rlm(args: Namespace, saved: SavedRun, surface: Surface, **options: Any) -> RLM:
     """As the run was configured, with what the arguments change."""
     from rlm_jupyter.models.pricing import parsed_prices
     from rlm_jupyter.models.sampling import parsed
@@ -107,7 +107,7 @@ def _rlm(args: Namespace, saved: SavedRun, place: Place, **options: Any) -> RLM:
         "sub_tool": imported_tools,
         "mcp": named_servers,
     }
-    found = configuration(saved, changes(place, args, read) | options)
+    found = configuration(saved, changes(surface, args, read) | options)
     return RLM(found.model, **found.options)
 
 

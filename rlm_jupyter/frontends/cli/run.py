@@ -44,7 +44,7 @@ def run(args: Namespace) -> int:
     from rlm_jupyter.frontends.cli.session import answered_in_session, kept_session
     from rlm_jupyter.models.endpoint import keyless
 
-    kept = kept_session(args, place(args))
+    kept = kept_session(args, save_path(args))
     with keyless() if args.estimate else nullcontext():
         model = model_of(args)
         rlm = rlm_of(args, model or EMBEDDED, limits)
@@ -90,7 +90,7 @@ def rlm_of(args: Namespace, model: str, limits: Limits) -> RLM:
         limits=limits,
         termination=args.termination,
         reward=args.reward,
-        save=place(args),
+        save=save_path(args),
         sandbox={"kind": args.sandbox, "read": args.read or (), "write": args.write or ()},
         insurance=args.insurance,
         preload=args.preload or (),
@@ -125,12 +125,12 @@ def demo(args: Namespace) -> int:
 
     text = "\n\n".join(topics.values())
     terminal.write(f"Question: {DEMO_PROMPT}\nContext: {len(text):,} characters of Python's own documentation\n")
-    rlm = RLM(EMBEDDED, save=place(args))
+    rlm = RLM(EMBEDDED, save=save_path(args))
     start = partial(rlm.start, DEMO_PROMPT, text)
     return answered(args, lambda tell: start(on_event=tell), rlm.settings.save, notebook_on=terminal.write)
 
 
-def place(args: Namespace) -> str | bool:
+def save_path(args: Namespace) -> str | bool:
     """Return what `RLM(save=…)` takes; a slash at the end, which makes it a folder, stays.
 
     Raises
@@ -142,11 +142,11 @@ def place(args: Namespace) -> str | bool:
         return False
     if args.save is None:
         return True
-    from rlm_jupyter.record.store import check_place
+    from rlm_jupyter.record.store import check_save_path
 
     path = str(Path(args.save).expanduser())
     save = f"{path}/" if args.save.endswith(("/", os.sep)) else path
-    check_place(save)
+    check_save_path(save)
     return save
 
 

@@ -34,15 +34,15 @@ def kept_session(args: Namespace, save: str | bool) -> SavedRun | None:
             raise ConfigurationError("--ledger is about the prompts of a session: name it with --session.")
         return None
     from rlm_jupyter.record.store import RunFiles
-    from rlm_jupyter.replay.session_record import answered_in, check_name, last_prompt, place_of
+    from rlm_jupyter.replay.session_record import answered_in, check_name, last_prompt, save_path_of
 
     check_name(args.session)
-    place = place_of(save, args.session)
-    if isinstance(place, bool):
+    saved_at = save_path_of(save, args.session)
+    if isinstance(saved_at, bool):
         raise ConfigurationError("--session resumes what is saved: leave --no-save out.")
-    if not RunFiles(Path(place).absolute()).exists():
+    if not RunFiles(Path(saved_at).absolute()).exists():
         return None
-    last = last_prompt(Path(place).absolute())
+    last = last_prompt(Path(saved_at).absolute())
     answered_in(last)  # whether it can be resumed
     for option in ("schema", "output", "output_dir"):
         if getattr(args, option):

@@ -89,9 +89,9 @@ def headline(tone: Tone, title: str, facts: Sequence[str], *, path: Path | None 
     return f'<div class="rlm-head">{" ".join(parts)}</div>'
 
 
-def facts(text: str, place: str = "") -> str:
+def facts(text: str, link: str = "") -> str:
     """Return a small line of numbers, with a link of this module's making."""
-    return f'<div class="rlm-head rlm-faded"><span>{html.escape(text)}</span>{place}</div>'
+    return f'<div class="rlm-head rlm-faded"><span>{html.escape(text)}</span>{link}</div>'
 
 
 def iteration(title: str, facts: Sequence[str], body: str, *, is_open: bool, now: bool = False) -> str:

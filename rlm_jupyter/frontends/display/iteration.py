@@ -116,12 +116,12 @@ class SeenIteration:
                 self.stream = (self.stream + text)[-_STREAM_CHARS:]
             case ReplyReceived():
                 self._reply(event)
-            case CellStarted(block=place, source=source):
-                self.cell(place, source)
-            case OutputChanged(block=place, outputs=changed):
-                self.cell(place).outputs = shown(changed)
-            case CellFinished(block=place):
-                cell = self.cell(place, event.source)
+            case CellStarted(block=block, source=source):
+                self.cell(block, source)
+            case OutputChanged(block=block, outputs=changed):
+                self.cell(block).outputs = shown(changed)
+            case CellFinished(block=block):
+                cell = self.cell(block, event.source)
                 cell.outputs, cell.status = shown(event.outputs), event.status
                 self.seconds = (self.seconds or 0.0) + event.seconds
             case SubcallSettled():
@@ -132,11 +132,11 @@ class SeenIteration:
             case _:
                 pass
 
-    def cell(self, place: int, source: str = "") -> SeenCell:
+    def cell(self, block: int, source: str = "") -> SeenCell:
         """Return the n-th cell; events may begin with any of its kinds."""
-        while len(self.cells) <= place:
+        while len(self.cells) <= block:
             self.cells.append(SeenCell(source))
-        return self.cells[place]
+        return self.cells[block]
 
     def note(self, text: str) -> None:
         """Add a line below it, also when it is done."""

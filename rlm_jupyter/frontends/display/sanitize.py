@@ -70,27 +70,27 @@ class Cleaner:
         del self._known[len(made) :]
         shown: list[Output] = []
         room = _CELL_CHARS
-        for place, output in enumerate(made):
-            safe = self._clean(place, output, running)
+        for index, output in enumerate(made):
+            safe = self._clean(index, output, running)
             room -= 0 if safe is None else chars(safe)
-            if place >= _MOST_OUTPUTS or room < 0:
-                many = "more outputs" if running else f"{len(made) - place:,} more"
+            if index >= _MOST_OUTPUTS or room < 0:
+                many = "more outputs" if running else f"{len(made) - index:,} more"
                 _add(shown, {"output_type": "stream", "name": "stderr", "text": f"[… {many}: in {_KEPT_IN}]\n"})
                 break
             if safe is not None:
                 _add(shown, safe)
         return shown
 
-    def _clean(self, place: int, output: Output, running: bool) -> Output | None:
-        if place >= len(self._known):
+    def _clean(self, index: int, output: Output, running: bool) -> Output | None:
+        if index >= len(self._known):
             self._known.append((output, running, _clean(output, running)))
         else:
-            before, was_running, _ = self._known[place]
+            before, was_running, _ = self._known[index]
             # only a stream looks otherwise while it grows
             is_as_it_was = was_running == running or output["output_type"] != "stream"
             if not is_as_it_was or not _is_same(before, output):
-                self._known[place] = output, running, _clean(output, running)
-        return self._known[place][2]
+                self._known[index] = output, running, _clean(output, running)
+        return self._known[index][2]
 
 
 def clean(made: Sequence[Output], *, running: bool = False) -> list[Output]:

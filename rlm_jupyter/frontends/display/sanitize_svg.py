@@ -41,8 +41,8 @@ def _prune(element: ET.Element) -> None:
         if not _is_harmless(name, value):
             del element.attrib[name]
     for child in list(element):
-        place, _, local = str(child.tag).rpartition("}")
-        foreign = place not in {f"{{{_SVG}", ""} or local not in _DRAWS
+        namespace, _, local = str(child.tag).rpartition("}")
+        foreign = namespace not in {f"{{{_SVG}", ""} or local not in _DRAWS
         if foreign or (local == "style" and _FETCHES.search(child.text or "")):
             element.remove(child)
         else:

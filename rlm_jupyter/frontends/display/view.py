@@ -146,7 +146,7 @@ class View:
         with self._lock:
             if self._ended is None and not self._failed:
                 shown = list(self._done)[: -SHOWN_LIVE - 1 : -1]
-                drawn = [self._iteration(seen, is_open=place == 0) for place, seen in enumerate(shown)]
+                drawn = [self._iteration(seen, is_open=index == 0) for index, seen in enumerate(shown)]
                 return "".join(drawn) + self._rest(self._count - len(shown))
             if not self._done:
                 return ""

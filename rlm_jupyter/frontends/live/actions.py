@@ -86,5 +86,5 @@ def _written(files: Callable[[], RunFiles], form: object) -> dict[str, Any]:
     except Exception as error:  # where it is called, nobody else would say that it came to nothing
         log.exception("The run could not be exported")
         return {"what": "refused", "text": f"The run could not be exported: {type(error).__name__}: {error}"}
-    file = {} if sent.path is None else {"file": facts.place(sent.path)}
+    file = {} if sent.path is None else {"file": facts.page_path(sent.path)}
     return {"what": "exported", "text": " ".join(sent.said), **file}

@@ -46,6 +46,7 @@ from rlm_jupyter.types.events import (
     SubcallSettled,
     SubcallStarted,
 )
+from rlm_jupyter.types.values import CellPosition
 
 
 @dataclass(slots=True)
@@ -151,7 +152,7 @@ class Cells:
             found = next((cell for cell in cells if cell.id == cell_id and cell.role == "code"), None)
             return None if found is None else sanitize.plain(found.source)
 
-    def place(self, cell_id: str) -> tuple[int, int] | None:
+    def position_of(self, cell_id: str) -> CellPosition | None:
         """Return iteration and block of a code cell of this run's own, not of a child's; `None`: it is none."""
         with self._lock:
             found = next((cell for cell in self._order if cell.id == cell_id and cell.role == "code"), None)
@@ -191,9 +192,9 @@ class Cells:
             gone, dirty = self.children.pull(order)
             dirty |= self._dirty
             items: list[Item] = [{"item": "gone", "id": cell_id} for cell_id in self._gone + gone]
-            places = {cell.id: place for place, cell in enumerate(order)}
-            for cell in sorted(dirty.values(), key=lambda cell: places[cell.id]):
-                items += cell.news(order[places[cell.id] - 1].id if places[cell.id] else None)
+            indices = {cell.id: index for index, cell in enumerate(order)}
+            for cell in sorted(dirty.values(), key=lambda cell: indices[cell.id]):
+                items += cell.news(order[indices[cell.id] - 1].id if indices[cell.id] else None)
             self._gone, self._dirty = [], {}
             items += self.children.news(order)
             if (facts := self.facts.told()) != self._told_facts:
@@ -244,16 +245,16 @@ class Cells:
                 self._has_grown = True
             case ReplyReceived():
                 self._receive(event)
-            case CellProposed(iteration=index, block=place, source=source):
-                self._code(index, place, source).status = "proposed"
-            case CellDecided(iteration=index, block=place):
-                self._code(index, place).status = "writing"
-            case CellStarted(iteration=index, block=place, source=source):
-                cell = self._code(index, place, source)
+            case CellProposed(iteration=index, block=block, source=source):
+                self._code(index, block, source).status = "proposed"
+            case CellDecided(iteration=index, block=block):
+                self._code(index, block).status = "writing"
+            case CellStarted(iteration=index, block=block, source=source):
+                cell = self._code(index, block, source)
                 cell.status = "running"
                 cell.facts |= {"started": _now()} if self.is_live else {}
-            case OutputChanged(iteration=index, block=place, outputs=made):
-                self._code(index, place).made = made
+            case OutputChanged(iteration=index, block=block, outputs=made):
+                self._code(index, block).made = made
             case CellFinished():
                 self._finish(event)
             case _:
@@ -262,14 +263,14 @@ class Cells:
     def _follow(self, event: Event) -> None:
         """Follow what comes of cells: sub-calls, notices, the answer."""
         match event:
-            case SubcallStarted(iteration=index, block=place, ordinal=ordinal):
-                self._waiting.setdefault((index, place), {})[ordinal] = event
-                self._subcalls(index, place)
-            case SubcallSettled(iteration=index, block=place, ordinal=ordinal):
-                self._waiting.get((index, place), {}).pop(ordinal, None)
+            case SubcallStarted(iteration=index, block=block, ordinal=ordinal):
+                self._waiting.setdefault((index, block), {})[ordinal] = event
+                self._subcalls(index, block)
+            case SubcallSettled(iteration=index, block=block, ordinal=ordinal):
+                self._waiting.get((index, block), {}).pop(ordinal, None)
                 self.children.settle(event, None if self._child is None else self._child.id)
-                self._settled.setdefault((index, place), []).append(event)
-                self._subcalls(index, place)
+                self._settled.setdefault((index, block), []).append(event)
+                self._subcalls(index, block)
             case SampleSettled() | DirectReplied():
                 self._attempts.append(event)
                 cell = self._samples or self._sampled()
@@ -364,20 +365,20 @@ class Cells:
         cell = self._code(event.iteration, event.block, event.source)
         cell.made, cell.execution_count, cell.status = event.outputs, event.execution_count, event.status
         cell.facts |= {"seconds": round(event.seconds, 3)} | ({"ended": _now()} if self.is_live else {})
-        place = event.iteration, event.block
-        if place in self._settled or place in self._waiting:
-            self._waiting[place] = {}  # what was cancelled with the cell never settles
-            self._subcalls(*place, done=True)
+        position = event.iteration, event.block
+        if position in self._settled or position in self._waiting:
+            self._waiting[position] = {}  # what was cancelled with the cell never settles
+            self._subcalls(*position, done=True)
 
-    def _subcalls(self, index: int, place: int, *, done: bool = False) -> None:
-        asking = self._code(index, place)
-        cell = next((c for c in self._order if c.role == "subcalls" and (c.iteration, c.block) == (index, place)), None)
+    def _subcalls(self, index: int, block: int, *, done: bool = False) -> None:
+        asking = self._code(index, block)
+        cell = next((c for c in self._order if c.role == "subcalls" and (c.iteration, c.block) == (index, block)), None)
         if cell is None:
-            cell = LiveCell(self._id(), "subcalls", index, place)
+            cell = LiveCell(self._id(), "subcalls", index, block)
             self._add(cell, asking)
         cell.facts["of"] = asking.id
         cell.status = "ok" if done else "writing"
-        self._asking[cell.id] = index, place
+        self._asking[cell.id] = index, block
 
     def _list(self, *, all_of_them: bool = False) -> None:
         """List the sub-calls in their cells: now and then while they come, for the list is long and always new."""
@@ -397,16 +398,16 @@ class Cells:
                 cell.facts |= {"flight": subcall_cells.in_flight(waiting.values()), "in_flight": len(waiting)}
             self._mark(cell)
 
-    def _code(self, index: int, place: int, source: str | None = None) -> LiveCell:
+    def _code(self, index: int, block: int, source: str | None = None) -> LiveCell:
         """Return the n-th code cell of an iteration; one that was made of a FINAL in prose comes after the others."""
         reply = self._reply(index)
         code = [cell for cell in reply.cells if cell.role == "code"]
-        while len(code) <= place:
+        while len(code) <= block:
             cell = LiveCell(self._id(), "code", index, len(code), source or "")
             self._add(cell, reply.cells[-1] if reply.cells else None)
             reply.cells.append(cell)
             code.append(cell)
-        cell = code[place]
+        cell = code[block]
         if source is not None and not cell.is_amended:
             cell.source = source
         self._mark(cell)
@@ -443,13 +444,13 @@ class Cells:
         if self._opening:
             line, self._opening, self._is_framed = self._opening, "", True
             self._add(LiveCell(self._id(), "boundary", 0, source=line, status="ok"))
-        place = len(self._order) if after is None else self._order.index(after) + 1
+        index = len(self._order) if after is None else self._order.index(after) + 1
         # the sub-calls of a cell stay right below it
-        while after is not None and place < len(self._order) and self._order[place].role == "subcalls":
+        while after is not None and index < len(self._order) and self._order[index].role == "subcalls":
             if cell.role == "subcalls":
                 break
-            place += 1
-        self._order.insert(place, cell)
+            index += 1
+        self._order.insert(index, cell)
         cell.within = self._within
         self._mark(cell)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rlm_jupyter.frontends.live.cell import Item, LiveCell
-from rlm_jupyter.frontends.live.facts import RunFacts, place
+from rlm_jupyter.frontends.live.facts import RunFacts, page_path
 from rlm_jupyter.types.events import (
     CellFinished,
     CellStarted,
@@ -96,9 +96,9 @@ class Child:
                 self._cell, self._output = len(events) + 1, None
         events.append(event)
 
-    def _place(self) -> dict[str, str | None] | None:
+    def _page_path(self) -> dict[str, str | None] | None:
         if self._file is None and self.path is not None:
-            self._file = place(self.path)
+            self._file = page_path(self.path)
         return self._file
 
     def summary(self, of: str | None, *, is_kept: bool) -> Item:
@@ -126,7 +126,7 @@ class Child:
             "tokens": told["input_tokens"] + told["output_tokens"],
             "cost": told["cost"],
             "seconds": told["seconds"],
-            "file": self._place(),
+            "file": self._page_path(),
             "open": self.is_open,
             "kept": is_kept,
         }

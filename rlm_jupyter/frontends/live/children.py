@@ -65,8 +65,8 @@ class Children:
     def apply(self, reported: ChildReported) -> None:
         """Take in what happened in one of them."""
         parent = reported.parent if reported.parent in self._all else None
-        place = reported.iteration, reported.block, reported.ordinal
-        child = self._child(reported.child, parent, place)
+        position = reported.iteration, reported.block, reported.ordinal
+        child = self._child(reported.child, parent, position)
         child.path = reported.path
         child.apply(reported.event)
         self._dirty[child.id] = child
@@ -195,7 +195,7 @@ class Children:
         """Of those that are open."""
         return (child.cells for child in self._all.values() if child.cells is not None)
 
-    def _child(self, child_id: str, parent: str | None, place: tuple[int, int, int]) -> Child:
+    def _child(self, child_id: str, parent: str | None, position: tuple[int, int, int]) -> Child:
         if (child := self._all.get(child_id)) is None:
             above = self._all[parent] if parent is not None else None
             if above is None:
@@ -204,7 +204,7 @@ class Children:
             else:
                 above.born += 1
                 number, depth = f"{above.number}.{above.born}", above.depth + 1
-            child = self._all[child_id] = Child(child_id, parent, depth, number, *place)
+            child = self._all[child_id] = Child(child_id, parent, depth, number, *position)
         return child
 
     def _forget(self, child: Child) -> None:

@@ -139,7 +139,7 @@ class RunFacts:
         run_id = self._started.run_id if self._started is not None else ""
         files = in_notebook(RunFiles(notebook).shown, run_id)
         if files.notebook != self.notebook:
-            self.notebook, self._file = files.notebook, place(files.shown)
+            self.notebook, self._file = files.notebook, page_path(files.shown)
 
     def limit(self, name: str, value: float | None) -> None:
         """Set a limit anew."""
@@ -192,7 +192,7 @@ def home() -> Path:
     return folder if folder.is_absolute() and folder.is_dir() else Path.cwd()
 
 
-def place(file: Path) -> dict[str, str | None]:
+def page_path(file: Path) -> dict[str, str | None]:
     """Where a file is, for a page: it knows its own notebook's folder by another name than the kernel."""
     try:
         beside = Path(os.path.relpath(file, home())).as_posix()

@@ -124,18 +124,18 @@ class ShownResult(Result):
         return "\n\n".join(filter(None, [str(self), files.as_text(self), remark, self._how_to_resume(), self.unsaved]))
 
     def _repr_html_(self) -> str:
-        place = fragments.link(self.path) if self.path is not None else ""
-        return f"{self.answer_html()}{fragments.block(fragments.facts(self._facts(), place))}"
+        link = fragments.link(self.path) if self.path is not None else ""
+        return f"{self.answer_html()}{fragments.block(fragments.facts(self._facts(), link))}"
 
     def _repr_markdown_(self) -> str:
         # IPython takes this for "not in this form": a page would let HTML in Markdown through
         raise NotImplementedError
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        place = f" · {files.near(self.path)}" if self.path is not None else ""
+        link = f" · {files.near(self.path)}" if self.path is not None else ""
         unsaved = f"\n\n{self.unsaved}" if self.unsaved else ""
         made = f"\n\n{listed}" if (listed := files.as_text(self)) else ""
-        printer.text(f"{self}{made}\n\n{self._facts()}{place}{unsaved}")
+        printer.text(f"{self}{made}\n\n{self._facts()}{link}{unsaved}")
 
 
 def show_recorded(

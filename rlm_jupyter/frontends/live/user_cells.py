@@ -21,7 +21,7 @@ from rlm_jupyter.run import background, interrupts
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.running import Running
 from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError
-from rlm_jupyter.types.values import CellRun, Value
+from rlm_jupyter.types.values import CellPosition, CellRun, Value
 
 _LIVE = re.compile(r"rlm-[0-9a-f]{8}-\d+")
 """The ids of live cells; no notebook's own look so."""
@@ -87,12 +87,12 @@ def execute(shell: Any, cell_id: str, source: str) -> None:
     live = by_cell(cell_id)
     relay = Relay(shell.kernel, cell_id.rpartition("-")[0])
     running = live.running if live is not None else None
-    place = live.cells.place(cell_id) if live is not None else None
+    position = live.cells.position_of(cell_id) if live is not None else None
     session = running.session if isinstance(running, Running) else None
-    if live is None or not isinstance(session, BackgroundSession) or place is None:
-        _refuse(relay, _why_not(live, place))
+    if live is None or not isinstance(session, BackgroundSession) or position is None:
+        _refuse(relay, _why_not(live, position))
         return
-    recalled = Recalled(session.records, live.cells.facts.told()["run_id"], place)
+    recalled = Recalled(session.records, live.cells.facts.told()["run_id"], position)
     news: queue.SimpleQueue[tuple[str, dict[str, Any]] | None] = queue.SimpleQueue()
     executing = background.submit(session.execute(source, recalled, lambda *message: news.put(message)))
     executing.add_done_callback(lambda _: news.put(None))
@@ -175,12 +175,12 @@ def _small(text: str) -> str:
     return f'<div class="rlm">{fragments.facts(text)}</div>'
 
 
-def _why_not(live: OpenRun | None, place: tuple[int, int] | None) -> str:
+def _why_not(live: OpenRun | None, position: CellPosition | None) -> str:
     if live is None:
         return _UNKNOWN
     if _ran_here(live):
         return _HERE
-    return _RECORDED if place is not None else _CHILD
+    return _RECORDED if position is not None else _CHILD
 
 
 def _ran_here(live: OpenRun | None) -> bool:

@@ -19,7 +19,7 @@ from rlm_jupyter.models import discovery
 from rlm_jupyter.models.endpoint import keyless
 from rlm_jupyter.models.sampling import parsed
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
-from rlm_jupyter.record.store import check_place
+from rlm_jupyter.record.store import check_save_path
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.answer_type import read_schema
 from rlm_jupyter.run.mcp.config import named_servers
@@ -118,7 +118,7 @@ class Configured(Magics):
     def configuration(self, options: Namespace) -> tuple[str, dict[str, Any]]:
         """Model and options of `RLM`: options first, then traits, the page's settings, and the environment."""
         save = options.save or self.save
-        check_place(save)
+        check_save_path(save)
         limits = {name: getattr(options, name) for name in _LIMITS}
         limits = {name: self._setting(name) if value is None else value for name, value in limits.items()}
         of_limits = Limits(**{name: value for name, value in limits.items() if value is not None})

@@ -87,8 +87,8 @@ class Kept:
             if self.is_valid(claim):
                 self._claims[claim.variable].remove(claim)
 
-    def make_room(self, places: int = 0) -> list[str]:
-        """Close the kernels that were not used for longest until `places` more fit; a line for each, for people.
+    def make_room(self, count: int = 0) -> list[str]:
+        """Close the kernels that were not used for longest until `count` more fit; a line for each, for people.
 
         One that is in use is never closed: then there are more for a while.
         """
@@ -96,7 +96,7 @@ class Kept:
         with self.lock:
             kernels = self._kernels()
             idle = sorted((kernel.used, variable, kernel) for variable, kernel in kernels.items() if not kernel.in_use)
-            for used, variable, kernel in idle[: max(len(kernels) + places - self.most, 0)]:
+            for used, variable, kernel in idle[: max(len(kernels) + count - self.most, 0)]:
                 why = f"to make room: at most {self.most} are kept"
                 kernel.given_up = why
                 self._closing.append(kernel.close_soon(why))
@@ -160,9 +160,11 @@ class Kept:
                 (f"the session {name}", kernel) for name, kernel in self._sessions.items()
             ]
         kernels += [(variable, kernel_of(value)) for variable, value in held if value is not None]
-        alive = [(place, kernel) for place, kernel in kernels if kernel is not None and kernel.is_alive]
-        by_session = {id(kernel): place for place, kernel in reversed(alive)}
-        return {place: kernel for place, kernel in alive if by_session[id(kernel)] == place and not kernel.given_up}
+        alive = [(variable, kernel) for variable, kernel in kernels if kernel is not None and kernel.is_alive]
+        by_session = {id(kernel): variable for variable, kernel in reversed(alive)}
+        return {
+            variable: kernel for variable, kernel in alive if by_session[id(kernel)] == variable and not kernel.given_up
+        }
 
 
 class Claim:

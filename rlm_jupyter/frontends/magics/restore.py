@@ -23,12 +23,12 @@ from rlm_jupyter.record.iteration import Cell
 from rlm_jupyter.record.run_files import read_files
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.replay.recorded_calls import KernelCalls, Place, saved_outputs
+from rlm_jupyter.replay.recorded_calls import KernelCalls, saved_outputs
 from rlm_jupyter.run.context import unpack
 from rlm_jupyter.run.history import History
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.json_schema import takes_none
-from rlm_jupyter.types.values import PackedContext
+from rlm_jupyter.types.values import CellPosition, PackedContext
 
 _SESSION = "_rlm_restored"
 """The attribute of a shell that holds what was restored last."""
@@ -91,7 +91,7 @@ class _Restored:
             lambda: [name for name, _, _ in self._names.variables()],
         )
         self._finals.takes_none = takes_none(trajectory.started.options.get("answer"))
-        self._cells: dict[str, list[tuple[Place, Cell]]] = defaultdict(list)
+        self._cells: dict[str, list[tuple[CellPosition, Cell]]] = defaultdict(list)
         self._executed: dict[str, int] = defaultdict(int)
         self._named = NamedFinals()
         self._questions: Callable[[list[str]], list[str]] = keep_questions("llm_query")

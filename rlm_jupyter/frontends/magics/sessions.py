@@ -131,10 +131,10 @@ class Sessions:
             because = f" ({why}, and it is not saved)" if why else ""
             raise ConfigurationError(f"The session {quoted(name)} has ended{because}: take another name.")
         if not why:
-            place = name if past.first is None else name_from_here(past.first.notebook)
+            record = name if past.first is None else name_from_here(past.first.notebook)
             raise ConfigurationError(
                 f"The session {quoted(name)} has ended: take another name, or resume it from its record "
-                f"by RLM(…).session(resume={place!r})."
+                f"by RLM(…).session(resume={record!r})."
             )
         kernel = RecordedSession(ended.settings, past.opening, past.answered, past.given[1:], self._make_room)
         self._kept.add_session(name, kernel)

@@ -53,7 +53,7 @@ class Driven:
         """So many of them stand in the record."""
         self._answering: Answering | None = None
         self._history = History()
-        self._after: list[dict[str, Any]] = []
+        self._runs_before: list[dict[str, Any]] = []
         self._first: RunFiles | None = None
         """The first prompt, whose record the others stand in."""
         self._turn = asyncio.Lock()
@@ -92,7 +92,7 @@ class Driven:
                     self._answering,
                     sandbox=self._sandbox,
                     history=self._history,
-                    after=self._after,
+                    runs_before=self._runs_before,
                     earlier=[context.info for context in self._given[:-1]],
                 )
                 unkept = self._given[self._recorded : -1]

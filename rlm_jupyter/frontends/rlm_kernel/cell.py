@@ -49,9 +49,9 @@ def read(cell: str, own: Sequence[str]) -> tuple[list[Command], Code | Prompt | 
     ConfigurationError
         `%%python` has options.
     """
-    place = rest_at(cell, own)
-    commands = [_command(line) for line in cell[:place].splitlines() if line.strip()]
-    rest = cell[place:]
+    end_of_commands = rest_at(cell, own)
+    commands = [_command(line) for line in cell[:end_of_commands].splitlines() if line.strip()]
+    rest = cell[end_of_commands:]
     if not rest.strip():
         return commands, None
     return commands, Code(_source(rest)) if is_code(rest) else Prompt(rest.strip("\n"))
@@ -59,14 +59,14 @@ def read(cell: str, own: Sequence[str]) -> tuple[list[Command], Code | Prompt | 
 
 def rest_at(cell: str, own: Sequence[str]) -> int:
     """Where the commands at its beginning end."""
-    place = end = 0
+    end_of_commands = end = 0
     for line in cell.splitlines(keepends=True):
         end += len(line)
         if line.strip() and not _is_command(line, own):
             break
         if line.strip():
-            place = end
-    return place
+            end_of_commands = end
+    return end_of_commands
 
 
 def is_code(cell: str) -> bool:

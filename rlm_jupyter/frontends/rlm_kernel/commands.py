@@ -137,13 +137,13 @@ class Commands:
         if not arguments:
             page.say(self._configuration.described_limits())
             return
-        place, changes = 0, {}
-        while found := _PAIR.match(arguments, place):
+        at, changes = 0, {}
+        while found := _PAIR.match(arguments, at):
             changes[found[1].replace("-", "_")] = found[2]
-            place = found.end()
-        if place < len(arguments):
+            at = found.end()
+        if at < len(arguments):
             raise ConfigurationError(
-                f"%limits takes NAME=VALUE, as in max_cost=0.5, not {quoted(arguments[place:].strip())}."
+                f"%limits takes NAME=VALUE, as in max_cost=0.5, not {quoted(arguments[at:].strip())}."
             )
         self._configuration.limit(changes)
         page.say(self._configuration.described_limits())
@@ -153,11 +153,11 @@ def _taken(names: list[str], option: str, what: str) -> list[str]:
     """Return what stands behind each `option`; both are taken out of the words."""
     taken = []
     while option in names:
-        place = names.index(option)
-        if place + 1 == len(names):
+        at = names.index(option)
+        if at + 1 == len(names):
             raise ConfigurationError(f"{option} needs a value: {option} {what}.")
-        taken.append(names[place + 1])
-        del names[place : place + 2]
+        taken.append(names[at + 1])
+        del names[at : at + 2]
     return taken
 
 

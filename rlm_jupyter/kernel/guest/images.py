@@ -44,16 +44,16 @@ def prompt_of(parts: Iterable[object], where: str) -> str:
         An image is none, or there is too much of them.
     """
     taken: list[Part] = []
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         if isinstance(part, str):
             taken.append(str(part))
         elif is_image(part):
             try:
                 taken.append(image_of(part))
             except ValueError as error:
-                raise ValueError(f"{where}: part {place} is no image that can be sent: {error}.") from None
+                raise ValueError(f"{where}: part {index} is no image that can be sent: {error}.") from None
         else:
-            raise TypeError(f"{where}: part {place} is {type(part).__name__}, neither a str nor an image ({_TAKEN}).")
+            raise TypeError(f"{where}: part {index} is {type(part).__name__}, neither a str nor an image ({_TAKEN}).")
     prompt = Prompt.of(taken)
     if not prompt.text.strip():
         raise TypeError(f'{where}: say what is asked about the image: ["QUESTION", image].')

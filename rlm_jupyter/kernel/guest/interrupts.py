@@ -24,12 +24,12 @@ Handler = Callable[[int, FrameType | None], Any]
 
 def end_in_the_cell(error: BaseException | None) -> None:
     """Let the traceback of an interrupt end where the cell was: the handler that raised it is nobody's business."""
-    place = error.__traceback__ if isinstance(error, KeyboardInterrupt) else None
-    while place is not None and place.tb_next is not None:
-        name = str(place.tb_next.tb_frame.f_globals.get("__name__", ""))
-        if place.tb_next.tb_next is None and name.startswith(_OURS):
-            place.tb_next = None
-        place = place.tb_next
+    traceback = error.__traceback__ if isinstance(error, KeyboardInterrupt) else None
+    while traceback is not None and traceback.tb_next is not None:
+        name = str(traceback.tb_next.tb_frame.f_globals.get("__name__", ""))
+        if traceback.tb_next.tb_next is None and name.startswith(_OURS):
+            traceback.tb_next = None
+        traceback = traceback.tb_next
 
 
 class Interrupts:

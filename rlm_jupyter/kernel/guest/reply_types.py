@@ -78,21 +78,21 @@ class ReplyType:
         answers = yield asked
         values: list[Any] = list(answers)
         wrong: dict[int, str] = {}
-        for place, answer in enumerate(answers):
+        for index, answer in enumerate(answers):
             if not isinstance(answer, SubcallFailure):
                 try:
-                    values[place] = self._read(answer)
+                    values[index] = self._read(answer)
                 except WrongFormError as error:
                     said = {
                         "reply": shortened(answer, self._shown_chars),
                         "reason": shortened(str(error), _REASON_CHARS),
                     }
                     before, after = (part.format(**said) for part in self._again.split(_PLACE))
-                    wrong[place] = framed(before, asked[place], after)
+                    wrong[index] = framed(before, asked[index], after)
         if wrong:
             answers = yield [*wrong.values()]
-            for place, answer in zip(wrong, answers, strict=True):
-                values[place] = self._last(answer)
+            for index, answer in zip(wrong, answers, strict=True):
+                values[index] = self._last(answer)
         return values
 
     def _take(self, wanted: Any) -> None:
@@ -158,6 +158,6 @@ def _said(error: Exception) -> str:
     errors = getattr(error, "errors", None)
     if callable(errors):
         first = errors()[0]
-        place = "".join(f"[{part!r}]" for part in first["loc"])
-        return f"{place} {first['msg']}".strip()
+        path = "".join(f"[{part!r}]" for part in first["loc"])
+        return f"{path} {first['msg']}".strip()
     return f"{type(error).__name__}: {error}"

@@ -154,15 +154,15 @@ def _texts(prompts: object, name: str, model: object) -> list[str]:
     if not isinstance(prompts, Iterable) or isinstance(prompts, Mapping) or is_image(prompts):
         raise TypeError(f"{name} takes a list of str, not {type(prompts).__name__}.")
     texts = []
-    for place, prompt in enumerate(prompts):
+    for index, prompt in enumerate(prompts):
         if isinstance(prompt, str):
             texts.append(prompt)
         elif isinstance(prompt, list | tuple):
-            texts.append(_with_images(prompt, f"{name}: item {place}", name))
+            texts.append(_with_images(prompt, f"{name}: item {index}", name))
         elif is_image(prompt):
-            raise TypeError(f'{name}: item {place} is an image: put it beside its question, ["QUESTION", image].')
+            raise TypeError(f'{name}: item {index} is an image: put it beside its question, ["QUESTION", image].')
         else:
-            raise TypeError(f"{name}: item {place} is {type(prompt).__name__}, not str.")
+            raise TypeError(f"{name}: item {index} is {type(prompt).__name__}, not str.")
     return texts
 
 

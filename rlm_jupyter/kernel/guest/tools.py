@@ -49,11 +49,11 @@ def tool_functions(calls: MakesCalls, specs: Sequence[dict[str, Any]]) -> dict[s
         module, _, name = spec["name"].rpartition(".")
         function = _function(calls, spec)
         if module:
-            place = found.setdefault(module, types.ModuleType(module, _ABOUT_MODULE))
+            package = found.setdefault(module, types.ModuleType(module, _ABOUT_MODULE))
             function.__module__ = module
-            setattr(place, name, function)
+            setattr(package, name, function)
             # `help(module)` leaves out functions that no file of the module's defines; its description has them
-            place.__doc__ += f"{line(spec)}\n"
+            package.__doc__ += f"{line(spec)}\n"
         else:
             found[name] = function
     return found

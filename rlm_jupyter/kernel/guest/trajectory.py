@@ -111,7 +111,7 @@ class Trajectory:
     def __getitem__(self, number: int | slice) -> Iteration | list[Iteration]:
         known = self._known()
         if isinstance(number, slice):
-            return known[slice(_place(number.start), _place(number.stop), number.step)]
+            return known[slice(_index(number.start), _index(number.stop), number.step)]
         if number == 0 or abs(number) > len(known):
             there = f"there are 1 to {len(known):,}" if known else "none is over yet"
             raise IndexError(f"trajectory[{number}]: iterations are counted from 1, and {there}.")
@@ -137,7 +137,7 @@ class Trajectory:
             return self._iterations
 
 
-def _place(number: int | None) -> int | None:
+def _index(number: int | None) -> int | None:
     return number - 1 if number is not None and number > 0 else number
 
 

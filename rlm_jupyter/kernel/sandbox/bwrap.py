@@ -79,14 +79,14 @@ class Shown(Protocol):
         """Return whether the path is among them."""
 
 
-def options(sandbox: Shown, python: str, place: Path, cwd: Path | None, *, template: bool = False) -> list[str]:
+def options(sandbox: Shown, python: str, directory: Path, cwd: Path | None, *, template: bool = False) -> list[str]:
     """Return what bubblewrap is told to shut a kernel off.
 
     Parameters
     ----------
     python
         The interpreter that it will run.
-    place
+    directory
         The kernel's private directory; its `run` and `lib` are shown.
     cwd
         The working directory, where it is shown.
@@ -116,8 +116,8 @@ def options(sandbox: Shown, python: str, place: Path, cwd: Path | None, *, templ
     package = str(Path(__file__).parents[2])
     words += ["--ro-bind", package, package]
     if not template:
-        words += ["--bind", str(place / "run"), str(place / "run")]
-    words += ["--ro-bind-try", str(place / "lib"), str(place / "lib")]
+        words += ["--bind", str(directory / "run"), str(directory / "run")]
+    words += ["--ro-bind-try", str(directory / "lib"), str(directory / "lib")]
     shown = cwd is not None and sandbox.shows(cwd) and not template
     words += ["--remount-ro", "/", "--chdir", str(cwd) if shown else WORK]
     # a process of its own reaps what the kernel leaves; seen from inside it is the parent, and never goes away

@@ -71,7 +71,7 @@ def send(
         run = run.redacted(redactor)
     # a run's name has words of its prompt, which may have been taken out of the run
     name = files.name if run.trajectory.run_id == run_id else run.trajectory.run_id
-    path = None if out is not None else _place(files, name, form, output)
+    path = None if out is not None else _target(files, name, form, output)
     content = _written(run, form)
     if path is not None:
         path = _delivered(path, content, replace, is_named=output is not None and not Path(output).is_dir())
@@ -96,7 +96,7 @@ def _written(run: WholeRun, form: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def _place(files: RunFiles, name: str, form: str, output: str | Path | None) -> Path:
+def _target(files: RunFiles, name: str, form: str, output: str | Path | None) -> Path:
     path = Path(output or ".")
     if path.is_dir():
         path = path / (f"{name}-export.ipynb" if form == "ipynb" else f"{name}.{form}")
@@ -128,7 +128,7 @@ def _removed(redactor: Redactor) -> str:
     keys = [_count(redactor.keys, "key")] if redactor.keys else []
     people = [_count(redactor.people, "home folder or user name")] if redactor.people else []
     what = " and ".join([*keys, *people]).replace("folder or user names", "folders and user names")
-    return f"Removed: {what}, in {_count(redactor.places, 'place')}."
+    return f"Removed: {what}, in {_count(redactor.places, 'folder')}."
 
 
 def _count(number: int, unit: str) -> str:

@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.deadline import Deadline
 from rlm_jupyter.run.budget.delays import Delays
-from rlm_jupyter.run.budget.kernel_places import KernelPlaces
+from rlm_jupyter.run.budget.kernel_slots import KernelSlots
 from rlm_jupyter.run.budget.last_reply import LastReply
 from rlm_jupyter.run.budget.overbilling import ROUNDING, Overbilling
 from rlm_jupyter.run.budget.rate_limit import Pace
@@ -45,7 +45,7 @@ class Ledger:
         self.limits = limits
         self._clock = clock
         self.deadline = Deadline(limits.max_seconds, clock)
-        self.kernels = KernelPlaces(limits, self.deadline)
+        self.kernels = KernelSlots(limits, self.deadline)
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._paces: dict[str, Pace] = {}
         self._queue = asyncio.Lock()

@@ -38,13 +38,13 @@ def walk(folder: Path, note: Note) -> Iterator[str]:
         note(f"{error.filename}: left out: {why(error)}")
 
     for here, folders, names in os.walk(folder, onerror=unreadable):
-        place = Path(here)
-        ignored.enter(place, names)
-        reasons = {name: _why_passed_over(name) or ignored.why(place / name, folder=True) for name in folders}
+        parent = Path(here)
+        ignored.enter(parent, names)
+        reasons = {name: _why_passed_over(name) or ignored.why(parent / name, folder=True) for name in folders}
         folders[:] = sorted(name for name, reason in reasons.items() if not reason)
         passed_over.update(filter(None, reasons.values()))
         for name in sorted(names):
-            path = place / name
+            path = parent / name
             reason = _HIDDEN if name.startswith(".") else ignored.why(path, folder=False)
             if reason:
                 passed_over[reason] += 1
@@ -70,9 +70,9 @@ class _Ignored:
         self._note: Note | None = note
         root = folder.resolve()
         above = [root, *root.parents]
-        repository = next((place for place in above if (place / ".git").exists()), root)
-        for place in reversed(above[1 : above.index(repository) + 1]):
-            self._add(place)
+        repository = next((parent for parent in above if (parent / ".git").exists()), root)
+        for parent in reversed(above[1 : above.index(repository) + 1]):
+            self._add(parent)
         if self.why(root, folder=True):
             self._specs.clear()  # it was named all the same: what is in it is wanted
 
@@ -87,16 +87,16 @@ class _Ignored:
             return ""
         # not of the path itself: a link is ignored by its own name
         real = path.parent.resolve() / path.name
-        for place, spec in reversed(self._specs):
-            if real.is_relative_to(place):
-                relative = real.relative_to(place).as_posix()
+        for base, spec in reversed(self._specs):
+            if real.is_relative_to(base):
+                relative = real.relative_to(base).as_posix()
                 include = spec.check_file(f"{relative}/" if folder else relative).include
                 if include is not None:
                     return "ignored by git" if include else ""
         return ""
 
-    def _add(self, place: Path) -> None:
-        file = place / ".gitignore"
+    def _add(self, folder: Path) -> None:
+        file = folder / ".gitignore"
         if not file.is_file():
             return
         try:
@@ -107,7 +107,7 @@ class _Ignored:
                 self._note = None
             return
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-        self._specs.append((place, GitIgnoreSpec.from_lines(lines)))
+        self._specs.append((folder, GitIgnoreSpec.from_lines(lines)))
 
 
 def _is_of_run(path: str) -> bool:

@@ -44,7 +44,7 @@ class ServerConfig:
         return f"mcp_{name}" if not name.isidentifier() or keyword.iskeyword(name) else name
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """Where it is, without what may be secret: its program, or its address without a query."""
         if not self.url:
             return self.command[0]

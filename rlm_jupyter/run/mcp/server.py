@@ -174,9 +174,9 @@ class McpServer:
             if self._config.url
             else "Its command has to speak the Model Context Protocol over its standard streams."
         )
-        return f"{self._why(what, f' ({self._config.place})').rstrip('.')}. {look}"
+        return f"{self._why(what, f' ({self._config.address})').rstrip('.')}. {look}"
 
-    def _why(self, what: str, place: str = "") -> str:
+    def _why(self, what: str, address: str = "") -> str:
         """Return what is wrong with it, with the last line that it wrote to standard error, or else what it printed."""
         last = self._printed
         with contextlib.suppress(ValueError, OSError):
@@ -184,7 +184,7 @@ class McpServer:
             if lines := self._errors.read().strip().splitlines():
                 last = lines[-1].strip()
         what = f"{what}: {last}" if last else what
-        return f"The MCP server {self.name}{place}: {what}"[:_REASON_CHARS]
+        return f"The MCP server {self.name}{address}: {what}"[:_REASON_CHARS]
 
 
 @asynccontextmanager

@@ -112,7 +112,7 @@ async def test_a_fork_has_all_that_the_kernel_has_and_both_go_on(
             assert text_of(await kernel.execute("numbers")) == "[1, 2, 2]"
             connections = [each._connection.process for each in (kernel, fork)]
             assert connections[0].key != connections[1].key
-            assert connections[0]._place.path != connections[1]._place.path
+            assert connections[0]._directory.path != connections[1]._directory.path
             look = "s = get_ipython().kernel.session; s.session, __import__('os').getpid()"
             assert text_of(await kernel.execute(look)) != text_of(await fork.execute(look))
             again = await fork.fork(Answerer())
@@ -168,7 +168,7 @@ async def test_a_fork_outlives_the_kernel_and_the_kernel_outlives_a_fork(
         assert (await forks[2].execute("import os; os._exit(4)")).status == "died"
         assert forks[2]._connection.ended == "the kernel's process ended (exit code 4)"
         assert text_of(await last.execute("x")) == "1"
-        places = [each._connection.process._place.path for each in (kernel, *forks, last)]
+        places = [each._connection.process._directory.path for each in (kernel, *forks, last)]
         before += below()
         for each in (*forks, last):
             await each.close()

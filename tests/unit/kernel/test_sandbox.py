@@ -18,7 +18,7 @@ import pytest
 
 from rlm_jupyter import RLM, Limits, Sandbox
 from rlm_jupyter.kernel import directory as place
-from rlm_jupyter.kernel.directory import Place
+from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.process import KernelProcess
 from rlm_jupyter.kernel.sandbox import bwrap
 from rlm_jupyter.kernel.sandbox import cgroup as pids
@@ -82,7 +82,7 @@ async def test_nothing_of_a_shut_off_kernel_is_left_behind(shut: Kernel) -> None
     await shut.execute("import subprocess; p = subprocess.Popen(['sleep', '300'], start_new_session=True)")
     inside = psutil.Process(process.pid).children(recursive=True)
     assert "sleep" in {child.name() for child in inside}
-    folder, group = process._place.path, process._place._group
+    folder, group = process._directory.path, process._directory._group
     await shut.close()
     _, alive = psutil.wait_procs(inside, timeout=20)
     assert not alive
@@ -187,7 +187,7 @@ async def test_a_run_says_what_it_is_kept_in_and_its_children_are_too(
 
 async def test_every_kernel_has_places_of_its_own(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     run = await kernel.execute("import os, tempfile; os.path.expanduser('~'), tempfile.gettempdir()")
-    folder = str(kernel._connection.process._place.path)
+    folder = str(kernel._connection.process._directory.path)
     assert text_of(run) == f"('{folder}/home', '{folder}/tmp')"
     assert not (Path(folder) / "run").exists()
 
@@ -200,7 +200,7 @@ async def main():
     kernel = await Kernel.start(None, sandbox=Sandbox(sys.argv[1]))
     cell = asyncio.create_task(kernel.execute(sys.argv[2]))
     await asyncio.sleep(1)
-    print(kernel._connection.process._place.path, flush=True)
+    print(kernel._connection.process._directory.path, flush=True)
     await cell
 asyncio.run(main())
 """
@@ -241,7 +241,9 @@ def test_a_kernel_outlives_the_thread_that_asked_for_it() -> None:
 
     async def launch() -> None:
         launched.append(await KernelProcess.launch())
-        while len(list((launched[0]._place.path / "run").iterdir())) < 5:  # until it is up, and has said what it wants
+        while (
+            len(list((launched[0]._directory.path / "run").iterdir())) < 5
+        ):  # until it is up, and has said what it wants
             await asyncio.sleep(0.02)
 
     thread = threading.Thread(target=lambda: asyncio.run(launch()))
@@ -260,14 +262,14 @@ async def test_a_start_in_which_every_task_is_cancelled_leaves_nothing(
     turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As happens when an interpreter exits."""
-    places: list[Place] = []
+    places: list[KernelDirectory] = []
 
-    class Noted(Place):
+    class Noted(KernelDirectory):
         def __init__(self) -> None:
             super().__init__()
             places.append(self)
 
-    monkeypatch.setattr("rlm_jupyter.kernel.process.Place", Noted)
+    monkeypatch.setattr("rlm_jupyter.kernel.process.KernelDirectory", Noted)
     before = set(psutil.Process().children(recursive=True))
     starting = asyncio.create_task(KernelProcess.launch())
     for _ in range(turns):

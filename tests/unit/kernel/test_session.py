@@ -294,7 +294,7 @@ async def test_variables_are_described_without_running_their_code(kernel: Kernel
 async def test_nothing_is_left_behind(answerer: Answerer) -> None:
     kernel = await Kernel.start(answerer)
     process = kernel._connection.process
-    pid, home = process.pid, process._place.path
+    pid, home = process.pid, process._directory.path
     await kernel.execute("import subprocess; subprocess.Popen(['sleep', '300'])")
     children = psutil.Process(pid).children()
     await kernel.close()

@@ -148,8 +148,8 @@ async def test_closed_kernels_leave_the_template_alone_and_it_ends_with_its_run(
     templates = Templates()
     async with forked(sandbox, sandbox, templates=templates) as kernels:
         [template] = {*pool.shared.values(), *pool.claimed}
-        places = [kernel._connection.process._place.path for kernel in kernels]
-        places.append(template._place.path)
+        places = [kernel._connection.process._directory.path for kernel in kernels]
+        places.append(template._directory.path)
         many = below()
     _, alive = psutil.wait_procs(many, timeout=_GONE_SECONDS if sandbox.kind == "bwrap" else 2)
     if sandbox.kind == "bwrap":

@@ -14,7 +14,7 @@ from rlm_jupyter.record.catalog import find, find_request, list_runs
 from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.notebook_writer import NotebookWriter
 from rlm_jupyter.record.recorder import recording
-from rlm_jupyter.record.store import RunFiles, check_place, folder_of
+from rlm_jupyter.record.store import RunFiles, check_save_path, folder_of
 from rlm_jupyter.run.context import pack
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
 from rlm_jupyter.types.values import ContextInfo
@@ -158,7 +158,7 @@ def test_a_path_that_ends_with_a_slash_is_a_folder(here, path) -> None:
 
 @pytest.mark.parametrize("path", ["no/such/run.ipynb", "no/such/", "no/su/ch/run", "../no/such/run.ipynb"])
 def test_a_place_whose_folders_are_missing_is_refused_and_nothing_is_made(here, path) -> None:
-    for refuse in (check_place, lambda path: RunFiles.create("prompt", path)):
+    for refuse in (check_save_path, lambda path: RunFiles.create("prompt", path)):
         with pytest.raises(ConfigurationError, match=r"There is no folder .*no(/su)? to save the run in: make it, or"):
             refuse(path)
     assert not (here / "no").exists()

@@ -94,7 +94,7 @@ def test_a_tree_at_once_never_overshoots_and_never_gets_stuck(
 
     async def child(ledger: Ledger, node: Node, depth: int) -> None:
         nonlocal alive, most_alive
-        async with ledger.kernels.place(depth):
+        async with ledger.kernels.hold(depth):
             alive += 1
             most_alive = max(most_alive, alive)
             await asyncio.sleep(0.0005)
@@ -333,7 +333,7 @@ async def test_nobody_waits_longer_than_the_time_that_is_left(what: str) -> None
         return {
             "room": lambda: ledger.request(Usage(60)),
             "a turn": lambda: ledger.turn(ledger.pace("x")),
-            "a kernel": lambda: ledger.kernels.place(1),
+            "a kernel": lambda: ledger.kernels.hold(1),
         }[what]()
 
     started = asyncio.get_running_loop().time()
@@ -360,8 +360,8 @@ async def test_a_raised_limit_counts_for_those_who_wait_already_and_a_held_clock
 
 async def test_kernels_of_each_depth_have_places_of_their_own() -> None:
     ledger = Ledger(Limits(max_kernels=3, max_depth=3))
-    async with ledger.kernels.place(1), ledger.kernels.place(2):
-        waiting = asyncio.create_task(ledger.kernels.place(1).__aenter__())
+    async with ledger.kernels.hold(1), ledger.kernels.hold(2):
+        waiting = asyncio.create_task(ledger.kernels.hold(1).__aenter__())
         await asyncio.sleep(0.01)
         assert not waiting.done()
         waiting.cancel()

@@ -10,7 +10,7 @@ from rlm_jupyter.run.budget.deadline import Deadline
 from rlm_jupyter.types.limits import Limits
 
 
-class KernelPlaces:
+class KernelSlots:
     """Places for the kernels of a tree of runs, counted per depth.
 
     A kernel is held while its own children run, so a common pool could fill up with parents that wait. With one pool
@@ -25,7 +25,7 @@ class KernelPlaces:
         self._at: dict[int, asyncio.Semaphore] = {}
 
     @asynccontextmanager
-    async def place(self, depth: int) -> AsyncIterator[None]:
+    async def hold(self, depth: int) -> AsyncIterator[None]:
         """Hold a place for a child's kernel.
 
         Raises

@@ -1,4 +1,4 @@
-"""`place`: a file is put into a folder of the user's, which a kernel may be able to write to as well.
+"""`write_file`: a file is put into a folder of the user's, which a kernel may be able to write to as well.
 
 So no link is followed there: a new file is made beside the name and linked to it, which replaces nothing; where a
 replacement is agreed on, the name itself is replaced, whatever it leads to. What the run has brought there before is
@@ -86,7 +86,7 @@ def is_taken(folder: Folder, name: str, ours: Collection[str]) -> bool:
     return os.path.lexists(path) and not _is_ours(path, ours)
 
 
-def place(folder: Folder, name: str, content: bytes, *, replaces: bool, ours: Collection[str] = ()) -> Path:
+def write_file(folder: Folder, name: str, content: bytes, *, replaces: bool, ours: Collection[str] = ()) -> Path:
     """Put a file there, whole or not at all.
 
     Parameters
