@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rlm_jupyter.kernel.sandbox.sandbox import Sandbox as Sandbox
     from rlm_jupyter.parsing import find_final_answer as find_final_answer
     from rlm_jupyter.rlm import RLM as RLM
+    from rlm_jupyter.run.artefacts import Artefact as Artefact
     from rlm_jupyter.run.files.load import load as load
-    from rlm_jupyter.run.outputs import Artefact as Artefact
     from rlm_jupyter.run.result import Result as Result
     from rlm_jupyter.run.tool import Tool as Tool
     from rlm_jupyter.types.limits import Limits as Limits
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
-    "Artefact": "rlm_jupyter.run.outputs",
+    "Artefact": "rlm_jupyter.run.artefacts",
     "Limits": "rlm_jupyter.types.limits",
     "PdfPages": "rlm_jupyter.types.pdf_pages",
     "RLM": "rlm_jupyter.rlm",

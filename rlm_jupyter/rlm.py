@@ -36,13 +36,13 @@ from rlm_jupyter.run.arguments import (
     served,
     share_of,
 )
+from rlm_jupyter.run.artefacts import Outputs
 from rlm_jupyter.run.asked import Prompt, asked, context_of, is_none
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.estimate import Estimate, estimate
 from rlm_jupyter.run.figures import SeeFigures
 from rlm_jupyter.run.mcp.config import servers_of
-from rlm_jupyter.run.outputs import Outputs
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Running
 from rlm_jupyter.run.settings import COMPACT_AT, LedgerOf, Settings, Strategy

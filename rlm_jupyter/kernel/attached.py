@@ -14,8 +14,8 @@ from typing import Any, Self
 
 from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.guest.codec import WireMessage
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.process import KernelProcess
-from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError, KernelStartError
 from rlm_jupyter.types.values import AnswerSubcall, PacksContext
 

@@ -131,7 +131,7 @@ class Connection:
                 await self._shell_open.wait()
             self.process.seal()
         except (TimeoutError, KernelDiedError) as error:
-            said = self.process.last_words
+            said = self.process.stderr_tail
             await self.close("it did not come up")
             why = str(error) or f"it did not answer within {START_SECONDS:.0f} s"
             why += f" ({said.splitlines()[-1]})" if said else ""

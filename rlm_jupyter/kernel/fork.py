@@ -14,7 +14,7 @@ from typing import Any
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from rlm_jupyter.kernel.directory import KernelDirectory
-from rlm_jupyter.kernel.guest.supervisor import process_number
+from rlm_jupyter.kernel.guest.supervisor_process import process_number
 from rlm_jupyter.kernel.supervisor import Supervisor
 
 _LOOK_SECONDS = 0.001
@@ -128,14 +128,14 @@ class ForkProvisioner(LocalProvisioner):
     supervised: SupervisedProcess
     _directory: KernelDirectory
     _processes: int | None
-    _last_words: Callable[[], str]
+    _stderr_tail: Callable[[], str]
 
     def take(
         self,
         process: SupervisedProcess,
         directory: KernelDirectory,
         processes: int | None,
-        last_words: Callable[[], str],
+        stderr_tail: Callable[[], str],
     ) -> None:
         """Set what it is about.
 
@@ -152,7 +152,7 @@ class ForkProvisioner(LocalProvisioner):
         """
         self.process = self.supervised = process
         self.pid = process.pid
-        self._directory, self._processes, self._last_words = directory, processes, last_words
+        self._directory, self._processes, self._stderr_tail = directory, processes, stderr_tail
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         """Do nothing: it is launched."""
@@ -166,9 +166,9 @@ class ForkProvisioner(LocalProvisioner):
         if self._processes is not None and os.geteuid() == 0:
             self._directory.hold(self.process.pid, self._processes)
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """Return what it said on standard error when it did not come up."""
-        return self._last_words()
+        return self._stderr_tail()
 
     def exit_code(self) -> int | None:
         """As of `Popen`: negative for a signal."""

@@ -122,7 +122,7 @@ class KernelProcess:
                 raise KernelStartError(f"The kernel could not be started: {error}.") from error
             # cancelled here, it has no process: that one ends as nobody holds its channel
             process = await template.fork(directory)
-            provisioner.take(process, directory, processes, template.last_words)
+            provisioner.take(process, directory, processes, template.stderr_tail)
             km.provisioner = provisioner
             return cls(km, directory)
 
@@ -154,7 +154,7 @@ class KernelProcess:
             process = await fork_live(parent, lambda: ask(request), paths)
             provisioner = ForkProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
             # what bounds the number of its processes holds for those of its parent as well
-            provisioner.take(process, directory, None, self._provisioner.last_words)
+            provisioner.take(process, directory, None, self._provisioner.stderr_tail)
             km.provisioner = provisioner
             return connected
 
@@ -234,9 +234,9 @@ class KernelProcess:
         self._directory.seal()
 
     @property
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """What a kernel that did not come up has said of it, where we know."""
-        return str(self._provisioner.last_words())
+        return str(self._provisioner.stderr_tail())
 
     async def interrupt(self) -> None:
         """Send SIGINT to the kernel and what it started."""

@@ -96,7 +96,7 @@ class GuestProvisioner(LocalProvisioner):
         if self._inside is not None and self._sandbox is not None and os.geteuid() == 0:
             self._directory.hold(self._inside, self._sandbox.processes)
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """Return what it said on standard error when it did not come up; empty where that went to ours."""
         if self._said is None:
             return ""
@@ -213,7 +213,7 @@ def _filled(stack: ExitStack, data: bytes) -> int:
 def by_a_thread_of_its_own(start: Callable[[], Any], keep: Callable[[Any], None]) -> concurrent.futures.Future[None]:
     """Start a process in a thread that lives as long as it does.
 
-    A kernel that asks to be told when its parent dies (`guest/supervisor.py`) means, to Linux, the thread that
+    A kernel that asks to be told when its parent dies (`guest/supervisor_process.py`) means, to Linux, the thread that
     started it; that of an event loop may end long before its process does.
 
     Parameters

@@ -1,7 +1,7 @@
 """`Supervisor`: the process that watches over a kernel and over the forks of it, as the host sees it.
 
-What it does is in `guest/supervisor.py`. It is the one process there that the host believes: it runs nothing of a
-model's. Numbers of processes are its own, which differ from ours where it is inside a sandbox.
+What it does is in `guest/supervisor_process.py`. It is the one process there that the host believes: it runs nothing
+of a model's. Numbers of processes are its own, which differ from ours where it is inside a sandbox.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlm_jupyter.kernel.directory import KernelDirectory
-from rlm_jupyter.kernel.guest.supervisor import process_number
+from rlm_jupyter.kernel.guest.supervisor_process import process_number
 
 _GONE_SECONDS = 0.5
 """How long after its end its parent, where that is not us, may take to wait for it."""

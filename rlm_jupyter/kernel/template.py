@@ -1,8 +1,8 @@
 """`Template`: a process that kernels of one environment are forked from, as the host sees it.
 
-What it does is in `guest/template.py`. It is asked over a socket that it and the host alone have; with each request
-goes one end of a channel of that kernel's own, the folder of its connection, and a pidfd of the host. What comes back
-on the channel are pidfds of the fork: numbers of processes mean nothing from inside a sandbox.
+What it does is in `guest/template_process.py`. It is asked over a socket that it and the host alone have; with each
+request goes one end of a channel of that kernel's own, the folder of its connection, and a pidfd of the host. What
+comes back on the channel are pidfds of the fork: numbers of processes mean nothing from inside a sandbox.
 """
 
 from __future__ import annotations
@@ -181,12 +181,12 @@ class Template:
             return TemplateError(json.loads(message)["failed"], unfit=True)
         if self._started.done() and (error := self._started.exception()) is not None:
             return TemplateError(str(error))
-        said = self._provisioner.last_words().splitlines()
+        said = self._provisioner.stderr_tail().splitlines()
         return TemplateError("no kernel came of it" + (f" ({said[-1]})" if said else ""))
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """Return what its kernels, or itself, have said on standard error; empty where that went to ours."""
-        return self._provisioner.last_words()
+        return self._provisioner.stderr_tail()
 
     def close(self) -> None:
         """End it; inside a sandbox, so do its kernels. Wait until it is gone, for a few milliseconds."""

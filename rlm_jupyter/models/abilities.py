@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rlm_jupyter.models.eyes import most_image_tokens
+from rlm_jupyter.models.vision import most_image_tokens
 
 if TYPE_CHECKING:
     import asyncio

@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rlm_jupyter.models import eyes, pricing, sdk_errors
+from rlm_jupyter.models import pricing, sdk_errors, vision
 from rlm_jupyter.models.abilities import Abilities
 from rlm_jupyter.models.allowance import Allowance, allow
 from rlm_jupyter.models.client_pool import Clients
@@ -117,7 +117,7 @@ class HostedModel(ABC):
         """Whether it reads images: as was said, as its server says, or as its name tells; `None`: nobody knows."""
         if self._sees is not None:
             return self._sees
-        return eyes.sees(self.name) if self._own.sees is None else self._own.sees
+        return vision.sees(self.name) if self._own.sees is None else self._own.sees
 
     @property
     def remark(self) -> str:
@@ -277,7 +277,7 @@ class HostedModel(ABC):
             takes_idle_seconds=True,
             takes_temperature=self.takes_temperature,
             sees=self.sees,
-            image_tokens=partial(eyes.image_tokens, self.name),
+            image_tokens=partial(vision.image_tokens, self.name),
             takes_schema=self.endpoint.preset.takes_schema and not self._refuses_schema,
             is_deterministic=self.temperature == 0,
             options=self.options,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from itertools import islice
 from typing import Any
 
-from rlm_jupyter.parsing.signatures import identify
+from rlm_jupyter.parsing.file_signatures import identify
 from rlm_jupyter.prompts.structure import structure
 from rlm_jupyter.types.images import measure, pixels
 

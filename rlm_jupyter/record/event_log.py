@@ -1,4 +1,4 @@
-"""`Entries`: how a fact is entered: in the journal first, then in the trajectory and the notebook, then told."""
+"""`EventLog`: what happens in a run, entered in the journal first, then in trajectory and notebook, then emitted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SOON = 0.01
 """Seconds after which an answered sub-call, which is in the journal by then, is told: a batch is answered first."""
 
 
-class Entries:
+class EventLog:
     """Enters the facts of one run.
 
     Parameters

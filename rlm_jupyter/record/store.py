@@ -105,9 +105,9 @@ class RunFiles:
         prompt
             Names the run: `YYYYMMDD-HHMMSS-` and its first words; `-2`, `-3`… when that is taken.
         path
-            The notebook, or a folder to put it into (see `is_folder`), made if needed (see `check_place`). Where a run
-            has that name, the new one gets `NAME-2`, `NAME-3`…: files of a run are never moved, because its path was
-            returned. A notebook that is no run is never touched.
+            The notebook, or a folder to put it into (see `is_folder`), made if needed (see `check_save_path`). Where a
+            run has that name, the new one gets `NAME-2`, `NAME-3`…: files of a run are never moved, because its path
+            was returned. A notebook that is no run is never touched.
         where
             The folder that `rlm_runs` is in; the working directory when left out.
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from rlm_jupyter.record.saved_run import SavedRun
-from rlm_jupyter.replay import verify as replaying
+from rlm_jupyter.replay import replay as replaying
 from rlm_jupyter.replay.fork import AS_ONE_RUN, Forking, forked
+from rlm_jupyter.replay.replay import Replayed
 from rlm_jupyter.replay.resume import Resumption, check_resumable, configuration
 from rlm_jupyter.replay.session_record import last_prompt
-from rlm_jupyter.replay.verify import Replayed
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Running

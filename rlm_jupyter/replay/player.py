@@ -89,8 +89,8 @@ class Player:
             run.ledger.limit(replace(run.limits, max_seconds=None))
         if not (options.copies or options.only):
             record = resumption_record(run, self.recording)
-            if run.entries.recorder is not None:
-                run.entries.recorder.add(record)
+            if run.event_log.recorder is not None:
+                run.event_log.recorder.add(record)
             self.recording.append(record)
         self._apply([self.recording.started])
         self._continue_if_record_ends()
@@ -99,7 +99,7 @@ class Player:
         """Enter the recorded counterpart of a record; the last one of a run is its own."""
         if isinstance(record, RunEnded):
             self._apply(self.recording.rest())
-            self.run.entries.add(record)
+            self.run.event_log.add(record)
             return
         matched = self.recording.match(record)
         if not matched and isinstance(record, NoticeGiven) and self.recording.options.only:
@@ -268,7 +268,7 @@ class Player:
         """Enter what is recorded already, and tell it."""
         for record in records:
             if self.recording.options.copies:
-                self.run.entries.enter(copied(record))
+                self.run.event_log.enter(copied(record))
             else:
                 self.run.trajectory.apply(record)
                 self.run.emit(record)

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rlm_jupyter.kernel.guest.subcalls import Answers, SubcallError, SubcallFailure
+from rlm_jupyter.kernel.guest.subcall_client import Answers, SubcallError, SubcallFailure
 from rlm_jupyter.prompts import outputs
 from rlm_jupyter.record.past import past
 from rlm_jupyter.record.trajectory import Trajectory

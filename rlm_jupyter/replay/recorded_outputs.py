@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.record.saved_run import SavedRun
-from rlm_jupyter.run.outputs import Artefact, Outputs
+from rlm_jupyter.run.artefacts import Artefact, Outputs
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
 from rlm_jupyter.types.events import RunEnded
 

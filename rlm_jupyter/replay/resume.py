@@ -26,11 +26,11 @@ from rlm_jupyter.run import interrupts
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.observers import guarded
+from rlm_jupyter.run.open_session import open_session
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Answers
 from rlm_jupyter.run.settings import Settings
-from rlm_jupyter.run.start import open_session
 from rlm_jupyter.types.endings import LIMITED_BY
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import RunStarted

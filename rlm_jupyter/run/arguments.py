@@ -15,7 +15,7 @@ from rlm_jupyter.models import Model, load_model
 from rlm_jupyter.models.abilities import abilities_of, fixed
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.run.answer_type import AnswerType
-from rlm_jupyter.run.outputs import Outputs
+from rlm_jupyter.run.artefacts import Outputs
 from rlm_jupyter.run.settings import Strategy
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits

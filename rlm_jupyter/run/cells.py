@@ -57,7 +57,7 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
     cell = CellRun("interrupted")
     try:
         left = run.ledger.deadline.left
-        margin = run.requests.last_word.seconds + INTERRUPT_MARGIN
+        margin = run.requests.last_reply_reserve.seconds + INTERRUPT_MARGIN
         cell = await kernel.execute(
             executed or source,
             cell_seconds=run.limits.cell_seconds,

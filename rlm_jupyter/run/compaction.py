@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from rlm_jupyter import parsing
-from rlm_jupyter.kernel.guest.trajectory import NAME as TRAJECTORY
+from rlm_jupyter.kernel.guest.trajectory_view import NAME as TRAJECTORY
 from rlm_jupyter.prompts import compaction as prompts
 from rlm_jupyter.run.budget import request as calls
 from rlm_jupyter.run.budget.bill import Bill
@@ -160,7 +160,7 @@ def _part(run: Run, most: int) -> _Part | None:
 
 def _pays(run: Run, part: _Part) -> bool:
     """Whether the requests that are left are shortened by more than the summary takes, and there is time for it."""
-    if not run.ledger.deadline.has(_REPLIES_IN_TIME * run.requests.last_word.seconds):
+    if not run.ledger.deadline.has(_REPLIES_IN_TIME * run.requests.last_reply_reserve.seconds):
         return False
     freed = part.own - part.cap
     left = run.limits.max_iterations - run.iteration + 1

@@ -81,5 +81,7 @@ async def _draw(run: Run, message: str, number: int) -> str | None:
         run.requests.lost.settle(bill.usage, bill.cost)
         raise
     text = answered.reply.text.strip()
-    run.entries.add(DirectReplied(number, text, answered.reply.model, answered.usage, answered.cost, answered.seconds))
+    run.event_log.add(
+        DirectReplied(number, text, answered.reply.model, answered.usage, answered.cost, answered.seconds)
+    )
     return text if answered.reply.finish == "stop" else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rlm_jupyter.run.conversation import follow_up, read_part
 
 if TYPE_CHECKING:
-    from rlm_jupyter.kernel.session import Kernel
+    from rlm_jupyter.kernel.kernel import Kernel
     from rlm_jupyter.record.trajectory import Trajectory
 
 

@@ -173,7 +173,7 @@ def ended(run: Run, ending: Ending) -> RunEnded:
         own = run.trajectory.cost
         usage = run.trajectory.usage + run.requests.lost.usage
         cost = None if own is None or run.requests.lost.cost is None else own + run.requests.lost.cost
-    recorder = run.entries.recorder
+    recorder = run.event_log.recorder
     renamed = recorder.files.renamed if recorder is not None else ""
     remarks = [*run.ledger.overbilling.found.values(), *run.ledger.remarks.values()]
     remarks += filter(None, [_failed_summaries(run.trajectory), renamed])

@@ -44,7 +44,7 @@ class Ending:
 async def solve(run: Run) -> Ending:
     """Answer the prompt of `run`. The answer is looked at before any limit."""
     while True:
-        root_model.hold_last_word(run)
+        root_model.reserve_last_reply(run)
         await run.checkpoint()
         if not run.is_replaying and (stop := _limit_reached(run)) is not None:
             return await _salvage(run, stop)
@@ -52,11 +52,11 @@ async def solve(run: Run) -> Ending:
         run.cells.begin()
         try:
             reply = await root_model.next_reply(run)
-            root_model.hold_last_word(run, has_cells=True)
+            root_model.reserve_last_reply(run, has_cells=True)
             outcome = await carry_out(run, reply)
         except LimitReached as limit:
             run.iteration = max((iteration.index for iteration in run.trajectory.iterations[-1:]), default=0)
-            return await _salvage(run, limit.stop_reason, str(limit), may_ask=not limit.is_last_word)
+            return await _salvage(run, limit.stop_reason, str(limit), may_ask=not limit.is_last_reply)
         except KernelDiedError as death:
             return await _salvage(run, "kernel_died", str(death))
         await cells.show(run)
@@ -113,7 +113,7 @@ def _limit_reached(run: Run) -> StopReason | None:
     if (stop := run.ledger.reached) is not None:
         return stop
     left = run.ledger.deadline.left
-    if left is not None and left <= INTERRUPT_MARGIN + run.requests.last_word.seconds:
+    if left is not None and left <= INTERRUPT_MARGIN + run.requests.last_reply_reserve.seconds:
         return "seconds"
     if run.limits.max_errors is not None and run.errors >= run.limits.max_errors:
         return "errors"
@@ -124,7 +124,7 @@ async def _salvage(run: Run, stop: StopReason, message: str = "", *, may_ask: bo
     """Return the best answer there is: sent back, a draft, an unconfirmed FINAL, one forced call, or none."""
     answer = run.best
     # a cell that was interrupted in time may have used part of the margin; the rest must do for one more reply
-    least = min(INTERRUPT_MARGIN, max(run.requests.last_word.seconds, _LEAST_SECONDS))
+    least = min(INTERRUPT_MARGIN, max(run.requests.last_reply_reserve.seconds, _LEAST_SECONDS))
     # where nothing was seen and nothing is kept, an answer would be made up
     if may_ask and answer is None and stop != "cancelled" and run.can_conclude and run.ledger.deadline.has(least):
         answer, why = await _forced(run)
@@ -155,7 +155,7 @@ async def _forced(run: Run) -> tuple[Value | None, str]:
 
 
 def _no_answer(run: Run, said: str) -> str:
-    """Why a last word in prose is no answer; empty where it may be one."""
+    """Say why a last reply in prose is no answer; empty where it may be one."""
     if not run.has_seen:
         return "no code has shown anything that it could come from"
     if cues.says_nothing_found(said) and not any(map(str.isdigit, said)):

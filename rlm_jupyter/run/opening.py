@@ -16,9 +16,9 @@ from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.lifecycle import never_begun, run_started
 from rlm_jupyter.run.observers import guarded
+from rlm_jupyter.run.open_session import open_session
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings
-from rlm_jupyter.run.start import open_session
 from rlm_jupyter.types.events import Event
 from rlm_jupyter.types.values import PackedContext
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.recorder import Recorder
-from rlm_jupyter.run.outputs import Outputs
+from rlm_jupyter.run.artefacts import Outputs
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.detached import detached
 from rlm_jupyter.types.errors import KernelDiedError, KernelError, PolicyError
@@ -116,7 +116,7 @@ async def _fetched(run: Run, outputs: Outputs) -> dict[str, bytes | str]:
 
 async def _keep(run: Run, outputs: Outputs, contents: Mapping[str, bytes]) -> None:
     """Keep files with the run's record, and put them where the caller wants them."""
-    recorder = run.entries.recorder
+    recorder = run.event_log.recorder
     notes: list[str] = []
 
     def keep() -> None:

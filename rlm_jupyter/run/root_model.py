@@ -92,8 +92,8 @@ async def ask(run: Run, temperature: float | None = None, *, last: bool = False)
                 raise LimitReached(str(overflow), stop_reason="context_window") from overflow
             continue
         except UnusableReplyError as nothing:
-            is_last_word = isinstance(nothing, NoAnswerError)
-            raise LimitReached(str(nothing), stop_reason="no_progress", is_last_word=is_last_word) from nothing
+            is_last_reply = isinstance(nothing, NoAnswerError)
+            raise LimitReached(str(nothing), stop_reason="no_progress", is_last_reply=is_last_reply) from nothing
         usage = answered.reply.usage
         run.requests.token_confidence = answered.reply.token_confidence
         if not answered.reply.estimated:
@@ -124,14 +124,14 @@ async def _ask(run: Run, conversation: list[Message], temperature: float | None,
             may_be_empty=True,
             bill=bill,
             # as long as a last reply could come from nothing, nothing is left for one
-            own=run.requests.last_word if last or not run.can_conclude else None,
+            own=run.requests.last_reply_reserve if last or not run.can_conclude else None,
         )
     except BaseException:
         run.requests.lost.settle(bill.usage, bill.cost)
         raise
 
 
-def hold_last_word(run: Run, *, has_cells: bool = False) -> None:
+def reserve_last_reply(run: Run, *, has_cells: bool = False) -> None:
     """Hold back what the run needs for a last reply to its conversation.
 
     Parameters
@@ -149,7 +149,7 @@ def hold_last_word(run: Run, *, has_cells: bool = False) -> None:
     seconds = _REPLY_MARGIN * last[0].reply.seconds if last else 0.0
     if (whole := run.limits.max_seconds) is not None:
         seconds = min(seconds, whole * _MOST_OF_TIME)
-    run.requests.last_word.hold(most + LAST_REPLY, cost or 0.0, seconds)
+    run.requests.last_reply_reserve.hold(most + LAST_REPLY, cost or 0.0, seconds)
 
 
 def drop_oldest(run: Run) -> bool:

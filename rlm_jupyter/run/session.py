@@ -14,14 +14,14 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rlm_jupyter.kernel.execution import OnMessage
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
-from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.prompts import notices
-from rlm_jupyter.record.event_log import Entries
+from rlm_jupyter.record.event_log import EventLog
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run import output_files
-from rlm_jupyter.run.budget.last_reply import LastReply
+from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.cells import restoration
 from rlm_jupyter.run.context import AnyContext, Context
@@ -34,11 +34,11 @@ from rlm_jupyter.run.judge import begin, end
 from rlm_jupyter.run.lifecycle import ended, never_begun, run_started
 from rlm_jupyter.run.loop import Ending, solve, until_stopped
 from rlm_jupyter.run.observers import guarded
-from rlm_jupyter.run.parts import CellState, PolicyState, ReplyState, RequestState
 from rlm_jupyter.run.samples import StartSample, best_of
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.run.state import INTERRUPT_MARGIN, Playback, Run
 from rlm_jupyter.run.subcalls import Answering
+from rlm_jupyter.run.substates import CellState, PolicyState, ReplyState, RequestState
 from rlm_jupyter.types.errors import ContextError, KernelDiedError, KernelError, RLMError
 from rlm_jupyter.types.events import Event, RequestDelayed, RunStarted
 from rlm_jupyter.types.values import AnswerSubcall, CellRun, ContextInfo, Value, Variable
@@ -111,7 +111,7 @@ class Session:
         parent: str | None = None,
         run_id: str | None = None,
         playback: Playback | None = None,
-        above: LastReply | None = None,
+        above: LastReplyReserve | None = None,
     ) -> Trajectory:
         """Answer one prompt.
 
@@ -132,7 +132,7 @@ class Session:
         playback
             Plays a recorded run back, which then goes on. Default: a new run.
         above
-            The last word of the run that asked.
+            What the run that asked holds back for its last reply.
 
         Raises
         ------
@@ -145,7 +145,7 @@ class Session:
         with (
             settings.termination.lend(asked) as policy,
             settings.reward.lend(asked) as reward,
-            LastReply(ledger, above) as last_word,
+            LastReplyReserve(ledger, above) as reserve,
         ):
             trajectory, model = Trajectory(), settings.routing.model_for(self.depth)
             conversation = Conversation(sight(model, settings.see_figures))
@@ -155,10 +155,13 @@ class Session:
                 limits=settings.limits,
                 ledger=ledger,
                 control=control or Control(),
-                entries=Entries(trajectory, recorder, guarded(emit), lambda: run.iteration),
+                event_log=EventLog(trajectory, recorder, guarded(emit), lambda: run.iteration),
                 cells=CellState(self.kernel, self.history, self.variables),
                 requests=RequestState(
-                    last_word, settings.limits.max_output_tokens, settings.compact_at, conversation=conversation
+                    reserve,
+                    settings.limits.max_output_tokens,
+                    settings.compact_at,
+                    conversation=conversation,
                 ),
                 policies=PolicyState(policy, reward, asked),
                 replies=ReplyState()

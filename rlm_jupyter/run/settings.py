@@ -17,12 +17,12 @@ from rlm_jupyter.models.pricing import Price
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import RewardPolicy, Shared, TerminationPolicy
 from rlm_jupyter.run.answer_type import AnswerType
+from rlm_jupyter.run.artefacts import Outputs
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.figures import SeeFigures
 from rlm_jupyter.run.mcp.config import ServerConfig
 from rlm_jupyter.run.observers import guarded
-from rlm_jupyter.run.outputs import Outputs
 from rlm_jupyter.run.toolbox import Toolbox
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.events import Event, RemarkMade

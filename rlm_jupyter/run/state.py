@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.models import Model
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.prompts.preview import is_whole
-from rlm_jupyter.record.event_log import Entries
+from rlm_jupyter.record.event_log import EventLog
 from rlm_jupyter.record.iteration import Cell
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.control import Control, Decision
-from rlm_jupyter.run.parts import CellState, PolicyState, ReplyState, RequestState, SubcallTally
+from rlm_jupyter.run.substates import CellState, PolicyState, ReplyState, RequestState, SubcallTally
 from rlm_jupyter.types.events import (
     CellDecided,
     CellProposed,
@@ -115,7 +115,7 @@ class Run:
     ledger: Ledger
     control: Control
     """What people may do to it."""
-    entries: Entries
+    event_log: EventLog
     """Enters its records, and tells its events."""
     cells: CellState
     requests: RequestState
@@ -143,7 +143,7 @@ class Run:
     @property
     def emit(self) -> Callable[[Event], None]:
         """Tells an event to whoever watches."""
-        return self.entries.emit
+        return self.event_log.emit
 
     @property
     def is_replaying(self) -> bool:
@@ -197,7 +197,7 @@ class Run:
         if self.playback is not None and self.playback.is_playing:
             self.playback.record(record)
         else:
-            self.entries.add(record)
+            self.event_log.add(record)
 
     def notice(self, text: str) -> None:
         """Tell the model something of the run's own."""

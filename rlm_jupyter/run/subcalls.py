@@ -145,7 +145,7 @@ class Answering:
             known = run.subcalls.known_answers.get(key)
             answers[i] = SubcallFailure("the same prompt failed in this call") if known is None else known
             run.subcalls.repeated += 1
-            run.entries.add_soon(_repeated(run, call, model, first + i, call.prompts[i], answers[i]))
+            run.event_log.add_soon(_repeated(run, call, model, first + i, call.prompts[i], answers[i]))
         return [answers[i] for i in range(len(call.prompts))]
 
     def _check_budget(self, run: Run, prompts: Sequence[str], model: Model) -> None:
@@ -203,7 +203,7 @@ class Answering:
             # also what was stopped is billed, and written down
             seconds, done = time.monotonic() - started, settled
             is_sent = done.is_sent and kind == "llm" and bool(message_of(prompt, model).parts)
-            run.entries.add_soon(
+            run.event_log.add_soon(
                 lambda: _fact(asked, call, prompt, done, bill, seconds, images_of(prompt) if is_sent else ()),
                 of_batch=len(call.prompts) > 1,
             )
@@ -322,7 +322,7 @@ def _refuse(run: Run, call: Subcall, kind: SubcallKind, ordinal: int, prompt: st
     run.subcalls.refused += 1
     if run.subcalls.refused <= MOST_REFUSED:
         asked = SubcallStarted(run.iteration, run.cells.block, kind, ordinal, len(prompt), prompt[:_HEAD_CHARS])
-        run.entries.add_soon(
+        run.event_log.add_soon(
             lambda: replace(_fact(asked, call, prompt, _Settled(text, failed=True), Bill(), 0.0), refused=True)
         )
 
@@ -330,7 +330,7 @@ def _refuse(run: Run, call: Subcall, kind: SubcallKind, ordinal: int, prompt: st
 def _record(run: Run, call: Subcall, asked: SubcallStarted, given: str, failed: bool, seconds: float) -> None:
     """Write down what came of a tool call."""
     settled = _Settled(given, failed, call.model or "")
-    run.entries.add_soon(lambda: _fact(asked, call, call.prompts[0], settled, Bill(), seconds))
+    run.event_log.add_soon(lambda: _fact(asked, call, call.prompts[0], settled, Bill(), seconds))
 
 
 def _fact(

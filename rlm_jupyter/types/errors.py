@@ -177,10 +177,10 @@ class PolicyError(RLMError):
 class LimitReached(RLMError):
     """A limit refuses a request. Inside a run it becomes the `stop_reason`, outside nobody sees it."""
 
-    def __init__(self, message: str, *, stop_reason: StopReason, is_last_word: bool = False) -> None:
+    def __init__(self, message: str, *, stop_reason: StopReason, is_last_reply: bool = False) -> None:
         super().__init__(message)
         self.stop_reason: StopReason = stop_reason
-        self.is_last_word = is_last_word
+        self.is_last_reply = is_last_reply
         """It is what the model has said, and need not be asked for an answer."""
 
 

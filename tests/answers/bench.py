@@ -21,8 +21,8 @@ from rlm_jupyter.record.export import to_jsonl
 from rlm_jupyter.record.recorder import recording
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.open_session import open_session
 from rlm_jupyter.run.session import Session
-from rlm_jupyter.run.start import open_session
 from rlm_jupyter.types.errors import ModelError
 from rlm_jupyter.types.events import RunEnded
 from rlm_jupyter.types.values import Message

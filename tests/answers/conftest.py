@@ -16,9 +16,9 @@ from rlm_jupyter.record.iteration import Iteration
 from rlm_jupyter.run import background
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.open_session import open_session
 from rlm_jupyter.run.result import result_of
 from rlm_jupyter.run.session import Session
-from rlm_jupyter.run.start import open_session
 from rlm_jupyter.types.events import Event
 from rlm_jupyter.types.tokens import DEFAULT_WINDOW
 from rlm_jupyter.types.values import Message, Reply, Usage

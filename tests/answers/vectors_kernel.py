@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.run import background
 from rlm_jupyter.types.values import CellRun, Inspection, Subcall, SubcallFailure, Value
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import psutil
 
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
-from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.kernel.templates import Templates
 from tests.benchmarks.starts import _nobody
 

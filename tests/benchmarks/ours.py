@@ -117,7 +117,7 @@ class Ours:
 
     def start(self) -> float:
         """A kernel alone: from its launch until it answers."""
-        from rlm_jupyter.kernel.session import Kernel
+        from rlm_jupyter.kernel.kernel import Kernel
         from rlm_jupyter.types.values import Subcall, SubcallFailure
 
         async def nobody(call: Subcall) -> list[str | SubcallFailure]:

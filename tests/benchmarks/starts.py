@@ -75,7 +75,7 @@ def children(count: int, how: str, *, warm: bool, kind: str) -> float:
 
 def alive(count: int, *, warm: bool, kind: str) -> dict[str, float]:
     """Start so many kernels that all live at the same time: seconds, and private bytes of each, its supervisor's too."""
-    from rlm_jupyter.kernel.session import Kernel
+    from rlm_jupyter.kernel.kernel import Kernel
     from rlm_jupyter.kernel.templates import Templates
 
     async def run() -> dict[str, float]:

@@ -67,13 +67,13 @@ class Worker:
             to.write(json.dumps({"do": action} | options).encode() + b"\n")
             to.flush()
         except BrokenPipeError:
-            raise WorkerError(self._last_words()) from None
+            raise WorkerError(self._stderr_tail()) from None
         ready, _, _ = select.select([back], [], [], self._seconds)
         if not ready:
             raise WorkerError(f"{action} took longer than {self._seconds:.0f} s")
         line = back.readline()
         if not line:
-            raise WorkerError(self._last_words())
+            raise WorkerError(self._stderr_tail())
         done = json.loads(line)
         if "error" in done:
             raise WorkerError(done["error"])
@@ -95,7 +95,7 @@ class Worker:
         self._process.wait()
         self._errors.close()
 
-    def _last_words(self) -> str:
+    def _stderr_tail(self) -> str:
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")[-2000:].strip() or "it ended without a word"
 

@@ -75,7 +75,7 @@ CELLS = (
     [pytest.param(cell, id=cell.id, marks=() if cell.id in OFTEN else pytest.mark.soak) for cell in CELLS],
 )
 async def test_a_run_survives_a_hostile_cell(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlm_jupyter.kernel.session.LOOK_SECONDS", 3.0)
+    monkeypatch.setattr("rlm_jupyter.kernel.kernel.LOOK_SECONDS", 3.0)
     replies = [
         block("kept = 1"),
         block(*hostile.source.strip("\n").split("\n")),

@@ -15,7 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from rlm_jupyter import RLM, Limits, Result, Sandbox
 from rlm_jupyter.frontends.cli.main import _parser
 from rlm_jupyter.kernel import supervisor
-from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.types.errors import ConfigurationError
@@ -27,7 +27,7 @@ from tests.runs.test_resume import in_folder as in_folder
 from tests.security.conftest import need_bwrap
 from tests.support.examples import one_in
 from tests.unit.kernel.conftest import Answerer
-from tests.unit.kernel.test_session import text_of
+from tests.unit.kernel.test_kernel import text_of
 
 pytestmark = pytest.mark.skipif(not supervisor.are_possible(), reason="kernels are forked on Linux")
 

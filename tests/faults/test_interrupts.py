@@ -34,7 +34,7 @@ ASYNC = SCRIPT.replace("rlm.completion(", "import asyncio; asyncio.run(rlm.acomp
 STRUCK = """
 import os, signal, sys
 from pathlib import Path
-import rlm_jupyter.kernel.process, rlm_jupyter.kernel.session
+import rlm_jupyter.kernel.process, rlm_jupyter.kernel.kernel
 kind, name = rlm_jupyter.kernel.{kind}, {name!r}
 method = getattr(kind, name)
 strikes = [signal.SIGINT]

@@ -21,8 +21,8 @@ import psutil
 import pytest
 
 from rlm_jupyter.kernel.directory import sweep
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX
-from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.record import atomic, journal, notebook
 from rlm_jupyter.record.blobs import CHILDREN
 from rlm_jupyter.record.saved_run import SavedRun

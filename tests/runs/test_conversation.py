@@ -15,7 +15,7 @@ from rlm_jupyter.models.scripted import Scripted, ScriptedModel
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
-from rlm_jupyter.run.start import open_session
+from rlm_jupyter.run.open_session import open_session
 from rlm_jupyter.types.errors import ContextWindowError
 from tests.support.loopback import Loopback, Request, Said
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rlm_jupyter import RLM, Limits
-from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.run.context import pack
 from rlm_jupyter.run.settings import request_digest
 from rlm_jupyter.types.errors import ModelUnavailableError

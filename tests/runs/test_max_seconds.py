@@ -13,7 +13,7 @@ import pytest
 
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.kernel.connection import Connection
-from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.models import load_model
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.policies import TerminationPolicy

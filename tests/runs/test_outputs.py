@@ -568,7 +568,7 @@ def test_a_run_that_fails_or_is_cancelled_brings_what_is_whole() -> None:
 
 
 def test_files_have_a_bound_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlm_jupyter.run.outputs._MOST_BYTES_IN_ALL", 100)
+    monkeypatch.setattr("rlm_jupyter.run.artefacts._MOST_BYTES_IN_ALL", 100)
     wanted = [Artefact(f"{name}.txt", max_bytes=80) for name in "ab"]
     source = "for name in 'ab':\n    (OUTPUTS / f'{name}.txt').write_text('x' * 60)\n"
     rlm = RLM(model(source + DONE), limits=Limits(max_answer_errors=0), save=False)

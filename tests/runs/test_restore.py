@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from nbclient import NotebookClient
 
 from rlm_jupyter import RLM, Limits, Result
-from rlm_jupyter.kernel.guest.subcalls import SubcallError, SubcallFailure
+from rlm_jupyter.kernel.guest.subcall_client import SubcallError, SubcallFailure
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.replay.recorded_calls import KernelCalls
 from tests.runs.test_magics import run as run_cell

@@ -267,7 +267,7 @@ async def test_a_rebound_answer_is_found_by_name() -> None:
 
 
 async def test_a_draft_that_never_becomes_text_ends_no_run_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlm_jupyter.kernel.session.LOOK_SECONDS", 1.0)
+    monkeypatch.setattr("rlm_jupyter.kernel.kernel.LOOK_SECONDS", 1.0)
     slow = "import time\nclass A:\n    def __str__(self): time.sleep(1e6)\nanswer['content'] = A()"
     result = await run([block(slow), block("FINAL(len(context))")])
     assert result.answer == "9"

@@ -83,7 +83,7 @@ def test_a_session_keeps_its_kernel_and_is_one_record() -> None:
     shutil.rmtree("rlm_runs/fruit.rlm/prompts")
     assert SavedRun.load(third.trajectory.run_id).records == third.trajectory.records
     assert SavedRun.load("fruit.2").context().buffers == (b"cherry",)
-    with pytest.raises(ConfigurationError, match=r"This session has ended. To go on .*session\(resume="):
+    with pytest.raises(ConfigurationError, match=r"This session has ended. To resume it .*session\(resume="):
         session.ask("More?")
     with pytest.raises(ConfigurationError, match="This session has ended"):
         session.add_context("more")

@@ -9,8 +9,8 @@ import asyncio
 import json
 import sys
 
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
-from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.kernel.templates import Templates, are_possible
 from rlm_jupyter.types.values import Subcall, SubcallFailure
 

@@ -79,7 +79,7 @@ def test_a_device_is_no_output() -> None:
 
 FORGED = """
 import os
-from rlm_jupyter.kernel.guest.outputs import OutputFolder
+from rlm_jupyter.kernel.guest.output_folder import OutputFolder
 def read(self, name, most):
     {body}
 OutputFolder.read = read

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from rlm_jupyter import RLM, Limits, Result
-from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.types.errors import KernelError
-from tests.unit.kernel.test_session import text_of
+from tests.unit.kernel.test_kernel import text_of
 
 WIRE = "wire = get_ipython().kernel.rlm_guest.wire\nimport time\n"
 
@@ -69,8 +69,8 @@ async def test_a_forged_end_is_none() -> None:
 
 async def test_a_forged_reply_deceives_its_own_cell_alone() -> None:
     forged = (
-        "from rlm_jupyter.kernel.guest import subcalls as calls\n"
-        "calls.Calls.ask = lambda *a, **k: 'forged'\n"
+        "from rlm_jupyter.kernel.guest import subcall_client as calls\n"
+        "calls.SubcallClient.ask = lambda *a, **k: 'forged'\n"
         "g = get_ipython().kernel.rlm_guest\n"
         "from rlm_jupyter.kernel.guest.codec import WireMessage\n"
         "g.calls.settle(WireMessage([], 'rlm_reply', 'x', 'y', {'id': 'nobody', 'failed': [False]}, [memoryview(b'forged')]))"

@@ -72,7 +72,7 @@ ATTEMPTS: dict[str, tuple[str, str]] = {
         "there is no tool 'erase'",
     ),
     "a stand-in of one's own": (
-        "from rlm_jupyter.kernel.guest.tools import tool_functions\n"
+        "from rlm_jupyter.kernel.guest.tool_functions import tool_functions\n"
         f"tried(lambda: tool_functions(g.calls, [{SPEC}])['erase']('x'))",
         "there is no tool 'erase'",
     ),
@@ -182,8 +182,8 @@ def test_no_message_raises_how_often_tools_may_be_called() -> None:
 def test_what_a_kernel_makes_of_a_tool_deceives_itself_alone() -> None:
     host = Host()
     source = SETUP + (
-        "from rlm_jupyter.kernel.guest import subcalls\nreal = subcalls.Calls.call\n"
-        "subcalls.Calls.call = lambda *a, **k: ['\"forged\"']\nprint(look_up('x'))\nsubcalls.Calls.call = real"
+        "from rlm_jupyter.kernel.guest.subcall_client import SubcallClient\nreal = SubcallClient.call\n"
+        "SubcallClient.call = lambda *a, **k: ['\"forged\"']\nprint(look_up('x'))\nSubcallClient.call = real"
     )
     result = attacked(host, source)
     assert (host.looked, result.answer) == (["honest"], "found honest")

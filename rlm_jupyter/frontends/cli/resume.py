@@ -53,7 +53,7 @@ def fork(args: Namespace) -> int:
 
 def replay(args: Namespace) -> int:
     """`jupyter rlm replay`; returns the exit code: 0 where the same came out."""
-    from rlm_jupyter.replay import verify
+    from rlm_jupyter.replay.replay import replay
     from rlm_jupyter.types.events import CellFinished
 
     def tell(event: Event) -> None:
@@ -62,7 +62,7 @@ def replay(args: Namespace) -> int:
 
     saved = _saved(args)
     consent(args, saved, saved.cells_again)
-    came = verify.replay(saved, sandbox=args.sandbox, on_event=tell)
+    came = replay(saved, sandbox=args.sandbox, on_event=tell)
     if came.passed_over:
         terminal.say(
             f"Not executed, because they had been interrupted: cells of iteration {_listed(came.passed_over)}."

@@ -12,14 +12,14 @@ from pathlib import Path
 from rlm_jupyter.frontends.here.pipe import Began, Failed, Over, Pipe, Recorded, Request
 from rlm_jupyter.frontends.here.remote_control import Steered
 from rlm_jupyter.kernel.attached import AttachedKernel
-from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.record import catalog, store
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.open_session import open_session
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.settings import Settings, request_digest
-from rlm_jupyter.run.start import open_session
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.events import ChildReported, Event, OutputChanged
 from rlm_jupyter.types.values import AnswerSubcall

@@ -20,7 +20,7 @@ from rlm_jupyter.frontends.here.texts import say_once
 from rlm_jupyter.frontends.live import progress
 from rlm_jupyter.frontends.live.result import ShownResult
 from rlm_jupyter.kernel.attached import Address
-from rlm_jupyter.kernel.guest.attached import AttachedGuest, why_not
+from rlm_jupyter.kernel.guest.attached_guest import AttachedGuest, why_not
 from rlm_jupyter.prompts.initial import surroundings
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.observers import nobody

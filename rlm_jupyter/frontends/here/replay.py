@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlm_jupyter.frontends.here.put_out import watched
-from rlm_jupyter.kernel.guest.attached import AttachedGuest
+from rlm_jupyter.kernel.guest.attached_guest import AttachedGuest
 from rlm_jupyter.record.iteration import Cell
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.diff import difference, text_difference

@@ -11,13 +11,13 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rlm_jupyter.kernel.guest.final import Finals, NamedFinals
+from rlm_jupyter.kernel.guest.final_functions import Finals, NamedFinals
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.namespace import Names
+from rlm_jupyter.kernel.guest.subcall_client import SubcallError, SubcallFailure
 from rlm_jupyter.kernel.guest.subcall_functions import functions
-from rlm_jupyter.kernel.guest.subcalls import SubcallError, SubcallFailure
-from rlm_jupyter.kernel.guest.tools import tool_functions
-from rlm_jupyter.kernel.guest.trajectory import Trajectory as Past
+from rlm_jupyter.kernel.guest.tool_functions import tool_functions
+from rlm_jupyter.kernel.guest.trajectory_view import Trajectory as Past
 from rlm_jupyter.record import catalog, safe_html
 from rlm_jupyter.record.iteration import Cell
 from rlm_jupyter.record.run_files import read_files

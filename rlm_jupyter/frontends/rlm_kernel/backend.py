@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rlm_jupyter.kernel.execution import OnMessage
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
-from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.run import background
 from rlm_jupyter.run.context import AnyContext, Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.history import History
+from rlm_jupyter.run.open_session import child_of
 from rlm_jupyter.run.outcome import outcome_of
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings, prepare
-from rlm_jupyter.run.start import child_of
 from rlm_jupyter.run.subcalls import Answering
 from rlm_jupyter.types.errors import ContextError, KernelDiedError, KernelError
 from rlm_jupyter.types.values import CellRun, ContextInfo, PackedContext, Subcall, SubcallFailure

@@ -27,7 +27,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--template"]:
         import socket
 
-        from rlm_jupyter.kernel.guest.template import serve
+        from rlm_jupyter.kernel.guest.template_process import serve
 
         at = sys.argv.index("--")
         # returns in its forks

@@ -17,8 +17,8 @@ from traitlets import Type
 
 from rlm_jupyter.kernel.guest.display_limits import bound_displays
 from rlm_jupyter.kernel.guest.guest import Guest
-from rlm_jupyter.kernel.guest.interrupts import Interrupts
 from rlm_jupyter.kernel.guest.prepared import PreparedApp
+from rlm_jupyter.kernel.guest.sigint import Interrupts
 from rlm_jupyter.kernel.guest.stream_limits import BoundedStream
 from rlm_jupyter.kernel.guest.thread_context import keep_context
 
@@ -115,9 +115,9 @@ class GuestKernelApp(IPKernelApp, PreparedApp):
         if self._run is not None:
             os.close(self._run)
         if self._forks is not None:
-            from rlm_jupyter.kernel.guest.live_fork import LiveForks  # Linux
+            from rlm_jupyter.kernel.guest.self_fork import SelfFork  # Linux
 
-            LiveForks(self, self._forks)
+            SelfFork(self, self._forks)
 
     _run: int | None = None
     _forks: int | None = None

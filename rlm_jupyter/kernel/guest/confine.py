@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rlm_jupyter.kernel.guest import namespaces
-from rlm_jupyter.kernel.guest.supervisor import Host, end_with, supervise
+from rlm_jupyter.kernel.guest.supervisor_process import Host, end_with, supervise
 
 VARIABLE = "RLM_CONFINED"
 """JSON: `parent`, the process id of the host, or 0 where it can't be seen; `memory`, `processes`: numbers, or null;

@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from typing import Any
 
-from rlm_jupyter.kernel.guest.interrupts import Interrupts, end_in_the_cell
+from rlm_jupyter.kernel.guest.sigint import Interrupts, end_in_the_cell
 from rlm_jupyter.kernel.guest.stream_limits import OutputFloodError
 
 MOST_DISPLAYS = MOST_UPDATES = 10_000

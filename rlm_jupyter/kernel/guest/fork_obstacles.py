@@ -19,7 +19,7 @@ _NUMBERED = ("socket:", "anon_inode:[eventfd]", "anon_inode:[eventpoll]")
 """What links of descriptors begin with that a connection is made of."""
 _POLLS = "anon_inode:[eventpoll]"
 _FORK_AWARE = {"jemalloc_bg_thd"}
-"""As in `guest/template.py`."""
+"""As in `guest/template_process.py`."""
 
 
 class RefusedError(Exception):

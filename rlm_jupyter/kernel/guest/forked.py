@@ -12,7 +12,7 @@ import tempfile
 from typing import Any
 
 from rlm_jupyter.kernel.guest import confine, namespaces
-from rlm_jupyter.kernel.guest.supervisor import Host, supervise
+from rlm_jupyter.kernel.guest.supervisor_process import Host, supervise
 
 
 def become_kernel(asked: dict[str, Any], fds: list[int]) -> tuple[int, int]:

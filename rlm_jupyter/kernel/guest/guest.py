@@ -11,18 +11,18 @@ from typing import Any
 
 import zmq
 
-from rlm_jupyter.kernel.guest import outputs, values
+from rlm_jupyter.kernel.guest import output_folder, values
 from rlm_jupyter.kernel.guest.builtins import Surroundings
 from rlm_jupyter.kernel.guest.codec import DRAFT, WireMessage, to_bytes
 from rlm_jupyter.kernel.guest.exits import Exits
-from rlm_jupyter.kernel.guest.final import Finals, NamedFinals, as_share
+from rlm_jupyter.kernel.guest.final_functions import Finals, NamedFinals, as_share
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.namespace import Names
-from rlm_jupyter.kernel.guest.outputs import OutputFolder
+from rlm_jupyter.kernel.guest.output_folder import OutputFolder
+from rlm_jupyter.kernel.guest.subcall_client import SubcallClient, SubcallError, SubcallFailure
 from rlm_jupyter.kernel.guest.subcall_functions import functions
-from rlm_jupyter.kernel.guest.subcalls import Calls, SubcallError, SubcallFailure
-from rlm_jupyter.kernel.guest.trajectory import NAME as TRAJECTORY
-from rlm_jupyter.kernel.guest.trajectory import Trajectory
+from rlm_jupyter.kernel.guest.trajectory_view import NAME as TRAJECTORY
+from rlm_jupyter.kernel.guest.trajectory_view import Trajectory
 from rlm_jupyter.kernel.guest.wire import Wire
 from rlm_jupyter.types.quoted import quoted
 
@@ -66,7 +66,7 @@ class Guest:
             lambda: self.calls.announce(),
         )
         self.wire = Wire(kernel, self._receive)
-        self.calls = Calls(self.wire, self.running_cell, self._refusal)
+        self.calls = SubcallClient(self.wire, self.running_cell, self._refusal)
         self._trajectory = Trajectory(self.calls)
         self._names.keep(
             functions(self.calls)
@@ -199,12 +199,12 @@ class Guest:
             case "rlm_lend":
                 self._names.lend(values.load("pickle", message.buffers))
             case "rlm_tools":
-                from rlm_jupyter.kernel.guest.tools import tool_functions  # most runs have none
+                from rlm_jupyter.kernel.guest.tool_functions import tool_functions  # most runs have none
 
                 self._names.keep(tool_functions(self.calls, asked["tools"]))
             case "rlm_outputs":
                 self._outputs = OutputFolder()
-                self._names.keep({outputs.NAME: self._outputs.path})
+                self._names.keep({output_folder.NAME: self._outputs.path})
             case "rlm_begin" | "rlm_reopen" as which:
                 self._finals.reset()
                 if which == "rlm_begin":

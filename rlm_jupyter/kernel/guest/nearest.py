@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from rlm_jupyter.kernel.guest.subcalls import SubcallFailure
+from rlm_jupyter.kernel.guest.subcall_client import SubcallFailure
 
 _PLAIN = (str, int, float, bool, type(None))
 _METHODS: tuple[tuple[str, dict[str, Any]], ...] = (

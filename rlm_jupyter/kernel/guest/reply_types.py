@@ -6,7 +6,7 @@ import json
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
-from rlm_jupyter.kernel.guest.subcalls import Answers, SubcallFailure
+from rlm_jupyter.kernel.guest.subcall_client import Answers, SubcallFailure
 from rlm_jupyter.types.json_form import form
 from rlm_jupyter.types.json_schema import JsonSchema
 from rlm_jupyter.types.prompt import framed

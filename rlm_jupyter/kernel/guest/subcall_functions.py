@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from rlm_jupyter.kernel.guest.images import is_image, prompt_of
+from rlm_jupyter.kernel.guest.prompt_parts import is_image, prompt_of
 from rlm_jupyter.kernel.guest.reply_types import ReplyType
-from rlm_jupyter.kernel.guest.subcalls import Answers, SubcallError, SubcallFailure
+from rlm_jupyter.kernel.guest.subcall_client import Answers, SubcallError, SubcallFailure
 from rlm_jupyter.types.quoted import quoted
 
 _MODEL = re.compile(r"[^\s/]+/\S+")

@@ -20,7 +20,7 @@ from typing import Any
 from rlm_jupyter.kernel.guest.codec import to_bytes, to_text
 from rlm_jupyter.kernel.guest.in_full import in_full
 from rlm_jupyter.kernel.guest.nearest import nearest
-from rlm_jupyter.kernel.guest.subcalls import SubcallFailure
+from rlm_jupyter.kernel.guest.subcall_client import SubcallFailure
 
 _PLAIN = (str, int, float, bool, type(None))
 _MAPPINGS = (dict, Counter, OrderedDict, defaultdict)

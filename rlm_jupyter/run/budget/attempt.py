@@ -12,7 +12,7 @@ from rlm_jupyter.models import Model
 from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.repetition import Repetition
 from rlm_jupyter.run.budget.bill import Bill
-from rlm_jupyter.run.budget.last_reply import LastReply
+from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.request_size import estimate_tokens_of, most_cost
 from rlm_jupyter.types.errors import LimitReached, ModelUnavailableError, UnusableReplyError
@@ -38,7 +38,7 @@ class Request:
     schema: Mapping[str, Any] | None = None
 
 
-async def billed(request: Request, ledger: Ledger, bill: Bill, own: LastReply | None) -> Reply:
+async def billed(request: Request, ledger: Ledger, bill: Bill, own: LastReplyReserve | None) -> Reply:
     """Return one reply: reserved before, settled after, whatever becomes of it."""
     cost = most_cost(request.model, request.most)
     async with ledger.request(request.most, cost, model=request.model.name, own=own) as entry:

@@ -20,7 +20,7 @@ from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.deadline import Deadline
 from rlm_jupyter.run.budget.delays import Delays
 from rlm_jupyter.run.budget.kernel_slots import KernelSlots
-from rlm_jupyter.run.budget.last_reply import LastReply
+from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.budget.overbilling import ROUNDING, Overbilling
 from rlm_jupyter.run.budget.rate_limit import Pace
 from rlm_jupyter.types.errors import LimitReached
@@ -137,8 +137,8 @@ class Ledger:
         self.tool_calls += 1
         return True
 
-    def hold_back(self, word: LastReply, tokens: int, cost: float) -> None:
-        """Keep room for a run's last reply free of all other requests; `LastReply.hold` calls this."""
+    def hold_back(self, word: LastReplyReserve, tokens: int, cost: float) -> None:
+        """Keep room for a run's last reply free of all other requests; `LastReplyReserve.hold` calls this."""
         limits = self.limits
         self._held_tokens -= word.tokens
         self._held_cost -= word.cost
@@ -150,20 +150,20 @@ class Ledger:
         self._held_cost += word.cost
         self._changed.set()
 
-    def tokens_left(self, own: LastReply | None = None) -> int | None:
+    def tokens_left(self, own: LastReplyReserve | None = None) -> int | None:
         """Return how many tokens requests may still use, those in flight included; `None` without a limit.
 
         Parameters
         ----------
         own
-            The last word of the run that asks: it may use what is held back for it.
+            The reserve of the run that asks, which may use it.
         """
         if self.limits.max_tokens is None:
             return None
         held = self._held_tokens - (0 if own is None else own.tokens)
         return max(self.limits.max_tokens - self.usage.total_tokens - held, 0)
 
-    def money_left(self, own: LastReply | None = None) -> float | None:
+    def money_left(self, own: LastReplyReserve | None = None) -> float | None:
         """Return how many US dollars requests may still cost; else as `tokens_left`."""
         if self.limits.max_cost is None:
             return None
@@ -172,7 +172,7 @@ class Ledger:
 
     @asynccontextmanager
     async def request(
-        self, most: Usage, cost: float | None = None, *, model: str = "", own: LastReply | None = None
+        self, most: Usage, cost: float | None = None, *, model: str = "", own: LastReplyReserve | None = None
     ) -> AsyncIterator[Bill]:
         """Reserve the most that a request can use, and settle what it did use on leaving.
 
@@ -183,7 +183,7 @@ class Ledger:
         model
             Who is asked, by name: one that bills more than it was asked for is named in `overbilling`.
         own
-            The last word of the run whose own reply this is; a sub-call has none.
+            The reserve of the run whose own reply this is; a sub-call has none.
 
         Raises
         ------
@@ -268,14 +268,14 @@ class Ledger:
             pace.fail(refusal)
         raise refusal()
 
-    async def _reserve(self, tokens: int, cost: float, own: LastReply | None) -> None:
+    async def _reserve(self, tokens: int, cost: float, own: LastReplyReserve | None) -> None:
         # first come, first served: only the head of the queue looks again when something is settled
         async with self._queue:
             while not self._take(tokens, cost, own):
                 self._changed.clear()
                 await self._changed.wait()
 
-    def _take(self, tokens: int, cost: float, own: LastReply | None) -> bool:
+    def _take(self, tokens: int, cost: float, own: LastReplyReserve | None) -> bool:
         """Reserve this if there is room now."""
         if not self._fits(tokens, cost, own):
             return False
@@ -283,7 +283,7 @@ class Ledger:
         self._reserved_cost += cost
         return True
 
-    def _fits(self, tokens: int, cost: float, own: LastReply | None) -> bool:
+    def _fits(self, tokens: int, cost: float, own: LastReplyReserve | None) -> bool:
         """Whether there is room now; raises where nothing in flight could make any."""
         limits = self.limits
         left, money = self.tokens_left(own), self.money_left(own)

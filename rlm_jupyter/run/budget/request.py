@@ -13,7 +13,7 @@ from typing import Any
 from rlm_jupyter.models import Model
 from rlm_jupyter.run.budget.attempt import MOST_RATE_LIMIT_SECONDS, Request, billed
 from rlm_jupyter.run.budget.bill import Bill
-from rlm_jupyter.run.budget.last_reply import LastReply
+from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.request_size import affordable, check_window, estimate_tokens_of
 from rlm_jupyter.types.errors import (
@@ -59,7 +59,7 @@ async def ask(
     schema: Mapping[str, Any] | None = None,
     may_be_empty: bool = False,
     bill: Bill | None = None,
-    own: LastReply | None = None,
+    own: LastReplyReserve | None = None,
 ) -> Answered:
     """One visible reply of `model`. What a provider could not serve is retried as long as that may help.
 
@@ -91,7 +91,7 @@ async def ask(
     bill
         Takes what was billed, also where there is no reply in the end.
     own
-        The last word of the run whose own reply this is, which may use what is held back for it.
+        The reserve of the run whose own reply this is, which may use it.
 
     Raises
     ------

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rlm_jupyter.models import Model
-from rlm_jupyter.run.budget.last_reply import LastReply
+from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.types.errors import ContextWindowError
 from rlm_jupyter.types.images import Image
@@ -47,7 +47,7 @@ def check_window(model: Model, messages: Sequence[Message], tokens: int, max_out
     return cap
 
 
-def affordable(model: Model, most: int, cap: int, ledger: Ledger, own: LastReply | None) -> int:
+def affordable(model: Model, most: int, cap: int, ledger: Ledger, own: LastReplyReserve | None) -> int:
     """Return the cap that the limits leave beside an input of at most `most` tokens, not below `_LEAST_REPLY`."""
     least = min(cap, _LEAST_REPLY)
     excess = ledger.overbilling.factor(model.name)

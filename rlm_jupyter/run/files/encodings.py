@@ -6,7 +6,7 @@ import codecs
 import contextlib
 import re
 
-from rlm_jupyter.parsing.signatures import identify
+from rlm_jupyter.parsing.file_signatures import identify
 from rlm_jupyter.run.files.unreadable import INSTALL, Note, Unreadable
 
 _MARKS = (

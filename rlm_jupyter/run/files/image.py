@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlm_jupyter.parsing.signatures import identify
+from rlm_jupyter.parsing.file_signatures import identify
 from rlm_jupyter.run.files.unreadable import Note, Unreadable
 from rlm_jupyter.types.images import measure
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.types.values import Subcall, SubcallFailure
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlm_jupyter.kernel.guest.codec import DRAFT
-from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.run import context as contexts
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlm_jupyter.kernel.guest import interrupts
-from rlm_jupyter.kernel.guest.interrupts import Interrupts
+from rlm_jupyter.kernel.guest import sigint
+from rlm_jupyter.kernel.guest.sigint import Interrupts
 
 
 class Served:
@@ -68,7 +68,7 @@ def test_a_word_that_comes_while_the_signal_is_looked_at(
             served.interrupts.told("now")
         return time.monotonic()
 
-    monkeypatch.setattr(interrupts, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(sigint, "time", SimpleNamespace(monotonic=clock))
     served.signal()
     assert looks >= look
     assert served.counted == ["now"]
@@ -77,6 +77,6 @@ def test_a_word_that_comes_while_the_signal_is_looked_at(
 def test_a_signal_of_long_ago_is_not_made_good(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     served.signal()
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 6)
-    monkeypatch.setattr(interrupts, "time", later)
+    monkeypatch.setattr(sigint, "time", later)
     served.interrupts.told("now")
     assert served.counted == []

@@ -18,12 +18,12 @@ from ipykernel._version import version_info
 from rlm_jupyter import Sandbox
 from rlm_jupyter.kernel import directory
 from rlm_jupyter.kernel import templates as templates_module
-from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.types.errors import ForkRefusedError, KernelDiedError
 from tests.security.conftest import need_bwrap
 from tests.unit.kernel.conftest import Answerer
-from tests.unit.kernel.test_session import text_of
+from tests.unit.kernel.test_kernel import text_of
 from tests.unit.kernel.test_templates import below
 
 pytestmark = [
@@ -254,7 +254,7 @@ async def test_no_fork_while_a_cell_runs_or_after_the_end() -> None:
 HOST = """
 import asyncio, json, os, signal, sys
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
-from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.kernel import Kernel
 async def main():
     kernel = await Kernel.start(None, sandbox=Sandbox(sys.argv[1]))
     await kernel.execute('x = 1')
@@ -292,7 +292,7 @@ async def test_a_shut_off_kernel_gets_no_way_out_by_being_forked() -> None:
     async with started(Sandbox("bwrap")) as kernel:
         steal = (
             "import gc, os, socket, stat\n"
-            "forks = next(one for one in gc.get_objects() if type(one).__name__ == 'LiveForks')\n"
+            "forks = next(one for one in gc.get_objects() if type(one).__name__ == 'SelfFork')\n"
             "seen = []\n"
             "def receive(_taken=forks._receive):\n"
             "    fds = _taken(); seen.extend((stat.S_IFMT(os.fstat(fd).st_mode), os.path.isdir(f'/proc/self/fd/{fd}/..')) for fd in fds); return fds\n"
@@ -327,7 +327,7 @@ async def test_a_kernel_that_cheats_gets_no_fork(answers: str, monkeypatch: pyte
     monkeypatch.setattr(live_fork, "_SECONDS", 5.0)
     async with started(Sandbox("none")) as kernel:
         find = (
-            "import gc, os, socket; forks = next(one for one in gc.get_objects() if type(one).__name__ == 'LiveForks')"
+            "import gc, os, socket; forks = next(one for one in gc.get_objects() if type(one).__name__ == 'SelfFork')"
         )
         await kernel.execute(f"{find}; {answers}")
         with pytest.raises(ForkRefusedError):

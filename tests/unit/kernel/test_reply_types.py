@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from rlm_jupyter.kernel.guest.reply_types import ReplyType
-from rlm_jupyter.kernel.guest.subcalls import SubcallFailure
+from rlm_jupyter.kernel.guest.subcall_client import SubcallFailure
 from rlm_jupyter.prompts.preview import beginning
 
 

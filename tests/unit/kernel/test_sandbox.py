@@ -19,16 +19,16 @@ import pytest
 from rlm_jupyter import RLM, Limits, Sandbox
 from rlm_jupyter.kernel import directory as place
 from rlm_jupyter.kernel.directory import KernelDirectory
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.process import KernelProcess
 from rlm_jupyter.kernel.sandbox import bwrap
 from rlm_jupyter.kernel.sandbox import cgroup as pids
 from rlm_jupyter.kernel.sandbox import undumpable as hidden
-from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError, KernelStartError
 from tests.security.conftest import need_bwrap
 from tests.unit.kernel.conftest import Answerer
-from tests.unit.kernel.test_session import text_of
+from tests.unit.kernel.test_kernel import text_of
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Linux")
 
@@ -195,7 +195,7 @@ async def test_every_kernel_has_places_of_its_own(kernel: Kernel, monkeypatch: p
 HOST = """
 import asyncio, os, sys, threading
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
-from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.kernel import Kernel
 async def main():
     kernel = await Kernel.start(None, sandbox=Sandbox(sys.argv[1]))
     cell = asyncio.create_task(kernel.execute(sys.argv[2]))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.kernel import Kernel
 from tests.unit.kernel.conftest import Answerer
-from tests.unit.kernel.test_session import text_of
+from tests.unit.kernel.test_kernel import text_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

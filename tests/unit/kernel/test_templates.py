@@ -21,8 +21,8 @@ import pytest
 from rlm_jupyter import RLM, Limits, Sandbox
 from rlm_jupyter.kernel import template as template_module
 from rlm_jupyter.kernel import templates as templates_module
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX
-from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.models.scripted import ScriptedModel
@@ -30,7 +30,7 @@ from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event, RemarkMade
 from tests.security.conftest import need_bwrap
 from tests.unit.kernel.conftest import Answerer
-from tests.unit.kernel.test_session import text_of
+from tests.unit.kernel.test_kernel import text_of
 
 pytestmark = pytest.mark.skipif(not templates_module.are_possible(), reason="kernels are forked on Linux")
 
@@ -432,7 +432,7 @@ async def test_the_pool_is_bounded(pool: Any, tmp_path: Path) -> None:
 def test_a_template_that_nobody_uses_ends() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     code = (
-        "import socket, sys\nfrom rlm_jupyter.kernel.guest import template\ntemplate._IDLE_SECONDS = 0.3\n"
+        "import socket, sys\nfrom rlm_jupyter.kernel.guest import template_process as template\ntemplate._IDLE_SECONDS = 0.3\n"
         "template.serve(socket.socket(fileno=int(sys.argv[1])), [], ['--HistoryManager.enabled=False'])"
     )
     with ours, theirs:
@@ -457,7 +457,7 @@ def test_a_fork_of_the_host_has_none_of_its_templates(pool: Any) -> None:
 HOST = """
 import asyncio, json, sys
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
-from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.templates import Templates
 async def main():
     templates = Templates()
@@ -467,7 +467,7 @@ async def main():
         " start_new_session=True)\\nimport itertools\\nsum(itertools.count())")) for kernel in kernels]
     templates.refill()
     await asyncio.sleep(1)
-    print(json.dumps([str(kernel._connection.process._place.path) for kernel in kernels]), flush=True)
+    print(json.dumps([str(kernel._connection.process._directory.path) for kernel in kernels]), flush=True)
     await asyncio.sleep(600)
 asyncio.run(main())
 """

@@ -28,7 +28,7 @@ from pydantic import (
 )
 
 from rlm_jupyter.kernel.guest.reply_types import ReplyType
-from rlm_jupyter.kernel.guest.subcalls import SubcallFailure
+from rlm_jupyter.kernel.guest.subcall_client import SubcallFailure
 from rlm_jupyter.run.answer_type import AnswerError, AnswerType, read_schema
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.json_form import form

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlm_jupyter.models.eyes import image_tokens, sees
+from rlm_jupyter.models.vision import image_tokens, sees
 from rlm_jupyter.types.images import MOST_BYTES, Image, look, measure
 from rlm_jupyter.types.prompt import Prompt, framed, images_of
 from rlm_jupyter.types.scaling import encoded, fitted

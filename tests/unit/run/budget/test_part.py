@@ -8,7 +8,7 @@ import random
 import pytest
 
 from rlm_jupyter.run.budget.ledger import Ledger
-from rlm_jupyter.run.budget.part import PartLedger
+from rlm_jupyter.run.budget.part_ledger import PartLedger
 from rlm_jupyter.types.errors import LimitReached
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.values import Usage

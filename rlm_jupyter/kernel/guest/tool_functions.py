@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlm_jupyter.kernel.guest.namespace import Listing
+from rlm_jupyter.kernel.guest.subcall_client import SubcallError, SubcallFailure
 from rlm_jupyter.kernel.guest.subcall_functions import MakesCalls
-from rlm_jupyter.kernel.guest.subcalls import SubcallError, SubcallFailure
 from rlm_jupyter.types import call_text
 from rlm_jupyter.types.tool_lines import line
 

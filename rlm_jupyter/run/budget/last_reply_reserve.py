@@ -1,4 +1,4 @@
-"""`LastReply`: what a run holds back of the limits for a last reply, so that no sub-call can starve its answer."""
+"""`LastReplyReserve`: what a run holds back of the limits for its last reply: no sub-call can starve its answer."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 class HoldsBack(Protocol):
     """What keeps the room free (`ledger.Ledger`)."""
 
-    def hold_back(self, word: LastReply, tokens: int, cost: float) -> None:
+    def hold_back(self, word: LastReplyReserve, tokens: int, cost: float) -> None:
         """Keep so much free of all other requests."""
 
 
-class LastReply:
+class LastReplyReserve:
     """The room that one run needs for its last reply; used with `with`, while the run goes on.
 
     Only the run's own requests may use it. Sub-calls and other runs of the tree see a limit that is so much lower.
@@ -28,7 +28,7 @@ class LastReply:
         That of the run that started this one.
     """
 
-    def __init__(self, ledger: HoldsBack, above: LastReply | None = None) -> None:
+    def __init__(self, ledger: HoldsBack, above: LastReplyReserve | None = None) -> None:
         self._ledger = ledger
         self._above = above
         self._own_seconds = 0.0
@@ -37,7 +37,7 @@ class LastReply:
         self.cost = 0.0
         """The same in US dollars."""
 
-    def __enter__(self) -> LastReply:
+    def __enter__(self) -> LastReplyReserve:
         return self
 
     def __exit__(

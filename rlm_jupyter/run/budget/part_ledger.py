@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from rlm_jupyter.run.budget.bill import Bill
-from rlm_jupyter.run.budget.last_reply import LastReply
+from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.rate_limit import Pace
 from rlm_jupyter.types.errors import LimitReached
@@ -44,7 +44,7 @@ class PartLedger(Ledger):
 
     @asynccontextmanager
     async def request(
-        self, most: Usage, cost: float | None = None, *, model: str = "", own: LastReply | None = None
+        self, most: Usage, cost: float | None = None, *, model: str = "", own: LastReplyReserve | None = None
     ) -> AsyncIterator[Bill]:
         """Reserve and settle a request, as `Ledger.request`, in both accounts."""
         async with AsyncExitStack() as stack:

@@ -1,10 +1,10 @@
-"""`LiveForks`: a second kernel with everything that this one has, forked from it between two of its cells.
+"""`SelfFork`: a second kernel with everything that this one has, forked from it between two of its cells.
 
 The fork is made by the main thread, and goes on where that was: in the same event loop, whose tasks and timers it has.
 Whatever belongs to the connection is left behind and made anew: threads, ZMQ's sockets, pipes, the signing key. Nothing
 of ZMQ's that was the parent's is ever used again there. A kernel that has run a model's code is given no way to any
 folder of the host's: what comes with the request are sockets that listen already, and nothing else can be done with
-these. How it ends is in `guest/supervisor.py`.
+these. How it ends is in `guest/supervisor_process.py`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LOOKS, _LOOK_SECONDS = 50, 0.005
 """How often it is looked whether the cell before is quite over."""
 
 
-class LiveForks:
+class SelfFork:
     """Forks a kernel whenever the host asks for it.
 
     Parameters

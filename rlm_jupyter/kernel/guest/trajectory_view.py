@@ -12,8 +12,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple, overload
 
+from rlm_jupyter.kernel.guest.subcall_client import SubcallError, SubcallFailure
 from rlm_jupyter.kernel.guest.subcall_functions import MakesCalls
-from rlm_jupyter.kernel.guest.subcalls import SubcallError, SubcallFailure
 
 NAME = "trajectory"
 """What it is called there."""

@@ -19,8 +19,8 @@ from rlm_jupyter.kernel.guest.codec import WireMessage
 from rlm_jupyter.kernel.guest.guest import Guest
 from rlm_jupyter.kernel.guest.namespace import Names
 from rlm_jupyter.kernel.guest.subcall_functions import MakesCalls, functions
-from rlm_jupyter.kernel.guest.trajectory import NAME as TRAJECTORY
-from rlm_jupyter.kernel.guest.trajectory import Trajectory
+from rlm_jupyter.kernel.guest.trajectory_view import NAME as TRAJECTORY
+from rlm_jupyter.kernel.guest.trajectory_view import Trajectory
 
 _MISSING: Any = object()
 _MAGIC = "llm_query"

@@ -23,7 +23,7 @@ from rlm_jupyter.replay.recording import PlaybackOptions, RecordEnds, Recording
 from rlm_jupyter.replay.resume import configuration, play
 from rlm_jupyter.replay.session_record import last_prompt
 from rlm_jupyter.run import background
-from rlm_jupyter.run.outputs import Outputs
+from rlm_jupyter.run.artefacts import Outputs
 from rlm_jupyter.run.result import OnEvent
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ModelError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rlm_jupyter.record.blobs import Objects, digest
-from rlm_jupyter.record.output_folder import Folder, is_taken, write_file
+from rlm_jupyter.record.target_folder import Folder, is_taken, write_file
 from rlm_jupyter.run.answer_type import said_with_place
 from rlm_jupyter.run.files.openable import why_not
 from rlm_jupyter.run.output_names import check_distinct, check_name

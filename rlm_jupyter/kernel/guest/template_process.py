@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 from rlm_jupyter.kernel.guest.app import GuestKernelApp
 from rlm_jupyter.kernel.guest.forked import become_kernel
-from rlm_jupyter.kernel.guest.supervisor import name_process
+from rlm_jupyter.kernel.guest.supervisor_process import name_process
 
 _MOST_BYTES = 200_000
 """Of a request; more is no message of the host's."""

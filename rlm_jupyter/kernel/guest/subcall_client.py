@@ -1,4 +1,4 @@
-"""`Calls`: the sub-calls of this kernel, from any thread and any event loop.
+"""`SubcallClient`: the sub-calls of this kernel, from any thread and any event loop.
 
 A call is a message to the host and a slot that waits for the answer. It never blocks the control thread,
 and an interrupt, a cancelled cell or a lost host fails every waiting slot at once, so that nobody waits
@@ -84,7 +84,7 @@ class _Slot:
         return self.answers
 
 
-class Calls:
+class SubcallClient:
     """Makes calls and settles them.
 
     Parameters

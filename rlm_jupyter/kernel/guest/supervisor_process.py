@@ -6,10 +6,10 @@ session of its own; this process, which executes nothing of the model's, waits, 
 kills all that is left. On Linux it inherits every process below that has lost its parent, so that none escapes it,
 and it is told at once when the host ends. Elsewhere it looks twice a second, and misses what has left the tree.
 
-That of a kernel that is the fork of a template (`guest/template.py`) is no child of the host's: it learns of the host's
-end by a `Host`, and tells it the same way how the kernel has ended. On Linux every other one has such a channel, too: a
-kernel may be forked while it lives (`guest/live_fork.py`), and the host says which processes are such forks. They go on
-when the kernel that they come from ends; this process ends with the last of them.
+That of a kernel that is the fork of a template (`guest/template_process.py`) is no child of the host's: it learns of
+the host's end by a `Host`, and tells it the same way how the kernel has ended. On Linux every other one has such a
+channel, too: a kernel may be forked while it lives (`guest/self_fork.py`), and the host says which processes are such
+forks. They go on when the kernel that they come from ends; this process ends with the last of them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pandas as pd
 import psutil
 import pytest
 
-from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.run import context as contexts
 from rlm_jupyter.types.errors import ConfigurationError, ContextError, KernelDiedError, KernelError
 from rlm_jupyter.types.values import CellRun

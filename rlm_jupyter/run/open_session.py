@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
-from rlm_jupyter.kernel.session import Kernel
 from rlm_jupyter.kernel.shield import see_through
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.record.recorder import recording
@@ -139,7 +139,7 @@ def child_of(settings: Settings, depth: int, templates: Templates | None = None)
 
     async def start_child(parent: Run, text: str, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
         context = Context(text)
-        kept = parent.entries.recorder
+        kept = parent.event_log.recorder
         unclaimed = parent.playback.unclaimed_child(context.info.sha256) if parent.playback is not None else None
         saved, playback = unclaimed or (None, None)
         if saved is not None and saved.has_answer:
@@ -166,7 +166,7 @@ def child_of(settings: Settings, depth: int, templates: Templates | None = None)
                     parent=parent.trajectory.run_id,
                     run_id=run_id,
                     playback=playback,
-                    above=parent.requests.last_word,
+                    above=parent.requests.last_reply_reserve,
                 )
             finally:
                 if session.records and (last := session.records[-1].ended) is not None:
@@ -187,7 +187,7 @@ def sample_of(settings: Settings, context: Context | PackedContext, templates: T
     settings = replace(settings, samples=1, strategy="loop")
 
     async def start_sample(run: Run, number: int) -> SampleSettled:
-        prompt, kept = run.trajectory.started.prompt, run.entries.recorder
+        prompt, kept = run.trajectory.started.prompt, run.event_log.recorder
         unclaimed = run.playback.unclaimed_child(f"sample {number}") if run.playback is not None else None
         saved, playback = unclaimed or (None, None)
         began, trajectory = time.monotonic(), saved.trajectory if saved is not None else Trajectory()
@@ -216,7 +216,7 @@ def sample_of(settings: Settings, context: Context | PackedContext, templates: T
                 trajectory = session.records[-1]
             # also what was stopped is billed, and written down
             if (ended := trajectory.ended) is not None:
-                run.entries.add(_settled(number, trajectory, ended, time.monotonic() - began))
+                run.event_log.add(_settled(number, trajectory, ended, time.monotonic() - began))
         return run.trajectory.samples[-1]
 
     return start_sample

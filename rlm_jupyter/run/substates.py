@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlm_jupyter.kernel.session import Kernel
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.run.answer_type import AnswerType
+from rlm_jupyter.run.artefacts import Outputs
 from rlm_jupyter.run.budget.bill import Bill
-from rlm_jupyter.run.budget.last_reply import LastReply
+from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.conversation import Conversation
 from rlm_jupyter.run.history import History
-from rlm_jupyter.run.outputs import Outputs
 from rlm_jupyter.types.values import OutputFile, Value, Variable
 
 
@@ -124,7 +124,7 @@ class SubcallTally:
 class RequestState:
     """How large the next request to the root model may be. Assigned in `run/root_model.py` and `run/elision.py`."""
 
-    last_word: LastReply
+    last_reply_reserve: LastReplyReserve
     """Room of the limits that is held back for the run's last reply."""
     room: int
     """The cap of the next reply, in tokens."""
