@@ -53,7 +53,7 @@ WRONG_FORM = (
     "Mend that by code, and end with FINAL again."
 )
 WRONG_FILES = "Your answer does not count yet, because files that were asked for are not as they must be in OUTPUTS:"
-"""How the notice begins that says so; a recorded one is known by it."""
+"""How the notice begins that says so."""
 MEND_FILES = "\n\nMake them by code, and end with FINAL again."
 OUTPUTS_GONE = " The folder OUTPUTS is empty again: make its files once more."
 EMPTY = "the prompt is empty, and was not sent: put the question and the passage into it."
@@ -115,7 +115,7 @@ VARIABLES = "Variables there are: {names}."
 READY_EMPTY = 'answer["ready"] is True, but answer["content"] is empty: put the answer there.'
 READY_UNREADABLE = 'answer["content"] can\'t be turned into text: put the answer itself there.'
 DIED_BETWEEN = "The kernel died between two cells"
-"""How the notice begins that says so; a recorded one is known by it."""
+"""How the notice begins that says so."""
 DIED_WITHIN = "The kernel died while it executed this cell"
 
 

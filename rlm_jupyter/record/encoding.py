@@ -22,6 +22,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from rlm_jupyter.record import attachments
 from rlm_jupyter.record.blobs import Objects
+from rlm_jupyter.record.earlier_versions import RENAMED, with_kind
 from rlm_jupyter.types import events
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import CellFinished, OutputsShown, Record, SubcallSettled
@@ -35,8 +36,6 @@ _SCALARS = _NUMBERS | {str}
 _HEAD_CHARS = 2_000
 """Of an output that is kept apart: what is shown in its place."""
 _CLASSES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(events.Record)}
-_RENAMED: dict[str, tuple[type[Any], dict[str, str]]] = {"RunTakenUp": (events.RunResumed, {"taken_up": "resumed"})}
-"""What saved runs call a record, and fields of it, that have another name now."""
 _NAMES: dict[type[Any], tuple[str, ...]] = {}
 _HINTS: dict[type[Any], dict[str, Any]] = {}
 _OURS = frozenset({"$stored", "$value"})
@@ -107,7 +106,7 @@ def decode(data: Mapping[str, Any], objects: Objects | None = None, *, version: 
         The record, or a field of it, is not known here, or missing.
     """
     name = data.get("record")
-    cls, renamed = _RENAMED.get(str(name), (_CLASSES.get(str(name)), {}))
+    cls, renamed = RENAMED.get(str(name), (_CLASSES.get(str(name)), {}))
     if cls is None:
         raise RecordError(f"unknown record {quoted(name)}{_written_by(version)}")
     values = {renamed.get(key, key): value for key, value in data.items() if key not in {"record", "stored"}}
@@ -126,7 +125,7 @@ def decode(data: Mapping[str, Any], objects: Objects | None = None, *, version: 
         values["files"] = attachments.files(values["files"])
     if stored := data.get("stored"):
         values["outputs"] = put_back(values["outputs"], stored, objects)
-    record: Record = _build(cls, values, version)
+    record: Record = _build(cls, with_kind(values, cls), version)
     return record
 
 

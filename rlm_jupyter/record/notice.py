@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from rlm_jupyter.prompts.notices import EDITED
 from rlm_jupyter.types.events import ConversationCompacted, NoticeGiven, ReplyReceived, RunResumed
 
 UNREAD = "Not read: here the model wrote an output of its own, before the kernel gave one."
 LAST_CALL = "This was the last reply, asked for to end the run: code in it was not executed."
-_EDIT = EDITED.partition("\n")[0]
 
 
 def notice_of(record: NoticeGiven | ConversationCompacted | RunResumed) -> str:
     """Return a record that is shown as a notice, as the Markdown of its cell."""
     match record:
-        case NoticeGiven(text=text):
-            return quoted_notice(text)
+        case NoticeGiven():
+            return quoted_notice(record)
         case ConversationCompacted():
             return compacted_notice(record)
         case RunResumed():
             return resumed_notice(record)
 
 
-def quoted_notice(text: str) -> str:
+def quoted_notice(notice: NoticeGiven) -> str:
     """Return a notice as a quotation, with its addressee; of an edit alone what stands in no cell."""
     # the code that ran is that of the cell above
-    said = "The user edited this cell before it ran." if text.startswith(_EDIT) else text
+    said = "The user edited this cell before it ran." if notice.kind == "edited" else notice.text
     return "  \n".join(f"> {line}" for line in f"*To the model:* {said}".splitlines())
 
 

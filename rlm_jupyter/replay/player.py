@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from rlm_jupyter import parsing
-from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay.recalled_calls import answer_of
 from rlm_jupyter.replay.recorded_calls import head
@@ -249,7 +248,7 @@ class Player:
         """Go over a recorded cell."""
         await self._cells.begin_cell()
         told = [record for record in taken if isinstance(record, NoticeGiven)]
-        for died in (notice for notice in told if notice.text.startswith(notices.DIED_BETWEEN)):
+        for died in (notice for notice in told if notice.kind == "died_between"):
             await self._cells.restart(died)
         self._apply(taken)
         self.run.subcalls.begin()

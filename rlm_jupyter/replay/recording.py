@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.saved_run import Spent, last_resumption
 from rlm_jupyter.replay.diff import Difference
 from rlm_jupyter.replay.recorded_calls import RecordedCalls
@@ -23,6 +22,7 @@ from rlm_jupyter.types.events import (
     DirectReplied,
     IterationRated,
     NoticeGiven,
+    NoticeKind,
     OutputsShown,
     Record,
     ReplyReceived,
@@ -34,7 +34,7 @@ from rlm_jupyter.types.events import (
 )
 from rlm_jupyter.types.values import CellPosition, CellRun, Usage
 
-_SENT_BACK = tuple(notice.partition("{")[0] for notice in (notices.SENT_BACK, notices.WRONG_FORM, notices.WRONG_FILES))
+_SENT_BACK: frozenset[NoticeKind] = frozenset({"sent_back", "wrong_form", "wrong_files"})
 
 
 class RecordEnds(Exception):
@@ -111,16 +111,16 @@ class Recording:
         self._sent_back = {
             record.iteration
             for record in records
-            if (isinstance(record, NoticeGiven) and record.text.startswith(_SENT_BACK))
+            if (isinstance(record, NoticeGiven) and record.kind in _SENT_BACK)
             or (isinstance(record, RunEnded) and not record.is_judged)
         }
         self._wrong_files = {
             record.iteration: record.text
             for record in records
-            if isinstance(record, NoticeGiven) and record.text.startswith(notices.WRONG_FILES)
+            if isinstance(record, NoticeGiven) and record.kind == "wrong_files"
         }
         self._exited = {
-            record.iteration for record in records if isinstance(record, NoticeGiven) and record.text == notices.EXITED
+            record.iteration for record in records if isinstance(record, NoticeGiven) and record.kind == "exited"
         }
         self._last_executed = {
             record.iteration: record.block

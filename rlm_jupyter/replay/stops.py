@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlm_jupyter.prompts import notices
 from rlm_jupyter.types.events import (
     CellFinished,
     NoticeGiven,
@@ -63,7 +62,7 @@ def stopped_in(records: Sequence[Record], *, again: bool) -> frozenset[CellPosit
     for record in records:
         if isinstance(record, CellFinished) and record.status == "interrupted":
             latest = record
-        elif isinstance(record, NoticeGiven) and record.text == notices.STOPPED and latest is not None:
+        elif isinstance(record, NoticeGiven) and record.kind == "stopped" and latest is not None:
             found.add((latest.iteration, latest.block))
     stopped = _last_stop(records)
     if stopped is not None and not again:

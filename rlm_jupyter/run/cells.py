@@ -13,7 +13,7 @@ from rlm_jupyter.prompts import cues, notices, outputs
 from rlm_jupyter.run.figures import Figures
 from rlm_jupyter.run.state import INTERRUPT_MARGIN, Run
 from rlm_jupyter.types.errors import KernelDiedError, KernelError, KernelStartError
-from rlm_jupyter.types.events import CellFinished, CellStarted, NoticeGiven, OutputChanged, OutputsShown
+from rlm_jupyter.types.events import CellFinished, CellStarted, NoticeGiven, NoticeKind, OutputChanged, OutputsShown
 from rlm_jupyter.types.values import CellRun, Inspection, Output, Value, Variable
 
 MOST_RESTARTS = 3
@@ -51,7 +51,7 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
 
     await kernel.insurance.settled()
     if not kernel.is_alive:
-        await _revive(run, notices.DIED_BETWEEN)
+        await _revive(run, notices.DIED_BETWEEN, "died_between")
     run.subcalls.begin()
     run.emit(CellStarted(run.iteration, cells.block, source))
     cell = CellRun("interrupted")
@@ -188,7 +188,7 @@ async def _read_draft(run: Run) -> Value | None:
         return None  # it can't become text
 
 
-async def _revive(run: Run, what: str) -> None:
+async def _revive(run: Run, what: str, kind: NoticeKind = "") -> None:
     """Bring the kernel back, and tell the model exactly what is gone: what this cell did, or all variables."""
     cells = run.cells
     before = cells.variables
@@ -200,7 +200,7 @@ async def _revive(run: Run, what: str) -> None:
         text += notices.OUTPUTS_GONE if run.replies.outputs is not None else ""
     else:
         text = notices.revived(what, spare.moment, before, cells.variables)
-    run.record(NoticeGiven(run.iteration, text, restoration(cells.variables, spare)))
+    run.record(NoticeGiven(run.iteration, text, restoration(cells.variables, spare), kind))
 
 
 async def _restart(run: Run) -> Spare | None:

@@ -147,7 +147,7 @@ async def _cell(run: Run, source: str) -> _Ran:
         return _Ran(ok=False, refused=True)
     if decision.source is not None and decision.source != source:
         executed = ran = decision.source
-        run.notice(notices.EDITED.format(source=ran))
+        run.notice(notices.EDITED.format(source=ran), "edited")
     cell, inspection = await cells.execute(run, source, executed)
     ok, exited = cell.status == "ok", inspection.exited
     # most cells run as they are, and are not read again; one that did what it was to do needs no word about it
@@ -192,12 +192,15 @@ def _tell(run: Run, source: str, cell: CellRun, inspection: Inspection) -> None:
     if unseen:
         run.notice(notices.UNSEEN_IMAGES.format(model=unseen))
     if inspection.exited and inspection.answer != "recorded":
-        run.notice(notices.EXITED)
+        run.notice(notices.EXITED, "exited")
     if inspection.problem and cell.status == "ok":
         run.notice(notices.NO_ANSWER_YET.format(problem=inspection.problem))
     if cell.status == "interrupted":
         is_stopped = run.playback is not None and run.playback.was_stopped_in(run.iteration, run.cells.block - 1)
-        run.notice(notices.STOPPED if is_stopped else notices.INTERRUPTED)
+        if is_stopped:
+            run.notice(notices.STOPPED, "stopped")
+        else:
+            run.notice(notices.INTERRUPTED)
     failed_name = any(output.get("ename") == "NameError" for output in cell.outputs)
     if failed_name and "FINAL" in source:
         names = ", ".join(variable.name for variable in inspection.variables) or "none yet"

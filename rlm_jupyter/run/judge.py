@@ -27,7 +27,7 @@ from rlm_jupyter.run.kernel_variables import PATIENCE, KernelVariables
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.detached import started
 from rlm_jupyter.types.errors import LimitReached, PolicyError
-from rlm_jupyter.types.events import IterationRated
+from rlm_jupyter.types.events import IterationRated, NoticeKind
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.values import Value
 
@@ -95,7 +95,7 @@ async def judge(run: Run, outcome: IterationOutcome) -> Verdict:
     verdict = await _judged(run, outcome)
     if outcome.answer is None or verdict.answer is None:
         return verdict
-    answer, reasons, told, files = verdict.answer, list[str](), list[str](), dict[str, bytes]()
+    answer, reasons, told, files = verdict.answer, list[str](), dict[NoticeKind, str](), dict[str, bytes]()
     run.replies.wrong_files = []
     if run.replies.answer_type is not None:
         try:
@@ -103,18 +103,18 @@ async def judge(run: Run, outcome: IterationOutcome) -> Verdict:
             answer = await _aside(run, run.ledger.deadline.left, run.replies.answer_type.check, answer)
         except AnswerError as error:
             reasons = error.reasons
-            told.append(notices.WRONG_FORM.format(reasons="\n".join(f"- {reason}" for reason in reasons)))
+            told["wrong_form"] = notices.WRONG_FORM.format(reasons="\n".join(f"- {reason}" for reason in reasons))
     if run.replies.outputs is not None:
         wrong, files = await output_files.check(run, run.replies.outputs)
         run.replies.wrong_files = output_files.listed(wrong)
-        told += filter(None, [wrong])
+        told |= {"wrong_files": wrong} if wrong else {}
     if not told:
         run.replies.accepted = files
         return replace(verdict, answer=answer)
     run.replies.answer_errors += 1
     await cells.send_back(run, verdict.answer)
-    for text in told:
-        run.notice(text)
+    for kind, text in told.items():
+        run.notice(text, kind)
     if run.replies.answer_errors > run.limits.max_answer_errors:
         return replace(verdict, message="; ".join(reasons), is_invalid=True)
     return Verdict(ends=False)
@@ -161,7 +161,7 @@ async def _verdict(run: Run, outcome: IterationOutcome, ends: bool, text: str | 
     if declared is not None:
         if not ends and run.policies.termination.judges_final:
             await cells.send_back(run, declared)
-            run.notice(notices.SENT_BACK.format(policy=run.policies.termination.name))
+            run.notice(notices.SENT_BACK.format(policy=run.policies.termination.name), "sent_back")
             return Verdict(ends=False)
         own = ends and run.policies.termination.judges_final and text is not None and not isinstance(text, Reason)
         return Verdict(True, declared if not own or text == declared.text else Value(str(text), text, is_json=True))

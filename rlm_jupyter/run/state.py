@@ -23,6 +23,7 @@ from rlm_jupyter.types.events import (
     DirectReplied,
     Event,
     NoticeGiven,
+    NoticeKind,
     Record,
     ReplyReceived,
     RunPaused,
@@ -199,9 +200,9 @@ class Run:
         else:
             self.event_log.add(record)
 
-    def notice(self, text: str) -> None:
+    def notice(self, text: str, kind: NoticeKind = "") -> None:
         """Tell the model something of the run's own."""
-        self.record(NoticeGiven(self.iteration, text))
+        self.record(NoticeGiven(self.iteration, text, kind=kind))
 
     async def checkpoint(self) -> None:
         """Between two iterations: wait while paused, take what people said and the limits that they raised."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rlm_jupyter.types.images import Image
 from rlm_jupyter.types.values import (
@@ -177,6 +177,12 @@ class CellFinished:
     seconds: float
 
 
+NoticeKind = Literal["", "died_between", "edited", "exited", "sent_back", "stopped", "wrong_files", "wrong_form"]
+"""What a notice says, where that is looked for: the kernel died between two cells, a person edited the cell, a cell
+called `exit()`, a policy did not accept an answer, a person stopped the run in a cell, files or the form of an answer
+are not as they were asked for; empty: anything else."""
+
+
 @dataclass(frozen=True, slots=True)
 class NoticeGiven:
     """The run told the model something of its own: what is left, why a FINAL did not count."""
@@ -186,6 +192,8 @@ class NoticeGiven:
     restored: dict[str, Any] = field(default_factory=dict)
     """Where the kernel died, and variables came back: their `names`, and the `iteration` and `block` of the cell after
     which they were as they are; iteration 0: before the first."""
+    kind: NoticeKind = ""
+    """Derived from the text where an earlier version wrote the record (`record.earlier_versions`)."""
 
 
 @dataclass(frozen=True, slots=True)

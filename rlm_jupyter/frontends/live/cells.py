@@ -277,8 +277,8 @@ class Cells:
                 cell.source = markdown(self._attempts)
                 self.children.settle_sample(event)
                 self._mark(cell)
-            case NoticeGiven(iteration=index, text=text):
-                self._add(LiveCell(self._id(), "notice", index, source=quoted_notice(text), status="ok"))
+            case NoticeGiven(iteration=index):
+                self._add(LiveCell(self._id(), "notice", index, source=quoted_notice(event), status="ok"))
             case ConversationCompacted(iteration=index):
                 self._add(LiveCell(self._id(), "notice", index, source=compacted_notice(event), status="ok"))
             case RunStarted():

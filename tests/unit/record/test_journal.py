@@ -10,12 +10,22 @@ from hypothesis import given, settings
 
 from rlm_jupyter import RLM
 from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.encoding import LARGE, decode, dump, encode, load
 from rlm_jupyter.record.journal import Journal, read, read_ends, read_first, set_aside
 from rlm_jupyter.record.journal_lock import is_open
 from rlm_jupyter.types.errors import RecordError
-from rlm_jupyter.types.events import CellFinished, RunEnded, RunResumed, RunStarted, SubcallSettled, SubcallStarted
+from rlm_jupyter.types.events import (
+    CellFinished,
+    NoticeGiven,
+    NoticeKind,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    SubcallSettled,
+    SubcallStarted,
+)
 from tests.support.examples import some
 from tests.support.sample_run import FIRST, cell, ended, reply, runs, sample, started, stream
 
@@ -135,6 +145,27 @@ def test_a_record_and_a_field_that_had_another_name_are_read() -> None:
     assert decode(data) == resumed
     data |= {"record": "RunTakenUp", "taken_up": data.pop("resumed")}
     assert decode(data) == resumed
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (notices.restarted(notices.DIED_BETWEEN, ()), "died_between"),
+        (notices.restarted(notices.DIED_WITHIN, ()), ""),
+        (notices.EDITED.format(source="x = 1"), "edited"),
+        (notices.EXITED, "exited"),
+        (notices.SENT_BACK.format(policy="p"), "sent_back"),
+        (notices.STOPPED, "stopped"),
+        (notices.WRONG_FILES, "wrong_files"),
+        (notices.WRONG_FORM.format(reasons="- one"), "wrong_form"),
+        (notices.GO_ON, ""),
+    ],
+)
+def test_a_notice_that_was_written_without_its_kind_is_known_by_its_text(text: str, kind: NoticeKind) -> None:
+    data = encode(NoticeGiven(1, text))
+    assert decode(data) == NoticeGiven(1, text)
+    del data["kind"]
+    assert decode(data) == NoticeGiven(1, text, kind=kind)
 
 
 def test_a_large_output_is_kept_apart_once(path) -> None:
