@@ -2,7 +2,7 @@
 
 import { ILabShell } from '@jupyterlab/application';
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { ICommandPalette, InputDialog } from '@jupyterlab/apputils';
+import { ICommandPalette } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
@@ -11,6 +11,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { treeViewIcon } from '@jupyterlab/ui-components';
 
 import { addCommands, ENABLED_BY_RUNS, FORMS, named } from './commands';
+import { askText } from './actions/askText';
 import { shower } from './actions/openFile';
 import { LiveNotebook } from './notebook/view';
 import { RunsPanel } from './panels/sidebar';
@@ -49,13 +50,9 @@ const plugin: JupyterFrontEndPlugin<void> = {
     const notebooks = new WeakMap<NotebookPanel, LiveNotebook>();
     let isOn = true;
 
-    const askText = async (title: string, label: string): Promise<string | null> => {
-      const said = await InputDialog.getText({ title, label, okLabel: trans.__('Send') });
-      return said.button.accept ? (said.value ?? '') : null;
-    };
     tracker.widgetAdded.connect((_, panel) => {
       const show = shower(commands, app.serviceManager.contents, () => panel.context.path, trans);
-      const notebook = new LiveNotebook(panel, trans, askText, () => isOn, show);
+      const notebook = new LiveNotebook(panel, trans, (title, label) => askText(title, label, trans), () => isOn, show);
       notebook.changed.connect(soon);
       notebooks.set(panel, notebook);
     });

@@ -12,6 +12,7 @@ from rlm_jupyter.run.budget.request_size import most_cost
 from rlm_jupyter.run.compaction import leave_out
 from rlm_jupyter.run.elision import density, elide, most_input, tokens
 from rlm_jupyter.run.state import Run
+from rlm_jupyter.types.endings import WORDS
 from rlm_jupyter.types.errors import ContextWindowError, LimitReached, NoAnswerError, UnusableReplyError
 from rlm_jupyter.types.events import NoticeGiven, ReplyReceived, ReplyStreamed
 from rlm_jupyter.types.tokens import most_tokens
@@ -58,9 +59,8 @@ async def next_reply(run: Run) -> parsing.ParsedReply:
         if last and rejection.told and not reasons:
             run.record(NoticeGiven(last[0].index, rejection.told))
         reasons.append(rejection.reason)
-    what = {reply_checks.EMPTY: "nothing", reply_checks.REPEATS: f"the same reply {MOST_REPEATS + 1} times"}
-    said = what.get(reasons[0], "nothing new") if len(set(reasons)) == 1 else "nothing new"
-    raise LimitReached(f"the model sent {said}", stop_reason="no_progress")
+    is_empty = set(reasons) == {reply_checks.EMPTY}
+    raise LimitReached("the model sent nothing" if is_empty else WORDS["no_progress"], stop_reason="no_progress")
 
 
 async def ask(run: Run, temperature: float | None = None, *, last: bool = False) -> Answered:

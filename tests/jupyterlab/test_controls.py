@@ -365,10 +365,10 @@ def test_a_stop_is_said_once_and_its_clock_stood_still_while_it_was_paused(opene
     page.picture("stopped", 500)
     assert not notices(page)
     # what a person wanted is no error, in the panel or in its tab
+    assert not page.until_still(lambda: page.page.locator(".rlm-tab-errors").count())
     page.command("rlm:runs")
     runs = page.page.locator("#rlm-runs")
     page.until(lambda: "Stopped by you" in runs.inner_text(), "the state in the panel")
-    assert not page.page.locator(".rlm-tab-errors").count()
     assert "✕" not in runs.inner_text()
     page.page.evaluate("window.jupyterapp.shell.collapseRight()")
     # the buttons are the bar's, its words are for those who listen

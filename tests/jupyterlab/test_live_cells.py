@@ -180,7 +180,7 @@ def test_stop_ends_the_run_with_what_it_has(opened: Open, model: Waiting) -> Non
 
 def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: Open, model: Waiting) -> None:
     model.play([HTML, "```repl\nprint(1 / 0)\n```", FINAL], opened=3)
-    page = opened("text = 'x' * 10", "%%rlm -m openai/any -c text\nWhat is it?")
+    page = opened("text = 'x' * 10", "%%rlm -m openai/any -c text\nWhat is it?", "'own'")
     page.run("user-1")
     page.run("user-2")
     page.until(lambda: page.live("answer"), "the answer")
@@ -217,8 +217,14 @@ def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: 
     # a live cell that is executed by itself stays as it is, too
     cell = again.live("code")[0]
     again.run(cell["id"])
-    again.until(lambda: again.page.get_by_text("it comes from the record").count(), "what it says")
+    again.until(lambda: again.page.get_by_text("the kernel of its run is gone").count(), "what it says")
     again.until(lambda: again.live("code")[0] == cell, "the outputs that it had")
+    # the numbers of the person's own cells are as if no run's were there
+    again.command("notebook:run-all-cells", wait=False)
+    again.until(lambda: again.cells()[2]["execution_count"] == 7, "all was run once more")
+    again.until(lambda: is_written(again), "that all is written")
+    own = [cell["execution_count"] for cell in again.cells() if cell["id"].startswith("user-")]
+    assert own == [5, 6, 7, 8]
     assert not again.errors
 
 

@@ -185,6 +185,7 @@ def test_all_of_a_run_can_be_read_in_both_themes(opened: Open, model: Waiting, t
         lambda: "Message received" in page.page.locator(".rlm-bar-said").last.inner_text(),
         "that the message is received",
     )
+    page.page.evaluate("window.jupyterapp.shell.collapseRight()")
     model.let()
     page.until(lambda: "Failed" in page.page.locator(".rlm-bar").last.inner_text(), "that it failed")
     page.picture(f"looks-failed-{theme}", 500)
@@ -195,11 +196,13 @@ def test_all_of_a_run_can_be_read_in_both_themes(opened: Open, model: Waiting, t
     page.until(lambda: "[*]" not in cell.locator(".jp-InputPrompt").first.inner_text(), "that the cell is over")
     page.until(lambda: "refused the key" in cell.inner_text(), "why it failed")
     assert cell.inner_text().count("refused the key") == 1
-    assert not page.page.locator(".rlm-runs", has_text="refused the key").count()
-    # the panel marks what failed: in its tab, the run, and the iteration, which is folded
+    # the panel marks what failed: in its tab until it was looked at, the run, and the iteration, which is folded
     tab = page.page.get_by_role("tab", name="RLM: runs of this notebook: 1 run with errors", exact=True)
     assert "✕" in tab.evaluate("tab => getComputedStyle(tab, '::before').content")
     assert tab.get_attribute("data-rlm-errors") == "1"
+    page.command("rlm:runs")
+    page.until(lambda: not page.page.locator(".rlm-tab-errors").count(), "that it was looked at")
+    assert not page.page.locator(".rlm-runs", has_text="refused the key").count()
     first = page.page.locator(".rlm-runs details details").first
     assert first.get_attribute("open") is None
     assert first.locator(".rlm-runs-errors").get_attribute("title") == "1 error"

@@ -181,7 +181,7 @@ def test_whatever_ends_a_run_its_message_names_the_files_that_are_missing() -> N
     result = RLM(ScriptedModel([block("print(1)"), *same])).completion("What?", CONTEXT, outputs=["a.csv"])
     assert (result.stop_reason, result.message) == (
         "no_progress",
-        "the model sent the same reply 4 times. a.csv was not written",
+        "the model repeated itself. a.csv was not written",
     )
     died = RLM(model("import os; os._exit(1)"), limits=Limits(max_iterations=2), save=False)
     assert died.completion("What?", CONTEXT, outputs=["a.csv"]).message == "a.csv was not written"

@@ -29,10 +29,15 @@ export function served(notebook: string, place: Place): string | null {
 /** Where the notebook of a run is; one that was only found in the notebook is looked for where runs are kept. */
 export function notebookOf(run: RunModel): Place | null {
   const { file, run_id } = run.facts;
-  if (file || !run.isSaved || !ID_END.test(run_id)) {
-    return file;
+  return file ?? (run.isSaved ? savedNotebook(run_id) : null);
+}
+
+/** Where the notebook of a run with this id is, if it is where runs are kept; `null`: the id is none. */
+export function savedNotebook(id: string): Place | null {
+  if (!ID_END.test(id)) {
+    return null;
   }
-  const path = `${FOLDER}/${run_id.replace(ID_END, '')}.ipynb`;
+  const path = `${FOLDER}/${id.replace(ID_END, '')}.ipynb`;
   return { path, beside: path };
 }
 

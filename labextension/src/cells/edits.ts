@@ -111,27 +111,27 @@ export class Edits implements IDisposable {
     const trans = this._trans;
     const named = trans.__('Source of this cell');
     if (!mark) {
-      const words = leftMarkOf(model)?.ran
+      const left = leftMarkOf(model);
+      const words = left?.ran
         ? trans.__('Your edit of a cell of an earlier run, which ran in the kernel of that run. Run All skips it.')
         : trans.__('Your edit of a cell of a run, which never ran. Run All skips it.');
-      return new Strip(named, words, [this._taking(model)], 'rlm-strip-left');
+      return new Strip(named, words, [this._taking(model), ...this._opening(left)], 'rlm-strip-left');
     }
     if (!refusal && mark.edit === undefined) {
       const words = trans.__('Edited, and not run: the output is that of the code before.');
       const buttons = [...this._puttingBack(model, mark), this._copying(model, () => model.sharedModel.getSource())];
       return new Strip(named, words, buttons, 'rlm-strip-edited');
     }
-    const open = this._record(mark);
     const buttons = [
       ...this._editing(model, mark),
       this._copying(model, () => mark.edit ?? model.sharedModel.getSource()),
-      ...(isAstray(model, mark) ? this._puttingBack(model, mark) : [])
+      ...(isAstray(model, mark) ? this._puttingBack(model, mark) : []),
+      ...this._opening(mark)
     ];
-    if (open) {
-      const caption = trans.__("Open the run's own notebook, where its cells can be executed again");
-      buttons.push({ label: trans.__('Open Run'), caption, name: 'rlm-edit-open', act: open });
-    }
-    const words = refusal?.text ?? trans.__('This is the code that the run executed.');
+    const whose = isEdited(model, mark)
+      ? trans.__('This is what you ran in the kernel of the run.')
+      : trans.__('This is the code that the run executed.');
+    const words = refusal?.text ?? whose;
     const strip = new Strip(named, words, buttons, 'rlm-strip-refused');
     if (refusal) {
       strip.node.setAttribute('role', 'alert');
@@ -140,6 +140,12 @@ export class Edits implements IDisposable {
       strip.quote(trans.__('What you wrote, which was not run:'), mark.edit);
     }
     return strip;
+  }
+
+  private _opening(mark: Mark | null): StripButton[] {
+    const act = mark && this._record(mark);
+    const caption = this._trans.__("Open the run's own notebook, where its cells can be executed again");
+    return act ? [{ label: this._trans.__('Open Run'), caption, name: 'rlm-edit-open', act }] : [];
   }
 
   private _taking(model: ICellModel): StripButton {

@@ -3,8 +3,11 @@
 import { CodeCell } from '@jupyterlab/cells';
 import { OutputArea } from '@jupyterlab/outputarea';
 import type * as nbformat from '@jupyterlab/nbformat';
+import type { Kernel, KernelMessage } from '@jupyterlab/services';
+import type { JSONObject } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 
+import { isEdited, markOf } from '../model/marks';
 import { LIVE_ID } from '../protocol/messages';
 
 /** Takes a cell that is about to be sent to the notebook's kernel; `null`: it is sent. */
@@ -17,6 +20,8 @@ const SENT = 'rlm_settings';
  * kernel without this package knows no such magic, and so runs nothing of it.
  */
 const GUARD = '%%rlm_live\n';
+/** With the request of a live cell that is as its run wrote it. */
+const AS_WRITTEN = 'rlm_as_written';
 const UNKNOWN = /magic .*%%rlm_live.* not found/;
 const takes = new Set<Take>();
 /** What goes with each request to execute a cell, in its metadata. */
@@ -27,6 +32,22 @@ let isInstalled = false;
 export function isRefused(output: nbformat.IOutput): boolean {
   // IPython writes it as text, others as an error
   return UNKNOWN.test([output.text ?? output.evalue ?? ''].flat().join(''));
+}
+
+/**
+ * As Lab sends a cell, but not counted: after Run All the numbers of the person's own cells are as if no run's were
+ * there. One that somebody has edited is counted: after a run in the notebook's own kernel it may become theirs.
+ */
+function sendUncounted(
+  kernel: Kernel.IKernelConnection,
+  code: string,
+  output: OutputArea,
+  metadata: JSONObject = {}
+): Promise<KernelMessage.IExecuteReplyMsg> {
+  const content = { code, stop_on_error: true, store_history: false };
+  const future = kernel.requestExecute(content, false, metadata);
+  output.future = future;
+  return future.done;
 }
 
 /** The kernel finds these settings with each cell that it executes. */
@@ -50,12 +71,17 @@ export function takeExecutions(take: Take): IDisposable {
         }
       }
       const [session, metadata] = rest;
-      return execute(cell, session, { ...metadata, [SENT]: sent } as typeof metadata);
+      const mark = markOf(cell.model);
+      const asWritten = mark !== null && !isEdited(cell.model, mark) ? { [AS_WRITTEN]: true } : {};
+      const told = { ...metadata, [SENT]: sent, ...asWritten };
+      return execute(cell, session, told as typeof metadata);
     };
     const send = OutputArea.execute;
     (OutputArea as { execute: typeof OutputArea.execute }).execute = (code, output, session, metadata) => {
       const isLive = LIVE_ID.test(String(metadata?.cellId ?? ''));
-      return send(isLive ? GUARD + code : code, output, session, metadata);
+      const source = isLive ? GUARD + code : code;
+      const kernel = isLive && metadata?.[AS_WRITTEN] ? session.session?.kernel : undefined;
+      return kernel ? sendUncounted(kernel, source, output, metadata) : send(source, output, session, metadata);
     };
   }
   takes.add(take);

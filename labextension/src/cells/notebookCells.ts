@@ -198,8 +198,9 @@ export class NotebookCells {
     if (!mark) {
       return false;
     }
-    // a cell that waits for approval is there to be edited; one that was run by hand shows what came of that
-    return mark.status === 'proposed' || (!mark.by_hand && !isEdited(model, mark));
+    // a cell that waits for approval is there to be edited; one that was run by hand shows what came of that, and one
+    // whose edit was not run keeps that edit for its person, whatever the run tells once more
+    return mark.status === 'proposed' || (!mark.by_hand && mark.edit === undefined && !isEdited(model, mark));
   }
 
   /** Whether a cell was looked for in vain, and no cells have come since. */

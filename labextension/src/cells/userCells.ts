@@ -156,7 +156,9 @@ export class Executed implements IDisposable {
       this._restore(model, before);
       // a kernel without our magics is a new one
       const why = this._trans.__(
-        'Not run: the kernel of its run is gone. To ask again, run %load_ext rlm_jupyter, then the cell above the run.'
+        // as the kernel says it (`rlm_jupyter/frontends/live/user_cells.py`)
+        "Not run: the kernel of its run is gone. Its cells can be executed in the run's own notebook; " +
+          '--rerun in the cell above asks anew.'
       );
       this._tell(model, why, true, before.isAlone);
     } else if (ran?.by_hand) {

@@ -19,7 +19,7 @@ import { Dress } from '../inline/cellLabels';
 import { keepStyles } from '../performance/editors';
 import { Edits } from '../cells/edits';
 import { Executed } from '../cells/userCells';
-import { notebookOf } from '../actions/openFile';
+import { notebookOf, savedNotebook } from '../actions/openFile';
 import type { Show } from '../actions/openFile';
 import { finish, isUnheard } from '../cells/askingCell';
 import { Folds } from '../cells/folding';
@@ -315,7 +315,8 @@ export class LiveNotebook implements View {
   /** Opens the notebook of the run that a cell belongs to, where there is one. */
   private _recordOf(mark: Mark): (() => void) | null {
     const run = [...this.runs, ...this.saved].find(({ run }) => run === mark.run);
-    const place = run ? notebookOf(run) : null;
+    // an earlier run of the cell is known by what its cells say alone
+    const place = run ? notebookOf(run) : savedNotebook(String(mark.run_id ?? ''));
     return place ? () => void this.show(place) : null;
   }
 

@@ -79,10 +79,14 @@ export class RunsPanel extends Widget {
     }
   }
 
-  /** A failure is seen before the panel is opened. */
+  /** A failure is seen before the panel is opened, and not pointed out any more once it was. */
   private _mark(): void {
     const runs = this._notebook?.runs ?? [];
-    const failed = runs.filter(run => run.facts.outcome === 'failed' || errorsOf(run.own, run)).length;
+    const failures = runs.map(run => errorsOf(run.own, run) + (run.facts.outcome === 'failed' ? 1 : 0));
+    if (this.isVisible) {
+      runs.forEach((run, place) => this._seen.set(run, failures[place]));
+    }
+    const failed = runs.filter((run, place) => failures[place] > (this._seen.get(run) ?? 0)).length;
     const caption = this._trans.__('RLM: runs of this notebook');
     const words = this._trans._n('%1 run with errors', '%1 runs with errors', failed);
     this.title.caption = failed ? `${caption}: ${words}` : caption;
@@ -158,6 +162,8 @@ export class RunsPanel extends Widget {
   private readonly _empty = document.createElement('p');
   private readonly _trees = document.createElement('div');
   private readonly _known = new Map<RunModel, RunTree>();
+  /** How many failures of a run were in the panel as it was open. */
+  private readonly _seen = new WeakMap<RunModel, number>();
   private _filter = new Filter();
   private _notebook: LiveNotebook | undefined;
   private _due = false;

@@ -32,10 +32,9 @@ _MOST_INTERRUPTS = 2
 """That are passed on; with one more, nobody waits for the cell any longer."""
 
 # a page shows 140 characters of a notice
-_UNKNOWN = "the kernel of its run is gone. Its cells can be executed in the run's own notebook; --rerun asks anew"
-_RECORDED = (
-    "it comes from the record, without a kernel. Its cells can be executed in the run's own notebook; --rerun runs it "
-    "all again"
+_KERNEL_GONE = (
+    "the kernel of its run is gone. Its cells can be executed in the run's own notebook; --rerun in the cell above "
+    "asks anew"
 )
 _CHILD = "it is a child's, whose kernel is gone as soon as it has answered. Copy it into a cell of yours"
 _HERE = "its run was one in this notebook's own kernel. Copy it into a cell of yours"
@@ -176,11 +175,10 @@ def _small(text: str) -> str:
 
 
 def _why_not(live: OpenRun | None, position: CellPosition | None) -> str:
-    if live is None:
-        return _UNKNOWN
     if _ran_here(live):
         return _HERE
-    return _RECORDED if position is not None else _CHILD
+    # of a run that is shown from its record, too
+    return _CHILD if live is not None and position is None else _KERNEL_GONE
 
 
 def _ran_here(live: OpenRun | None) -> bool:

@@ -213,7 +213,7 @@ def test_where_there_is_no_kernel_for_it_a_line_says_so(notebook: Notebook, mode
     assert notebook.run("print('own')", cell_id="rlm-notes").printed == "own\n"
 
     recorded = code_cells(notebook.run("%%rlm -m openai/any -c book\nWhat?", cell_id="again"))
-    assert "comes from the record" in refusal(notebook.run(look["source"], cell_id=recorded[0]["id"]))
+    assert "the kernel of its run is gone" in refusal(notebook.run(look["source"], cell_id=recorded[0]["id"]))
     assert notebook.run("'secret' in globals()").value == "False"
     assert len(model.requests) == asked
 
