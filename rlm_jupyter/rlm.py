@@ -18,7 +18,7 @@ from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.models import Model
 from rlm_jupyter.models.pricing import own_prices
 from rlm_jupyter.models.routing import Routing
-from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, Shared, TerminationPolicy
+from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, SharedPolicy, TerminationPolicy
 from rlm_jupyter.replay.from_saved import FromRecord
 from rlm_jupyter.replay.prompt_session import AsyncPromptSession, PromptSession
 from rlm_jupyter.replay.recorded_session import RecordedSession
@@ -212,8 +212,8 @@ class RLM(FromRecord, InBatches):
         self._settings = Settings(
             routing=routing,
             limits=limits,
-            termination=Shared(PolicyRegistry.termination_from(termination, "declared")),
-            reward=Shared(PolicyRegistry.reward_from(reward)),
+            termination=SharedPolicy(PolicyRegistry.termination_from(termination, "declared")),
+            reward=SharedPolicy(PolicyRegistry.reward_from(reward)),
             save=save,
             kernel_name=kernel_name,
             cwd=None if cwd is None else Path(cwd),

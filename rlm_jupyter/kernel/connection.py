@@ -121,7 +121,7 @@ class Connection:
         try:
             async with asyncio.timeout(START_SECONDS):
                 await self.request("rlm_attach", {})
-                self.ask(self.next_id(), "kernel_info_request", {})
+                self.send_request(self.next_id(), "kernel_info_request", {})
                 while not self._iopub_open.is_set():
                     # ipykernel 6 says no welcome: ask for status messages until one comes through
                     self._control.send(self._codec.encode("kernel_info_request", {}))
@@ -162,9 +162,9 @@ class Connection:
             "allow_stdin": False,
             "stop_on_error": False,
         }
-        self.ask(msg_id, "execute_request", content)
+        self.send_request(msg_id, "execute_request", content)
 
-    def ask(self, msg_id: str, msg_type: str, content: dict[str, Any]) -> None:
+    def send_request(self, msg_id: str, msg_type: str, content: dict[str, Any]) -> None:
         """Send a request of the Jupyter protocol on the shell channel.
 
         ipykernel 7.0 to 7.3 may leave a request lying that comes while a reply goes: a raw send swallows the edge that

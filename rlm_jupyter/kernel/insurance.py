@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from rlm_jupyter.kernel.process import KernelProcess
-from rlm_jupyter.kernel.shield import see_through
+from rlm_jupyter.kernel.shield import run_to_completion
 from rlm_jupyter.types.errors import KernelError
 from rlm_jupyter.types.values import CellPosition
 
@@ -19,11 +19,11 @@ Fork = Callable[[], Awaitable[KernelProcess]]
 
 
 @dataclass(frozen=True, slots=True)
-class Spare:
+class SleepingFork:
     """A sleeping fork."""
 
     process: KernelProcess
-    moment: CellPosition | None
+    position: CellPosition | None
     """It is as the kernel was after this cell; `None`: as it was before the prompt."""
 
 
@@ -38,34 +38,34 @@ class Insurance:
 
     def __init__(self, *, is_wanted: bool) -> None:
         self._is_wanted = is_wanted
-        self._spare: Spare | None = None
-        self._taking: asyncio.Task[None] | None = None
+        self._fork: SleepingFork | None = None
+        self._renewing: asyncio.Task[None] | None = None
 
-    def take(self, fork: Fork, moment: CellPosition | None) -> None:
+    def renew(self, fork: Fork, position: CellPosition | None) -> None:
         """Have a fork made in place of the one before, and return at once; no cell may begin before it is `settled`."""
         if self._is_wanted:
-            before = self._taking
-            self._taking = asyncio.create_task(self._take(before, fork, moment))
+            before = self._renewing
+            self._renewing = asyncio.create_task(self._renew(before, fork, position))
 
     async def settled(self) -> None:
         """Wait until what was asked for is made, or has failed."""
-        while self._taking is not None and not self._taking.done():
-            await asyncio.wait([self._taking])
+        while self._renewing is not None and not self._renewing.done():
+            await asyncio.wait([self._renewing])
 
-    async def claim(self) -> Spare | None:
+    async def take_over(self) -> SleepingFork | None:
         """Return the fork, which is from now on whoever's that asks; `None`: there is none."""
         await self.settled()
-        spare, self._spare = self._spare, None
-        return spare
+        fork_before, self._fork = self._fork, None
+        return fork_before
 
     async def drop(self) -> None:
         """End the fork, and make none."""
-        if self._taking is not None:
-            self._taking.cancel()
-        if (spare := await self.claim()) is not None:
-            await spare.process.kill()
+        if self._renewing is not None:
+            self._renewing.cancel()
+        if (fork_before := await self.take_over()) is not None:
+            await fork_before.process.kill()
 
-    async def _take(self, before: asyncio.Task[None] | None, fork: Fork, moment: CellPosition | None) -> None:
+    async def _renew(self, before: asyncio.Task[None] | None, fork: Fork, position: CellPosition | None) -> None:
         if before is not None:
             await asyncio.wait([before])
         try:
@@ -73,6 +73,6 @@ class Insurance:
         except (KernelError, OSError) as error:
             log.info("No fork was kept: %s", error)
             return
-        spare, self._spare = self._spare, Spare(process, moment)
-        if spare is not None:
-            await see_through(spare.process.kill)
+        fork_before, self._fork = self._fork, SleepingFork(process, position)
+        if fork_before is not None:
+            await run_to_completion(fork_before.process.kill)

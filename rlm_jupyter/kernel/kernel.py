@@ -19,11 +19,11 @@ from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.contexts import Contexts
 from rlm_jupyter.kernel.execution import OnMessage, RunningCell
 from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes
-from rlm_jupyter.kernel.insurance import Insurance, Spare
+from rlm_jupyter.kernel.insurance import Insurance, SleepingFork
 from rlm_jupyter.kernel.process import KernelProcess
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.shell_requests import ShellRequests
-from rlm_jupyter.kernel.shield import see_through
+from rlm_jupyter.kernel.shield import run_to_completion
 from rlm_jupyter.kernel.subcalls import Subcalls
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.kernel.untrusted import changed, fetched, inspection, output, readable
@@ -65,7 +65,7 @@ class Kernel:
         self._connection: Connection
         self.insurance = Insurance(is_wanted=insurance)
         """What goes on in its place when it dies."""
-        self.aside = asyncio.Lock()
+        self.user_cell_lock = asyncio.Lock()
         """Held while a cell runs that is not the run's own, such as a person's while the run is paused."""
 
     @classmethod
@@ -114,7 +114,7 @@ class Kernel:
             await kernel._connect()
         except BaseException:
             if own is not None:
-                await see_through(own.close)
+                await run_to_completion(own.close)
             raise
         return kernel
 
@@ -150,18 +150,18 @@ class Kernel:
         await forked._go_on_in(await self._fork(sleeps=False))
         return forked
 
-    def insure(self, moment: CellPosition | None) -> None:
+    def insure(self, position: CellPosition | None) -> None:
         """Keep a fork of it as it is now, after this cell; returns at once. Does nothing where none is wanted.
 
         Parameters
         ----------
-        moment
+        position
             The cell; `None`: none of this prompt has run.
         """
         if self.is_alive and self.recorded is None:
-            self.insurance.take(lambda: self._fork(sleeps=True), moment)
+            self.insurance.renew(lambda: self._fork(sleeps=True), position)
 
-    async def revive(self) -> Spare | None:
+    async def revive(self) -> SleepingFork | None:
         """After its death: go on in the fork that was kept, with all that it has; it is insured again.
 
         Returns
@@ -169,24 +169,24 @@ class Kernel:
         Spare or None
             What it goes on from; `None`: there is no fork, or it does not come up, and `restart` is what is left.
         """
-        spare = await self.insurance.claim()
-        if spare is None:
+        fork = await self.insurance.take_over()
+        if fork is None:
             return None
         try:
-            await see_through(self._close)
+            await run_to_completion(self._close)
         except BaseException:
-            await spare.process.kill()
+            await fork.process.kill()
             raise
         self._declared = _Declared()
-        if (supervised := spare.process.supervised) is not None:
+        if (supervised := fork.process.supervised) is not None:
             supervised.wake()
         try:
-            await self._go_on_in(spare.process)
+            await self._go_on_in(fork.process)
         except KernelStartError:
             return None
-        self.insure(spare.moment)
+        self.insure(fork.position)
         await self.insurance.settled()
-        return spare
+        return fork
 
     async def _go_on_in(self, process: KernelProcess) -> None:
         """Connect to a fork; its tasks may ask already while that is under way.
@@ -294,9 +294,9 @@ class Kernel:
         """Set a text that the model may change."""
         await self._connection.request("rlm_put", {"name": name, "kind": "str"}, [to_bytes(value)], LOOK_SECONDS)
 
-    async def lend(self, variables: dict[str, list[Any]]) -> None:
+    async def provide(self, variables: dict[str, list[Any]]) -> None:
         """Set several variables of plain data that the model may change."""
-        await self._connection.request("rlm_lend", {}, [pickle.dumps(variables, protocol=5)])
+        await self._connection.request("rlm_provide", {}, [pickle.dumps(variables, protocol=5)])
 
     async def get(self, name: str | None = None) -> Value:
         """Bring a variable here whole, or the recorded answer when no name is given.
@@ -422,8 +422,8 @@ class Kernel:
 
     async def restart(self) -> None:
         """End the process and start a new one with the same contexts; every other variable is gone."""
-        await see_through(self.insurance.drop)
-        await see_through(self._close)
+        await run_to_completion(self.insurance.drop)
+        await run_to_completion(self._close)
         await self._connect()
         try:
             await self._contexts.give_again(self._connection)
@@ -432,12 +432,12 @@ class Kernel:
                 await self.open_outputs()
         except BaseException:
             # never one that is alive and lacks its context; the next restart brings it
-            await see_through(self._close)
+            await run_to_completion(self._close)
             raise
 
     async def close(self) -> None:
         """Give up what is open and end the kernel at once. A second time does nothing."""
-        await see_through(self._close_all)
+        await run_to_completion(self._close_all)
 
     async def _close_all(self) -> None:
         try:

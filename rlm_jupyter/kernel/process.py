@@ -24,7 +24,7 @@ from rlm_jupyter.kernel.live_fork import Ask, fork_live
 from rlm_jupyter.kernel.provisioner import GuestProvisioner
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.sandbox.undumpable import hide
-from rlm_jupyter.kernel.shield import see_through
+from rlm_jupyter.kernel.shield import run_to_completion
 from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.types.errors import ConfigurationError, ForkRefusedError, KernelStartError
@@ -245,7 +245,7 @@ class KernelProcess:
 
     async def kill(self) -> None:
         """End the process and all it started at once, and remove its private directory. Twice does no harm."""
-        await see_through(self._kill)
+        await run_to_completion(self._kill)
 
     async def _kill(self) -> None:
         self._unwatch()

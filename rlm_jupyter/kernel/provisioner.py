@@ -25,7 +25,7 @@ from rlm_jupyter.kernel.fork import SupervisedProcess
 from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.sandbox import bwrap, seccomp
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
-from rlm_jupyter.kernel.shield import see_through
+from rlm_jupyter.kernel.shield import run_to_completion
 from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels
 from rlm_jupyter.kernel.supervisor import are_possible
 from rlm_jupyter.types.errors import KernelStartError
@@ -79,7 +79,7 @@ class GuestProvisioner(LocalProvisioner):
 
     async def _launch(self, cmd: list[str], options: dict[str, Any]) -> None:
         started = by_a_thread_of_its_own(lambda: self.start(cmd, **options), self.keep)
-        await see_through(lambda: _done(started))
+        await run_to_completion(lambda: _done(started))
 
     def start(self, cmd: list[str], **options: Any) -> Any:
         """Start the process, and return it; it ends with the thread that this is called in."""

@@ -38,7 +38,7 @@ class ShellRequests:
         msg_id = connection.next_id()
         reply = self._replies[msg_id] = asyncio.get_running_loop().create_future()
         try:
-            connection.ask(msg_id, msg_type, content)
+            connection.send_request(msg_id, msg_type, content)
             async with asyncio.timeout(seconds):
                 return await reply
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""`see_through`: what must come to its end, however often whoever waits for it is cancelled."""
+"""`run_to_completion`: what must come to its end, however often whoever waits for it is cancelled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TIMES = 5
 """How often it is begun: an event loop that is closed cancels every task of it once, this one too."""
 
 
-async def see_through(begin: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+async def run_to_completion(begin: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
     """Await this to its end; a cancellation that came meanwhile goes on afterwards.
 
     Parameters

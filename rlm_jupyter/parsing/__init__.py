@@ -18,7 +18,7 @@ from rlm_jupyter.parsing.final import (
     declared_in_prose,
     find_final_answer,
     literal_cell,
-    mend_block,
+    mend_prose_final,
     unquoted,
 )
 from rlm_jupyter.parsing.idempotence import is_settled, may_advance
@@ -49,8 +49,8 @@ __all__ = [
     "is_settled",
     "literal_cell",
     "may_advance",
-    "mend_block",
     "mend_cell",
+    "mend_prose_final",
     "named_final",
     "normal",
     "only_constant_final",

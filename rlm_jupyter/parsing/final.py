@@ -182,7 +182,7 @@ def literal_cell(declaration: Declaration, variables: Collection[str] = ()) -> s
     return f"FINAL_VAR(({text}))" if isinstance(value, ast.Tuple) else f"FINAL_VAR({text})"
 
 
-def mend_block(source: str) -> str | None:
+def mend_prose_final(source: str) -> str | None:
     """Source that is no Python because of `FINAL(the answer (in prose))`, made to run.
 
     The content of each such FINAL at the start of a line becomes a string literal. Those inside strings

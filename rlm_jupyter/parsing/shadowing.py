@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from rlm_jupyter.parsing import source as sources
-from rlm_jupyter.parsing.final import mend_block
+from rlm_jupyter.parsing.final import mend_prose_final
 
 _FUNCTIONS = frozenset(
     f"{prefix}{kind}_query{suffix}" for prefix in ("", "a") for kind in ("llm", "rlm") for suffix in ("", "_batched")
@@ -37,7 +37,7 @@ def mend_cell(source: str, *, has_context: bool = True) -> str | None:
     str or None
         The source to execute; `None`: the cell as it is.
     """
-    if (mended := mend_block(source)) is not None:
+    if (mended := mend_prose_final(source)) is not None:
         return mended
     less = without_stand_ins(source, has_context=has_context)
     return None if less == source else less

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from rlm_jupyter.policies.final import DeclaredTerminationPolicy as DeclaredTerminationPolicy
     from rlm_jupyter.policies.final import FinalPatternTerminationPolicy as FinalPatternTerminationPolicy
     from rlm_jupyter.policies.grounded import GroundedTerminationPolicy as GroundedTerminationPolicy
-    from rlm_jupyter.policies.lending import Shared as Shared
     from rlm_jupyter.policies.registry import PolicyRegistry as PolicyRegistry
     from rlm_jupyter.policies.reward import DefaultRewardPolicy as DefaultRewardPolicy
     from rlm_jupyter.policies.reward import FunctionRewardPolicy as FunctionRewardPolicy
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from rlm_jupyter.policies.reward_threshold import (
         RewardThresholdTerminationPolicy as RewardThresholdTerminationPolicy,
     )
+    from rlm_jupyter.policies.shared_policy import SharedPolicy as SharedPolicy
 
 _HOMES = {
     "base": (
@@ -73,7 +73,7 @@ _HOMES = {
         "StrictRewardPolicy",
     ),
     "reward_threshold": ("RewardThresholdTerminationPolicy",),
-    "lending": ("Shared",),
+    "shared_policy": ("SharedPolicy",),
 }
 __all__ = sorted(name for names in _HOMES.values() for name in names)
 

@@ -55,7 +55,7 @@ def ask(words: int, variables: Sequence[Variable]) -> str:
     return _ASK.format(words=words, variables=f"\n- The kernel has these variables now: {listed}." if listed else "")
 
 
-def told(through: int, summary: str = "", summarized: int = 0, *, has_trajectory: bool = True) -> str:
+def replacement(through: int, summary: str = "", summarized: int = 0, *, has_trajectory: bool = True) -> str:
     """Return what stands in the conversation in place of the iterations up to `through`.
 
     Parameters

@@ -153,21 +153,21 @@ def restarted(what: str, before: Sequence[Variable]) -> str:
     return f"{what} and was started again. `context` and the functions are back; your variables are gone: {gone}."
 
 
-def revived(what: str, moment: tuple[int, int] | None, before: Sequence[Variable], now: Sequence[Variable]) -> str:
+def revived(what: str, position: tuple[int, int] | None, before: Sequence[Variable], now: Sequence[Variable]) -> str:
     """Return what the model is told when its kernel has died, and goes on as it was before.
 
     Parameters
     ----------
     what
         How it died, as the beginning of the sentence.
-    moment
+    position
         After which cell it was as it is now, iteration and block; `None`: before this prompt.
     before
         The variables that were known when it died.
     now
         Those that there are.
     """
-    iteration, block = moment or (0, 0)
+    iteration, block = position or (0, 0)
     when = "before your first cell"
     if iteration:
         when = f"after iteration {iteration}" + (f" (block {block + 1})" if block else "")

@@ -214,9 +214,9 @@ def set_aside(path: Path) -> Path:
         if not is_free:
             raise RecordError(f"{path} is being written by a run that is still going on.")
         names = (f"{path.stem}{'' if number == 1 else f'-{number}'}.damaged" for number in itertools.count(1))
-        aside = next(free for name in names if not os.path.lexists(free := path.with_name(name)))
+        moved_to = next(free for name in names if not os.path.lexists(free := path.with_name(name)))
         try:
-            return path.rename(aside)
+            return path.rename(moved_to)
         except OSError as error:
             raise RecordError(f"{path} can't be renamed: {error.strerror}.") from error
 

@@ -21,7 +21,7 @@ from rlm_jupyter.replay.recording import PlaybackOptions, Recording
 from rlm_jupyter.replay.resume import play
 from rlm_jupyter.run import interrupts
 from rlm_jupyter.run.control import Control
-from rlm_jupyter.run.outcome import outcome_of
+from rlm_jupyter.run.outcome import recorded_outcome
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Answers
 from rlm_jupyter.run.settings import Settings
@@ -125,7 +125,7 @@ class Forking(Answers):
             owed=part.owed,
         )
         with interrupts.in_order():
-            recording = outcome_of(prompt, context, settings.save, answer_type=settings.answer, earlier=earlier)
+            recording = recorded_outcome(prompt, context, settings.save, answer_type=settings.answer, earlier=earlier)
             async with recording as outcome:
                 recorder = outcome.recorder
                 if recorder is not None:

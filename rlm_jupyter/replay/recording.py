@@ -136,7 +136,7 @@ class Recording:
         return not self._pending
 
     @property
-    def moment(self) -> CellPosition | None:
+    def revival_position(self) -> CellPosition | None:
         """The cell after which the next kernel to die was as it went on, if it did."""
         if not self._revivals:
             return None

@@ -37,7 +37,7 @@ class Reexecution:
 
     async def begin_cell(self) -> None:
         """Keep a fork from before the first cell, where a recorded death needs it."""
-        if self._is_first and self._recording.moment == (0, 0):
+        if self._is_first and self._recording.revival_position == (0, 0):
             await self._keep_variables((0, 0))
         self._is_first = False
 
@@ -115,7 +115,7 @@ class Reexecution:
 
     async def _keep_variables(self, position: CellPosition) -> None:
         """Keep the fork that a recorded death needs, and no other before that; then as a run does."""
-        needed = self._recording.moment
+        needed = self._recording.revival_position
         if needed is None or needed == position:
             self.run.kernel.insure(position)
         if needed == position:

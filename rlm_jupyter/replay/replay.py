@@ -14,7 +14,7 @@ from pathlib import Path
 from rlm_jupyter.kernel import supervisor
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models.routing import Routing
-from rlm_jupyter.policies import PolicyRegistry, Shared
+from rlm_jupyter.policies import PolicyRegistry, SharedPolicy
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.diff import Difference, text_difference
@@ -122,8 +122,8 @@ def _settings(saved: SavedRun, sandbox: str | None) -> Settings:
     return Settings(
         routing=Routing(Silent(started.model), [Silent(name) for name in subs]),
         limits=options["limits"],
-        termination=Shared(PolicyRegistry.termination_from(options.get("termination"), "declared")),
-        reward=Shared(PolicyRegistry.reward_from(options.get("reward"))),
+        termination=SharedPolicy(PolicyRegistry.termination_from(options.get("termination"), "declared")),
+        reward=SharedPolicy(PolicyRegistry.reward_from(options.get("reward"))),
         save=False,
         kernel_name=options["kernel_name"],
         cwd=None if options["cwd"] is None else Path(options["cwd"]),

@@ -27,7 +27,7 @@ from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.open_session import open_session
-from rlm_jupyter.run.outcome import outcome_of
+from rlm_jupyter.run.outcome import recorded_outcome
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Answers
 from rlm_jupyter.run.settings import Settings
@@ -225,7 +225,9 @@ class Resumption(Answers):
         )
         context = saved.context()
         with interrupts.in_order():
-            async with outcome_of(prompt, context, True, again=saved, answer_type=self._settings.answer) as outcome:
+            async with recorded_outcome(
+                prompt, context, True, again=saved, answer_type=self._settings.answer
+            ) as outcome:
                 recording = Recording(saved.records, playback_options)
                 trajectory = await play(
                     self._settings, saved, recording, outcome.recorder, on_event, control, ledger=self._ledger

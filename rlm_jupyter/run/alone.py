@@ -9,7 +9,7 @@ from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.opening import open_in_time, unopened
-from rlm_jupyter.run.outcome import outcome_of
+from rlm_jupyter.run.outcome import recorded_outcome
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.settings import Settings
 
@@ -40,7 +40,7 @@ async def answer_alone(
     control, on_event = control or Control(), guarded(on_event)
     control.attach()
     ledger = ledger or Ledger(settings.limits)
-    recording = outcome_of(prompt, held, settings.save, answer_type=settings.answer)
+    recording = recorded_outcome(prompt, held, settings.save, answer_type=settings.answer)
     async with recording as outcome, AsyncExitStack() as stack:
         recorder = outcome.recorder
         session = await open_in_time(stack, settings, held, ledger, control, on_event)

@@ -21,7 +21,7 @@ from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.idle import IdleTimer
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.opening import open_in_time, unopened
-from rlm_jupyter.run.outcome import outcome_of
+from rlm_jupyter.run.outcome import recorded_outcome
 from rlm_jupyter.run.result import OnEvent, Result, result_of
 from rlm_jupyter.run.running import Answers, Running
 from rlm_jupyter.run.session import Session
@@ -139,7 +139,7 @@ class BackgroundSession(Answers):
             try:
                 settings = self.past.limited(self._settings)
                 ledger = Ledger(settings.limits)
-                async with outcome_of(
+                async with recorded_outcome(
                     prompt,
                     self.past.context,
                     settings.save,
@@ -149,7 +149,7 @@ class BackgroundSession(Answers):
                 ) as outcome:
                     if self.closed:
                         raise ConfigurationError("The kernel of this run is closed.")
-                    outcome.kept = self if self._keep and is_kept else None
+                    outcome.session_kernel = self if self._keep and is_kept else None
                     trajectory = await self._answer(prompt, settings, ledger, outcome.recorder, on_event, control)
             finally:
                 self._is_paused = False
@@ -163,8 +163,8 @@ class BackgroundSession(Answers):
         finally:
             self._controls.discard(control)
             self._rest()
-        outcome.kept = self if self._keep and self._is_kept else None
-        if outcome.kept is None:
+        outcome.session_kernel = self if self._keep and self._is_kept else None
+        if outcome.session_kernel is None:
             await self.aclose()
         return outcome.result(trajectory)
 
@@ -232,7 +232,7 @@ class BackgroundSession(Answers):
             raise ConfigurationError(_IN_USE)
         if self._hand is not None:
             raise ConfigurationError(_STILL_RUNS)
-        async with session.kernel.aside:
+        async with session.kernel.user_cell_lock:
             self._check_open()
             if self._controls and not self._is_paused:
                 raise ConfigurationError(_IN_USE)
@@ -308,7 +308,7 @@ class BackgroundSession(Answers):
         if self._session is None:
             return
         try:
-            async with self._session.kernel.aside:  # a person's cell may have outlived the run before
+            async with self._session.kernel.user_cell_lock:  # a person's cell may have outlived the run before
                 pass
         except asyncio.CancelledError:
             self._turn.release()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlm_jupyter.kernel.guest.codec import DRAFT
-from rlm_jupyter.kernel.insurance import Spare
+from rlm_jupyter.kernel.insurance import SleepingFork
 from rlm_jupyter.prompts import cues, notices, outputs
 from rlm_jupyter.run.figures import Figures
 from rlm_jupyter.run.state import INTERRUPT_MARGIN, Run
@@ -115,7 +115,7 @@ def finish(run: Run, source: str, executed: str | None, cell: CellRun) -> None:
 
 async def send_back(run: Run, answer: Value) -> None:
     """Keep a declared answer that does not end the run; the next FINAL counts again."""
-    run.cells.kept = answer
+    run.cells.sent_back = answer
     run.replies.withdraw()
     with contextlib.suppress(KernelDiedError):  # the next cell revives it
         await run.kernel.reopen()
@@ -193,17 +193,17 @@ async def _revive(run: Run, what: str, kind: NoticeKind = "") -> None:
     cells = run.cells
     before = cells.variables
     # a thread may have called FINAL between two cells
-    cells.kept = run.kernel.recorded or cells.kept
-    spare = await _restart(run)
-    if spare is None:
+    cells.sent_back = run.kernel.recorded or cells.sent_back
+    fork = await _restart(run)
+    if fork is None:
         text = notices.restarted(what, before)
         text += notices.OUTPUTS_GONE if run.replies.outputs is not None else ""
     else:
-        text = notices.revived(what, spare.moment, before, cells.variables)
-    run.record(NoticeGiven(run.iteration, text, restoration(cells.variables, spare), kind))
+        text = notices.revived(what, fork.position, before, cells.variables)
+    run.record(NoticeGiven(run.iteration, text, restoration(cells.variables, fork), kind))
 
 
-async def _restart(run: Run) -> Spare | None:
+async def _restart(run: Run) -> SleepingFork | None:
     """Go on in the fork that was kept of the kernel, or restart it; where it dies over that, after a rest once more.
 
     Raises
@@ -218,11 +218,11 @@ async def _restart(run: Run) -> Spare | None:
             raise KernelDiedError(f"the kernel died {cells.restarts} times")
         await asyncio.sleep(_REST_SECONDS * (cells.restarts - 1))
         try:
-            spare = await kernel.revive()
-            if spare is None:
+            fork = await kernel.revive()
+            if fork is None:
                 await restart_kernel(run)
-            cells.variables = () if spare is None else (await kernel.inspect()).variables
-            return spare
+            cells.variables = () if fork is None else (await kernel.inspect()).variables
+            return fork
         except KernelStartError as error:
             raise KernelDiedError(f"the kernel died, and another did not come up: {error}") from error
         except KernelDiedError:
@@ -237,10 +237,10 @@ async def restart_kernel(run: Run) -> None:
     await run.cells.history.put(run.kernel)
 
 
-def restoration(variables: Sequence[Variable], spare: Spare | None) -> dict[str, Any]:
+def restoration(variables: Sequence[Variable], fork: SleepingFork | None) -> dict[str, Any]:
     """Return what a fork has brought back, for the record; empty where there was none, or it had nothing."""
     names = [variable.name for variable in variables]
-    if spare is None or not names:
+    if fork is None or not names:
         return {}
-    iteration, block = spare.moment or (0, 0)
+    iteration, block = fork.position or (0, 0)
     return {"names": names, "iteration": iteration, "block": block}

@@ -17,7 +17,7 @@ from rlm_jupyter.kernel.guest.trajectory_view import NAME as TRAJECTORY
 from rlm_jupyter.prompts import compaction as prompts
 from rlm_jupyter.run.budget import request as calls
 from rlm_jupyter.run.budget.bill import Bill
-from rlm_jupyter.run.budget.request import Answered
+from rlm_jupyter.run.budget.request import Completion
 from rlm_jupyter.run.budget.request_size import estimate_tokens_of
 from rlm_jupyter.run.conversation import opening
 from rlm_jupyter.run.elision import most_input
@@ -62,12 +62,12 @@ class _Part:
 def threshold(run: Run) -> int | None:
     """Return the tokens beyond which the conversation is compacted; `None`: it never is."""
     share = run.requests.compact_at
-    return None if share is None else min(room(run), int(run.model.window * share))
+    return None if share is None else min(usable_tokens(run), int(run.model.window * share))
 
 
-def room(run: Run) -> int:
+def usable_tokens(run: Run) -> int:
     """Return how many tokens of the window the conversation may take, beside the next reply."""
-    return run.model.window - min(run.requests.room, run.model.window // 4)
+    return run.model.window - min(run.requests.reply_cap, run.model.window // 4)
 
 
 async def compact(run: Run, most: int) -> Outcome:
@@ -106,13 +106,13 @@ def leave_out(run: Run, most: int) -> bool:
     return True
 
 
-def _record(run: Run, through: int, summary: str, summarized: int, answered: Answered | None = None) -> None:
+def _record(run: Run, through: int, summary: str, summarized: int, answered: Completion | None = None) -> None:
     # where it stands among the variables it is the user's own: ours is in no list
     has_trajectory = all(variable.name != TRAJECTORY for variable in run.cells.variables)
     record = ConversationCompacted(
         iteration=run.trajectory.iterations[-1].index,
         through=through,
-        text=prompts.told(through, summary, summarized, has_trajectory=has_trajectory),
+        text=prompts.replacement(through, summary, summarized, has_trajectory=has_trajectory),
         summary=summary,
         summarized=summarized,
     )
@@ -128,7 +128,7 @@ def _unchanged(run: Run, why: str) -> ConversationCompacted:
     return ConversationCompacted(trajectory.iterations[-1].index, trajectory.compacted_through, text="", rejected=why)
 
 
-def _paid(record: ConversationCompacted, answered: Answered) -> ConversationCompacted:
+def _paid(record: ConversationCompacted, answered: Completion) -> ConversationCompacted:
     return replace(
         record, model=answered.reply.model, usage=answered.usage, cost=answered.cost, seconds=answered.seconds
     )
@@ -171,14 +171,14 @@ def _question(run: Run, cap: int) -> str:
     return prompts.ask(int(cap * _WORDS_PER_TOKEN) // 10 * 10, run.cells.variables)
 
 
-async def _ask(run: Run, part: _Part) -> Answered:
+async def _ask(run: Run, part: _Part) -> Completion:
     last, question = part.messages[-1], _question(run, part.cap)
     parts = (*last.parts, question) if last.parts else ()
     asked = [*part.messages[:-1], replace(last, content=f"{last.content}\n\n{question}", parts=parts)]
     most = most_input(run, part.messages)
     bill = Bill()
     try:
-        return await calls.ask(
+        return await calls.complete(
             run.model,
             asked,
             run.ledger,

@@ -7,7 +7,7 @@ import asyncio
 from rlm_jupyter.models.abilities import fixed
 from rlm_jupyter.prompts import direct
 from rlm_jupyter.run.budget.bill import Bill
-from rlm_jupyter.run.budget.request import ask
+from rlm_jupyter.run.budget.request import complete
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.loop import Ending
 from rlm_jupyter.run.state import Run
@@ -67,7 +67,7 @@ async def _draw(run: Run, message: str, number: int) -> str | None:
     """Return a reply; `None` where none came: the loop then finds out what is wrong."""
     bill = Bill()
     try:
-        answered = await ask(
+        answered = await complete(
             run.model,
             [Message("user", message)],
             run.ledger,

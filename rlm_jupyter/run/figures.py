@@ -28,7 +28,7 @@ _KINDS = ("PNG", "JPEG")
 """That are decoded here where they are too large. What a kernel sends is not trusted: no others."""
 
 
-def sight(model: Model, see_figures: SeeFigures) -> ImageTokens | None:
+def image_counter(model: Model, see_figures: SeeFigures) -> ImageTokens | None:
     """Return how the model counts images; `None`: it is shown none."""
     abilities = abilities_of(model)
     is_shown = see_figures == "always" or (see_figures == "auto" and abilities.sees is True)

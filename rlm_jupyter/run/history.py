@@ -50,7 +50,7 @@ class History:
             It had died.
         """
         if self.prompts:
-            await kernel.lend(self.variables)
+            await kernel.provide(self.variables)
 
 
 def conversation(trajectory: Trajectory) -> list[dict[str, str]]:

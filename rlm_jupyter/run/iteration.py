@@ -23,7 +23,7 @@ class IterationOutcome:
     failed: bool
     """No cell ran, or one failed."""
     answer: Value | None = None
-    refused: bool = False
+    denied: bool = False
     """A person did not let a cell run, which is no failure of the model's."""
 
 
@@ -124,7 +124,7 @@ class _Ran:
     ok: bool
     answer: Value | None = None
     exited: bool = False
-    refused: bool = False
+    denied: bool = False
 
     @property
     def ends_reply(self) -> bool:
@@ -133,7 +133,7 @@ class _Ran:
 
     @property
     def outcome(self) -> IterationOutcome:
-        return IterationOutcome(failed=not self.ok, answer=self.answer, refused=self.refused)
+        return IterationOutcome(failed=not self.ok, answer=self.answer, denied=self.denied)
 
 
 async def _cell(run: Run, source: str) -> _Ran:
@@ -144,7 +144,7 @@ async def _cell(run: Run, source: str) -> _Ran:
         cells.finish(run, source, None, CellRun("skipped"))
         said = f" Their message: {decision.note}" if decision.note else ""
         run.notice(notices.REFUSED.format(message=said))
-        return _Ran(ok=False, refused=True)
+        return _Ran(ok=False, denied=True)
     if decision.source is not None and decision.source != source:
         executed = ran = decision.source
         run.notice(notices.EDITED.format(source=ran), "edited")

@@ -52,7 +52,7 @@ class Verdict:
     """The answer has not the form that was asked for, and the model has tried often enough."""
 
 
-async def begin(run: Run, prompt: str) -> None:
+async def reset_policies(run: Run, prompt: str) -> None:
     """Reset the policies: a run begins.
 
     Raises
@@ -68,7 +68,7 @@ async def begin(run: Run, prompt: str) -> None:
         raise PolicyError(f"A policy could not be reset: {type(error).__name__}: {error}") from error
 
 
-async def end(run: Run) -> None:
+async def conclude_policies(run: Run) -> None:
     """Tell the reward policy that the run has ended. What fails now costs nobody the answer."""
     state = run.policies
     context = PolicyContext(task=run.trajectory.started.prompt, history=state.steps, metrics=_metrics(run))
@@ -90,9 +90,9 @@ async def judge(run: Run, outcome: IterationOutcome) -> Verdict:
     Raises
     ------
     PolicyError, LimitReached
-        As `_judged`.
+        As `_apply_policies`.
     """
-    verdict = await _judged(run, outcome)
+    verdict = await _apply_policies(run, outcome)
     if outcome.answer is None or verdict.answer is None:
         return verdict
     answer, reasons, told, files = verdict.answer, list[str](), dict[NoticeKind, str](), dict[str, bytes]()
@@ -100,7 +100,7 @@ async def judge(run: Run, outcome: IterationOutcome) -> Verdict:
     if run.replies.answer_type is not None:
         try:
             # validators of the user's may take their time
-            answer = await _aside(run, run.ledger.deadline.left, run.replies.answer_type.check, answer)
+            answer = await _in_thread(run, run.ledger.deadline.left, run.replies.answer_type.check, answer)
         except AnswerError as error:
             reasons = error.reasons
             told["wrong_form"] = notices.WRONG_FORM.format(reasons="\n".join(f"- {reason}" for reason in reasons))
@@ -120,7 +120,7 @@ async def judge(run: Run, outcome: IterationOutcome) -> Verdict:
     return Verdict(ends=False)
 
 
-async def _judged(run: Run, outcome: IterationOutcome) -> Verdict:
+async def _apply_policies(run: Run, outcome: IterationOutcome) -> Verdict:
     """Rate the last iteration, record that, and ask the termination policy.
 
     A declared answer ends the run unless a policy that judges answers sends it back; then it is kept.
@@ -152,11 +152,11 @@ async def _judged(run: Run, outcome: IterationOutcome) -> Verdict:
     if type(run.policies.termination) is DeclaredTerminationPolicy:  # a class made of it may say otherwise
         return Verdict(outcome.answer is not None, outcome.answer)
     # a policy may take its time, and look variables up: not in the thread that serves them
-    ends, text = await _aside(run, run.ledger.deadline.left, _ask, run, result, context)
-    return await _verdict(run, outcome, ends, text)
+    ends, text = await _in_thread(run, run.ledger.deadline.left, _ask_termination, run, result, context)
+    return await _verdict_of(run, outcome, ends, text)
 
 
-async def _verdict(run: Run, outcome: IterationOutcome, ends: bool, text: str | None) -> Verdict:
+async def _verdict_of(run: Run, outcome: IterationOutcome, ends: bool, text: str | None) -> Verdict:
     declared = outcome.answer
     if declared is not None:
         if not ends and run.policies.termination.judges_final:
@@ -230,13 +230,13 @@ def _code(iteration: Iteration) -> str:
 
 
 async def _call(run: Run, policy: object, seconds: float | None, function: Callable[..., _T], *args: Any) -> _T:
-    """Call a policy: aside, where it holds code of the user's."""
+    """Call a policy: in a thread of its own, where it holds code of the user's."""
     if isinstance(policy, FunctionRewardPolicy) or not _is_ours(policy):
-        return await _aside(run, seconds, function, *args)
+        return await _in_thread(run, seconds, function, *args)
     return function(*args)
 
 
-async def _aside(run: Run, seconds: float | None, function: Callable[..., _T], *args: Any) -> _T:
+async def _in_thread(run: Run, seconds: float | None, function: Callable[..., _T], *args: Any) -> _T:
     """Call it in a thread of its own, which holds up neither the loop, nor the run's end, nor the interpreter's."""
     context = contextvars.copy_context()
 
@@ -278,7 +278,7 @@ def _rate(run: Run, iteration: Iteration, result: ActionResult, context: PolicyC
     return signal
 
 
-def _ask(run: Run, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
+def _ask_termination(run: Run, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
     name = run.policies.termination.name
     try:
         verdict = run.policies.termination.should_terminate(result, context)

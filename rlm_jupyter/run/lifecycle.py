@@ -15,7 +15,7 @@ from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
-from rlm_jupyter.run.figures import sight
+from rlm_jupyter.run.figures import image_counter
 from rlm_jupyter.run.loop import Ending
 from rlm_jupyter.run.settings import Settings, recorded_options, request_digest
 from rlm_jupyter.run.state import Run
@@ -81,11 +81,11 @@ def run_started(
         request=""
         if history and not runs_before  # the prompts before it have no ids, so the same request cannot be recognised
         else request_digest(
-            settings, prompt, context, lent=bool(surroundings), runs_before=runs_before, earlier=earlier
+            settings, prompt, context, attached=bool(surroundings), runs_before=runs_before, earlier=earlier
         ),
         parent=parent,
         version=version("rlm_jupyter"),
-        options=recorded_options(settings, sandbox, lent=bool(surroundings)),
+        options=recorded_options(settings, sandbox, attached=bool(surroundings)),
     )
 
 
@@ -110,7 +110,7 @@ def first_messages(
         reply_chars=3 * reply_tokens,
         at_once=limits.concurrency,
         recursive=depth + 1 < limits.max_depth,
-        sees_figures=sight(model, settings.see_figures) is not None,
+        sees_figures=image_counter(model, settings.see_figures) is not None,
         sub_sees=abilities_of(sub_model).sees is True,
         tools=settings.tools.specs,
         extra=settings.system_prompt_extra,

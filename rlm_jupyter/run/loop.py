@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts import cues, notices
 from rlm_jupyter.run import cells, root_model
-from rlm_jupyter.run.budget.request import Answered
+from rlm_jupyter.run.budget.request import Completion
 from rlm_jupyter.run.grounding import made_up
 from rlm_jupyter.run.iteration import carry_out
 from rlm_jupyter.run.judge import judge
@@ -74,7 +74,7 @@ async def solve(run: Run) -> Ending:
             return Ending(stop, verdict.answer, verdict.message)
         elif verdict.ends:
             return await _salvage(run, "terminated", verdict.message)
-        if not outcome.refused:
+        if not outcome.denied:
             run.errors = run.errors + 1 if outcome.failed else 0
 
 
@@ -138,7 +138,7 @@ async def _forced(run: Run) -> tuple[Value | None, str]:
     answered = None
     while answered is None:
         try:
-            answered = await root_model.ask(run, last=True)
+            answered = await root_model.request_reply(run, last=True)
         except LimitReached as limit:
             if limit.stop_reason not in {"tokens", "cost"} or not root_model.drop_oldest(run):
                 return None, ""
@@ -164,7 +164,7 @@ def _no_answer(run: Run, said: str) -> str:
     return "" if figure is None else f"{figure} stands in nothing that it was shown"
 
 
-async def _read_forced(run: Run, answered: Answered) -> Value | str | None:
+async def _read_forced(run: Run, answered: Completion) -> Value | str | None:
     """Return the answer in a forced reply: a FINAL in it, a variable it names, else its prose; never its code."""
     reply = parsing.parse(answered.reply.text)
     names = {variable.name for variable in run.cells.variables}
@@ -172,11 +172,11 @@ async def _read_forced(run: Run, answered: Answered) -> Value | str | None:
     if declared is None and not reply.blocks:
         # a block that was cut off has not answered
         return None if reply.unclosed else reply.prose
-    cells = reply.blocks if declared is None else (parsing.literal_cell(declared, names),)
-    for cell in (parsing.mend_block(block) or block for block in cells):
-        if (text := parsing.constant_final(cell)) is not None:
+    sources = reply.blocks if declared is None else (parsing.literal_cell(declared, names),)
+    for source in (parsing.mend_prose_final(block) or block for block in sources):
+        if (text := parsing.constant_final(source)) is not None:
             return text
-    name = parsing.named_final(cells[0]) if len(cells) == 1 else None
+    name = parsing.named_final(sources[0]) if len(sources) == 1 else None
     if name not in names:
         return None
     try:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
-from rlm_jupyter.kernel.shield import see_through
+from rlm_jupyter.kernel.shield import run_to_completion
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.record.recorder import recording
 from rlm_jupyter.record.trajectory import Trajectory
@@ -76,7 +76,7 @@ async def open_session(
         own = None
         if templates is None:
             templates = own = Templates(settings.preload, are_used=settings.warm)
-            stack.push_async_callback(see_through, own.close)
+            stack.push_async_callback(run_to_completion, own.close)
         start_child = child_of(settings, depth, templates) if depth + 1 < settings.limits.max_depth else None
         answering = Answering(settings.routing, depth, start_child, settings.tools)
         sandbox = settings.sandbox.chosen() if join is None else NO_SANDBOX
@@ -139,7 +139,7 @@ def child_of(settings: Settings, depth: int, templates: Templates | None = None)
 
     async def start_child(parent: Run, text: str, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
         context = Context(text)
-        kept = parent.event_log.recorder
+        parent_recorder = parent.event_log.recorder
         unclaimed = parent.playback.unclaimed_child(context.info.sha256) if parent.playback is not None else None
         saved, playback = unclaimed or (None, None)
         if saved is not None and saved.has_answer:
@@ -147,7 +147,7 @@ def child_of(settings: Settings, depth: int, templates: Templates | None = None)
             return _answered(saved.trajectory)
         async with (
             parent.ledger.kernels.hold(depth + 1),
-            recording(CHILD_PROMPT, context, kept is not None, kept, saved) as recorder,
+            recording(CHILD_PROMPT, context, parent_recorder is not None, parent_recorder, saved) as recorder,
             open_session(settings, context, depth=depth + 1, ledger=parent.ledger, templates=templates) as session,
         ):
             run_id = recorder.run_id if recorder else f"unsaved-{secrets.token_hex(3)}"
@@ -187,7 +187,7 @@ def sample_of(settings: Settings, context: Context | PackedContext, templates: T
     settings = replace(settings, samples=1, strategy="loop")
 
     async def start_sample(run: Run, number: int) -> SampleSettled:
-        prompt, kept = run.trajectory.started.prompt, run.event_log.recorder
+        prompt, parent_recorder = run.trajectory.started.prompt, run.event_log.recorder
         unclaimed = run.playback.unclaimed_child(f"sample {number}") if run.playback is not None else None
         saved, playback = unclaimed or (None, None)
         began, trajectory = time.monotonic(), saved.trajectory if saved is not None else Trajectory()
@@ -196,7 +196,7 @@ def sample_of(settings: Settings, context: Context | PackedContext, templates: T
         try:
             if saved is None or not saved.has_answer:
                 async with (
-                    recording(prompt, context, kept is not None, kept, saved) as recorder,
+                    recording(prompt, context, parent_recorder is not None, parent_recorder, saved) as recorder,
                     open_session(settings, context, ledger=run.ledger, sample=number, templates=templates) as session,
                 ):
                     run_id = recorder.run_id if recorder else run_id

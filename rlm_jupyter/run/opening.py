@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
-from rlm_jupyter.kernel.shield import see_through
+from rlm_jupyter.kernel.shield import run_to_completion
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.ledger import Ledger
@@ -64,7 +64,7 @@ async def open_in_time(
         for task in (opening, *waiting):
             task.cancel()
         # its kernel is put away here, or given to the stack
-        await see_through(lambda: asyncio.wait([opening, *waiting]))
+        await run_to_completion(lambda: asyncio.wait([opening, *waiting]))
         if not opening.cancelled():
             opening.exception()  # told of below, or nowhere
     return None if opening.cancelled() else opening.result()

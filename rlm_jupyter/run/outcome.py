@@ -14,7 +14,7 @@ from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import RunFiles, name_from_here
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.answer_type import AnswerType
-from rlm_jupyter.run.result import Kept, Result, result_of
+from rlm_jupyter.run.result import KeptKernel, Result, result_of
 from rlm_jupyter.types.endings import LIMITED_BY, RESUMABLE, raised_limit
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.values import PacksContext, StopReason
@@ -22,18 +22,18 @@ from rlm_jupyter.types.values import PacksContext, StopReason
 
 @dataclass
 class Outcome:
-    """What becomes of one prompt. Made by `outcome_of`."""
+    """What becomes of one prompt. Made by `recorded_outcome`."""
 
     recorder: Recorder | None
     faults: Faults
     answer_type: AnswerType | None = None
     """What the answer is to be."""
-    kept: Kept | None = None
+    session_kernel: KeptKernel | None = None
     """The kernel that the result can put further prompts to, also where this prompt fails."""
 
     def result(self, trajectory: Trajectory) -> Result:
         """Return the result of a run that has ended."""
-        return result_of(trajectory, self._path, self.kept, self.faults, self.answer_type)
+        return result_of(trajectory, self._path, self.session_kernel, self.faults, self.answer_type)
 
     @property
     def _path(self) -> Path | None:
@@ -52,7 +52,7 @@ class Outcome:
 
 
 @asynccontextmanager
-async def outcome_of(
+async def recorded_outcome(
     prompt: str,
     context: PacksContext,
     save: str | Path | bool,

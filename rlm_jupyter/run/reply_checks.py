@@ -30,7 +30,7 @@ class Rejection:
     """Why a reply does not count."""
 
     reason: str
-    told: str = ""
+    notice: str = ""
     """What the model is told of it."""
 
 

@@ -24,7 +24,7 @@ OnEvent = Callable[[Event], None]
 """Told every event of a run, on a thread of ours."""
 
 
-class Kept(Protocol):
+class KeptKernel(Protocol):
     """A kernel that was kept for further prompts."""
 
     closed: bool
@@ -67,7 +67,7 @@ class Result:
     """In one line, what of the run could not be written to the disk, and why; empty when all of it was."""
     outputs: Mapping[str, Path] = field(default_factory=dict)
     """Where the files are that the run was to make (`outputs=`), by their names; without those that it has not made."""
-    _kept: Kept | None = field(default=None, repr=False, compare=False)
+    _kept: KeptKernel | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.answer if self.answer is not None else f"({no_answer(self.stop_reason, self.message)})"
@@ -182,7 +182,7 @@ class Result:
 def result_of(
     trajectory: Trajectory,
     path: Path | None = None,
-    kept: Kept | None = None,
+    kept: KeptKernel | None = None,
     unsaved: object = "",
     answer_type: AnswerType | None = None,
     outputs: Mapping[str, Path] | None = None,

@@ -7,7 +7,7 @@ from rlm_jupyter.prompts.outputs import shown_chars
 from rlm_jupyter.run import reply_checks, window
 from rlm_jupyter.run.budget import request as calls
 from rlm_jupyter.run.budget.bill import Bill
-from rlm_jupyter.run.budget.request import Answered
+from rlm_jupyter.run.budget.request import Completion
 from rlm_jupyter.run.budget.request_size import most_cost
 from rlm_jupyter.run.compaction import leave_out
 from rlm_jupyter.run.elision import density, elide, most_input, tokens
@@ -44,11 +44,11 @@ async def next_reply(run: Run) -> parsing.ParsedReply:
         As `ask`; `no_progress` when it said nothing new `MOST_REPEATS` times in a row.
     """
     if run.playback is not None and (recorded := run.playback.reply()) is not None:
-        run.requests.room = _next_room(run, recorded.finish)
+        run.requests.reply_cap = _next_reply_cap(run, recorded.finish)
         return reply_checks.accept(run, parsing.parse(recorded.text))
     reasons: list[str] = []
     while len(reasons) < MOST_REPEATS:
-        answered = await ask(run, temperature=_RESAMPLE_TEMPERATURES[len(reasons) - 1] if reasons else None)
+        answered = await request_reply(run, temperature=_RESAMPLE_TEMPERATURES[len(reasons) - 1] if reasons else None)
         reply = parsing.parse(answered.reply.text)
         rejection = reply_checks.rejection(run, reply, answered.reply.text[: reply.read])
         if rejection is None:
@@ -56,14 +56,14 @@ async def next_reply(run: Run) -> parsing.ParsedReply:
             return reply_checks.accept(run, reply)
         received(run, answered, read=reply.read, rejected=f"{rejection.reason} ({len(reasons) + 1})")
         last = run.trajectory.iterations[-1:]
-        if last and rejection.told and not reasons:
-            run.record(NoticeGiven(last[0].index, rejection.told))
+        if last and rejection.notice and not reasons:
+            run.record(NoticeGiven(last[0].index, rejection.notice))
         reasons.append(rejection.reason)
     is_empty = set(reasons) == {reply_checks.EMPTY}
     raise LimitReached("the model sent nothing" if is_empty else WORDS["no_progress"], stop_reason="no_progress")
 
 
-async def ask(run: Run, temperature: float | None = None, *, last: bool = False) -> Answered:
+async def request_reply(run: Run, temperature: float | None = None, *, last: bool = False) -> Completion:
     """Draw the root model's next reply, perhaps an empty one; it is not recorded yet.
 
     Parameters
@@ -79,7 +79,7 @@ async def ask(run: Run, temperature: float | None = None, *, last: bool = False)
         A limit of the tree, or the window (`context_window`), leaves no room.
     """
     if last:
-        run.requests.room = min(run.requests.room, LAST_REPLY)
+        run.requests.reply_cap = min(run.requests.reply_cap, LAST_REPLY)
     while True:
         # a last reply ends the run: a summary would serve nothing after it
         conversation = await window.fit(run, summarizes=not last)
@@ -99,22 +99,22 @@ async def ask(run: Run, temperature: float | None = None, *, last: bool = False)
         if not answered.reply.estimated:
             run.requests.density = max(run.requests.density, density(run, usage.input_tokens))
             run.requests.last_read = (len(conversation), usage.input_tokens + usage.output_tokens)
-        run.requests.room = _next_room(run, answered.reply.finish)
+        run.requests.reply_cap = _next_reply_cap(run, answered.reply.finish)
         return answered
 
 
-def _next_room(run: Run, finish: FinishReason) -> int:
-    return run.requests.room * _ROOM_GROWTH if finish == "length" else run.limits.max_output_tokens
+def _next_reply_cap(run: Run, finish: FinishReason) -> int:
+    return run.requests.reply_cap * _ROOM_GROWTH if finish == "length" else run.limits.max_output_tokens
 
 
-async def _ask(run: Run, conversation: list[Message], temperature: float | None, last: bool) -> Answered:
+async def _ask(run: Run, conversation: list[Message], temperature: float | None, last: bool) -> Completion:
     bill = Bill()
     try:
-        return await calls.ask(
+        return await calls.complete(
             run.model,
             conversation,
             run.ledger,
-            max_output_tokens=run.requests.room,
+            max_output_tokens=run.requests.reply_cap,
             input_tokens=tokens(run),
             most_input_tokens=most_input(run, conversation),
             logprobs=run.policies.termination.wants_logprobs,
@@ -160,7 +160,7 @@ def drop_oldest(run: Run) -> bool:
     return elide(run) or leave_out(run, tokens(run))
 
 
-def received(run: Run, answered: Answered, *, read: int | None, rejected: str = "", forced: bool = False) -> None:
+def received(run: Run, answered: Completion, *, read: int | None, rejected: str = "", forced: bool = False) -> None:
     """Enter a reply into the record, before anything in it is executed."""
     run.record(
         ReplyReceived(

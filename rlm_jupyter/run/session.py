@@ -28,9 +28,9 @@ from rlm_jupyter.run.context import AnyContext, Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.conversation import Conversation
 from rlm_jupyter.run.direct import ask_directly
-from rlm_jupyter.run.figures import sight
+from rlm_jupyter.run.figures import image_counter
 from rlm_jupyter.run.history import History
-from rlm_jupyter.run.judge import begin, end
+from rlm_jupyter.run.judge import conclude_policies, reset_policies
 from rlm_jupyter.run.lifecycle import ended, never_begun, run_started
 from rlm_jupyter.run.loop import Ending, solve, until_stopped
 from rlm_jupyter.run.observers import guarded
@@ -143,12 +143,12 @@ class Session:
         asked: list[threading.Thread] = []
         ledger = ledger or Ledger(settings.limits)
         with (
-            settings.termination.lend(asked) as policy,
-            settings.reward.lend(asked) as reward,
+            settings.termination.acquire(asked) as policy,
+            settings.reward.acquire(asked) as reward,
             LastReplyReserve(ledger, above) as reserve,
         ):
             trajectory, model = Trajectory(), settings.routing.model_for(self.depth)
-            conversation = Conversation(sight(model, settings.see_figures))
+            conversation = Conversation(image_counter(model, settings.see_figures))
             run = Run(
                 trajectory=trajectory,
                 model=model,
@@ -178,7 +178,7 @@ class Session:
                 notebook=recorder.files.notebook if recorder else None,
                 unpriced=settings.routing.unpriced,
             )
-            await begin(run, prompt)
+            await reset_policies(run, prompt)
             entry: dict[str, Any] = {"run_id": recorder.run_id if recorder else run_id or "unsaved", "told": False}
             try:
                 await self._run_prompt(run, prompt, parent, entry["run_id"])
@@ -193,7 +193,7 @@ class Session:
     ) -> tuple[CellRun, Value | None]:
         """Run a person's cell. Nothing of it enters a record, no model is asked, and FINAL ends nothing.
 
-        Only where no cell of a run can begin meanwhile: whoever calls this holds `kernel.aside`.
+        Only where no cell of a run can begin meanwhile: whoever calls this holds `kernel.user_cell_lock`.
 
         Parameters
         ----------
@@ -277,7 +277,7 @@ class Session:
                     await output_files.deliver(run, run.replies.outputs)
             finally:
                 run.record(ended(run, ending))
-                await end(run)
+                await conclude_policies(run)
 
     async def _solve(self, run: Run, parent: str | None) -> Ending:
         """Solve the run: by asking directly, by several runs of the question, or by itself."""
@@ -309,14 +309,14 @@ class Session:
         from_fork
             Go on in the fork that was kept of it, where there is one; else it is empty.
         """
-        spare = await self.kernel.revive() if from_fork else None
-        if spare is None:
+        fork = await self.kernel.revive() if from_fork else None
+        if fork is None:
             await self.kernel.restart()
         await self.kernel.begin()
-        now = () if spare is None else (await self.kernel.inspect()).variables
+        now = () if fork is None else (await self.kernel.inspect()).variables
         before, self.variables = self.variables, now
         said = notices.since_died(before, now)
-        return said, {"said": said, "names": [], **restoration(now, spare)}
+        return said, {"said": said, "names": [], **restoration(now, fork)}
 
     def started(self, prompt: str, run_id: str, restarted: str = "") -> RunStarted:
         """How a run of this prompt would begin; `restarted` as for `initial.opening`."""

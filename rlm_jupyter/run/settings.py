@@ -15,7 +15,7 @@ from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.pricing import Price
 from rlm_jupyter.models.routing import Routing
-from rlm_jupyter.policies import RewardPolicy, Shared, TerminationPolicy
+from rlm_jupyter.policies import RewardPolicy, SharedPolicy, TerminationPolicy
 from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.artefacts import Outputs
 from rlm_jupyter.run.context import Context
@@ -43,8 +43,8 @@ class Settings:
 
     routing: Routing
     limits: Limits
-    termination: Shared[TerminationPolicy]
-    reward: Shared[RewardPolicy]
+    termination: SharedPolicy[TerminationPolicy]
+    reward: SharedPolicy[RewardPolicy]
     save: str | Path | bool = True
     """Where the notebook goes: a path (a folder, where it ends with a slash), the default place, or nowhere."""
     kernel_name: str | None = None
@@ -162,10 +162,10 @@ def sampled_options(settings: Settings) -> dict[str, Any]:
     return options
 
 
-def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dict[str, Any]:
+def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) -> dict[str, Any]:
     """Return what else it takes to resume the run, as far as it is not the default."""
     cwd = settings.cwd or Path.cwd()
-    options = {"kernel_name": settings.kernel_name, "cwd": str(cwd.absolute()), "lent": lent, **settings.policies}
+    options = {"kernel_name": settings.kernel_name, "cwd": str(cwd.absolute()), "lent": attached, **settings.policies}
     options |= {"insurance": settings.insurance, "preload": [*settings.preload]}
     options |= sampled_options(settings)
     if settings.answer is not None:
@@ -176,7 +176,7 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, lent: bool) -> dic
     options |= _described(settings)
     options["mcp"] = [server.name for server in settings.mcp]
     options |= settings.sampling | {"system_prompt_extra": settings.system_prompt_extra}
-    if not lent:
+    if not attached:
         options["sandbox"] = sandbox.asked()
     options["session"] = settings.session
     if settings.ledger != "prompt":
@@ -194,7 +194,7 @@ def request_digest(
     prompt: str,
     context: Context | PackedContext,
     *,
-    lent: bool = False,
+    attached: bool = False,
     runs_before: Sequence[str] = (),
     earlier: Sequence[ContextInfo] = (),
 ) -> str:
@@ -214,7 +214,7 @@ def request_digest(
         "models": [model.name for model in settings.routing.models],
         "limits": _counting(settings),
         "policies": [settings.termination.digest, settings.reward.digest],
-        "kernel": "lent" if lent else settings.kernel_name,
+        "kernel": "lent" if attached else settings.kernel_name,
     }
     asked |= _asked_before(settings, runs_before, earlier)
     if any(sampling := [dict(abilities_of(model).options) for model in settings.routing.models]):

@@ -154,7 +154,7 @@ class Run:
     @property
     def best(self) -> Value | None:
         """The best answer so far without a further call: recorded, sent back, a draft, or an unconfirmed FINAL."""
-        if (answer := self.kernel.recorded or self.cells.kept or self.cells.draft) is not None:
+        if (answer := self.kernel.recorded or self.cells.sent_back or self.cells.draft) is not None:
             return answer
         text = self.replies.unconfirmed or ""
         return Value(text, text, is_json=True) if text.strip() else None
@@ -213,7 +213,7 @@ class Run:
             self.emit(RunPaused(self.iteration + 1))
             with self.ledger.deadline.held():
                 await control.while_paused()
-                async with self.kernel.aside:  # a person's cell may not be over yet
+                async with self.kernel.user_cell_lock:  # a person's cell may not be over yet
                     pass
             self.emit(RunUnpaused(self.iteration + 1))
         self.take_limits()

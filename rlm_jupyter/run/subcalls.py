@@ -22,7 +22,7 @@ from rlm_jupyter.prompts.notices import EMPTY, NO_MORE_IMAGES, NOT_SENT_AGAIN
 from rlm_jupyter.record.past import PastCalls
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.bill import Bill
-from rlm_jupyter.run.budget.request import ask
+from rlm_jupyter.run.budget.request import complete
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.run.subcall_messages import message_of, problem_of
 from rlm_jupyter.run.tool_calls import ToolCalls
@@ -214,7 +214,7 @@ class Answering:
         if isinstance(prompt, Prompt) and not message.parts:
             run.subcalls.unseen = model.name
         async with _look(run, model, is_seen=bool(message.parts)):
-            answered = await ask(
+            answered = await complete(
                 model,
                 [message],
                 run.ledger,

@@ -34,7 +34,7 @@ class CellState:
     """How often the kernel was restarted."""
     draft: Value | None = None
     """What stood in `answer["content"]` after the last cell: kept here, where no dying kernel takes it along."""
-    kept: Value | None = None
+    sent_back: Value | None = None
     """An answer that a policy sent back: the best there is, until another is declared."""
     confidence: float | None = None
     """What the model stated last, from 0 to 1."""
@@ -126,7 +126,7 @@ class RequestState:
 
     last_reply_reserve: LastReplyReserve
     """Room of the limits that is held back for the run's last reply."""
-    room: int
+    reply_cap: int
     """The cap of the next reply, in tokens."""
     compact_at: float | None = None
     """The share of the window beyond which the conversation is compacted; `None`: it never is."""

@@ -15,7 +15,7 @@ from rlm_jupyter.types import call_text
 from rlm_jupyter.types.events import SubcallStarted
 from rlm_jupyter.types.values import Subcall, SubcallFailure
 
-Record = Callable[[Run, Subcall, SubcallStarted, str, bool, float], None]
+RecordCall = Callable[[Run, Subcall, SubcallStarted, str, bool, float], None]
 """Writes down what came of a call: what it gave, whether it failed, and the seconds that it took."""
 
 
@@ -34,7 +34,7 @@ class ToolCalls:
         self._tools = tools
         self._head_chars = head_chars
 
-    async def answer(self, run: Run, call: Subcall, record: Record) -> list[str | SubcallFailure]:
+    async def answer(self, run: Run, call: Subcall, record: RecordCall) -> list[str | SubcallFailure]:
         """Return what the tool gave, as JSON, or why there is nothing.
 
         Where the record has a result it is that one, unless the tool is to be called again.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlm_jupyter.run.compaction import compact, leave_out, room, threshold
+from rlm_jupyter.run.compaction import compact, leave_out, threshold, usable_tokens
 from rlm_jupyter.run.elision import elide, free, tokens
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.errors import LimitReached
@@ -31,7 +31,7 @@ async def fit(run: Run, *, summarizes: bool = True) -> list[Message]:
             _make_room(run, soft)
         if outcome != "done":
             break
-    most = room(run)
+    most = usable_tokens(run)
     if not _make_room(run, most):
         raise LimitReached(
             f"the conversation no longer fits the {run.model.window:,} tokens that {run.model.name} reads",

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlm_jupyter.parsing import declared_in_prose, find_final_answer, literal_cell, mend_block, parse, unquoted
+from rlm_jupyter.parsing import declared_in_prose, find_final_answer, literal_cell, mend_prose_final, parse, unquoted
 from tests.answers.conftest import Stage
 from tests.answers.vectors import PEERS, TEXTS, Vector
 from tests.answers.vectors_replies import READINGS, Reading
@@ -73,7 +73,7 @@ def test_the_cell_that_is_made_of_it_is_python(vector: Vector) -> None:
 @pytest.mark.parametrize("reading", READINGS, ids=lambda reading: reading.id)
 def test_the_blocks_of_a_reply(reading: Reading) -> None:
     parsed = parse(reading.reply)
-    assert tuple(mend_block(block) or block for block in parsed.blocks) == reading.blocks
+    assert tuple(mend_prose_final(block) or block for block in parsed.blocks) == reading.blocks
     pieces = "".join(segment.prefix + segment.text + segment.suffix for segment in parsed.segments)
     assert pieces + reading.reply[parsed.read :] == reading.reply
 
@@ -92,7 +92,7 @@ def test_the_answer_of_a_run(stage: Stage, reading: Reading) -> None:
 @pytest.mark.parametrize("reading", [r for r in READINGS if r.blocks], ids=lambda reading: reading.id)
 def test_with_carriage_returns_it_is_the_same_reply(reading: Reading) -> None:
     parsed = parse(reading.reply.replace("\r\n", "\n").replace("\n", "\r\n"))
-    assert tuple(mend_block(block) or block for block in parsed.blocks) == reading.blocks
+    assert tuple(mend_prose_final(block) or block for block in parsed.blocks) == reading.blocks
 
 
 def test_the_tables_are_in_order() -> None:
@@ -121,7 +121,7 @@ def test_the_tables_are_in_order() -> None:
     ids=lambda text: repr(text[:16]),
 )
 def test_a_long_text_is_read_at_once(text: str) -> None:
-    for read in (parse, find_final_answer, mend_block):
+    for read in (parse, find_final_answer, mend_prose_final):
         pace = Pace(time.process_time)
         read(text)
         assert pace.within(1.5), read

@@ -71,7 +71,7 @@ async def test_many_deaths_lose_nothing_but_the_cells_own(kind: Any, is_forked: 
             assert (await dying).status == "died"
             spare = await kernel.revive()
             assert spare is not None
-            assert spare.moment == (times, 0)
+            assert spare.position == (times, 0)
             shown = text_of(
                 await kernel.execute("n, next(lazy), len(thing.rows), file.tell(), len(context), lock.locked()")
             )
@@ -145,7 +145,7 @@ async def test_a_fork_that_is_gone_leaves_a_new_kernel() -> None:
     kernel = await Kernel.start(Answerer(), templates=Templates(are_used=False), insurance=True)
     try:
         await insured(kernel, "x = 1")
-        spare = kernel.insurance._spare
+        spare = kernel.insurance._fork
         assert spare is not None
         assert spare.process.supervised is not None
         psutil.Process(spare.process.supervised.kernel_pid).kill()

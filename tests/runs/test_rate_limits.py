@@ -21,7 +21,7 @@ from rlm_jupyter.run.budget import request as calls
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.rate_limit import Pace
-from rlm_jupyter.run.budget.request import ask
+from rlm_jupyter.run.budget.request import complete
 from rlm_jupyter.types.errors import LimitReached, ModelUnavailableError
 from rlm_jupyter.types.events import Event, RequestDelayed
 from rlm_jupyter.types.values import Message, Reply
@@ -47,7 +47,7 @@ def model_at(server: Loopback, wire: str) -> Model:
 
 
 async def say(model: Model, ledger: Ledger | None = None, **options: Any) -> str:
-    answered = await ask(model, USER, ledger or Ledger(Limits()), max_output_tokens=100, **options)
+    answered = await complete(model, USER, ledger or Ledger(Limits()), max_output_tokens=100, **options)
     return answered.reply.text
 
 
@@ -84,7 +84,9 @@ async def test_sub_calls_at_a_server_that_serves_five_at_once_are_all_answered(
     with Narrow(5, retry_after=retry_after, code=code) as server:
         model, ledger = model_at(server, provider), Ledger(Limits())
         async with model.lease():
-            asked = [ask(model, [Message("user", f"item {i}")], ledger, max_output_tokens=100) for i in range(items)]
+            asked = [
+                complete(model, [Message("user", f"item {i}")], ledger, max_output_tokens=100) for i in range(items)
+            ]
             answers = await asyncio.gather(*asked)
     assert [answered.reply.text for answered in answers] == [f"ITEM {i}" for i in range(items)]
     assert server.most_at_once <= 33

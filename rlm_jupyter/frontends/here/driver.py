@@ -17,7 +17,7 @@ from rlm_jupyter.record import catalog, store
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.open_session import open_session
-from rlm_jupyter.run.outcome import outcome_of
+from rlm_jupyter.run.outcome import recorded_outcome
 from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.settings import Settings, request_digest
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
@@ -65,7 +65,7 @@ class Drive:
         if not request.rerun and (path := self._recorded(settings)) is not None:
             return Recorded(path)
         async with (
-            outcome_of(request.prompt, request.context, settings.save) as outcome,
+            recorded_outcome(request.prompt, request.context, settings.save) as outcome,
             open_session(
                 settings,
                 request.context,
@@ -84,7 +84,7 @@ class Drive:
         """Return the notebook of the run that was asked just this."""
         if settings.save is False:
             return None
-        digest = request_digest(settings, self._request.prompt, self._request.context, lent=True)
+        digest = request_digest(settings, self._request.prompt, self._request.context, attached=True)
         found = catalog.find_request(digest, store.folder_of(settings.save))
         return None if found is None else found.files.notebook
 

@@ -18,7 +18,7 @@ from rlm_jupyter.types.events import Event, ReplyReceived, RunResumed
 Holds = ShownResult | BackgroundRun
 
 
-class Kept:
+class KeptKernels:
     """Results and kernels by variable. Thread-safe.
 
     Parameters
@@ -174,10 +174,10 @@ class Claim:
     to then nothing was paid for, and what is wrong with the call, the configuration, the key or the provider has shown
     itself; from then on, there is something to hold instead. So one kernel more is alive for that long.
 
-    Made by `Kept.claim`. Called with the events of its run, on any thread.
+    Made by `KeptKernels.claim`. Called with the events of its run, on any thread.
     """
 
-    def __init__(self, kept: Kept, variable: str, resumed: bool) -> None:
+    def __init__(self, kept: KeptKernels, variable: str, resumed: bool) -> None:
         self.variable = variable
         self.value: Holds | None = None
         self.has_begun = False

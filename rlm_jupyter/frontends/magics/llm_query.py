@@ -15,7 +15,7 @@ from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run import background
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.ledger import Ledger
-from rlm_jupyter.run.budget.request import ask
+from rlm_jupyter.run.budget.request import complete
 from rlm_jupyter.run.interrupts import Wait
 from rlm_jupyter.run.settings import Settings, prepare
 from rlm_jupyter.types.errors import RLMError
@@ -91,7 +91,7 @@ async def _answer(settings: Settings, depth: int, prompt: str, bill: Bill) -> st
     ledger, limits = Ledger(settings.limits), settings.limits
     await prepare(settings, lambda event: print(getattr(event, "text", "")))  # noqa: T201
     async with settings.routing.lease():
-        answered = await ask(
+        answered = await complete(
             settings.routing.model_for(depth),
             [Message("user", prompt)],
             ledger,

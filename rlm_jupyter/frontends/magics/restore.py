@@ -119,7 +119,7 @@ class _Restored:
             | {"SHOW_VARS": self._names.show, "SubcallError": SubcallError, "SubcallFailure": SubcallFailure}
             | ({"context": contexts[-1], **numbered} if contexts else {"context": "", "context_0": ""})
         )
-        self._names.lend({"answer": {"content": "", "ready": False}, **history, **saved_outputs(self._trajectory)})
+        self._names.provide({"answer": {"content": "", "ready": False}, **history, **saved_outputs(self._trajectory)})
         shell.register_magics(SubcallMagics)
         shell.ast_transformers.append(self._named)
         shell.compile.get_code_name = self._note_code

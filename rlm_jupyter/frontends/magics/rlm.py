@@ -28,7 +28,7 @@ from rlm_jupyter.frontends.magics import restore
 from rlm_jupyter.frontends.magics.completion import install
 from rlm_jupyter.frontends.magics.config import Configured
 from rlm_jupyter.frontends.magics.context import context_of
-from rlm_jupyter.frontends.magics.kernels import Kept
+from rlm_jupyter.frontends.magics.kernels import KeptKernels
 from rlm_jupyter.frontends.magics.llm_query import QuestionMagics
 from rlm_jupyter.frontends.magics.resume import ResumeMagics
 from rlm_jupyter.frontends.magics.session_runs import SessionRuns
@@ -54,7 +54,7 @@ class RLMMagics(Configured):
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
-        self._kept = Kept(self.max_kept_kernels, self.kernel_idle_seconds)
+        self._kept = KeptKernels(self.max_kept_kernels, self.kernel_idle_seconds)
         self._sessions = Sessions(self._kept)
         self.runs = SessionRuns(shell, self._kept)
         """Shows the runs of this session; shared with `%rlm_resume`."""

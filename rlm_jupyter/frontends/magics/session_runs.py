@@ -11,7 +11,7 @@ from rlm_jupyter.frontends.approval import Approvals
 from rlm_jupyter.frontends.live import progress
 from rlm_jupyter.frontends.live.result import BackgroundRun, ShownResult, kernel_of, line_of, show_recorded, wait
 from rlm_jupyter.frontends.live.widget import Steering
-from rlm_jupyter.frontends.magics.kernels import Claim, Kept
+from rlm_jupyter.frontends.magics.kernels import Claim, KeptKernels
 from rlm_jupyter.record import catalog, store
 from rlm_jupyter.record.catalog import RunSummary
 from rlm_jupyter.record.footprint import kept_context
@@ -35,7 +35,7 @@ class SessionRuns:
         Holds the results and their kernels.
     """
 
-    def __init__(self, shell: Any, kept: Kept) -> None:
+    def __init__(self, shell: Any, kept: KeptKernels) -> None:
         self._shell = shell
         self._kept = kept
 

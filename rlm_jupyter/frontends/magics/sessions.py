@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlm_jupyter.frontends.magics.kernels import Kept
+from rlm_jupyter.frontends.magics.kernels import KeptKernels
 from rlm_jupyter.frontends.run_options import options_of
 from rlm_jupyter.record import journal
 from rlm_jupyter.record.catalog import RunSummary
@@ -98,7 +98,7 @@ class Sessions:
         Counts their kernels among those that are kept.
     """
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: KeptKernels) -> None:
         self._kept = kept
         self._named: dict[str, NamedSession] = {}
 

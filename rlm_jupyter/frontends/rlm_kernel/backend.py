@@ -21,7 +21,7 @@ from rlm_jupyter.run.context import AnyContext, Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.history import History
 from rlm_jupyter.run.open_session import child_of
-from rlm_jupyter.run.outcome import outcome_of
+from rlm_jupyter.run.outcome import recorded_outcome
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings, prepare
@@ -98,7 +98,9 @@ class Driven:
                 unkept = self._given[self._recorded : -1]
                 async with (
                     settings.routing.lease(),
-                    outcome_of(prompt, self._context, settings.save, first=self._first, earlier=unkept) as outcome,
+                    recorded_outcome(
+                        prompt, self._context, settings.save, first=self._first, earlier=unkept
+                    ) as outcome,
                 ):
                     try:
                         trajectory = await session.answer(

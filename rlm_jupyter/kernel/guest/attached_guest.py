@@ -40,17 +40,22 @@ class BorrowedNames(Names):
         self._remember(names)
         super().keep(names)
 
-    def lend(self, names: dict[str, Any]) -> None:
-        """As `Names.lend`, and remember what stood there."""
+    def provide(self, names: dict[str, Any]) -> None:
+        """As `Names.provide`, and remember what stood there."""
         self._remember(names)
-        super().lend(names)
+        super().provide(names)
 
     def give_back(self) -> None:
         """Put back what stood there; a name that was free and that the model took for its own use stays its."""
         shell = self._shell
         for name, (value, hidden) in self._before.items():
             now = shell.user_ns.get(name, _MISSING)
-            if value is _MISSING and name in self.lent and now is not self.lent[name] and not _is_draft(name, now):
+            if (
+                value is _MISSING
+                and name in self.provided
+                and now is not self.provided[name]
+                and not _is_draft(name, now)
+            ):
                 shell.user_ns_hidden.pop(name, None)
                 continue
             _put(shell.user_ns, name, value)
@@ -147,7 +152,7 @@ class AttachedGuest(Guest):
         self._finals.reset()
         self._finals.takes_none = takes_none
         self._lend_run()
-        self._names.lend(names)
+        self._names.provide(names)
 
     def variables(self) -> list[tuple[str, str, str]]:
         """Name, type and size of each of the user's variables."""

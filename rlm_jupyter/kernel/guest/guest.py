@@ -195,9 +195,9 @@ class Guest:
             case "rlm_context":
                 self._set_context(asked["name"], values.load(asked["kind"], message.buffers))
             case "rlm_put":
-                self._names.lend({asked["name"]: values.load(asked["kind"], message.buffers)})
-            case "rlm_lend":
-                self._names.lend(values.load("pickle", message.buffers))
+                self._names.provide({asked["name"]: values.load(asked["kind"], message.buffers)})
+            case "rlm_provide":
+                self._names.provide(values.load("pickle", message.buffers))
             case "rlm_tools":
                 from rlm_jupyter.kernel.guest.tool_functions import tool_functions  # most runs have none
 
@@ -232,9 +232,9 @@ class Guest:
 
     def _lend_run(self) -> None:
         """Lend what each prompt begins with; a `history` that the host put there, or the user's own, stays."""
-        self._names.lend({"answer": {"content": "", "ready": False}})
+        self._names.provide({"answer": {"content": "", "ready": False}})
         if "history" not in self._shell.user_ns:
-            self._names.lend({"history": []})
+            self._names.provide({"history": []})
 
     def _set_context(self, name: str, value: Any) -> None:
         self._contexts[name] = value

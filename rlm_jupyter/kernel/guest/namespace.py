@@ -33,7 +33,7 @@ class Names:
         self._shell = shell
         self.kept: dict[str, Any] = {}
         """Restored before every cell."""
-        self.lent: dict[str, Any] = {}
+        self.provided: dict[str, Any] = {}
         """The model may change them."""
 
     def keep(self, names: dict[str, Any]) -> None:
@@ -41,9 +41,9 @@ class Names:
         self.kept.update(names)
         self._shell.push(names, interactive=False)
 
-    def lend(self, names: dict[str, Any]) -> None:
+    def provide(self, names: dict[str, Any]) -> None:
         """Set names that the model may change."""
-        self.lent.update(names)
+        self.provided.update(names)
         self._shell.push(names, interactive=False)
 
     def restore(self) -> list[str]:
@@ -65,7 +65,7 @@ class Names:
             and not keyword.iskeyword(name)
             and not name.startswith("_")
             and name not in self.kept
-            and (name not in self.lent or self.lent[name] is not value)
+            and (name not in self.provided or self.provided[name] is not value)
             and (name not in hidden or hidden[name] is not value)
             and not issubclass(type(value), _NOT_VARIABLES)
         ]

@@ -35,7 +35,7 @@ _LONGEST_REST = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class Completion:
     """A reply, and what it took: empty attempts before it included."""
 
     reply: Reply
@@ -44,7 +44,7 @@ class Answered:
     seconds: float
 
 
-async def ask(
+async def complete(
     model: Model,
     messages: Sequence[Message],
     ledger: Ledger,
@@ -60,7 +60,7 @@ async def ask(
     may_be_empty: bool = False,
     bill: Bill | None = None,
     own: LastReplyReserve | None = None,
-) -> Answered:
+) -> Completion:
     """One visible reply of `model`. What a provider could not serve is retried as long as that may help.
 
     Parameters
@@ -143,7 +143,7 @@ async def ask(
             muted, unusable = heard, unusable + 1
             continue
         if reply.text.strip() or (may_be_empty and reply.finish == "stop"):
-            return Answered(reply, bill.usage, bill.cost, time.monotonic() - started)
+            return Completion(reply, bill.usage, bill.cost, time.monotonic() - started)
         cap, unusable = _after_nothing(model, messages, reply, cap, unusable)
 
 

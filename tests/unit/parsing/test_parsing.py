@@ -12,8 +12,8 @@ from rlm_jupyter.parsing import (
     declares_ready,
     find_final_answer,
     literal_cell,
-    mend_block,
     mend_cell,
+    mend_prose_final,
     only_constant_final,
     parse,
     stand_ins,
@@ -46,7 +46,7 @@ def test_a_reply_can_be_rebuilt_from_its_segments(reply: str) -> None:
 def test_any_text_can_be_read(text: str) -> None:
     parse(text)
     find_final_answer(text)
-    mend_block(text)
+    mend_prose_final(text)
     declares_ready(text)
     only_constant_final(text)
     declaration = declared_in_prose(text)
@@ -69,7 +69,7 @@ def test_an_answer_in_prose_comes_back_whole(answer: str) -> None:
 def test_a_document_in_a_string_or_a_comment_declares_nothing(document: str) -> None:
     comment = "".join(f"# {line}\n" for line in document.splitlines())
     source = f"text = {document!r}\n{comment}"
-    assert mend_block(source) is None
+    assert mend_prose_final(source) is None
     assert not declares_ready(source)
     assert not only_constant_final(source)
 
@@ -95,7 +95,7 @@ def test_a_document_in_a_string_or_a_comment_declares_nothing(document: str) -> 
 )
 def test_a_long_text_is_read_at_once(text: str) -> None:
     # a quadratic reading takes minutes
-    for read in (parse, find_final_answer, mend_block, declares_ready):
+    for read in (parse, find_final_answer, mend_prose_final, declares_ready):
         pace = Pace(time.process_time)
         read(text)
         assert pace.within(1.5), read
@@ -472,7 +472,7 @@ def test_the_cell_made_of_a_declaration(text: str, cell: str) -> None:
     ],
 )
 def test_a_final_that_makes_a_cell_no_python_is_mended(source: str, mended: str | None) -> None:
-    assert mend_block(source) == mended
+    assert mend_prose_final(source) == mended
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.run.budget.ledger import Ledger
-from rlm_jupyter.run.budget.request import ask
+from rlm_jupyter.run.budget.request import complete
 from rlm_jupyter.types.errors import ContextWindowError, LimitReached, ModelError, ModelUnavailableError
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.values import Message, Reply, Usage
@@ -27,7 +27,7 @@ def sub(*replies: Reply | str) -> ScriptedModel:
 
 async def test_an_empty_reply_is_asked_for_again_with_more_room_and_billed() -> None:
     ledger = Ledger(Limits())
-    answered = await ask(sub(empty(), Reply("here", "m", Usage(5, 7))), USER, ledger, max_output_tokens=100)
+    answered = await complete(sub(empty(), Reply("here", "m", Usage(5, 7))), USER, ledger, max_output_tokens=100)
     assert answered.reply.text == "here"
     assert answered.usage == ledger.usage == Usage(10, 107)
 
@@ -35,7 +35,7 @@ async def test_an_empty_reply_is_asked_for_again_with_more_room_and_billed() -> 
 async def test_a_reply_that_stays_empty_is_named() -> None:
     model = sub(*[empty(90)] * 12)
     with pytest.raises(ModelError, match=r"nothing that can be seen .* 90 of them thinking"):
-        await ask(model, USER, Ledger(Limits()), max_output_tokens=100)
+        await complete(model, USER, Ledger(Limits()), max_output_tokens=100)
     assert len(model.requests) < 12
 
 
@@ -44,14 +44,14 @@ async def test_a_prompt_over_the_window_is_refused_with_the_numbers_before_the_c
     with pytest.raises(
         ContextWindowError, match=r"40,000 characters .* reads 1,000 tokens .* at most 2,\d00 characters"
     ):
-        await ask(model, [Message("user", "x" * 40_000)], Ledger(Limits()), max_output_tokens=100)
+        await complete(model, [Message("user", "x" * 40_000)], Ledger(Limits()), max_output_tokens=100)
     assert not model.requests
 
 
 async def test_the_deadline_stops_a_reply() -> None:
     model = ScriptedModel([], latency=30)
     with pytest.raises(LimitReached, match="time is up"):
-        await ask(model, USER, Ledger(Limits(max_seconds=0.2)), max_output_tokens=100)
+        await complete(model, USER, Ledger(Limits(max_seconds=0.2)), max_output_tokens=100)
 
 
 async def test_what_broke_off_is_billed_by_estimate() -> None:
@@ -65,13 +65,13 @@ async def test_what_broke_off_is_billed_by_estimate() -> None:
 
     ledger = Ledger(Limits())
     with pytest.raises(ModelError):
-        await ask(Breaks([]), USER, ledger, max_output_tokens=100)
+        await complete(Breaks([]), USER, ledger, max_output_tokens=100)
     assert ledger.usage == Usage(2, 3)
 
 
 async def test_cancelling_bills_the_input() -> None:
     ledger = Ledger(Limits())
-    asking = asyncio.create_task(ask(ScriptedModel([], latency=30), USER, ledger, max_output_tokens=100))
+    asking = asyncio.create_task(complete(ScriptedModel([], latency=30), USER, ledger, max_output_tokens=100))
     await asyncio.sleep(0.05)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -86,7 +86,7 @@ async def test_writing_to_a_providers_cache_is_reserved_too() -> None:
 
     async def hello(max_cost: float) -> str:
         ledger = Ledger(Limits(max_cost=max_cost))
-        return (await ask(Caches([]), USER, ledger, max_output_tokens=100)).reply.text
+        return (await complete(Caches([]), USER, ledger, max_output_tokens=100)).reply.text
 
     # 21 tokens are read at most, and 100 written
     assert await hello(0.127)
@@ -97,6 +97,6 @@ async def test_writing_to_a_providers_cache_is_reserved_too() -> None:
 async def test_a_request_that_failed_is_sent_again_as_often_as_it_may_help() -> None:
     failing: list[Reply | Exception] = [ModelUnavailableError("down", retry_after=0.01, retries=2)] * 2
     again = ScriptedModel([], sub=[*failing, Reply("up", "m")])
-    assert (await ask(again, USER, Ledger(Limits()), max_output_tokens=100)).reply.text == "up"
+    assert (await complete(again, USER, Ledger(Limits()), max_output_tokens=100)).reply.text == "up"
     with pytest.raises(ModelUnavailableError, match="down"):
-        await ask(ScriptedModel([], sub=failing * 2), USER, Ledger(Limits()), max_output_tokens=100)
+        await complete(ScriptedModel([], sub=failing * 2), USER, Ledger(Limits()), max_output_tokens=100)

@@ -1,4 +1,4 @@
-"""`Shared`: one policy object, for run after run."""
+"""`SharedPolicy`: one policy object, for run after run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlm_jupyter.types.errors import PolicyError
 _P = TypeVar("_P", bound=Policy)
 
 
-class Shared(Generic[_P]):
+class SharedPolicy(Generic[_P]):
     """Lends a policy to one run at a time; runs beside it, children among them, get copies.
 
     Parameters
@@ -54,7 +54,7 @@ class Shared(Generic[_P]):
         return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
     @contextmanager
-    def lend(self, asked: Sequence[threading.Thread] = ()) -> Iterator[_P]:
+    def acquire(self, asked: Sequence[threading.Thread] = ()) -> Iterator[_P]:
         """Yield the policy itself where it is free, else a copy; whoever gets it begins by resetting it.
 
         Parameters
