@@ -349,7 +349,7 @@ class RLM(FromRecord, InBatches):
         on_event: OnEvent | None = None,
         control: Control | None = None,
     ) -> Result:
-        """`completion`, to be awaited; cancelling it stops the run, its kernel and its bill.
+        """Do what `completion` does, to be awaited; cancelling it stops the run, its kernel and its bill.
 
         Parameters
         ----------
@@ -497,7 +497,7 @@ class RLM(FromRecord, InBatches):
         name: str = "",
         resume: str | Path | None = None,
     ) -> AsyncPromptSession:
-        """`session`, for async code: `async with rlm.asession(book) as s: await s.ask("…")`."""
+        """Open a session for async code, as `session`: `async with rlm.asession(book) as s: await s.ask("…")`."""
         return AsyncPromptSession(self._session(context, ledger, name, resume))
 
     def _session(

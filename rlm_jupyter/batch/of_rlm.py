@@ -139,7 +139,7 @@ class InBatches(ABC):
         score: Score = "exact",
         on_progress: OnProgress | None = None,
     ) -> BatchResult:
-        """`batch`, to be awaited; cancelling it ends the runs, to be resumed."""
+        """Do what `batch` does, to be awaited; cancelling it ends the runs, to be resumed."""
         prepared = self._prepared(items, prompt, out, context, key, answer, retry, concurrency,
                                   (batch_max_cost, batch_max_tokens, batch_max_seconds), expected, score)  # fmt: skip
         with interrupts.in_order():

@@ -16,7 +16,7 @@ Ask = Callable[[str], str]
 
 
 def enter(provider: str, ask: Ask) -> str:
-    """Prompt for a key and set it in this process's environment; return the variable's name.
+    """Ask for a key and set it in this process's environment; return the variable's name.
 
     Raises
     ------

@@ -235,7 +235,7 @@ _COLUMNS: tuple[tuple[Surface, ...], ...] = (("cli",), ("magic",), ("resume", "f
 
 
 def _mark(option: Option, surfaces: tuple[Surface, ...]) -> str:
-    """`✓`; the one command of two that takes it; the trait's name, where that is another."""
+    """Return `✓`; the one command of two that takes it; the trait's name, where that is another."""
     taken = [surface for surface in surfaces if surface in option.surfaces | option.beside]
     if taken == ["config"] and option.argument:
         return f"`{option.argument}`"

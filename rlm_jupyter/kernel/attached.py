@@ -92,7 +92,7 @@ class AttachedProcess(KernelProcess):
         return self._address.token
 
     def url(self, channel: str) -> str:
-        """Where a channel can be reached."""
+        """Return where a channel can be reached."""
         where = self._address
         port = getattr(where, f"{channel}_port")
         return f"ipc://{where.ip}-{port}" if where.transport == "ipc" else f"{where.transport}://{where.ip}:{port}"
@@ -102,7 +102,7 @@ class AttachedProcess(KernelProcess):
         self._on_death = tell
 
     def gone(self) -> None:
-        """Its lender says that it is gone."""
+        """Take note that its lender says that it is gone."""
         self._on_death(0)
 
     async def interrupt(self) -> None:
@@ -110,7 +110,7 @@ class AttachedProcess(KernelProcess):
         self._interrupt()
 
     async def kill(self) -> None:
-        """Nothing: it is not ours to end."""
+        """Do nothing: it is not ours to end."""
 
 
 class AttachedConnection(Connection):
@@ -190,11 +190,11 @@ class AttachedKernel(Kernel):
         return kernel
 
     def gone(self) -> None:
-        """Whoever lent the kernel says that it is gone: fail what waits for it."""
+        """Fail what waits for the kernel: whoever lent it says that it is gone."""
         self._process.gone()
 
     async def set_context(self, context: PacksContext) -> None:
-        """Nothing: the guest has it, as the object that it is."""
+        """Do nothing: the guest has it, as the object that it is."""
 
     async def restart(self) -> None:
         """Refuse: what is in it is not ours.

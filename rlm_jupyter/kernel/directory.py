@@ -112,7 +112,7 @@ class _Host:
         return cls(entry, os.getpid(), psutil.Process().create_time())
 
     def is_running(self) -> bool:
-        """Whether that very process lives."""
+        """Return whether that very process lives."""
         import psutil
 
         try:
@@ -156,7 +156,7 @@ def _folder(base: str) -> Path:
 
 
 def _unfit(folder: Path) -> str:
-    """Why a folder is not ours alone; empty where it is."""
+    """Return why a folder is not ours alone; empty where it is."""
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode):
         return "is no folder"
@@ -266,7 +266,7 @@ def _host(lines: list[bytes]) -> _Host | None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a directory of this user has this name, or nothing has it."""
+    """Return whether a directory of this user has this name, or nothing has it."""
     try:
         about = path.lstat()
     except FileNotFoundError:

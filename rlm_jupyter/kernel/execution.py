@@ -137,7 +137,7 @@ class RunningCell:
             self.idle.set_result(None)
 
     def take_reply(self, message: WireMessage) -> None:
-        """Its `execute_reply`."""
+        """Take its `execute_reply`."""
         self._replied.set()
         if self._on_message is not None:
             self._on_message(message.type, message.content)
@@ -163,7 +163,7 @@ class RunningCell:
             self.idle.set_result(None)
 
     def fail(self, reason: str) -> None:
-        """Its kernel is gone."""
+        """Fail it: its kernel is gone."""
         if not self.idle.done():
             self.idle.set_exception(KernelDiedError(reason))
             self.idle.exception()  # whoever waited may be gone: that is no error of its own

@@ -159,7 +159,7 @@ class ForkProvisioner(LocalProvisioner):
         return self.connection_info
 
     async def finish(self, km: Any) -> None:
-        """Nothing is left to do once it has been ended."""
+        """Do nothing: nothing is left to do once it has been ended."""
 
     def hold(self) -> None:
         """Bound the number of processes inside, before anything of the model's runs there."""
@@ -171,7 +171,7 @@ class ForkProvisioner(LocalProvisioner):
         return self._stderr_tail()
 
     def exit_code(self) -> int | None:
-        """As of `Popen`: negative for a signal."""
+        """Return the exit code, as of `Popen`: negative for a signal."""
         return self.supervised.exit_code()
 
     async def send_signal(self, signum: int) -> None:

@@ -148,7 +148,7 @@ class CellOutputs:
         return bool(shown)
 
     def _takes(self, data: dict[str, Any], times: int = 1) -> bool:
-        """Whether there is room for it; then it is counted."""
+        """Return whether there is room for it; then it is counted."""
         size = _chars(data) * times
         self._seen += size
         if self._size + size > MOST_CHARS:

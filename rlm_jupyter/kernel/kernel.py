@@ -162,7 +162,7 @@ class Kernel:
             self.insurance.renew(lambda: self._fork(sleeps=True), position)
 
     async def revive(self) -> SleepingFork | None:
-        """After its death: go on in the fork that was kept, with all that it has; it is insured again.
+        """Continue, after its death, in the fork that was kept, with all that it has; it is insured again.
 
         Returns
         -------

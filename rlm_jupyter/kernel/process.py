@@ -197,7 +197,7 @@ class KernelProcess:
         return int(self._provisioner.pid)
 
     def url(self, channel: str) -> str:
-        """Where `shell`, `control` or `iopub` can be reached."""
+        """Return where `shell`, `control` or `iopub` can be reached."""
         km: Any = self._km
         port = getattr(km, f"{channel}_port")
         return f"ipc://{km.ip}-{port}" if km.transport == "ipc" else f"tcp://{km.ip}:{port}"

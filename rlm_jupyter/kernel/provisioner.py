@@ -105,7 +105,7 @@ class GuestProvisioner(LocalProvisioner):
         return ""
 
     def exit_code(self) -> int | None:
-        """As of `Popen`: negative for a signal."""
+        """Return the exit code, as of `Popen`: negative for a signal."""
         if self.supervised is not None:
             return self.supervised.exit_code()
         code: int | None = None if self.process is None else self.process.poll()

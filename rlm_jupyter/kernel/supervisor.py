@@ -30,7 +30,7 @@ Ended = Callable[[], None]
 
 
 def are_possible() -> bool:
-    """Whether this system has what it takes to have one that talks to us, and so to fork a kernel that lives."""
+    """Return whether this system has what it takes to have one that talks to us, and so to fork a kernel that lives."""
     return sys.platform == "linux" and hasattr(os, "pidfd_open")
 
 
@@ -71,7 +71,7 @@ class Supervisor:
         self._directories: list[KernelDirectory] = []
 
     def has_ended(self, kernel: int) -> bool:
-        """Whether a kernel has, and what it had started, too."""
+        """Return whether a kernel has, and what it had started, too."""
         if kernel not in self._codes and self._pidfd >= 0:
             is_over = self._is_over()
             self._listen()
@@ -84,7 +84,7 @@ class Supervisor:
         return self._codes.get(kernel)
 
     def is_gone(self) -> bool:
-        """Whether its process is, and nothing is left to be waited for."""
+        """Return whether its process is, and nothing is left to be waited for."""
         if self._pidfd < 0:
             return True
         if not self._is_over() or (self._first is not None and not _has_ended(self._first)):

@@ -65,7 +65,7 @@ def _current() -> _Pool:
 
 
 def are_possible() -> bool:
-    """Whether kernels can be forked here, and nobody has switched it off."""
+    """Return whether kernels can be forked here, and nobody has switched it off."""
     return sys.platform == "linux" and hasattr(os, "pidfd_open") and os.environ.get(VARIABLE) != "0"
 
 

@@ -88,7 +88,7 @@ def changed(done: WireMessage, *, pickles: bool) -> object:
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Where a reply is taken apart: one that is none is the kernel's failure, not ours."""
+    """Take a reply apart in this context: one that is none is the kernel's failure, not ours."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:

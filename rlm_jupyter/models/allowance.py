@@ -114,5 +114,5 @@ async def _bound(response: _Response) -> None:
 
 
 def bounds() -> dict[str, Any]:
-    """Arguments for an SDK's HTTP client: it counts, and asks for nothing compressed."""
+    """Return arguments for an SDK's HTTP client: it counts, and asks for nothing compressed."""
     return {"event_hooks": {"response": [_bound]}, "headers": {"accept-encoding": "identity"}}

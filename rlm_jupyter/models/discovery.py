@@ -44,7 +44,7 @@ _known: tuple[float, list[Nearby]] = (float("-inf"), [])
 
 
 def nearby() -> list[Nearby]:
-    """Servers of one's own that run and say what they serve; takes `LOOK_SECONDS` at most, whatever they do."""
+    """Return servers of one's own that run and say what they serve; takes `LOOK_SECONDS` at most, whatever they do."""
     global _known
     seconds = LOOK_SECONDS
     if os.environ.get("RLM_FIND_SERVERS", "").strip() == "0":
@@ -75,7 +75,7 @@ def nearby() -> list[Nearby]:
 
 
 def offer(option: str = "-m") -> str:
-    """One sentence for each server that is there, and how its first model is named; empty: there is none.
+    """Return one sentence for each server that is there, and how its first model is named; empty: there is none.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def choices(word: str) -> list[str]:
 
 
 def listed(models: Sequence[Served]) -> str:
-    """Names of models in a line; not all of them where they are many."""
+    """Return names of models in a line; not all of them where they are many."""
     names = [model.name for model in models if not model.embeds] or [model.name for model in models]
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(names[:_MOST_NAMED]) + more

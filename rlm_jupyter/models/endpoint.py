@@ -126,7 +126,7 @@ def find_endpoint(preset: Preset, model: str, *, base_url: str | None, api_key: 
 
 
 def address(preset: Preset, base_url: str | None = None) -> str:
-    """Where a provider is asked: what was given, else the environment, else the preset's address."""
+    """Return where a provider is asked: what was given, else the environment, else the preset's address."""
     url = (base_url or "").strip() or _environment(preset.url_variables)[1] or preset.base_url
     if not preset.local or not url:
         return url
@@ -174,7 +174,7 @@ def _environment(variables: tuple[str, ...]) -> tuple[str | None, str]:
 
 
 def on_this_machine(url: str) -> bool:
-    """Whether an address is one of this machine's own."""
+    """Return whether an address is one of this machine's own."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

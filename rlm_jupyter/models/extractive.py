@@ -86,7 +86,7 @@ class ExtractiveModel:
         return f"<ExtractiveModel {self.name}>"
 
     def cost(self, usage: Usage) -> float | None:
-        """Nothing."""
+        """Return nothing: it costs nothing."""
         return 0.0
 
     @asynccontextmanager

@@ -40,7 +40,7 @@ class Listener:
         self._idle_seconds, self._on_text, self._until = idle_seconds, on_text, until
 
     def __call__(self, text: str = "") -> bool:
-        """Something arrived; `text` is what is visible of it. `True`: the rest need not come."""
+        """Hear that something arrived; `text` is what is visible of it. Return whether the rest need not come."""
         self.started = True
         if text:
             self.heard = True

@@ -128,7 +128,7 @@ class OwnServer:
         raise ModelError(f"{at.name}: {at.preset.title} at {at.url} has no such model, but {listed(models)}.{pull}")
 
     def compare(self, reply: Reply) -> None:
-        """Whether the model that was named has answered."""
+        """Check whether the model that was named has answered."""
         at = self.endpoint
         if not at.preset.local or self.remark or self._is_known or at.model == _ANY_NAME or not reply.model:
             return  # what the server has listed was compared already

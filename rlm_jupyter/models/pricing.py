@@ -42,7 +42,7 @@ class Price:
 
 
 def own_prices(given: object) -> dict[str, Price]:
-    """Prices of one's own, by the model's name.
+    """Return prices of one's own, by the model's name.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def own_prices(given: object) -> dict[str, Price]:
 
 
 def parsed_prices(words: Iterable[str]) -> dict[str, tuple[float, ...]]:
-    """`MODEL=INPUT,OUTPUT[,CACHED]`, as an option has it, made into what `own_prices` takes.
+    """Read `MODEL=INPUT,OUTPUT[,CACHED]`, as an option has it, into what `own_prices` takes.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def cost(name: str, usage: Usage) -> float | None:
 
 
 def window(name: str) -> int | None:
-    """How many tokens the model `provider/model` holds, input and output; `None` when that is not known."""
+    """Return how many tokens the model `provider/model` holds, input and output; `None` when that is not known."""
     provider, _, model = name.partition("/")
     preset = PROVIDERS.get(provider)
     if preset is None or preset.local or preset.prices is None:

@@ -74,7 +74,7 @@ class ScriptedModel:
         return f"<ScriptedModel {self.name}, {self._count} replies>"
 
     def cost(self, usage: Usage) -> float | None:
-        """Nothing."""
+        """Return nothing: it costs nothing."""
         return 0.0
 
     @asynccontextmanager

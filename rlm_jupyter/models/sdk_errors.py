@@ -152,14 +152,14 @@ def too_large(endpoint: Endpoint, problem: str) -> ModelUnavailableError:
 
 
 def silent(endpoint: Endpoint, seconds: float) -> ModelUnavailableError:
-    """Nothing came for too long."""
+    """Return the error that nothing came for too long."""
     return ModelUnavailableError(
         f"{endpoint.name}: nothing came from {endpoint.url} for {seconds:g} s (request_idle_seconds). Is it overloaded?"
     )
 
 
 def not_there(endpoint: Endpoint, said: str = "") -> ModelUnavailableError:
-    """Nobody answers at an address of one's own."""
+    """Return the error that nobody answers at an address of one's own."""
     why = f" ({said})" if said else ""
     return ModelUnavailableError(
         f"{endpoint.name}: no connection to {endpoint.url}{why}. {how_to_start(endpoint.preset)}",
@@ -218,7 +218,7 @@ def _retries(endpoint: Endpoint) -> int:
 
 
 def _retry_after(error: Exception) -> float | None:
-    """In how many seconds the server wants to be asked again: milliseconds, seconds or a date, as it was sent."""
+    """Return in how many seconds the server wants to be asked again, of milliseconds, seconds or a date."""
     headers = _headers(error)
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = str(headers.get(name) or "")

@@ -241,7 +241,7 @@ def _text(entry: dict[str, Any], name: str) -> str:
 
 
 def _lists(value: object, name: str) -> bool | None:
-    """Whether a list has an item of that name; `None`: it is no list."""
+    """Return whether a list has an item of that name; `None`: it is no list."""
     return name in value if isinstance(value, list) else None
 
 

@@ -31,7 +31,7 @@ _GPT = re.compile(r"gpt|\bo[1-9]\b|computer-use")
 
 
 def sees(name: str) -> bool | None:
-    """Whether a model sees images, by `provider/model`; `None`: its name does not tell."""
+    """Return whether a model sees images, by `provider/model`; `None`: its name does not tell."""
     provider, _, model = name.lower().partition("/")
     preset = PROVIDERS.get(provider)
     if preset is not None and preset.wire in {"extractive", "scripted"}:

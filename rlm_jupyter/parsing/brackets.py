@@ -39,7 +39,7 @@ class Brackets:
             self._depths.append(depth)
 
     def closing(self, start: int) -> int | None:
-        """Where the bracket that was opened just before `start` is closed."""
+        """Return where the bracket that was opened just before `start` is closed."""
         literal = LITERAL.match(self._text, start)
         if literal:
             end = self._literal_end(literal[1], literal.end())

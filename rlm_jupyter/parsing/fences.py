@@ -86,7 +86,7 @@ def find_fences(text: str) -> list[Fence]:
 
 
 def _is_quote(text: str, position: int) -> bool:
-    """Whether this is in a line of a block quote: a text that the model quotes opens no block."""
+    """Return whether this is in a line of a block quote: a text that the model quotes opens no block."""
     return text[text.rfind("\n", 0, position) + 1 : position].lstrip().startswith(">")
 
 

@@ -95,7 +95,7 @@ def _found(text: str, word: re.Pattern[str]) -> Iterator[Declaration]:
 
 
 def opens_in_prose(prose: str) -> bool:
-    """Whether a FINAL is begun at the start of a line, its bracket closed or not."""
+    """Return whether a FINAL is begun at the start of a line, its bracket closed or not."""
     return _IN_PROSE.search(prose) is not None
 
 
@@ -183,7 +183,7 @@ def literal_cell(declaration: Declaration, variables: Collection[str] = ()) -> s
 
 
 def mend_prose_final(source: str) -> str | None:
-    """Source that is no Python because of `FINAL(the answer (in prose))`, made to run.
+    """Mend source that is no Python because of `FINAL(the answer (in prose))`, so that it runs.
 
     The content of each such FINAL at the start of a line becomes a string literal. Those inside strings
     stay as they are, and a cell magic is not touched.
@@ -213,7 +213,7 @@ def mend_prose_final(source: str) -> str | None:
 
 
 def unquoted(content: str) -> str:
-    """`content` without the quotes around the whole of it; a Python string literal becomes its value."""
+    """Return `content` without the quotes around the whole of it; a Python string literal becomes its value."""
     content = content.strip()
     if len(content) >= 2 and content[-1] in "\"'" and LITERAL.match(content):
         literal = sources.expression(content)

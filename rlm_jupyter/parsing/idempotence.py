@@ -23,7 +23,7 @@ _BLOCKS = (ast.For, ast.FunctionDef, ast.If, ast.Try, ast.While, ast.With)
 
 
 def is_settled(source: str) -> bool:
-    """Whether a cell that has succeeded must come to the same when it is executed again.
+    """Return whether a cell that has succeeded must come to the same when it is executed again.
 
     `True` only for plain Python that reads nothing but `context`, which it leaves as it is, what it has set before, and
     builtins and modules that know neither chance nor time.
@@ -85,7 +85,7 @@ def _bound_inside(statement: ast.stmt) -> Iterator[str]:
 
 
 def may_advance(source: str) -> bool:
-    """Whether a cell may do something else each time though it shows the same: count on, add to a list, take the next.
+    """Return whether a cell may do something else each time though it shows the same: count on, take the next.
 
     `False` only where its syntax rules that out, as far as names and methods of the usual kind go. What the cell itself
     begins anew, as in `total = 0`, it may count and fill as it likes.
@@ -108,7 +108,7 @@ _MAKERS = {"Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "se
 
 
 def _is_new(value: ast.expr) -> bool:
-    """Whether this makes an object each time, or is a constant."""
+    """Return whether this makes an object each time, or is a constant."""
     made = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in _MAKERS
     return made or isinstance(
         value, ast.Constant | ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp

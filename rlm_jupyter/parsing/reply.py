@@ -138,7 +138,7 @@ class Reading:
         self._fences = self._looks = self._looked_at = 0
 
     def is_over(self, text: str) -> bool:
-        """Whether the reply plays the kernel from some line on, now that `text` has come to it."""
+        """Return whether the reply plays the kernel from some line on, now that `text` has come to it."""
         self._text += text
         if "\n" not in text:
             return False
@@ -156,7 +156,7 @@ class Reading:
 
 
 def _is_settled(text: str, parsed: ParsedReply) -> bool:
-    """Whether this beginning of a reply is read up to the same place, and as the same, whatever follows it."""
+    """Return whether this beginning of a reply is read up to the same place, and as the same, whatever follows it."""
     if parsed.read == len(text):
         return False
     blocks = [segment for segment in parsed.segments if segment.kind == "block"]
@@ -169,7 +169,7 @@ def _is_settled(text: str, parsed: ParsedReply) -> bool:
 
 
 def _outside_finals(reply: str, found: list[Fence]) -> list[Fence]:
-    """Without the fences that stand in the content of a FINAL, where that ends outside of any."""
+    """Leave out the fences that stand in the content of a FINAL, where that ends outside of any."""
     if not found:
         return found
     starts = [fence.start for fence in found]
@@ -188,7 +188,7 @@ def _outside_finals(reply: str, found: list[Fence]) -> list[Fence]:
 
 
 def _made_up_output(reply: str, found: list[Fence], first: Fence) -> int:
-    """Where an output is written that no kernel gave, after the `first` block; else the reply's length."""
+    """Return where an output is written that no kernel gave, after the `first` block; else the reply's length."""
     position, follows_code = first.end, True
     for fence in [f for f in found if f.start >= first.end]:
         label = _OUTPUT_LABEL.search(reply, position, fence.start)
@@ -211,19 +211,19 @@ def _made_up_output(reply: str, found: list[Fence], first: Fence) -> int:
 
 
 def _is_output(block: str) -> bool:
-    """Whether a block that follows code, and is tagged as such, holds what the code is to have put out."""
+    """Return whether a block that follows code, and is tagged as such, holds what the code is to have put out."""
     # `output` alone and `# Output:` are headings, too, and code
     played = _TRACEBACK.match(block) or _OUTPUT_LABEL.match(block.lstrip())
     return sources.tree(block) is None if played else sources.is_literal(block)
 
 
 def _says_only(block: str) -> bool:
-    """Whether a block computes nothing: an output that was made up, or a typed answer."""
+    """Return whether a block computes nothing: an output that was made up, or a typed answer."""
     return _is_output(block) or sources.only_constant_final(block)
 
 
 def _last_line(text: str, start: int, end: int) -> int:
-    """Where the last line of `text[start:end]` that isn't blank begins."""
+    """Return where the last line of `text[start:end]` that isn't blank begins."""
     return max(start, text.rfind("\n", start, start + len(text[start:end].rstrip())) + 1)
 
 

@@ -97,7 +97,7 @@ def _given(statement: ast.stmt, has_context: bool) -> str | None:
 
 
 def _rows(statement: ast.stmt) -> tuple[int, int]:
-    """Its first and its last line, from 1."""
+    """Return its first and its last line, from 1."""
     decorators: Iterable[ast.expr] = getattr(statement, "decorator_list", ())
     first = min([statement.lineno, *(decorator.lineno for decorator in decorators)])
     return first, statement.end_lineno or statement.lineno

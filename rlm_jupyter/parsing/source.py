@@ -57,12 +57,12 @@ def expression(source: str) -> ast.expr | None:
 
 
 def call_arguments(source: str) -> bool:
-    """Whether `source` can stand between the brackets of a call."""
+    """Return whether `source` can stand between the brackets of a call."""
     return python(f"_({source}\n)") is not None
 
 
 def declares_ready(source: str) -> bool:
-    """Whether a cell sets `answer["ready"]` to a literal `True`.
+    """Return whether a cell sets `answer["ready"]` to a literal `True`.
 
     Item assignment, `update`, `|=`, `setdefault` and rebinding count, wherever they stand in the cell.
     `"False"`, `1`, a variable and whatever a document says don't: a document that was read into `answer`
@@ -76,7 +76,7 @@ def declares_ready(source: str) -> bool:
 
 
 def only_constant_final(source: str) -> bool:
-    """Whether a cell is nothing but `FINAL` (or `SUBMIT`) of a literal: an answer computed nowhere."""
+    """Return whether a cell is nothing but `FINAL` (or `SUBMIT`) of a literal: an answer computed nowhere."""
     module = tree(source)
     if module is None:
         return False
@@ -97,13 +97,13 @@ def only_constant_final(source: str) -> bool:
 
 
 def is_literal(source: str) -> bool:
-    """Whether a cell is nothing but a literal: it does nothing, and shows what was typed."""
+    """Return whether a cell is nothing but a literal: it does nothing, and shows what was typed."""
     value = expression(source)
     return value is not None and _is_literal(value)
 
 
 def is_no_code(source: str) -> bool:
-    """Whether a block does nothing: it can't be read, or is nothing but a literal."""
+    """Return whether a block does nothing: it can't be read, or is nothing but a literal."""
     return tree(source) is None or is_literal(source)
 
 
@@ -119,7 +119,7 @@ def constant_final(source: str) -> str | None:
 
 
 def types_final(source: str) -> bool:
-    """Whether a cell has code, and answers with a literal beside it: no output of that code can have been read."""
+    """Return whether a cell has code, and answers with a literal beside it: it can have read no output of that."""
     module = tree(source)
     if module is None or constant_final(source) is None:
         return False
@@ -218,7 +218,7 @@ def _assigns_ready(target: ast.expr, value: ast.expr) -> bool:
 
 
 def _holds_ready(value: ast.expr) -> bool:
-    """Whether this makes a mapping in which a literal `True` stands for `ready`."""
+    """Return whether this makes a mapping in which a literal `True` stands for `ready`."""
     match value:
         case ast.Dict(keys=keys, values=values):
             return any(

@@ -104,7 +104,7 @@ class Policy:
 
     @classmethod
     def get_default_config(cls) -> dict[str, Any]:
-        """Every setting with its default."""
+        """Return every setting with its default."""
         return {}
 
     def validate_config(self) -> list[str]:
@@ -134,7 +134,7 @@ class TerminationPolicy(Policy, ABC):
 
     @abstractmethod
     def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
-        """Whether to end now, and the answer if this tells it.
+        """Return whether to end now, and the answer if this tells it.
 
         Called once for each iteration, in order.
 

@@ -43,7 +43,7 @@ class CompositeTerminationPolicy(TerminationPolicy):
 
     @classmethod
     def get_default_config(cls) -> dict[str, Any]:
-        """Either of two."""
+        """Return the default: either of two."""
         return {"policies": ["final_pattern", "reward_threshold"], "require_all": False}
 
     def validate_config(self) -> list[str]:
@@ -56,7 +56,7 @@ class CompositeTerminationPolicy(TerminationPolicy):
             policy.reset()
 
     def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
-        """Whether one, or all, of the policies say so."""
+        """Return whether one, or all, of the policies say so."""
         verdicts = [_verdict(policy, result, context) for policy in self._policies]
         texts = [text for ends, text in verdicts if ends]
         if not self.config["require_all"]:

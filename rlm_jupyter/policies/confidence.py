@@ -70,7 +70,7 @@ class ConfidenceTerminationPolicy(TerminationPolicy):
         }
 
     def validate_config(self) -> list[str]:
-        """Both bounds are numbers, and the switches are switches."""
+        """Check that both bounds are numbers, and the switches are switches."""
         return [
             *validation.numbers(self.config, "confidence_threshold", "min_steps_before_termination"),
             *validation.switches(self.config, "use_token_confidence", "fallback_to_final_pattern"),
@@ -78,7 +78,7 @@ class ConfidenceTerminationPolicy(TerminationPolicy):
         ]
 
     def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
-        """Whether the confidence suffices, or, where it decides nothing, there is an explicit final.
+        """Return whether the confidence suffices, or, where it decides nothing, there is an explicit final.
 
         Raises
         ------

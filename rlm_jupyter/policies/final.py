@@ -35,7 +35,7 @@ class DeclaredTerminationPolicy(TerminationPolicy):
         return [f"unknown setting {quoted(name)}; it has none." for name in self.config][:1]
 
     def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
-        """Whether this is a final action."""
+        """Return whether this is a final action."""
         return accepted(result) if result.action_type == "final" else (False, None)
 
 
@@ -90,11 +90,11 @@ class FinalPatternTerminationPolicy(TerminationPolicy):
         return {"final_patterns": list(_READ), "case_sensitive": False, "extract_answer": True}
 
     def validate_config(self) -> list[str]:
-        """Both switches are switches."""
+        """Check that both switches are switches."""
         return validation.switches(self.config, "case_sensitive", "extract_answer")
 
     def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
-        """Whether this is a final action, or one of the patterns stands in the output."""
+        """Return whether this is a final action, or one of the patterns stands in the output."""
         if result.action_type == "final":
             return accepted(result)
         output = result.output or ""

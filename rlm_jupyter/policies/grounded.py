@@ -44,7 +44,7 @@ class GroundedTerminationPolicy(TerminationPolicy):
 
     @classmethod
     def get_default_config(cls) -> dict[str, Any]:
-        """Up to 60 characters."""
+        """Return the default: up to 60 characters."""
         return {"max_chars": 60}
 
     def validate_config(self) -> list[str]:
@@ -56,7 +56,7 @@ class GroundedTerminationPolicy(TerminationPolicy):
         self._has_asked = False
 
     def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
-        """Whether a declared answer is taken; nothing else ends the run."""
+        """Return whether a declared answer is taken; nothing else ends the run."""
         if result.action_type != "final":
             return False, None
         if self._has_asked or not self._is_typed(result, context) or _is_found(result.output, context):
@@ -65,7 +65,7 @@ class GroundedTerminationPolicy(TerminationPolicy):
         return False, None
 
     def _is_typed(self, result: ActionResult, context: PolicyContext) -> bool:
-        """Whether the answer is a short literal in the cell that gave it."""
+        """Return whether the answer is a short literal in the cell that gave it."""
         from rlm_jupyter.parsing import constant_final
 
         answer = _plain(result.output)
@@ -81,7 +81,7 @@ def _is_found(answer: str, context: PolicyContext) -> bool:
 
 
 def _texts(context: PolicyContext) -> Iterator[str]:
-    """Where an answer may stand, what is at hand first."""
+    """Yield where an answer may stand, what is at hand first."""
     yield context.task
     for step in reversed(context.history):
         yield _OURS.sub("", str(step.get("output") or ""))

@@ -111,22 +111,22 @@ class PolicyRegistry:
 
     @classmethod
     def list_termination_policies(cls) -> list[dict[str, str]]:
-        """`name` and `description` of each, in the order of registration."""
+        """Return `name` and `description` of each, in the order of registration."""
         return cls._listing("termination")
 
     @classmethod
     def list_reward_policies(cls) -> list[dict[str, str]]:
-        """`name` and `description` of each, in the order of registration."""
+        """Return `name` and `description` of each, in the order of registration."""
         return cls._listing("reward")
 
     @classmethod
     def list_all(cls) -> dict[str, list[dict[str, str]]]:
-        """Both listings, by kind."""
+        """Return both listings, by kind."""
         return {kind: cls._listing(kind) for kind in _BASES}
 
     @classmethod
     def create_from_config(cls, config: Mapping[str, object]) -> dict[str, Policy]:
-        """Policies from plain data, such as a settings file.
+        """Make policies from plain data, such as a settings file.
 
         Parameters
         ----------

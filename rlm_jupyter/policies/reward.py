@@ -35,7 +35,7 @@ class _Sum(RewardPolicy):
         return RewardSignal(RewardSignal(value).clamped, parts, explanation)
 
     def validate_config(self) -> list[str]:
-        """Every setting is a finite number."""
+        """Check that every setting is a finite number."""
         return validation.numbers(self.config, *self.config, finite=True)
 
 
@@ -52,7 +52,7 @@ class DefaultRewardPolicy(_Sum):
 
     @classmethod
     def get_default_config(cls) -> dict[str, Any]:
-        """Bonuses and penalties.
+        """Return bonuses and penalties.
 
         `base` is what every attempt is worth; `partial_success_base` takes the place of the penalty for a
         failure whose `metadata["partial"]` is true (some cells of the iteration succeeded).
@@ -88,7 +88,7 @@ class StrictRewardPolicy(_Sum):
 
     @classmethod
     def get_default_config(cls) -> dict[str, Any]:
-        """Bonuses and penalties."""
+        """Return bonuses and penalties."""
         return {
             "success_bonus": 0.5,
             "failure_penalty": 0.6,
@@ -98,7 +98,7 @@ class StrictRewardPolicy(_Sum):
         }
 
     def components(self, result: ActionResult, *, final: bool) -> dict[str, float]:
-        """Success or failure, an error, a time-out, a final answer without an error."""
+        """Return the parts: success or failure, an error, a time-out, a final answer without an error."""
         parts = _outcome(self.config, result)
         if result.error:
             parts["error"] = -self.config["error_penalty"]
@@ -117,7 +117,7 @@ class LenientRewardPolicy(_Sum):
 
     @classmethod
     def get_default_config(cls) -> dict[str, Any]:
-        """Bonuses and penalties."""
+        """Return bonuses and penalties."""
         return {
             "attempt_bonus": 0.2,
             "success_bonus": 0.5,

@@ -50,7 +50,7 @@ class RewardThresholdTerminationPolicy(TerminationPolicy):
         return {"min_reward_threshold": 0.8, "max_negative_streak": 3, "require_final_action": True}
 
     def validate_config(self) -> list[str]:
-        """Both bounds are numbers, and a streak is at least one reward long."""
+        """Check that both bounds are numbers, and a streak is at least one reward long."""
         problems = validation.numbers(self.config, "min_reward_threshold", "max_negative_streak")
         problems += validation.switches(self.config, "require_final_action")
         if not problems and self.config["max_negative_streak"] < 1:
@@ -63,7 +63,7 @@ class RewardThresholdTerminationPolicy(TerminationPolicy):
         self._negative_streak = 0
 
     def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
-        """Whether the sum suffices, or too many rewards in a row were negative.
+        """Return whether the sum suffices, or too many rewards in a row were negative.
 
         Raises
         ------

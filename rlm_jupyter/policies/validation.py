@@ -10,7 +10,7 @@ from rlm_jupyter.types.quoted import quoted
 
 
 def number(value: object) -> float | None:
-    """`value` as a finite number, `None` where it is none.
+    """Return `value` as a finite number, `None` where it is none.
 
     A text such as `"0.9"` counts, since models state numbers as text; a truth value doesn't.
     """
@@ -24,7 +24,7 @@ def number(value: object) -> float | None:
 
 
 def numbers(config: Mapping[str, Any], *names: str, finite: bool = False) -> list[str]:
-    """Which of these settings are no numbers, one line each. Infinity counts unless it must be `finite`."""
+    """Return which of these settings are no numbers, one line each. Infinity counts unless it must be `finite`."""
     return [
         f"{name}: a number is needed, not {quoted(config[name])}."
         for name in names
@@ -36,7 +36,7 @@ def numbers(config: Mapping[str, Any], *names: str, finite: bool = False) -> lis
 
 
 def switches(config: Mapping[str, Any], *names: str) -> list[str]:
-    """Which of these settings are neither `True` nor `False`, one line each: the text `"false"` is true."""
+    """Return which of these settings are neither `True` nor `False`, one line each: the text `"false"` is true."""
     return [
         f"{name}: True or False is needed, not {quoted(config[name])}."
         for name in names

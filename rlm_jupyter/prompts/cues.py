@@ -78,7 +78,7 @@ def cue(statuses: Sequence[CellStatus], text: str) -> str:
 
 
 def says_nothing_found(text: str) -> bool:
-    """Whether a text says in words that a search was in vain; `0` and `[]` may be the answer."""
+    """Return whether a text says in words that a search was in vain; `0` and `[]` may be the answer."""
     return _FOUND_NOTHING.fullmatch(text.strip()) is not None
 
 

@@ -144,7 +144,7 @@ def _as_on_terminal(text: str) -> str:
 
 
 def _overwritten(line: str) -> str:
-    """One line with its carriage returns and backspaces carried out."""
+    """Return one line with its carriage returns and backspaces carried out."""
     # only the erasures matter to where a character ends up; other sequences would be counted as columns
     line = _ANSI.sub(lambda sequence: sequence[0] if _ERASE_LINE.fullmatch(sequence[0]) else "", line)
     cells: list[str] = []
@@ -267,7 +267,7 @@ class _Stripped(html.parser.HTMLParser):
 
     @classmethod
     def text_of(cls, page: str) -> str:
-        """`page` without its tags."""
+        """Return `page` without its tags."""
         parser = cls()
         # what is no comment and no tag with an end would be searched for its end again and again
         parser.feed(_LONE.sub("&lt;", _COMMENT.sub("", page)))

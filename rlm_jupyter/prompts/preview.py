@@ -23,7 +23,7 @@ _NESTED = 4
 
 
 def beginning(context: object) -> str:
-    """How a context begins.
+    """Return how a context begins.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def beginning(context: object) -> str:
 
 
 def is_whole(info: ContextInfo) -> bool:
-    """Whether all of a context is shown by its beginning."""
+    """Return whether all of a context is shown by its beginning."""
     return info.type_name == "str" and len(info.beginning.encode("utf-8", "surrogatepass")) == info.nbytes
 
 

@@ -44,7 +44,7 @@ def table(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _is_header(head: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a first row names columns: distinct words, none of which stands below it."""
+    """Return whether a first row names columns: distinct words, none of which stands below it."""
     return (
         len(set(head)) == len(head)
         and all(_NAME.fullmatch(name) for name in head)

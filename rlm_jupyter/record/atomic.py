@@ -148,7 +148,7 @@ def create_numbered(path: Path, content: bytes) -> Path:
 
 
 def holds(path: Path, content: bytes) -> bool:
-    """Whether a file has exactly this content."""
+    """Return whether a file has exactly this content."""
     return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
 
 
@@ -214,7 +214,7 @@ def sweep(folder: Path) -> None:
 
 
 def _is_marked(staging: Path) -> bool:
-    """Whether a folder is one that we made for temporary files: our user's, no link, and with our marker."""
+    """Return whether a folder is one that we made for temporary files: our user's, no link, and with our marker."""
     marker = staging / _MARKER
     is_ours = _is_of_user(staging, stat.S_ISDIR) and _is_of_user(marker, stat.S_ISREG)
     return is_ours and marker.stat().st_size == len(_FORMAT) and marker.read_bytes() == _FORMAT

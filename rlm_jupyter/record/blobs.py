@@ -34,12 +34,12 @@ def digest(buffers: Iterable[Buffer]) -> str:
 
 
 def is_digest(value: object) -> bool:
-    """Whether this is a SHA-256 in hexadecimal, as `digest` returns it."""
+    """Return whether this is a SHA-256 in hexadecimal, as `digest` returns it."""
     return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
 def context_kind(info: ContextInfo) -> Literal["none", "str", "bytes", "pickle"]:
-    """How a context with this description is packed."""
+    """Return how a context with this description is packed."""
     if info.type_name == "none":
         return "none"
     if info.type_name == "str":
@@ -48,7 +48,7 @@ def context_kind(info: ContextInfo) -> Literal["none", "str", "bytes", "pickle"]
 
 
 def _has(path: Path, size: int) -> bool:
-    """Whether a file is there, and whole: a power cut can leave a name without its bytes."""
+    """Return whether a file is there, and whole: a power cut can leave a name without its bytes."""
     return path.is_file() and path.stat().st_size == size
 
 
@@ -82,7 +82,7 @@ class Objects:
         return self.folder.parent / atomic.STAGING
 
     def path(self, sha256: str) -> Path:
-        """Where the object is, or would be.
+        """Return where the object is, or would be.
 
         Raises
         ------
@@ -96,7 +96,7 @@ class Objects:
         return self.folder / sha256
 
     def label(self, sha256: str) -> str:
-        """Where the object is, for people: `NAME.rlm/objects/SHA256`."""
+        """Return where the object is, for people: `NAME.rlm/objects/SHA256`."""
         return f"{self.folder.parent.name}/{self.folder.name}/{sha256}"
 
     def put(self, content: Buffer | Iterable[Buffer], sha256: str = "") -> str:

@@ -130,7 +130,7 @@ def decode(data: Mapping[str, Any], objects: Objects | None = None, *, version: 
 
 
 def dump(data: Mapping[str, Any]) -> bytes:
-    """One object as one line of JSON in UTF-8, escaped where that is needed (see the module)."""
+    """Return one object as one line of JSON in UTF-8, escaped where that is needed (see the module)."""
     try:
         return _to_json(data)
     except ValueError:  # a lone surrogate (UnicodeEncodeError), NaN or an infinity
@@ -221,7 +221,7 @@ def _plain(value: Any) -> Any:
 
 
 def _names(cls: type[Any]) -> tuple[str, ...]:
-    """Of a class's fields; `fields` finds them anew each time, which takes as long as all the rest."""
+    """Return the names of a class's fields; `fields` finds them anew each time, which takes as long as all the rest."""
     if cls not in _NAMES:
         _NAMES[cls] = tuple(field.name for field in fields(cls))
     return _NAMES[cls]
@@ -257,7 +257,7 @@ def _written_by(version: str) -> str:
 
 
 def _chars(value: Any) -> int:
-    """How many characters of text a value holds: what its JSON has at least."""
+    """Return how many characters of text a value holds: what its JSON has at least."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):

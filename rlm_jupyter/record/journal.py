@@ -122,7 +122,7 @@ class Journal:
 
 
 def read(path: Path, objects: Objects | None = None) -> list[Record]:
-    """All records of a journal, in order. A last line that was torn off (the host was killed) is left out.
+    """Return all records of a journal, in order. A last line that was torn off (the host was killed) is left out.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ def _check_schema(data: dict[str, Any], path: Path) -> None:
 
 
 def _whole_size(file: BufferedReader | FileIO) -> int:
-    """Where the last whole line ends."""
+    """Return where the last whole line ends."""
     end = file.seek(0, os.SEEK_END)
     line = _last_line(file, 0)
     try:

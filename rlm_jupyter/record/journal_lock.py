@@ -27,7 +27,7 @@ def lock(file: BufferedReader | FileIO) -> bool:
 
 
 def is_open(path: Path) -> bool:
-    """Whether a run that is still going on, here or in another process, writes this journal."""
+    """Return whether a run that is still going on, here or in another process, writes this journal."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         return not lock(file)
     return False

@@ -111,7 +111,7 @@ def read_context(path: str | Path, prompt: int = 1) -> PackedContext | None:
 
 
 def is_run(path: str | Path, prompt: int = 1) -> bool:
-    """Whether a file is the notebook of a run, and has this prompt."""
+    """Return whether a file is the notebook of a run, and has this prompt."""
     return prompt in run_ids(path)
 
 
@@ -163,7 +163,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _records(ours: dict[str, Any], cells: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each record's data, with the cell that it is attached to (the notebook's own: an empty one)."""
+    """Yield each record's data, with the cell that it is attached to (the notebook's own: an empty one)."""
     for data in ours["records"]:
         yield {}, unescaped(data)
     for cell in cells:

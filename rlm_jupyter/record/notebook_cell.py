@@ -119,7 +119,7 @@ def _is_json(mime: str) -> bool:
 
 
 def _split(output: Output) -> Output:
-    """Texts as lists of lines, as nbformat writes them."""
+    """Return texts as lists of lines, as nbformat writes them."""
     if output["output_type"] == "stream":
         return {**output, "text": _split_text(output["text"])}
     if "data" not in output:

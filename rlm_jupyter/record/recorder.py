@@ -31,7 +31,7 @@ class Faults(dict[str, None]):
     """What of a run and its children is not on disk: each in a line, once."""
 
     def note(self, text: str) -> None:
-        """One more; it is logged as well, at once."""
+        """Note one more; log it as well, at once."""
         if text not in self:
             log.warning("%s", text)
         self[text] = None
@@ -145,7 +145,7 @@ class Recorder:
         self._notebook.maybe_write()
 
     def keep(self, record: Record) -> None:
-        """`add`, unless the disk refuses, or has before."""
+        """Do as `add`, unless the disk refuses, or has before."""
         self.attempt(lambda recorder: recorder.add(record))
 
     def attempt(self, write: Callable[[Recorder], T], when: str = "") -> T | None:

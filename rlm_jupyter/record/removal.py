@@ -94,7 +94,7 @@ def _remove_empty(folder: Path) -> None:
 
 
 def _is(path: Path, is_kind: Callable[[int], bool]) -> bool:
-    """Whether something is of this kind itself, not by a link."""
+    """Return whether something is of this kind itself, not by a link."""
     try:
         return is_kind(path.lstat().st_mode)
     except FileNotFoundError:

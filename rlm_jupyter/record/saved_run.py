@@ -156,7 +156,7 @@ class SavedRun:
         return self.cells + sum(run.cells for run, _ in self.earlier())
 
     def context(self) -> PackedContext:
-        """Its context.
+        """Return its context.
 
         Raises
         ------
@@ -200,7 +200,7 @@ class SavedRun:
             raise
 
     def limits(self, changes: dict[str, Any]) -> Limits:
-        """Its limits as they were last, with changes.
+        """Return its limits as they were last, with changes.
 
         Raises
         ------
@@ -224,7 +224,7 @@ class SavedRun:
         return found
 
     def unclaimed(self, among: Sequence[SavedRun]) -> dict[str, list[Path]]:
-        """Its children whose answer it has not got, by the SHA-256 of what they were given; samples as `sample N`."""
+        """Return its children that have not answered, by the SHA-256 of what they were given; samples as `sample N`."""
         cancelled = {one.child: one.stop_reason == "cancelled" for one in self.trajectory.samples}
         settled = {call.child: call for call in self.trajectory.subcalls if call.child is not None}
         found: dict[str, list[Path]] = defaultdict(list)
@@ -265,7 +265,7 @@ def _last_end(records: Sequence[Record]) -> RunEnded | None:
 
 
 def _since_end(records: Sequence[Record]) -> tuple[Usage, float | None, float]:
-    """Usage, cost and seconds of what was recorded after the last end."""
+    """Return usage, cost and seconds of what was recorded after the last end."""
     usage, seconds = Usage(), 0.0
     priced: float | None = 0.0
     for record in reversed(records):

@@ -218,7 +218,7 @@ class RunFiles:
             raise
 
     def exists(self) -> bool:
-        """Whether there is a run: a journal, or a notebook of ours."""
+        """Return whether there is a run: a journal, or a notebook of ours."""
         return self.journal.is_file() or notebook.is_run(self.shown, self.number)
 
     def _claim(self) -> bool:
@@ -239,7 +239,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def is_folder(save: str | Path) -> bool:
-    """Whether a place to save a run in is a folder: one that exists, or a text that ends with a slash."""
+    """Return whether a place to save a run in is a folder: one that exists, or a text that ends with a slash."""
     return str(save).endswith(("/", os.sep)) or Path(save).is_dir()
 
 

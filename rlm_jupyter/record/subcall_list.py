@@ -120,7 +120,7 @@ def _cut(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """For HTML inside Markdown: nothing in it is a tag, a blank line, emphasis, a picture or a formula."""
+    """Return for HTML inside Markdown: nothing in it is a tag, a blank line, emphasis, a picture or a formula."""
     shown = html.escape(_plain(text)).replace("\r", "").replace("\n", "&#10;")
     for sign in "*_`[]!\\~":
         shown = shown.replace(sign, f"&#{ord(sign)};")
@@ -128,7 +128,7 @@ def escaped(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that can be written to a file: a lone surrogate has no encoding."""
+    """Return text that can be written to a file: a lone surrogate has no encoding."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -81,7 +81,7 @@ class Folder:
 
 
 def is_taken(folder: Folder, name: str, ours: Collection[str]) -> bool:
-    """Whether something has that name in the folder, but a file of these SHA-256."""
+    """Return whether something has that name in the folder, but a file of these SHA-256."""
     path = folder.path / name
     return os.path.lexists(path) and not _is_ours(path, ours)
 
@@ -165,7 +165,7 @@ def _named(at: int, temporary: str, name: str, content: bytes, replaces: bool) -
 
 
 def _is_file(at: int, name: str) -> bool:
-    """Whether that is a regular file, and not the notebook of a run that is kept."""
+    """Return whether that is a regular file, and not the notebook of a run that is kept."""
     try:
         about = os.stat(name, dir_fd=at, follow_symlinks=False)
     except FileNotFoundError:
@@ -181,7 +181,7 @@ def _is_file(at: int, name: str) -> bool:
 
 
 def _is_ours(path: Path | str, ours: Collection[str], at: int | None = None) -> bool:
-    """Whether a regular file has one of these SHA-256."""
+    """Return whether a regular file has one of these SHA-256."""
     if not ours:
         return False
     try:
@@ -194,7 +194,7 @@ def _is_ours(path: Path | str, ours: Collection[str], at: int | None = None) -> 
 
 
 def _holds(at: int, name: str, content: bytes) -> bool:
-    """Whether a regular file has exactly this content."""
+    """Return whether a regular file has exactly this content."""
     try:
         found = os.open(name, _READING, dir_fd=at)
     except OSError:

@@ -56,7 +56,7 @@ def as_text(differences: Sequence[Difference], chars: int = 4_000) -> str:
 
 
 def difference(before: CellRun, after: CellRun, label: str = "cell") -> str:
-    """How the second run of a cell differs from the first.
+    """Return how the second run of a cell differs from the first.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ async def reexecute_run(session: Session, run: SavedRun, in_history: bool, reexe
 
 
 async def start_again(session: Session, started: RunStarted, reexecutes: bool) -> list[Difference]:
-    """Where the kernel had died before this run began: start it again, with what had come back then."""
+    """Start the kernel again, with what had come back then, where it had died before this run began."""
     restarted = started.options.get("restarted")
     if not restarted or not reexecutes:
         return []

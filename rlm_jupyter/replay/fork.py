@@ -144,7 +144,7 @@ class Forking(Answers):
 
 
 def _edited(saved: SavedRun, edited: dict[CellPosition, str]) -> Forked:
-    """Up to the first edited cell; its reply as it would have been."""
+    """Return the records up to the first edited cell, its reply as it would have been."""
     first = next(iter(edited))
     kept: list[Record] = []
     for record in _kept(saved.records, first[0]):

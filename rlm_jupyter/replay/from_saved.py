@@ -24,7 +24,7 @@ class FromRecord(ABC):
 
     @abstractmethod
     def __init__(self, model: Any, **options: Any) -> None:
-        """As `RLM` is made: a saved run gives it a model's name and options."""
+        """Make it as `RLM` is made: a saved run gives it a model's name and options."""
 
     @property
     @abstractmethod
@@ -73,7 +73,7 @@ class FromRecord(ABC):
         control: Control | None = None,
         **changes: Any,
     ) -> Result:
-        """`resume`, to be awaited; `control` as for `acompletion`."""
+        """Do what `resume` does, to be awaited; `control` as for `acompletion`."""
         saved, going_on = cls._taking_up(run, reexecute, changes)
         return await going_on.answer(saved.trajectory.started.prompt, on_event, control)
 
@@ -121,7 +121,7 @@ class FromRecord(ABC):
         control: Control | None = None,
         **changes: Any,
     ) -> Result:
-        """`fork`, to be awaited; `control` as for `acompletion`."""
+        """Do what `fork` does, to be awaited; `control` as for `acompletion`."""
         saved, forking = cls._forking(run, at, edit, reexecute, changes)
         return await forking.answer(saved.trajectory.started.prompt, on_event, control)
 
@@ -147,7 +147,7 @@ class FromRecord(ABC):
 
     @staticmethod
     async def areplay(run: str | Path, *, sandbox: str | None = None, on_event: OnEvent | None = None) -> Replayed:
-        """`replay`, to be awaited."""
+        """Do what `replay` does, to be awaited."""
         return await replaying.areplay(run, sandbox=sandbox, on_event=on_event)
 
     @classmethod

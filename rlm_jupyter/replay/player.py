@@ -138,7 +138,7 @@ class Player:
         return reply
 
     def went_on(self) -> bool:
-        """Whether the record says that the run did not end with this iteration."""
+        """Return whether the record says that the run did not end with this iteration."""
         return self.recording.went_on(self.run.iteration)
 
     def wrong_files(self) -> str:
@@ -224,7 +224,7 @@ class Player:
         return child, Player(Recording(child.records, playback_options))
 
     def was_stopped_in(self, iteration: int, block: int) -> bool:
-        """Whether a person had stopped the run in this cell, and it is not executed again."""
+        """Return whether a person had stopped the run in this cell, and it is not executed again."""
         return (iteration, block) in self.recording.stopped_in
 
     @property

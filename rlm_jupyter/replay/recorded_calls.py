@@ -126,7 +126,7 @@ class KernelCalls(RecordedCalls):
     async def acall(
         self, kind: str, prompts: Sequence[str], model: str | None, schema: Mapping[str, Any] | None = None
     ) -> Answers:
-        """`call`, to be awaited."""
+        """Do what `call` does, to be awaited."""
         return self.call(kind, prompts, model)
 
     def _one(self, kind: str, prompt: str, model: str | None) -> str | SubcallFailure:

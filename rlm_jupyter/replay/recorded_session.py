@@ -122,7 +122,7 @@ class RecordedSession(BackgroundSession):
 
 
 def holds(settings: Settings, run: RunSummary) -> bool:
-    """Whether a recorded run has all that was asked for: an answer of its type, and its files."""
+    """Return whether a recorded run has all that was asked for: an answer of its type, and its files."""
     if run.ended is None or (settings.answer is not None and not settings.answer.takes(run.ended)):
         return False
     return settings.outputs is None or settings.outputs.again(run.ended, run.files.objects) is not None

@@ -153,11 +153,11 @@ class Recording:
         return None
 
     def went_on(self, iteration: int) -> bool:
-        """Whether the run is known to have gone on after this iteration."""
+        """Return whether the run is known to have gone on after this iteration."""
         return iteration <= self._settled
 
     def was_sent_back(self, iteration: int) -> bool:
-        """Whether an answer of this iteration was not accepted."""
+        """Return whether an answer of this iteration was not accepted."""
         return iteration in self._sent_back
 
     def wrong_files(self, iteration: int) -> str:
@@ -165,7 +165,7 @@ class Recording:
         return self._wrong_files.get(iteration, "")
 
     def exited(self, cell: CellFinished) -> bool:
-        """Whether this cell ended where it called `exit()`, so that the blocks after it were skipped."""
+        """Return whether this cell ended where it called `exit()`, so that the blocks after it were skipped."""
         return cell.iteration in self._exited and self._last_executed.get(cell.iteration) == cell.block
 
     def reply(self) -> tuple[list[Record], ReplyReceived | None]:
@@ -199,7 +199,7 @@ class Recording:
         return []
 
     def rest_of_iteration(self) -> list[Record]:
-        """All up to the next reply that counted."""
+        """Return all up to the next reply that counted."""
         taken: list[Record] = []
         while self._left and not counts(self._left[0]):
             taken.append(self._pop())
@@ -210,11 +210,11 @@ class Recording:
         self._left.append(record)
 
     def rest(self) -> list[Record]:
-        """All that is left."""
+        """Return all that is left."""
         return [self._pop() for _ in range(len(self._left))]
 
     def note(self, iteration: int, block: int | None, text: str) -> None:
-        """Something went otherwise."""
+        """Note that something went otherwise."""
         self.differences.append(Difference(iteration, block, text))
         if block is not None and (iteration, block) not in self.changed:
             self.changed.append((iteration, block))
@@ -236,7 +236,7 @@ class Recording:
         return isinstance(record, CellFinished) and id(record) not in self._superseded
 
     def _drives(self, record: Record) -> bool:
-        """Whether the run's code comes by this record."""
+        """Return whether the run's code comes by this record."""
         told = isinstance(record, NoticeGiven | OutputsShown | IterationRated)
         return told or counts(record) or self._is_cell(record)
 

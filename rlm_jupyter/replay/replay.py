@@ -85,7 +85,7 @@ def replay(run: str | Path | SavedRun, *, sandbox: str | None = None, on_event: 
 async def areplay(
     run: str | Path | SavedRun, *, sandbox: str | None = None, on_event: OnEvent | None = None
 ) -> Replayed:
-    """`replay`, to be awaited."""
+    """Do what `replay` does, to be awaited."""
     saved = run if isinstance(run, SavedRun) else last_prompt(run)
     recording = Recording(saved.records, PlaybackOptions(only=True))
     try:
@@ -114,7 +114,7 @@ def _ending(ended: RunEnded | None) -> str:
 
 
 def _settings(saved: SavedRun, sandbox: str | None) -> Settings:
-    """As the run was configured, with nobody to be asked."""
+    """Return the settings as the run was configured, with nobody to be asked."""
     started = saved.trajectory.started
     tools = described(started.options)
     options = configuration(saved, {"sandbox": sandbox}, calls=False).options
@@ -147,7 +147,7 @@ class Silent:
         self.name = name
 
     def cost(self, usage: Usage) -> float | None:
-        """Nothing."""
+        """Return nothing: it costs nothing."""
         return 0.0
 
     @asynccontextmanager

@@ -65,7 +65,7 @@ class Configuration:
 
 
 def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = True) -> Configuration:
-    """Model and options of `RLM` for a saved run.
+    """Return model and options of `RLM` for a saved run.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = Tru
 
 
 def _sub_model(saved: SavedRun) -> str | list[str] | None:
-    """As it was last: one for each depth, where there were several; `None`: that of the root."""
+    """Return it as it was last: one for each depth, where there were several; `None`: that of the root."""
     resumed, started = last_resumption(saved.records), saved.trajectory.started
     several = started.options.get("sub_models", []) if resumed is None else resumed.sub_models
     last = resumed or started

@@ -122,7 +122,7 @@ class AnswerType:
         return Value(text, data, is_json=True, declared=None if text == answer.text else answer.text)
 
     def takes(self, ended: RunEnded) -> bool:
-        """Whether a recorded answer has this form: two types may have one schema, and validators of their own."""
+        """Return whether a recorded answer has this form: types of one schema may have validators of their own."""
         if ended.stop_reason != "answered":
             return True  # of a policy, or a draft: whatever its form
         try:
@@ -183,7 +183,7 @@ class AnswerType:
         return json.loads(written if self._is_read_as(value, written) else text)
 
     def _is_read_as(self, value: Any, written: bytes) -> bool:
-        """Whether what is written reads as this value: aliases, serializers and secrets may make it something else."""
+        """Return whether what is written reads as this value: aliases, serializers and secrets may change it."""
         try:
             return bool(self._adapter.validate_json(written) == value)
         except Exception:  # noqa: BLE001  as above; a value may not be comparable, either
@@ -264,7 +264,7 @@ def _message(error: Mapping[str, Any]) -> str:
 
 
 def _path(location: tuple[int | str, ...]) -> str:
-    """`lines[0].amount`."""
+    """Return `lines[0].amount`."""
     path = ""
     for part in location:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part

@@ -52,5 +52,5 @@ def context_of(context: object) -> Context:
 
 
 def is_none(context: object) -> bool:
-    """Whether there is no context."""
+    """Return whether there is no context."""
     return context is None or (isinstance(context, Context) and context.kind == "none")

@@ -252,7 +252,7 @@ class BackgroundSession(Answers):
             await self._session.kernel.signal()
 
     def ask(self, prompt: str, on_event: OnEvent | None = None) -> Result:
-        """Another prompt, from any thread."""
+        """Ask another prompt, from any thread."""
         return Running(self, prompt, on_event).wait()
 
     def close_after(self, seconds: float | None) -> None:
@@ -320,7 +320,7 @@ class BackgroundSession(Answers):
         return result_of(self._session.stopped(prompt, on_event, why), None, self if self._keep else None)
 
     def _watching(self, on_event: OnEvent | None) -> OnEvent:
-        """Tells the events, and sees whether the run waits."""
+        """Return what tells the events, and sees whether the run waits."""
 
         def tell(event: Event) -> None:
             if isinstance(event, RunPaused | RunUnpaused):

@@ -169,7 +169,7 @@ def _pickled(context: object) -> tuple[bytes | memoryview, ...]:
 
 
 def _unpicklable(context: object) -> str | None:
-    """For what people pass by mistake: what it is, and what was probably meant."""
+    """Say of what people pass by mistake what it is, and what was probably meant."""
     is_once = isinstance(context, Iterator) and type(context).__module__ in _ONCE
     if is_once or isinstance(context, MappingView):
         what = "can be read only once" if is_once else "shows a dict that stays here"

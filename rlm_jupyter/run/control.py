@@ -166,7 +166,7 @@ class Control:
                 self.stopping.set()
 
     async def while_paused(self) -> None:
-        """Until the run may go on."""
+        """Wait until the run may go on."""
         await self._until(lambda: not self._paused)
 
     async def decision(self, cell: tuple[int, int], propose: Callable[[], None]) -> Decision:
@@ -190,7 +190,7 @@ class Control:
         return notes
 
     def take_limits(self, limits: Limits) -> Limits:
-        """`limits` with what was raised since the last time."""
+        """Return `limits` with what was raised since the last time."""
         with self._lock:
             raised, self._raised = self._raised, {}
         return _limited(limits, raised) if raised else limits

@@ -60,7 +60,7 @@ class Conversation:
             )
 
     def tokens(self, trajectory: Trajectory) -> int:
-        """About how many tokens it has."""
+        """Return about how many tokens it has."""
         self.messages(trajectory)
         return self._tokens
 

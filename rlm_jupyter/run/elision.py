@@ -12,12 +12,12 @@ from rlm_jupyter.types.values import Message
 
 
 def tokens(run: Run) -> int:
-    """About how many tokens the conversation has, as the provider counts."""
+    """Return about how many tokens the conversation has, as the provider counts."""
     return math.ceil(run.requests.conversation.tokens(run.trajectory) * run.requests.density)
 
 
 def density(run: Run, counted: int) -> float:
-    """How many tokens the provider counted for each that was estimated, within what a tokenizer can make of a text."""
+    """Return how many tokens the provider counted for each that was estimated, as far as a tokenizer can."""
     return min(counted / max(run.requests.conversation.tokens(run.trajectory), 1), BYTES_PER_TOKEN)
 
 

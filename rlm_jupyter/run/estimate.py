@@ -180,7 +180,7 @@ def _most(settings: Settings, first: int) -> tuple[float | None, str]:
 
 
 def _run(model: Model, limits: Limits, first: int) -> float:
-    """All replies of one run, and the forced one."""
+    """Return the cost of all replies of one run, and of the forced one."""
     cap = min(limits.max_output_tokens, max(model.window // 4, 1))
     grows = cap + limits.output_chars // BYTES_PER_TOKEN
     requests = (Usage(min(first + i * grows, model.window - cap), cap) for i in range(limits.max_iterations + 1))
@@ -188,7 +188,7 @@ def _run(model: Model, limits: Limits, first: int) -> float:
 
 
 def _subcall(model: Model, limits: Limits, first: int, depth: int) -> float:
-    """One of them: a plain one, or a child."""
+    """Return the cost of one of them: a plain one, or a child."""
     if depth < limits.max_depth:
         return _run(model, limits, first)
     cap = min(limits.max_output_tokens, max(model.window // 4, 1))

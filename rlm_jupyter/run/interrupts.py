@@ -28,7 +28,7 @@ _END_SECONDS = 1.0
 
 @contextlib.contextmanager
 def in_order() -> Iterator[None]:
-    """While a run goes on in the main thread under `asyncio.run`: its second Ctrl-C is raised between two steps.
+    """Raise the second Ctrl-C between two steps, while a run goes on in the main thread under `asyncio.run`.
 
     The first cancels the main task, as ever. A third does not wait for anything any more. Does nothing elsewhere:
     who has a handler of their own knows what they do.

@@ -71,7 +71,7 @@ async def _blocks(run: Run, reply: parsing.ParsedReply) -> IterationOutcome:
 
 
 def _is_confirmed(run: Run, answer: str | None) -> bool:
-    """Whether a typed answer counts that came together with code; else the model is asked to look at the outputs."""
+    """Return whether a typed answer counts that came with code; else ask the model to look at the outputs."""
     if answer is None or answer == run.replies.unconfirmed or run.iteration >= run.limits.max_iterations:
         return True
     run.replies.unconfirmed = answer
@@ -80,7 +80,7 @@ def _is_confirmed(run: Run, answer: str | None) -> bool:
 
 
 def _is_unread(source: str, cell: CellRun, answer: Value) -> bool:
-    """Whether a cell has shown something, and has answered with a literal that was typed before it did."""
+    """Return whether a cell has shown something, and has answered with a literal that was typed before it did."""
     if cell.status != "ok" or not cell.outputs:
         return False
     return parsing.types_final(source) and parsing.constant_final(source) == answer.text
@@ -109,7 +109,7 @@ async def _declared_cell(run: Run, declared: parsing.Declaration) -> IterationOu
 
 
 def _question_blind_answer(run: Run, answers_only: bool) -> bool:
-    """Question an answer that was typed before anything was looked at; once. Return whether it was questioned."""
+    """Ask about an answer that was typed before anything was looked at, once. Return whether it was asked about."""
     if not answers_only or run.replies.blind_refused or run.has_seen:
         return False
     run.replies.blind_refused = True

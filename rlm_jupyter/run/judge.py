@@ -79,7 +79,7 @@ async def conclude_policies(run: Run) -> None:
 
 
 def _patience(run: Run) -> float:
-    """How long a policy may take to begin and to end: no longer than the run has, and a moment."""
+    """Return how long a policy may take to begin and to end: no longer than the run has, and a moment."""
     left = run.ledger.deadline.left
     return PATIENCE if left is None else min(PATIENCE, max(left, _MOMENT))
 

@@ -102,7 +102,7 @@ async def until_stopped(run: Run, work: Callable[[Run], Coroutine[Any, Any, _T]]
 
 
 async def _expired(run: Run) -> None:
-    """Until the time is up, and a moment more."""
+    """Wait until the time is up, and a moment more."""
     await run.ledger.deadline.expired(_OVERTIME)
     while run.is_replaying:  # nothing is spent meanwhile, and the clock will begin anew
         await asyncio.sleep(_OVERTIME)

@@ -64,7 +64,7 @@ def question_of(messages: Messages, *, has_context: bool = False) -> tuple[str, 
 
 
 def is_messages(prompt: object) -> bool:
-    """Whether a prompt is meant as a list of chat messages."""
+    """Return whether a prompt is meant as a list of chat messages."""
     return isinstance(prompt, list | tuple)
 
 

@@ -70,4 +70,4 @@ def reporting(
 
 
 def nobody(_: Event) -> None:
-    """Nobody watches."""
+    """Do nothing: nobody watches."""

@@ -114,7 +114,7 @@ async def _equip(kernel: Kernel, settings: Settings) -> None:
 
 
 def _go_on(templates: Templates, emit: Callable[[Event], None] | None) -> None:
-    """With the first kernel there: make the template of the next run, and say where kernels can't be forked."""
+    """Make the template of the next run, with the first kernel there, and say where kernels can't be forked."""
     templates.refill()
     if templates.problem is not None:
         guarded(emit)(RemarkMade(templates.problem))

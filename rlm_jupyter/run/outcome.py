@@ -109,7 +109,7 @@ def resume_command(notebook: Path) -> str:
 
 
 def _has_magics() -> bool:
-    """Whether this is a session with our magics; asked without importing IPython."""
+    """Return whether this is a session with our magics; asked without importing IPython."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and "ResumeMagics" in shell.magics_manager.registry

@@ -35,7 +35,7 @@ class Rejection:
 
 
 def rejection(run: Run, reply: parsing.ParsedReply, text: str) -> Rejection | None:
-    """Why a reply, of which `text` is read, is resampled; `None` where it counts."""
+    """Return why a reply, of which `text` is read, is resampled; `None` where it counts."""
     if not text.strip():
         return Rejection(EMPTY)
     if reason := _nothing_new(run, reply):
@@ -70,7 +70,7 @@ def _nothing_new(run: Run, reply: parsing.ParsedReply) -> str:
 
 
 def _echoes_conversation(run: Run, reply: parsing.ParsedReply) -> bool:
-    """Whether a reply goes on with the conversation, where code is due: with our own words, or the last outputs."""
+    """Return whether a reply continues the conversation where code is due: with our words, or the last outputs."""
     if not reply.blocks:
         return reply.unclosed and _TOLD.search(reply.prose) is not None
     block = reply.blocks[0].strip()
@@ -79,13 +79,13 @@ def _echoes_conversation(run: Run, reply: parsing.ParsedReply) -> bool:
 
 
 def _said(reply: parsing.ParsedReply) -> tuple[str, ...]:
-    """Its cells, white space and comments aside, and the answer beside them."""
+    """Return its cells, white space and comments aside, and the answer beside them."""
     declared = reply.declared
     return (declared.content if declared is not None else "", *map(parsing.normal, reply.blocks))
 
 
 def _is_known(run: Run, reply: parsing.ParsedReply) -> bool:
-    """Whether these cells were executed before, and must come to what the model is still shown of that."""
+    """Return whether these cells were executed before, and must come to what the model is still shown of that."""
     index = run.replies.iteration_of.get(_said(reply), 0)
     forgotten = max(run.trajectory.elided_through, run.trajectory.compacted_through)
     if not reply.blocks or index <= forgotten or not all(map(parsing.is_settled, reply.blocks)):
@@ -100,7 +100,7 @@ def _lacks_name(cell: Cell) -> bool:
 
 
 def _changed_nothing(before: Sequence[Iteration], reply: parsing.ParsedReply) -> bool:
-    """Whether the cells of a reply were executed twice already, to the same effect, and will have no other.
+    """Return whether the cells of a reply were executed twice already, to the same effect, and will have no other.
 
     What polls, or draws at random, shows it only when it is repeated.
     """
@@ -111,7 +111,7 @@ def _changed_nothing(before: Sequence[Iteration], reply: parsing.ParsedReply) ->
 
 
 def _alike(one: parsing.ParsedReply, other: parsing.ParsedReply) -> bool:
-    """Whether two replies have the same cells, white space and comments aside, or, without any, the same words."""
+    """Return whether replies have the same cells, white space and comments aside, or, without any, the same words."""
     if one.blocks or other.blocks or _said(one) != _said(other):
         return _said(one) == _said(other)
     # one that repeats what it was told repeats what was left then, too

@@ -319,7 +319,7 @@ class Session:
         return said, {"said": said, "names": [], **restoration(now, fork)}
 
     def started(self, prompt: str, run_id: str, restarted: str = "") -> RunStarted:
-        """How a run of this prompt would begin; `restarted` as for `initial.opening`."""
+        """Return how a run of this prompt would begin; `restarted` as for `initial.opening`."""
         return self._started(prompt, Ledger(self.settings.limits), run_id, None, restarted)
 
     def _started(self, prompt: str, ledger: Ledger, run_id: str, parent: str | None, restarted: str) -> RunStarted:

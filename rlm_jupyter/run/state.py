@@ -205,7 +205,7 @@ class Run:
         self.record(NoticeGiven(self.iteration, text, kind=kind))
 
     async def checkpoint(self) -> None:
-        """Between two iterations: wait while paused, take what people said and the limits that they raised."""
+        """Wait, between two iterations, while paused; take what people said and the limits that they raised."""
         if self.playback is not None and self.playback.is_playing and not self.playback.next_iteration():
             return
         control = self.control

@@ -364,7 +364,7 @@ def _fact(
 
 
 async def _all(asked: list[Coroutine[Any, Any, _Settled]]) -> list[_Settled]:
-    """All of them; where one breaks, the others are cancelled and awaited, so that none runs unbilled."""
+    """Await all of them; where one breaks, cancel the others and await them, so that none runs unbilled."""
     tasks = [asyncio.ensure_future(one) for one in asked]
     try:
         return await asyncio.gather(*tasks)

@@ -192,7 +192,7 @@ def check_name(name: str, function: object) -> str:
 
 
 def is_taken(name: str) -> bool:
-    """Whether a kernel has a name already."""
+    """Return whether a kernel has a name already."""
     return _RESERVED.fullmatch(name) is not None or hasattr(builtins, name)
 
 

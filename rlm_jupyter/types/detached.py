@@ -17,7 +17,7 @@ def in_thread(call: Callable[[], T], name: str) -> concurrent.futures.Future[T]:
 
 
 def started(call: Callable[[], T], name: str) -> tuple[concurrent.futures.Future[T], threading.Thread]:
-    """As `in_thread`; return the thread, too, for who wants to know whether it still runs."""
+    """Do as `in_thread`; return the thread, too, for who wants to know whether it still runs."""
     future: concurrent.futures.Future[T] = concurrent.futures.Future()
 
     def work() -> None:

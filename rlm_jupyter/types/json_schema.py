@@ -98,7 +98,7 @@ def _first(kinds: Any) -> str:
 
 
 def takes_none(schema: Mapping[str, Any] | None) -> bool:
-    """Whether a schema names null among what a value may be; one that says nothing of values does not."""
+    """Return whether a schema names null among what a value may be; one that says nothing of values does not."""
     if not schema or not schema.keys() - {"$schema", "title", "description"}:
         return False
     try:

@@ -15,22 +15,22 @@ _MESSAGE_TOKENS = 16
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens `text` has: low rather than high, so that what may fit is not refused."""
+    """Return about how many tokens `text` has: low rather than high, so that what may fit is not refused."""
     return -(-nbytes(text) // BYTES_PER_TOKEN)
 
 
 def most_tokens(messages: Iterable[Message]) -> int:
-    """How many tokens the messages can have at most: no tokenizer makes more than one of a byte."""
+    """Return how many tokens the messages can have at most: no tokenizer makes more than one of a byte."""
     return sum(nbytes(message.content) + message.image_tokens + _MESSAGE_TOKENS for message in messages)
 
 
 def tokens_of(message: Message) -> int:
-    """About how many tokens a message has; its images count as many as they can take."""
+    """Return about how many tokens a message has; its images count as many as they can take."""
     return estimate_tokens(message.content) + message.image_tokens
 
 
 def fitting_chars(window: int, output_tokens: int) -> int:
-    """How many characters of a prompt fit a window with room for the reply: cautious (3 a token), round."""
+    """Return how many characters of a prompt fit a window with room for the reply: cautious (3 a token), round."""
     chars = max(window - output_tokens, window // 4) * 3
     digits = max(len(str(chars)) - 2, 0)
     return int(chars // 10**digits * 10**digits)

@@ -237,7 +237,7 @@ class PackedContext:
     info: ContextInfo = ContextInfo("none", "empty")
 
     def packed(self) -> PackedContext:
-        """Itself (`PacksContext`)."""
+        """Return itself (`PacksContext`)."""
         return self
 
 

@@ -30,7 +30,7 @@ _OPTIONS = (
 
 
 def batch(args: Namespace) -> int:
-    """`jupyter rlm batch`; returns the exit code."""
+    """Run `jupyter rlm batch`; return the exit code."""
     model = model_of(args)
     rlm = rlm_of(args, model or EMBEDDED, limits_of(args))
     if model is None:
@@ -56,7 +56,7 @@ def batch(args: Namespace) -> int:
 
 
 def compare(args: Namespace) -> int:
-    """`jupyter rlm compare`; returns the exit code."""
+    """Run `jupyter rlm compare`; return the exit code."""
     from rlm_jupyter.batch.comparison import compare
 
     comparison = compare(*args.results)

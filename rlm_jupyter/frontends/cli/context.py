@@ -50,7 +50,7 @@ def context_of(args: Namespace) -> object:
 
 
 def _is_piped() -> bool:
-    """Whether standard input is a pipe or a file, and not a terminal, a device or closed."""
+    """Return whether standard input is a pipe or a file, and not a terminal, a device or closed."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (AttributeError, OSError, ValueError):
@@ -59,7 +59,7 @@ def _is_piped() -> bool:
 
 
 def _brings_something() -> bool:
-    """Whether a pipe or a file at standard input has bytes that nobody has read yet."""
+    """Return whether a pipe or a file at standard input has bytes that nobody has read yet."""
     if sys.platform == "win32":
         return False
     from fcntl import ioctl

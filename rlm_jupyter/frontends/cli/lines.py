@@ -43,7 +43,7 @@ def of_cell(cell: CellFinished, facts: str, width: int, *, is_unicode: bool) -> 
 
 
 def _took(reply: ReplyReceived) -> str:
-    """How long a slow reply took, and how fast it was written."""
+    """Return how long a slow reply took, and how fast it was written."""
     if reply.seconds < _SLOW_SECONDS:
         return ""
     return f"  {terminal.duration(reply.seconds)}, {reply.usage.output_tokens / reply.seconds:.2g} tokens/s"

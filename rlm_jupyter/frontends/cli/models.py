@@ -33,7 +33,7 @@ class _Found:
 
 
 def models(args: Namespace) -> int:
-    """`jupyter rlm models`; returns the exit code: 1 where the one that was named lists nothing.
+    """Run `jupyter rlm models`; return the exit code: 1 where the one that was named lists nothing.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def _look(preset: Preset, base_url: str | None) -> _Found:
 
 
 def _tell(found: _Found) -> None:
-    """One line for each model, which begins with what `-m` takes."""
+    """Write one line for each model, which begins with what `-m` takes."""
     at = f" at {found.url}" if found.url else ""
     if found.server is None:
         terminal.say(f"{found.preset.title}{at}: {found.why}")

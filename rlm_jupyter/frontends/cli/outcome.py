@@ -155,7 +155,7 @@ def _print(args: Namespace, result: Result, failure: str = "") -> None:
 
 
 def _why(result: Result, failure: str = "") -> str:
-    """In one line, why a run ended without an answer of its own."""
+    """Return in one line why a run ended without an answer of its own."""
     from rlm_jupyter.run.outcome import raising_option
     from rlm_jupyter.types.endings import LIMITED_BY
 
@@ -189,7 +189,7 @@ def _print_json(
 
 
 def _notebook(progress: Progress, save: str | Path | bool) -> Path | None:
-    """Where the record of a run is that failed."""
+    """Return where the record of a run is that failed."""
     if save is False or progress.run_id is None:
         return None
     from rlm_jupyter.record.catalog import find

@@ -233,7 +233,7 @@ class Progress:
         self._doing = "looking at what came out"
 
     def _tell_subcalls(self) -> None:
-        """Now and then where no line is drawn anew."""
+        """Tell of sub-calls now and then where no line is drawn anew."""
         if self._live is None and time.monotonic() - self._told > _PLAIN_SECONDS and self._settled < self._started:
             if self._told:
                 self.say(f"      {self._subcalls()} · {self._facts()}")

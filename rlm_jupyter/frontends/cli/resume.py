@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def resume(args: Namespace) -> int:
-    """`jupyter rlm resume`; returns the exit code."""
+    """Run `jupyter rlm resume`; return the exit code."""
     from rlm_jupyter.replay.resume import Resumption, check_resumable
     from rlm_jupyter.run.running import Running
 
@@ -33,7 +33,7 @@ def resume(args: Namespace) -> int:
 
 
 def fork(args: Namespace) -> int:
-    """`jupyter rlm fork`; returns the exit code."""
+    """Run `jupyter rlm fork`; return the exit code."""
     from rlm_jupyter.replay.fork import AS_ONE_RUN, Forking, forked
     from rlm_jupyter.run.running import Running
     from rlm_jupyter.types.events import CellFinished
@@ -52,7 +52,7 @@ def fork(args: Namespace) -> int:
 
 
 def replay(args: Namespace) -> int:
-    """`jupyter rlm replay`; returns the exit code: 0 where the same came out."""
+    """Run `jupyter rlm replay`; return the exit code: 0 where the same came out."""
     from rlm_jupyter.replay.replay import replay
     from rlm_jupyter.types.events import CellFinished
 
@@ -89,7 +89,7 @@ def _saved(args: Namespace) -> SavedRun:
 
 
 def _rlm(args: Namespace, saved: SavedRun, surface: Surface, **options: Any) -> RLM:
-    """As the run was configured, with what the arguments change."""
+    """Return `RLM` as the run was configured, with what the arguments change."""
     from rlm_jupyter.models.pricing import parsed_prices
     from rlm_jupyter.models.sampling import parsed
     from rlm_jupyter.replay.resume import configuration

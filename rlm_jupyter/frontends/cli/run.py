@@ -33,7 +33,7 @@ _EXAMPLES = ("anthropic", "openai", "ollama")
 
 
 def run(args: Namespace) -> int:
-    """`jupyter rlm run`; returns the exit code."""
+    """Run `jupyter rlm run`; return the exit code."""
     limits = limits_of(args)
     prompt = args.prompt or ""
     if not prompt.strip():
@@ -114,7 +114,7 @@ def rlm_of(args: Namespace, model: str, limits: Limits) -> RLM:
 
 
 def demo(args: Namespace) -> int:
-    """`jupyter rlm demo`; returns the exit code."""
+    """Run `jupyter rlm demo`; return the exit code."""
     try:
         from pydoc_data.topics import topics
     except ImportError:

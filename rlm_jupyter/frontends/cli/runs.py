@@ -35,7 +35,7 @@ _STATE_CHARS = 32
 
 
 def list_runs(args: Namespace) -> int:
-    """`jupyter rlm list`: a table on a terminal, lines with tabs (and the time) in a pipe; returns the exit code."""
+    """Run `jupyter rlm list`: a table on a terminal, lines with tabs (and the time) in a pipe; return the exit code."""
     runs = catalog.list_runs(args.folder)
     if not runs:
         terminal.say(f"No runs in {_folder(args)}.")
@@ -69,7 +69,7 @@ def _row(run: RunSummary) -> tuple[str, str, str, str, str]:
 
 
 def show(args: Namespace) -> int:
-    """`jupyter rlm show`: a run to read, or as another file; returns the exit code."""
+    """Run `jupyter rlm show`: a run to read, or as another file; return the exit code."""
     from rlm_jupyter.record.run_files import read_files
     from rlm_jupyter.record.trajectory import Trajectory
 
@@ -85,7 +85,7 @@ def show(args: Namespace) -> int:
 
 
 def export(args: Namespace) -> int:
-    """`jupyter rlm export`: a run as one file to send to somebody; returns the exit code."""
+    """Run `jupyter rlm export`: a run as one file to send to somebody; return the exit code."""
     from rlm_jupyter.frontends.cli import export as sending
 
     sending.export(_named(args.run), to=args.to, output=args.output, redact=args.redact, replace=args.replace)
@@ -104,7 +104,7 @@ def _named(run: str | None) -> RunFiles:
 
 
 def clean(args: Namespace) -> int:
-    """`jupyter rlm clean`: delete runs that have ended, after asking; returns the exit code."""
+    """Run `jupyter rlm clean`: delete runs that have ended, after asking; return the exit code."""
     runs = catalog.list_runs(args.folder)
     latest = datetime.now(UTC) - timedelta(days=args.older_than)
     ended = [run for run in runs if all(map(_is_over, catalog.prompts_of(run)))]

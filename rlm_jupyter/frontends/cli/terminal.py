@@ -41,13 +41,13 @@ def drop_streams() -> None:
 
 
 def say(text: str) -> None:
-    """One line for people, on standard error."""
+    """Write one line for people to standard error."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def write(text: str) -> None:
-    """Something asked for, on standard output, with a line end; verbatim unless a terminal shows it."""
+    """Write what was asked for to standard output, with a line end; verbatim unless a terminal shows it."""
     text = printable(text) if sys.stdout.isatty() else text
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     sys.stdout.flush()
@@ -61,7 +61,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def is_live() -> bool:
-    """Whether standard error is a terminal whose lines can be drawn anew."""
+    """Return whether standard error is a terminal whose lines can be drawn anew."""
     # in a notebook, `!jupyter rlm` has a terminal whose cursor does not move up
     in_notebook = "JPY_PARENT_PID" in os.environ
     return sys.stderr.isatty() and not in_notebook and os.environ.get("TERM", "") not in {"dumb", "unknown"}
@@ -81,18 +81,18 @@ def one_line(text: str, width: int = 100) -> str:
 
 
 def count(number: int, unit: str) -> str:
-    """`1 iteration`, `1,204 tokens`."""
+    """Return `1 iteration`, `1,204 tokens`."""
     return f"{number:,} {unit}{'' if number == 1 else 's'}"
 
 
 def calls(subcalls: int, tool_calls: int) -> list[str]:
-    """`["3 sub-calls", "1 tool call"]`, without what is none."""
+    """Return `["3 sub-calls", "1 tool call"]`, without what is none."""
     counts = ((subcalls, "sub-call"), (tool_calls, "tool call"))
     return [count(number, unit) for number, unit in counts if number]
 
 
 def duration(seconds: float) -> str:
-    """`0.4 s`, `12 s`, `3 min 20 s`."""
+    """Return `0.4 s`, `12 s`, `3 min 20 s`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -100,7 +100,7 @@ def duration(seconds: float) -> str:
 
 
 def spent(usage: Usage, cost: float | None, *, of_tokens: int | None = None, of_cost: float | None = None) -> str:
-    """`12,345 tokens · $0.0123`, or `12,345 of 50,000 tokens`; no cost where there is none or it is not known."""
+    """Return `12,345 tokens · $0.0123`, or `12,345 of 50,000 tokens`; without a cost that is not known."""
     tokens = usage.total_tokens
     read = count(tokens, "token") if of_tokens is None else f"{tokens:,} of {count(of_tokens, 'token')}"
     limit = "" if of_cost is None else f" of ${of_cost:.2f}"

@@ -80,7 +80,7 @@ def block(*pieces: str, label: str = "", styled: bool = True) -> str:
 
 
 def headline(tone: Tone, title: str, facts: Sequence[str], *, path: Path | None = None) -> str:
-    """One line: a coloured dot, what is going on, numbers, and where the notebook is."""
+    """Return one line: a coloured dot, what is going on, numbers, and where the notebook is."""
     parts = [f'<span class="rlm-dot rlm-{tone}"></span><b>{html.escape(title)}</b>']
     # with its separator, for a page that leaves the styles out
     parts += [f'<span class="rlm-faded">· {html.escape(fact)}</span>' for fact in facts]
@@ -103,7 +103,7 @@ def iteration(title: str, facts: Sequence[str], body: str, *, is_open: bool, now
 
 
 def folded(title: str, body: str) -> str:
-    """Something folded away under a title; `body` is HTML of this module's making."""
+    """Return something folded away under a title; `body` is HTML of this module's making."""
     return f"<details><summary>{html.escape(title)}</summary>{body}</details>"
 
 
@@ -118,7 +118,7 @@ def stream(text: str) -> str:
 
 
 def note(text: str) -> str:
-    """Something of the run's own."""
+    """Return something of the run's own."""
     return f'<div class="rlm-note">{html.escape(text)}</div>'
 
 

@@ -40,7 +40,7 @@ class SeenCell:
     _drawn: str = ""
 
     def html(self) -> str:
-        """Source and outputs; kept once the cell has ended."""
+        """Return source and outputs; kept once the cell has ended."""
         if self.status is None:
             return self._draw()
         self._drawn = self._drawn or self._draw()
@@ -189,7 +189,7 @@ class SeenIteration:
 
 
 def count(number: int, unit: str) -> str:
-    """`1 cell`, `1,204 cells`."""
+    """Return `1 cell`, `1,204 cells`."""
     return f"{number:,} {unit}{'' if number == 1 else 's'}"
 
 

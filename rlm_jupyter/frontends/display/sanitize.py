@@ -99,7 +99,7 @@ def clean(made: Sequence[Output], *, running: bool = False) -> list[Output]:
 
 
 def chars(output: Output) -> int:
-    """About how long an output is, as JSON."""
+    """Return about how long an output is, as JSON."""
     if output["output_type"] == "stream":
         return len(output["text"])
     return sum(len(value) for value in output.get("data", {}).values() if isinstance(value, str))
@@ -129,18 +129,18 @@ def prose(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that can be sent: a lone surrogate has no encoding."""
+    """Return text that can be sent: a lone surrogate has no encoding."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 @lru_cache(maxsize=64)
 def clean_html(html: str) -> str:
-    """HTML without scripts, style sheets, forms and remote pictures."""
+    """Return HTML without scripts, style sheets, forms and remote pictures."""
     return str(_cleaner().clean(html))
 
 
 def _is_same(before: Output, now: Output) -> bool:
-    """Whether an output is made of the same objects: that is seen at once, however large they are."""
+    """Return whether an output is made of the same objects: that is seen at once, however large they are."""
     return before.keys() == now.keys() and all(before[key] is now[key] for key in now)
 
 
@@ -208,7 +208,7 @@ def _bundle(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sizes(metadata: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    """Of an output's metadata: how large its pictures are."""
+    """Return, of an output's metadata, how large its pictures are."""
     kept = {}
     for mime in data:
         sizes = metadata.get(mime)
@@ -218,7 +218,7 @@ def _sizes(metadata: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """JSON that every reader takes: NaN and its kin become text."""
+    """Return JSON that every reader takes: NaN and its kin become text."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return str(value)
     if isinstance(value, dict):

@@ -109,7 +109,7 @@ class View:
         return self._count
 
     def fail(self) -> None:
-        """Nothing more will come: the host failed."""
+        """Take note that nothing more will come: the host failed."""
         with self._lock:
             self._failed, self._delay = True, ""
             self._close()
@@ -142,7 +142,7 @@ class View:
             return "".join(pieces)
 
     def iterations(self) -> str:
-        """While the run goes on: the newest completed iterations, newest first; then all of it, folded, in order."""
+        """Return the newest completed iterations, newest first, while the run goes on; then all, folded, in order."""
         with self._lock:
             if self._ended is None and not self._failed:
                 shown = list(self._done)[: -SHOWN_LIVE - 1 : -1]

@@ -92,7 +92,7 @@ class Pipe:
 
     @classmethod
     def standard(cls) -> Self:
-        """Over what was standard input and output; nobody else, and no child of ours, has them from now on."""
+        """Make a pipe of standard input and output; nobody else, and no child of ours, has them from now on."""
         reading, writing = os.dup(0), os.dup(1)
         if sys.platform == "win32":
             import msvcrt

@@ -39,12 +39,12 @@ def awaited(shell: Any, asks_here: Callable[[str], bool]) -> Callable[[list[str]
 
 
 def is_awaitable(shell: Any) -> bool:
-    """Whether a cell of this shell can await a run."""
+    """Return whether a cell of this shell can await a run."""
     return getattr(shell, "kernel", None) is not None and bool(shell.autoawait)
 
 
 def why_not_awaited(shell: Any) -> str:
-    """Why a magic with `--here` was called like any other, in one line."""
+    """Return why a magic with `--here` was called like any other, in one line."""
     if getattr(shell, "kernel", None) is None:
         return "--here needs a Jupyter kernel, and this is a terminal: leave --here out, or use a notebook."
     if not shell.autoawait:

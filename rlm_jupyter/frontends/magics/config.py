@@ -116,7 +116,7 @@ class Configured(Magics):
             return RLM(model, **configuration)
 
     def configuration(self, options: Namespace) -> tuple[str, dict[str, Any]]:
-        """Model and options of `RLM`: options first, then traits, the page's settings, and the environment."""
+        """Return model and options of `RLM`: options first, then traits, the page's settings, and the environment."""
         save = options.save or self.save
         check_save_path(save)
         limits = {name: getattr(options, name) for name in _LIMITS}
@@ -183,7 +183,7 @@ class Configured(Magics):
             ) from error
 
     def _attempts(self, options: Namespace) -> dict[str, Any]:
-        """How often and in which way the question is asked; one, with the user watching, in their own kernel."""
+        """Return how often and in which way the question is asked; one, with the user watching, in their own kernel."""
         given = {"samples": options.samples, "strategy": options.strategy}
         if options.here or options.approve:
             where = "--here" if options.here else "--approve"

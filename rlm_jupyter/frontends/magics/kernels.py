@@ -65,7 +65,7 @@ class KeptKernels:
         return claims[: claims.index(claim)] if claim in claims else []
 
     def is_valid(self, claim: Claim) -> bool:
-        """Whether no later run has taken the variable."""
+        """Return whether no later run has taken the variable."""
         return claim in self._claims.get(claim.variable, [])
 
     def enter(self, value: Holds, variable: str) -> None:
@@ -153,7 +153,7 @@ class KeptKernels:
             self._closing.append(kernel.close_soon(why))
 
     def _kernels(self) -> dict[str, BackgroundSession]:
-        """By variable, those that live."""
+        """Return those that live, by variable."""
         with self.lock:
             held = [(claim.variable, claim.value) for claims in self._claims.values() for claim in claims]
             kernels: list[tuple[str, BackgroundSession | None]] = [

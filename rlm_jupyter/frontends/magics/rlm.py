@@ -171,7 +171,7 @@ class RLMMagics(Configured):
             raise in_one_line(error) from None
 
     def asks_here(self, line: str) -> bool:
-        """Whether `--here` is among the options at the beginning of a magic's line."""
+        """Return whether `--here` is among the options at the beginning of a magic's line."""
         try:
             return bool(split(cast(Any, self.rlm).parser, line)[0].here)
         except UsageError:
@@ -295,7 +295,7 @@ def _check_here(options: Namespace) -> None:
 
 
 def _asks_anew(options: Namespace) -> bool:
-    """Whether a recorded run is passed over: on demand, or because cells are to be approved, and a record has none."""
+    """Return whether a recorded run is passed over: on demand, or as cells are to be approved: a record has none."""
     return bool(options.rerun or options.approve)
 
 

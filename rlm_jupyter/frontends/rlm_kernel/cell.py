@@ -58,7 +58,7 @@ def read(cell: str, own: Sequence[str]) -> tuple[list[Command], Code | Prompt | 
 
 
 def rest_at(cell: str, own: Sequence[str]) -> int:
-    """Where the commands at its beginning end."""
+    """Return where the commands at its beginning end."""
     end_of_commands = end = 0
     for line in cell.splitlines(keepends=True):
         end += len(line)
@@ -70,17 +70,17 @@ def rest_at(cell: str, own: Sequence[str]) -> int:
 
 
 def is_code(cell: str) -> bool:
-    """Whether it begins as code does: with a magic or `!`."""
+    """Return whether it begins as code does: with a magic or `!`."""
     return cell.lstrip().startswith(("%", "!"))
 
 
 def is_python(cell: str) -> bool:
-    """Whether it begins with `%%python`."""
+    """Return whether it begins with `%%python`."""
     return cell.lstrip().partition("\n")[0].split()[:1] == [PYTHON]
 
 
 def body_at(cell: str) -> int:
-    """Where the Python of a `%%python` cell begins."""
+    """Return where the Python of a `%%python` cell begins."""
     line_end = cell.find("\n", cell.index(PYTHON))
     return len(cell) if line_end < 0 else line_end + 1
 

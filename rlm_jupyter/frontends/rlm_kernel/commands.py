@@ -162,7 +162,7 @@ def _taken(names: list[str], option: str, what: str) -> list[str]:
 
 
 def words(line: str) -> list[str]:
-    """Its words; quotes keep blanks together.
+    """Return its words; quotes keep blanks together.
 
     Raises
     ------

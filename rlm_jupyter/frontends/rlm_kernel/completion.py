@@ -97,7 +97,7 @@ def shift(reply: dict[str, Any], offset: int) -> None:
 
 
 def _code_at(code: str, rest: int) -> int:
-    """Where what the kernel behind is asked about begins."""
+    """Return where what the kernel behind is asked about begins."""
     return rest + body_at(code[rest:]) if is_python(code[rest:]) else rest
 
 

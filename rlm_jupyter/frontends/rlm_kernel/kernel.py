@@ -115,7 +115,7 @@ class RLMKernel(Kernel):
         return await self._assistance.inspect(code, len(code) if cursor_pos is None else cursor_pos, detail_level)
 
     async def do_is_complete(self, code: str) -> dict[str, Any]:
-        """Whether Enter ends the cell; asked by terminals."""
+        """Return whether Enter ends the cell; asked by terminals."""
         self._terminals.add(self.get_parent("shell")["header"]["session"])
         return await self._assistance.is_complete(code)
 
@@ -125,7 +125,7 @@ class RLMKernel(Kernel):
         return {"status": "ok", "restart": restart}
 
     def on_signal(self) -> None:
-        """SIGINT, on the main thread."""
+        """Handle SIGINT, on the main thread."""
         if self._is_asking:
             raise KeyboardInterrupt
         self.interrupt()
@@ -233,7 +233,7 @@ class RLMKernel(Kernel):
 
 
 async def _awaited(doing: Coroutine[Any, Any, T]) -> T:
-    """Done in the background loop, awaited in this one."""
+    """Await in this loop what is done in the background loop."""
     return await asyncio.wrap_future(background.submit(doing))
 
 

@@ -67,7 +67,7 @@ class Page:
         self.say(text, name="stderr")
 
     def hint(self, text: str) -> None:
-        """Something that is good to know: not on `stderr`, which pages draw as an error."""
+        """Say what is good to know: not on `stderr`, which pages draw as an error."""
         self.publish({"text/html": fragments.block(fragments.note(text)), "text/plain": text})
 
     def result(self, ended: RunEnded) -> None:

@@ -59,7 +59,7 @@ class AttachedCells:
 
     @contextmanager
     def serving(self, on_stop: Callable[[], None]) -> Iterator[None]:
-        """While the user's cell serves the host: their interrupt calls `on_stop`, on the main thread.
+        """Let an interrupt call `on_stop`, on the main thread, while the user's cell serves the host.
 
         The cells get numbers of their own, after that of the user's cell.
         """
@@ -207,7 +207,7 @@ class AttachedCells:
         loop.call_soon_threadsafe(task.cancel)
 
     def _in_cell(self, frame: FrameType | None) -> bool:
-        """Whether the model's code runs: what is below ours on the stack is the user's own cell."""
+        """Return whether the model's code runs: what is below ours on the stack is the user's own cell."""
         while frame is not None and frame.f_code is not AttachedCells.run.__code__:
             if frame.f_globals is self._shell.user_ns:
                 return True

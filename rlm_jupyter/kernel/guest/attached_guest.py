@@ -36,12 +36,12 @@ class BorrowedNames(Names):
         self._before: dict[str, tuple[Any, Any]] = {}
 
     def keep(self, names: dict[str, Any]) -> None:
-        """As `Names.keep`, and remember what stood there."""
+        """Do as `Names.keep`, and remember what stood there."""
         self._remember(names)
         super().keep(names)
 
     def provide(self, names: dict[str, Any]) -> None:
-        """As `Names.provide`, and remember what stood there."""
+        """Do as `Names.provide`, and remember what stood there."""
         self._remember(names)
         super().provide(names)
 
@@ -134,7 +134,7 @@ class AttachedGuest(Guest):
             self.host_gone()
 
     def host_gone(self) -> None:
-        """Nothing comes from the host any more: the control channel is the kernel's alone again. Any thread."""
+        """Give the control channel back to the kernel alone: nothing comes from the host any more. Any thread."""
         if getattr(self._kernel, "rlm_attached", None) is self:
             del self._kernel.rlm_attached
             self._tap(self._kernel.dispatch_control)
@@ -174,7 +174,7 @@ class AttachedGuest(Guest):
         self.calls.stop(self.cells.id, reason)
 
     def _take(self, frames: Any) -> Any:
-        """Our messages before ipykernel's; what it gives back is awaited, as it is without us."""
+        """Take our messages before ipykernel does; what it gives back is awaited, as it is without us."""
         return None if self.wire.accepts(frames) else self._kernel.dispatch_control(frames)
 
     def _tap(self, receive: Callable[[Any], Any]) -> None:
@@ -213,7 +213,7 @@ class AttachedGuest(Guest):
 
 
 def why_not(kernel: Any) -> str:
-    """Why a guest can't come into this kernel; empty where it can."""
+    """Return why a guest can't come into this kernel; empty where it can."""
     if any(getattr(kernel, name, None) is None for name in ("control_stream", "control_thread", "iopub_thread")):
         return "this kernel has no control channel of its own"
     if hasattr(kernel, "rlm_guest"):

@@ -109,7 +109,7 @@ class Codec:
 
 
 def is_ours(frames: Sequence[Any]) -> bool:
-    """Whether the frames hold one of our own message types; looks at the header only."""
+    """Return whether the frames hold one of our own message types; looks at the header only."""
     for i, frame in enumerate(frames):
         if _bytes(frame) == DELIMITER:
             return i + 2 < len(frames) and b'"msg_type": "rlm_' in _bytes(frames[i + 2])
@@ -117,7 +117,7 @@ def is_ours(frames: Sequence[Any]) -> bool:
 
 
 def to_bytes(text: str) -> bytes:
-    """Text as it travels; lone surrogates survive."""
+    """Return text as it travels; lone surrogates survive."""
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -110,13 +110,13 @@ def limit(memory: int | None, processes: int | None) -> None:
 
 
 def _counts_by_namespace() -> bool:
-    """Whether Linux counts processes for each user namespace; before 5.14, all of the user's count."""
+    """Return whether Linux counts processes for each user namespace; before 5.14, all of the user's count."""
     major, minor = (int("0" + "".join(filter(str.isdigit, part))) for part in platform.release().split(".")[:2])
     return (major, minor) >= (5, 14)
 
 
 def _give_up(libc: Any, ctypes: Any, given_up: Iterable[int]) -> None:
-    """For root: the rights to look into other processes and to change the machine; its files stay its own."""
+    """Give up, for root, the rights to look into other processes and to change the machine; its files stay its own."""
     for capability in given_up:
         libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)

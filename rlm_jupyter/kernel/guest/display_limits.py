@@ -37,7 +37,7 @@ def bound_displays(shell: Any, interrupts: Interrupts) -> None:
     show_traceback, send_traceback = shell.showtraceback, shell._showtraceback
 
     def is_one_more(what: str, most: int) -> bool:
-        """Whether there may be one more; an error in the cell, where there may not."""
+        """Return whether there may be one more; put an error into the cell, where there may not."""
         cell = str(publisher.parent_header.get("msg_id", ""))
         shown[what, cell] += 1
         if shown[what, cell] <= most:

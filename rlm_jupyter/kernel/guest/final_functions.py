@@ -156,7 +156,7 @@ class Finals:
         return outermost is not None and outermost.f_code.co_name == "_bootstrap" and self._knows(self._named())
 
     def _passes_it_on(self, frame: FrameType) -> bool:
-        """Whether a cell's frame can have handed FINAL to the library that calls it: it names it, or holds it."""
+        """Return whether a cell's frame can have handed FINAL to the library that calls it: it names or holds it."""
         code = frame.f_code
         if frame.f_locals is self._namespace:
             return self._knows(self._named())  # each statement of a cell is compiled by itself
@@ -183,7 +183,7 @@ def as_share(value: object) -> float | None:
 
 
 def _is_library(frame: FrameType) -> bool:
-    """Whether a frame runs a loaded module's own code: a text that was executed has other globals.
+    """Return whether a frame runs a loaded module's own code: a text that was executed has other globals.
 
     A library is given FINAL and calls it by another name; a script or module that says FINAL is a document.
     """

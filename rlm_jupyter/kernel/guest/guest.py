@@ -86,7 +86,7 @@ class Guest:
         self._shell.events.register("post_run_cell", self._after_cell)
 
     def renew(self) -> None:
-        """In a fork of the kernel: talk through its own connection, to whom attaches there."""
+        """Talk, in a fork of the kernel, through its own connection, to whom attaches there."""
         self.wire.renew()
         self.calls.renew()
 
@@ -122,7 +122,7 @@ class Guest:
         return name in self._cells or (self._is_timed and name in _TIMED)
 
     def _times(self, source: str) -> bool:
-        """Whether `%time` or `%%time` of the running cell has this source: then it is part of the cell."""
+        """Return whether `%time` or `%%time` of the running cell has this source: then it is part of the cell."""
         return any(
             self._shell.transform_cell(timed) == source
             for match in _TIMES.finditer(self._source())

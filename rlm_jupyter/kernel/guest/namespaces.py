@@ -110,7 +110,7 @@ def _mounted_in(folder: Path) -> Iterator[Path]:
 
 
 def _bring_up_loopback() -> None:
-    """As bubblewrap does: code may talk to servers of its own."""
+    """Bring up the loopback device as bubblewrap does: code may talk to servers of its own."""
     set_flags, up_and_running = 0x8914, 0x41
     with socket.socket() as asked:
         fcntl.ioctl(asked, set_flags, struct.pack("16sh14x", b"lo", up_and_running))

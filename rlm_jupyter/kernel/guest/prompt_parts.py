@@ -24,7 +24,7 @@ _MOST_FILE_BYTES = 100_000_000
 
 
 def is_image(value: object) -> bool:
-    """Whether a value stands for an image; a text never does."""
+    """Return whether a value stands for an image; a text never does."""
     return isinstance(value, (*_BYTES, PurePath)) or bool(_names(value) & {_PICTURE, _FIGURE, _DISPLAYED})
 
 

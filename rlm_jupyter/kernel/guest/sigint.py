@@ -65,7 +65,7 @@ class Interrupts:
         return signal.signal(signal.SIGINT, self.on_sigint)
 
     def on_sigint(self, signum: int, frame: FrameType | None) -> None:
-        """While a synchronous cell runs: end the model's code, never the kernel's own."""
+        """End the model's code, never the kernel's own, while a synchronous cell runs."""
         if self._is_late():
             return
         self._fail_calls(self._cell)
@@ -75,7 +75,7 @@ class Interrupts:
 
     @contextmanager
     def awaiting(self, cell: asyncio.Future[Any]) -> Iterator[None]:
-        """While an asynchronous cell runs: cancel it, or end the synchronous code that blocks it."""
+        """Cancel an asynchronous cell while it runs, or end the synchronous code that blocks it."""
         loop = asyncio.get_running_loop()
 
         def on_sigint(signum: int, frame: FrameType | None) -> None:
@@ -99,7 +99,7 @@ class Interrupts:
             signal.signal(signal.SIGINT, before)
 
     def _is_late(self) -> bool:
-        """Whether a signal is meant for the cell before; where it was for this one, the host's word of it follows."""
+        """Return whether a signal is meant for the cell before; of one for this cell, the host's word follows."""
         self._early[self._cell] = time.monotonic()  # before looking: the word may come while we look
         cell, at = self._told
         if cell in {"", self._cell} or time.monotonic() - at > _LATE_SECONDS:
@@ -107,7 +107,7 @@ class Interrupts:
         return True
 
     def in_model_code(self, frame: FrameType | None = None) -> bool:
-        """Whether code of the model's is below this frame, or the caller's."""
+        """Return whether code of the model's is below this frame, or the caller's."""
         frame = frame or sys._getframe()
         while frame is not None:
             if frame.f_globals is self._namespace:

@@ -129,7 +129,7 @@ class SubcallClient:
         return slot.result()
 
     def renew(self) -> None:
-        """In a fork of the kernel: have ids that the parent never gives."""
+        """Have, in a fork of the kernel, ids that the parent never gives."""
         self._ids, self._prefix = itertools.count(), f"{os.urandom(4).hex()}-"
         self._waiting.clear()
         self._stopped = ("", "")

@@ -153,7 +153,7 @@ def _prepare(preload: Sequence[str], arguments: Sequence[str]) -> None:
 
 
 def _is_alone() -> bool:
-    """Whether no fork can miss a thread of this process; some libraries end theirs before one."""
+    """Return whether no fork can miss a thread of this process; some libraries end theirs before one."""
     if _other_threads():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)

@@ -15,7 +15,7 @@ from typing import Any
 
 
 def keep_context() -> None:
-    """From now on in this process; to be called once."""
+    """Let threads have the context of their cell from now on in this process; to be called once."""
     if not getattr(sys.flags, "thread_inherit_context", False):  # Python 3.14 can do so by itself
         _keep_in_threads()
     _keep_in_pools()

@@ -148,7 +148,7 @@ def type_name(value: object) -> str:
 
 
 def size(value: object) -> str:
-    """Length or shape of the well-known kinds, without running any code of others; else empty."""
+    """Return length or shape of the well-known kinds, without running any code of others; else empty."""
     kind = type(value)
     if kind in (str, bytes, bytearray, list, tuple, dict, set, frozenset):
         return f"{len(value):,}"  # type: ignore[arg-type]
@@ -161,7 +161,7 @@ def size(value: object) -> str:
 
 
 def _no_content(value: object) -> str | None:
-    """Why this can't be an answer; asks the type alone, because a class may claim to be any other."""
+    """Return why this can't be an answer; asks the type alone, because a class may claim to be any other."""
     kind, name = type(value), type_name(value)
     if value is None:
         return "the value is None (did a function return nothing?); pass the answer itself"

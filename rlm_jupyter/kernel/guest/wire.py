@@ -69,7 +69,7 @@ class Wire:
         return bool(self._host)
 
     def attach(self, idents: list[bytes]) -> None:
-        """From now on, this peer of the control ROUTER is the host."""
+        """Take this peer of the control ROUTER for the host from now on."""
         self._host = idents
 
     def accepts(self, frames: Sequence[Any]) -> bool:
@@ -123,5 +123,5 @@ def send(socket: Any, frames: Sequence[Frame]) -> None:
 
 
 def is_readable(socket: Any) -> bool:
-    """Whether a message is there; cheaper than to try."""
+    """Return whether a message is there; cheaper than to try."""
     return bool(socket.getsockopt(zmq.EVENTS) & _POLLIN)

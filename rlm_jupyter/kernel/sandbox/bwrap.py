@@ -40,7 +40,7 @@ _LOOK_SECONDS = 10
 
 @cache
 def why_not() -> str | None:
-    """Why bubblewrap can't be used here, as sentences that say what to do; `None` when it can."""
+    """Return why bubblewrap can't be used here, as sentences that say what to do; `None` when it can."""
     if sys.platform != "linux":
         return "bubblewrap needs Linux."
     if shutil.which("bwrap") is None:
@@ -61,7 +61,7 @@ def why_not() -> str | None:
 
 
 def program() -> str:
-    """Where bubblewrap is."""
+    """Return where bubblewrap is."""
     return shutil.which("bwrap") or "bwrap"
 
 
@@ -165,13 +165,13 @@ def _prefixes(program: Path) -> Iterator[Path]:
 
 
 def _fonts() -> Iterator[str]:
-    """Matplotlib's list of the fonts, which takes it seconds to make anew."""
+    """Show Matplotlib's list of the fonts, which takes it seconds to make anew."""
     for listed in font_lists():
         yield from ("--ro-bind-try", str(listed), f"{HOME}/.cache/matplotlib/{listed.name}")
 
 
 def font_lists() -> list[Path]:
-    """Matplotlib's lists of fonts, in the cache of whoever runs this."""
+    """Return Matplotlib's lists of fonts, in the cache of whoever runs this."""
     try:
         return list((Path.home() / ".cache" / "matplotlib").glob("fontlist-*.json"))
     except (OSError, RuntimeError):

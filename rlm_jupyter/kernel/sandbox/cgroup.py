@@ -62,7 +62,7 @@ def release(made: Path, name: str) -> bool:
 
 
 def _mounts() -> Iterator[tuple[Path, str, list[str]]]:
-    """Where the file systems of cgroups are: folder, kind and options of each."""
+    """Yield where the file systems of cgroups are: folder, kind and options of each."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in _MOUNTS.read_text().splitlines():
             fields = line.split()
@@ -72,7 +72,7 @@ def _mounts() -> Iterator[tuple[Path, str, list[str]]]:
 
 
 def _parents() -> Iterator[Path]:
-    """Where a cgroup that counts processes could be made."""
+    """Yield where a cgroup that counts processes could be made."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         own = dict(line.split(":", 2)[1:] for line in _OWN.read_text().splitlines())
         for mount, kind, options in _mounts():

@@ -24,7 +24,7 @@ _OWN = ("/proc", "/dev", "/sys")
 
 
 def _folders(name: str, given: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
-    """Absolute paths that are there and can be shown."""
+    """Return absolute paths that are there and can be shown."""
     folders = []
     for folder in (given,) if isinstance(given, str | Path) else given:
         path = Path(folder).expanduser().absolute()
@@ -112,11 +112,11 @@ class Sandbox:
         yield from ((Path(path), True) for path in self.write)
 
     def shows(self, folder: Path) -> bool:
-        """Whether a folder is there for the code."""
+        """Return whether a folder is there for the code."""
         return self.kind == "none" or any(folder.is_relative_to(path) for path, _ in self.folders())
 
     def asked(self) -> dict[str, Any]:
-        """Its kind, and what else is not the default, as plain data: `Sandbox.of` takes it."""
+        """Return its kind, and what else is not the default, as plain data: `Sandbox.of` takes it."""
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "kind"}
         plain = given | {name: [str(path) for path in given[name]] for name in ("read", "write")}
         defaults: dict[str, Any] = {"read": [], "write": [], "memory": None, "disk": _GIB, "processes": _PROCESSES}

@@ -14,7 +14,7 @@ OPT_OUT = "RLM_DUMPABLE"
 
 @cache
 def hide() -> None:
-    """On Linux: `/proc/PID/environ` and `mem` of this process are closed to all but root, and it dumps no core."""
+    """Close, on Linux, `/proc/PID/environ` and `mem` of this process to all but root; it dumps no core."""
     if sys.platform == "linux" and os.environ.get(OPT_OUT, "") in {"", "0"}:
         import ctypes
 

@@ -55,7 +55,7 @@ def tree(run: WholeRun, anchors: Anchors | None = None) -> list[Node]:
 
 
 def tokens(usage: Usage) -> str:
-    """Tokens, for people."""
+    """Return tokens, for people."""
     return f"{usage.total_tokens:,} tokens"
 
 

@@ -27,7 +27,7 @@ class Cost:
     """Waited for it, one request after the other."""
 
     def plus(self, usage: Usage, cost: float | None, seconds: float) -> Cost:
-        """With one more request."""
+        """Return the same with one more request."""
         total = None if self.cost is None or cost is None else self.cost + cost
         return Cost(self.model, self.depth, self.requests + 1, self.usage + usage, total, self.seconds + seconds)
 
@@ -74,7 +74,7 @@ def total(run: WholeRun, lines: list[Cost]) -> Cost:
 
 
 def _asked(call: SubcallSettled) -> bool:
-    """Whether a model was asked at all: what a limit refused was not, nor is a tool one."""
+    """Return whether a model was asked at all: what a limit refused was not, nor is a tool one."""
     return call.kind != "tool" and (not call.failed or call.usage.total_tokens > 0)
 
 

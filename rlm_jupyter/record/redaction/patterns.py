@@ -80,7 +80,7 @@ _SHAPES = (
 
 
 def found(text: str, *, within_words: bool = False) -> Iterator[Found]:
-    """Where something of a known shape stands; parts may overlap.
+    """Yield where something of a known shape stands; parts may overlap.
 
     Parameters
     ----------
@@ -102,10 +102,10 @@ def found(text: str, *, within_words: bool = False) -> Iterator[Found]:
 
 
 def begins(text: str, start: int) -> bool:
-    """Whether a word can begin here."""
+    """Return whether a word can begin here."""
     return start == 0 or _BEFORE.search(text[max(0, start - _BEFORE_CHARS) : start]) is not None
 
 
 def is_common(user: str) -> bool:
-    """Whether a user's name says nothing of anybody."""
+    """Return whether a user's name says nothing of anybody."""
     return len(user) < 2 or user.lower() in _COMMON_USERS

@@ -67,7 +67,7 @@ class Redactor:
 
     @classmethod
     def of_environment(cls) -> Redactor:
-        """For this machine: the providers' keys that are set, this user and their home folder."""
+        """Make one for this machine: the providers' keys that are set, this user and their home folder."""
         variables = [name for preset in PROVIDERS.values() for name in preset.key_variables]
         variables += [name for preset in PROVIDERS.values() for name in preset.header_variables.values()]
         values = [os.environ.get(name, "") for name in variables if name != "PORTKEY_PROVIDER"]
@@ -107,7 +107,7 @@ class Redactor:
         return "".join([*pieces, text[last:]]) if pieces else text
 
     def blob(self, data: bytes) -> bytes:
-        """Bytes without secrets, as long as before: they may be an array, or a table's column."""
+        """Return bytes without secrets, as long as before: they may be an array, or a table's column."""
         for width in (1, 2, 4):  # bytes of a character: text as numpy holds it has four
             if len(data) % width or (width > 1 and data.count(0) < len(data) * (width - 1) // width):
                 continue
@@ -124,7 +124,7 @@ class Redactor:
         return data
 
     def value(self, value: Any) -> Any:
-        """Plain data, or a record's part, without secrets."""
+        """Return plain data, or a record's part, without secrets."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -262,6 +262,6 @@ class Redactor:
 
 
 def _is_secret(value: str) -> bool:
-    """Whether a provider's variable holds a secret, and no word such as `ollama` that servers take as well."""
+    """Return whether a provider's variable holds a secret, and no word such as `ollama` that servers take as well."""
     long = len(value) >= _SURE_CHARS
     return long or (len(value) >= _SHORTEST_CHARS and any(char.isdigit() for char in value))

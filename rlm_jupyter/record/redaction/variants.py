@@ -22,7 +22,7 @@ def spellings(value: str) -> list[str]:
 
 
 def places(text: str, part: str) -> Iterator[int]:
-    """Where a part stands in a text."""
+    """Yield where a part stands in a text."""
     at = text.find(part)
     while at >= 0:
         yield at
@@ -30,7 +30,7 @@ def places(text: str, part: str) -> Iterator[int]:
 
 
 def partial(text: str, value: str) -> Iterator[tuple[int, int]]:
-    """Where a text holds the beginning, or the end, of a value that was cut."""
+    """Yield where a text holds the beginning, or the end, of a value that was cut."""
     public = _PUBLIC.match(value)
     head = value[: (public.end() if public is not None else 0) + _PART_CHARS]
     for start in places(text, head):

@@ -46,7 +46,7 @@ class Deadline:
         return self._held_since is not None
 
     def has(self, seconds: float) -> bool:
-        """Whether more than so many seconds are left."""
+        """Return whether more than so many seconds are left."""
         return self.left is None or self.left > seconds
 
     def limit(self, most: float | None) -> None:

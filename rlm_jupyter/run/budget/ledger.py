@@ -90,7 +90,7 @@ class Ledger:
         self._changed.set()
 
     def limit(self, limits: Limits) -> None:
-        """Other limits from now on; whoever waits for room looks again."""
+        """Set other limits from now on; whoever waits for room looks again."""
         self.limits = limits
         self._subcalls_refused = self._subcalls_refused and self.subcalls >= (limits.max_subcalls or self.subcalls + 1)
         self.deadline.limit(limits.max_seconds)
@@ -207,7 +207,7 @@ class Ledger:
             self.overbilling.compare(model, entry, most, cost)
 
     def pace(self, provider: str, slots: int | None = None) -> Pace:
-        """How fast a provider is asked; by its address, as it refuses everybody when it refuses one request.
+        """Return how fast a provider is asked; by its address, as it refuses everybody when it refuses one request.
 
         Parameters
         ----------
@@ -284,7 +284,7 @@ class Ledger:
         return True
 
     def _fits(self, tokens: int, cost: float, own: LastReplyReserve | None) -> bool:
-        """Whether there is room now; raises where nothing in flight could make any."""
+        """Return whether there is room now; raise where nothing in flight could make any."""
         limits = self.limits
         left, money = self.tokens_left(own), self.money_left(own)
         if left is not None and tokens > left:

@@ -39,7 +39,7 @@ class PartLedger(Ledger):
         self._on_refused = on_refused
 
     def pace(self, provider: str, slots: int | None = None) -> Pace:
-        """How fast a provider is asked, by all runs together."""
+        """Return how fast a provider is asked, by all runs together."""
         return self._whole.pace(provider, slots)
 
     @asynccontextmanager

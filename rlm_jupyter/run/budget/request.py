@@ -61,7 +61,7 @@ async def complete(
     bill: Bill | None = None,
     own: LastReplyReserve | None = None,
 ) -> Completion:
-    """One visible reply of `model`. What a provider could not serve is retried as long as that may help.
+    """Request one visible reply of `model`. What a provider could not serve is retried as long as that may help.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ def most_cost(model: Model, usage: Usage) -> float | None:
 
 
 def estimate_tokens_of(messages: Sequence[Message]) -> int:
-    """About how many tokens a conversation has."""
+    """Return about how many tokens a conversation has."""
     return sum(map(tokens_of, messages))
 
 

@@ -131,7 +131,7 @@ def _guess(data: bytes, first_fault: int) -> str:
 
 
 def _is_western(sample: bytes) -> bool:
-    """Whether it reads as one of the languages that are mostly written in the common encoding.
+    """Return whether it reads as one of the languages that are mostly written in the common encoding.
 
     A few accents are too little for statistics, which find Icelandic or Farsi in them.
     """

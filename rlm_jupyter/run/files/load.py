@@ -240,7 +240,7 @@ class _Loading:
 
 
 def _key(path: str) -> str:
-    """How a file is called in the context: from the working directory where it is below it, else as given."""
+    """Return how a file is called in the context: from the working directory where it is below it, else as given."""
     absolute = Path(os.path.abspath(path))  # noqa: PTH100 — without following links, which have names of their own
     here = Path.cwd()
     return absolute.relative_to(here).as_posix() if absolute.is_relative_to(here) else PurePath(path).as_posix()

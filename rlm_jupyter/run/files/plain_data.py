@@ -47,7 +47,7 @@ def _json_lines(text: str) -> list[Any]:
 
 
 def _table(rows: Any) -> Any:
-    """Rows as a frame when they are flat and have the same keys, and pandas is there; else as they are."""
+    """Return rows as a frame when they are flat and have the same keys, and pandas is there; else as they are."""
     if not isinstance(rows, list) or not rows or not isinstance(rows[0], dict) or not rows[0]:
         return rows
     keys = rows[0].keys()

@@ -108,7 +108,7 @@ class McpTool:
         return written
 
     def _needs(self, key: str) -> bool:
-        """Whether `None` is an argument, and not one that is left out."""
+        """Return whether `None` is an argument, and not one that is left out."""
         part = (self._schema.get("properties") or {}).get(key)
         if key in self._required or not isinstance(part, Mapping):
             return True
@@ -178,7 +178,7 @@ async def _listed(client: Any) -> list[dict[str, Any]]:
 
 
 def _is_name(key: str) -> bool:
-    """Whether a parameter of Python's can be called so; `from` can't."""
+    """Return whether a parameter of Python's can be called so; `from` can't."""
     return key.isidentifier() and not keyword.iskeyword(key)
 
 
