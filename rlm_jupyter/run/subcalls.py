@@ -2,17 +2,16 @@
 
 Depth, models and limits are those of the run that the kernel belongs to, whatever a message claims.
 
-Long because what is answered, refused and recorded of a call is read in one place.
+Long because what is answered and what is refused of a call is read in one place.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rlm_jupyter.models import Model
@@ -25,33 +24,27 @@ from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import complete
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.run.subcall_messages import message_of, problem_of
+from rlm_jupyter.run.subcall_records import (
+    HEAD_CHARS,
+    Settled,
+    digest,
+    record_tool_call,
+    refuse,
+    refuse_all,
+    repeated_record,
+    settled_record,
+)
 from rlm_jupyter.run.tool_calls import ToolCalls
 from rlm_jupyter.run.toolbox import Toolbox
 from rlm_jupyter.types.errors import ContextWindowError, ImagesRefusedError, LimitReached, ModelError, RLMError
-from rlm_jupyter.types.events import SubcallSettled, SubcallStarted
-from rlm_jupyter.types.images import Image
+from rlm_jupyter.types.events import SubcallStarted
 from rlm_jupyter.types.prompt import Prompt, images_of
 from rlm_jupyter.types.tokens import tokens_of
 from rlm_jupyter.types.values import AnswerSubcall, Subcall, SubcallFailure, SubcallKind, Usage
 
-_HEAD_CHARS = 1_000
-"""Of a prompt, in the record and in what is shown; a longer one is kept whole beside it."""
-MOST_REFUSED = 100
-"""Refusals of a cell that are written down; when it is executed again, those after them are like the last."""
 _STOPPED = "it was stopped before it was answered"
 _PERMANENT_ERRORS = (ModelError, ImagesRefusedError, ContextWindowError)
 """What comes of the same prompt each time; those of their subclasses may pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Settled:
-    """What came of one prompt."""
-
-    text: str
-    failed: bool = False
-    model: str = ""
-    child: str | None = None
-    is_sent: bool = True
 
 
 class _NotSentError(RLMError):
@@ -71,6 +64,18 @@ StartChild = Callable[[Run, str, SubcallStarted, Bill], Awaitable[ChildAnswer]]
 """Runs a child of this run on this text, for this sub-call of its; what it used goes on the bill, however it ends."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is done with the prompts of a call, by their place in it."""
+
+    model: Model
+    sent: Sequence[int]
+    unfit: dict[int, str]
+    """Why these are not sent."""
+    repeated: dict[int, tuple[str, str]]
+    """These get the answer that the same prompt has got: by its SHA-256, and the model."""
+
+
 class Answering:
     """Answers the sub-calls of one run's kernel.
 
@@ -87,7 +92,7 @@ class Answering:
     """
 
     def __init__(self, routing: Routing, depth: int, start_child: StartChild | None, tools: Toolbox) -> None:
-        self._tools = ToolCalls(tools, _HEAD_CHARS)
+        self._tools = ToolCalls(tools, HEAD_CHARS)
         self._routing = routing
         self._depth = depth
         self._start_child = start_child
@@ -110,43 +115,57 @@ class Answering:
         if run is None:
             return [SubcallFailure("no run is under way")] * len(call.prompts)
         if call.kind == "tool":
-            return await self._tools.answer(run, call, _record)
+            return await self._tools.answer(run, call, record_tool_call)
         kind: SubcallKind = "rlm" if call.kind == "rlm" and self._start_child is not None else "llm"
-        answers = {} if run.playback is None else run.playback.answers(call, kind, run.subcalls.ordinal)
-        asking = [i for i in range(len(call.prompts)) if i not in answers]
-        first, run.subcalls.ordinal = run.subcalls.ordinal, run.subcalls.ordinal + len(call.prompts)
+        first, count = run.subcalls.ordinal, len(call.prompts)
+        answers = {} if run.playback is None else run.playback.answers(call, kind, first)
+        run.subcalls.ordinal += count
+        new = [i for i in range(count) if i not in answers]
         try:
-            model = self._routing.model_for(self._depth + 1, call.model)
-            again = (
-                _asked_again(run, call, asking, model) if kind == "llm" and abilities_of(model).is_deterministic else {}
-            )
-            asking = [i for i in asking if i not in again]
-            unfit = _unfit(run, call, asking, model if kind == "llm" else None)
-            asking = [i for i in asking if i not in unfit]
-            if kind == "llm":
-                self._check_budget(run, [call.prompts[i] for i in asking], model)
-            run.ledger.count_subcalls(len(asking))
+            plan = self._plan(run, call, kind, new)
         except RLMError as error:
-            refusal = f"{error}."
-            run.subcalls.batch_refusal = refusal if len(call.prompts) > 1 else run.subcalls.batch_refusal
-            for i in (i for i in range(len(call.prompts)) if i not in answers):
-                _refuse(run, call, kind, first + i, call.prompts[i], refusal)
-            return [answers.get(i, SubcallFailure(refusal)) for i in range(len(call.prompts))]
-        for i, why in unfit.items():
-            _refuse(run, call, kind, first + i, call.prompts[i], why)
+            return [answers.get(i, failure) for i, failure in enumerate(refuse_all(run, call, kind, first, new, error))]
+        for i, why in plan.unfit.items():
+            refuse(run, call, kind, first + i, call.prompts[i], why)
             answers[i] = SubcallFailure(why)
-        asked = [self._one(run, call, kind, first + i, call.prompts[i], model) for i in asking]
-        # a task for a single prompt would be two more turns of the loop: a tenth of what a call costs
-        settled = [await asked[0]] if len(asked) == 1 else await _all(asked)
-        for i, item in zip(asking, settled, strict=True):
-            answers[i] = SubcallFailure(item.text) if item.failed else item.text
-        for i, key in again.items():
+        answers |= await self._send(run, call, kind, first, plan)
+        for i, key in plan.repeated.items():
             # of the same batch, or of an earlier call
             known = run.subcalls.known_answers.get(key)
             answers[i] = SubcallFailure("the same prompt failed in this call") if known is None else known
             run.subcalls.repeated += 1
-            run.event_log.add_soon(_repeated(run, call, model, first + i, call.prompts[i], answers[i]))
-        return [answers[i] for i in range(len(call.prompts))]
+            run.event_log.add_soon(repeated_record(run, call, plan.model, first + i, call.prompts[i], answers[i]))
+        return [answers[i] for i in range(count)]
+
+    def _plan(self, run: Run, call: Subcall, kind: SubcallKind, new: Sequence[int]) -> _Plan:
+        """Decide which of the `new` prompts are sent; those count as sub-calls from now on.
+
+        Raises
+        ------
+        RLMError
+            None is sent: there is no such model, or they do not fit what is left.
+        """
+        model = self._routing.model_for(self._depth + 1, call.model)
+        repeated = {}
+        if kind == "llm" and abilities_of(model).is_deterministic:
+            repeated = _asked_again(run, call, new, model)
+        new = [i for i in new if i not in repeated]
+        unfit = _unfit(run, call, new, model if kind == "llm" else None)
+        sent = [i for i in new if i not in unfit]
+        if kind == "llm":
+            self._check_budget(run, [call.prompts[i] for i in sent], model)
+        run.ledger.count_subcalls(len(sent))
+        return _Plan(model, sent, unfit, repeated)
+
+    async def _send(
+        self, run: Run, call: Subcall, kind: SubcallKind, first: int, plan: _Plan
+    ) -> dict[int, str | SubcallFailure]:
+        """Send the prompts that are to be sent, all at once; return the answers by their place in the call."""
+        asked = [self._one(run, call, kind, first + i, call.prompts[i], plan.model) for i in plan.sent]
+        # a task for a single prompt would be two more turns of the loop: a tenth of what a call costs
+        settled = [await asked[0]] if len(asked) == 1 else await _all(asked)
+        answers = zip(plan.sent, settled, strict=True)
+        return {i: SubcallFailure(item.text) if item.failed else item.text for i, item in answers}
 
     def _check_budget(self, run: Run, prompts: Sequence[str], model: Model) -> None:
         """Refuse a call that would go beyond what is left for sub-calls, before any of it is paid for.
@@ -178,38 +197,38 @@ class Answering:
 
     async def _one(
         self, run: Run, call: Subcall, kind: SubcallKind, ordinal: int, prompt: str, model: Model
-    ) -> _Settled:
+    ) -> Settled:
         iteration, block = run.iteration, run.cells.block
         started = time.monotonic()
         name = "" if kind == "rlm" else model.name
-        asked = SubcallStarted(iteration, block, kind, ordinal, len(prompt), prompt[:_HEAD_CHARS], name)
+        asked = SubcallStarted(iteration, block, kind, ordinal, len(prompt), prompt[:HEAD_CHARS], name)
         run.emit(asked)
         bill = Bill()
-        settled = _Settled(_STOPPED, failed=True, model=name)
+        settled = Settled(_STOPPED, failed=True, model=name)
         try:
             if kind == "rlm":
                 settled = await self._recurse(run, prompt, asked, bill)
             else:
                 settled = await self._plain(run, call, prompt, model, bill)
         except LimitReached as limit:
-            settled = _Settled(f"{limit}.", failed=True, model=name)
+            settled = Settled(f"{limit}.", failed=True, model=name)
         except _NotSentError as error:
-            settled = _Settled(str(error), failed=True, model=name, is_sent=False)
+            settled = Settled(str(error), failed=True, model=name, is_sent=False)
         except RLMError as error:
-            settled = _Settled(str(error), failed=True, model=name)
+            settled = Settled(str(error), failed=True, model=name)
             if kind == "llm" and type(error) in _PERMANENT_ERRORS:
-                run.subcalls.known_refusals[_digest(prompt), model.name] = str(error)
+                run.subcalls.known_refusals[digest(prompt), model.name] = str(error)
         finally:
             # also what was stopped is billed, and written down
             seconds, done = time.monotonic() - started, settled
             is_sent = done.is_sent and kind == "llm" and bool(message_of(prompt, model).parts)
             run.event_log.add_soon(
-                lambda: _fact(asked, call, prompt, done, bill, seconds, images_of(prompt) if is_sent else ()),
+                lambda: settled_record(asked, call, prompt, done, bill, seconds, images_of(prompt) if is_sent else ()),
                 of_batch=len(call.prompts) > 1,
             )
         return settled
 
-    async def _plain(self, run: Run, call: Subcall, prompt: str, model: Model, bill: Bill) -> _Settled:
+    async def _plain(self, run: Run, call: Subcall, prompt: str, model: Model, bill: Bill) -> Settled:
         message = message_of(prompt, model)
         if isinstance(prompt, Prompt) and not message.parts:
             run.subcalls.unseen = model.name
@@ -226,15 +245,15 @@ class Answering:
         if answered.reply.finish == "length":
             run.subcalls.cut += 1
         if abilities_of(model).is_deterministic:
-            run.subcalls.known_answers[_digest(prompt), model.name] = answered.reply.text
-        return _Settled(answered.reply.text, model=answered.reply.model)
+            run.subcalls.known_answers[digest(prompt), model.name] = answered.reply.text
+        return Settled(answered.reply.text, model=answered.reply.model)
 
-    async def _recurse(self, run: Run, prompt: str, asked: SubcallStarted, bill: Bill) -> _Settled:
+    async def _recurse(self, run: Run, prompt: str, asked: SubcallStarted, bill: Bill) -> Settled:
         if self._start_child is None:
             raise RLMError("recursion is not available at this depth")
         child = await self._start_child(run, prompt, asked, bill)
         text = child.text if child.text is not None else f"the child run ended without an answer ({child.stop_reason})"
-        return _Settled(text, child.text is None, "", child.run_id)
+        return Settled(text, child.text is None, "", child.run_id)
 
 
 @asynccontextmanager
@@ -270,10 +289,6 @@ async def _look(run: Run, model: Model, *, is_seen: bool) -> AsyncIterator[None]
             tally.first_look.release()
 
 
-def _digest(prompt: str) -> str:
-    return hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
-
-
 def _unfit(run: Run, call: Subcall, asking: Sequence[int], model: Model | None) -> dict[int, str]:
     """Return why prompts are not sent, by their place: they are empty, or were refused by the provider before."""
     unfit = {}
@@ -285,7 +300,7 @@ def _unfit(run: Run, call: Subcall, asking: Sequence[int], model: Model | None) 
         elif model is not None and images_of(call.prompts[i]) and run.subcalls.sees.get(model.name) is False:
             unfit[i] = f"{run.subcalls.refused_images[model.name]} {NO_MORE_IMAGES}"
         elif model is not None and run.subcalls.known_refusals:
-            why = run.subcalls.known_refusals.get((_digest(call.prompts[i]), model.name))
+            why = run.subcalls.known_refusals.get((digest(call.prompts[i]), model.name))
             unfit.update({} if why is None else {i: f"{why} {NOT_SENT_AGAIN}"})
     return unfit
 
@@ -295,75 +310,14 @@ def _asked_again(run: Run, call: Subcall, asking: Sequence[int], model: Model) -
     seen: set[tuple[str, str]] = set()
     again = {}
     for i in asking:
-        key = _digest(call.prompts[i]), model.name
+        key = digest(call.prompts[i]), model.name
         if key in run.subcalls.known_answers or key in seen:
             again[i] = key
         seen.add(key)
     return again
 
 
-def _repeated(
-    run: Run, call: Subcall, model: Model, ordinal: int, prompt: str, answer: str | SubcallFailure
-) -> Callable[[], SubcallSettled]:
-    """Return the record of a sub-call that was not sent: it cost nothing."""
-    asked = SubcallStarted(
-        run.iteration, run.cells.block, "llm", ordinal, len(prompt), prompt[:_HEAD_CHARS], model.name
-    )
-    failed = isinstance(answer, SubcallFailure)
-    done = _Settled(answer.reason if isinstance(answer, SubcallFailure) else answer, failed, model.name)
-    return lambda: _fact(asked, call, prompt, done, Bill(), 0.0)
-
-
-def _refuse(run: Run, call: Subcall, kind: SubcallKind, ordinal: int, prompt: str, text: str) -> None:
-    """Write down that nobody was asked, so that the cell gets the same when it is executed again.
-
-    Not for ever: a loop that takes no for an answer would fill the disk.
-    """
-    run.subcalls.refused += 1
-    if run.subcalls.refused <= MOST_REFUSED:
-        asked = SubcallStarted(run.iteration, run.cells.block, kind, ordinal, len(prompt), prompt[:_HEAD_CHARS])
-        run.event_log.add_soon(
-            lambda: replace(_fact(asked, call, prompt, _Settled(text, failed=True), Bill(), 0.0), refused=True)
-        )
-
-
-def _record(run: Run, call: Subcall, asked: SubcallStarted, given: str, failed: bool, seconds: float) -> None:
-    """Write down what came of a tool call."""
-    settled = _Settled(given, failed, call.model or "")
-    run.event_log.add_soon(lambda: _fact(asked, call, call.prompts[0], settled, Bill(), seconds))
-
-
-def _fact(
-    asked: SubcallStarted,
-    call: Subcall,
-    prompt: str,
-    settled: _Settled,
-    bill: Bill,
-    seconds: float,
-    images: tuple[Image, ...] = (),
-) -> SubcallSettled:
-    return SubcallSettled(
-        iteration=asked.iteration,
-        block=asked.block,
-        kind=asked.kind,
-        ordinal=asked.ordinal,
-        prompt_sha256=_digest(prompt),
-        prompt_chars=asked.prompt_chars,
-        prompt_head=asked.prompt_head,
-        asked_model=call.model,
-        model=settled.model,
-        text=settled.text,
-        failed=settled.failed,
-        usage=bill.usage,
-        cost=bill.cost,
-        seconds=seconds,
-        child=settled.child,
-        prompt=str(prompt) if len(prompt) > _HEAD_CHARS else None,
-        images=images,
-    )
-
-
-async def _all(asked: list[Coroutine[Any, Any, _Settled]]) -> list[_Settled]:
+async def _all(asked: list[Coroutine[Any, Any, Settled]]) -> list[Settled]:
     """Await all of them; where one breaks, cancel the others and await them, so that none runs unbilled."""
     tasks = [asyncio.ensure_future(one) for one in asked]
     try:
