@@ -88,6 +88,35 @@ def test_a_notebook_that_was_saved_in_mid_run_says_so_and_leads_to_the_rest(open
     assert not page.errors
 
 
+def test_a_run_that_goes_on_is_found_by_a_page_that_never_saw_it(opened: Open, model: Waiting, window: Window) -> None:
+    model.play(["```repl\nprint('first')\n```", "```repl\nFINAL('over')\n```"], opened=1)
+    page = opened("text = 'x'", "%%rlm -m openai/any -c text --approve\nHow long is it?", "'own'")
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.page.locator(".rlm-proposal").count(), "a cell that waits")
+    # the tab is closed, its cells not saved, and what it knew of its runs gone with it
+    page.page.evaluate("window.sessionStorage.clear()")
+    page.window.load()
+    page.open(busy=True)
+    page.until(lambda: page.page.locator(".rlm-proposal").count(), "the cell that waits, in another tab")
+    page.picture("found-again", 300)
+    page.page.locator(".rlm-proposal").get_by_role("button", name="Run:").click()
+    page.until(lambda: "first" in texts(page.live("code")[0]), "that it ran")
+    model.let()
+    page.until(lambda: page.page.locator(".rlm-proposal").count(), "the next one")
+    page.page.locator(".rlm-proposal").get_by_role("button", name="Run:").click()
+    page.until(lambda: page.live("answer"), "the answer")
+    page.until(lambda: "Answered" in page.cell("user-2").inner_text(), "the end of the cell that asked")
+    assert [cell["id"] for cell in page.cells() if cell["id"].startswith("user-")] == [f"user-{n}" for n in range(4)]
+    assert page.cells()[-1]["id"] == "user-3"
+    # found again once it is over, too
+    page.page.evaluate("window.sessionStorage.clear()")
+    page.window.load()
+    page.open()
+    page.until(lambda: page.live("answer"), "the answer, in a third tab")
+    assert not page.errors
+
+
 def test_a_page_that_is_reloaded_finds_its_run_again(opened: Open, model: Waiting) -> None:
     # a server listens to the kernel a moment later than the page is connected; what comes before is not heard
     slowly = Said("More.\n```repl\nprint('more')\n```", delay=0.15, pieces=20)

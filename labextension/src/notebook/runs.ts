@@ -137,7 +137,12 @@ export class NotebookRuns<V extends View> {
     for (const [cell] of owned()) {
       if (cells.has(cell)) {
         this._listener.listen(cell);
+        cells.delete(cell);
       }
+    }
+    // whoever shares a document has its cells from the page that wrote them
+    if (!(this._context.model as { collaborative?: boolean }).collaborative) {
+      this._listener.find(cells);
     }
   }
 
@@ -158,8 +163,8 @@ export class NotebookRuns<V extends View> {
     }
     let heard = this._runs.get(batch.run);
     if (!heard) {
-      const parent = batch.parent ?? owned().find(([, run]) => run === batch.run)?.[0];
-      if (parent === undefined) {
+      const parent = batch.parent ?? owned().find(([, run]) => run === batch.run)?.[0] ?? line.cell;
+      if (parent === null) {
         return; // another page has it
       }
       heard = this._begin(batch, parent, line);
@@ -205,6 +210,7 @@ export class NotebookRuns<V extends View> {
     const heard = { model, line };
     this._runs.set(model.run, heard);
     if (batch.parent === undefined) {
+      own(parent, batch.run);
       this._putInOrder();
       // the last steps alone would look like all there is
       this._held.set(model, []);

@@ -32,7 +32,9 @@ export class Line {
     private readonly _comm: Kernel.IComm,
     private readonly _kernel: Kernel.IKernelConnection,
     private readonly _ears: Ears,
-    private _control: ((message: Message) => void) | null = null
+    private _control: ((message: Message) => void) | null = null,
+    /** Whose run this page listens for; one that begins while it is there says so itself. */
+    readonly cell: string | null = null
   ) {
     _comm.onMsg = message => {
       this._isHeard = true;
@@ -91,40 +93,78 @@ export class Listener {
   }
 
   /** Listen for the run of a cell that began before this page was loaded, and ask for all that it has told. */
-  listen(cellId: string): void {
-    const id = `${TARGET}-${cellId}`;
+  listen(cellId: string, id = `${TARGET}-${cellId}`): void {
     if (!this._kernel.isDisposed && this._kernel.handleComms && !this._kernel.hasComm(id)) {
-      const line = this._line(this._kernel.createComm(TARGET, id), message => this._control(id, message));
+      const control = (message: Message): void => this._control(id, message);
+      const line = new Line(this._kernel.createComm(TARGET, id), this._kernel, this._ears, control, cellId);
       void line.send({ type: 'resync', known: [] });
     }
   }
 
-  private _line(comm: Kernel.IComm, control: ((message: Message) => void) | null = null): Line {
-    return new Line(comm, this._kernel, this._ears, control);
+  /**
+   * Ask a kernel, also a busy one, which runs it has, and listen for those of these cells: they were begun in a page
+   * that is closed, or in another one. A kernel that does not answer, has none.
+   */
+  find(cells: ReadonlySet<string>): void {
+    for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+      // a server hears the kernel a moment after the page
+      window.setTimeout(() => this._ask(cells), attempt * CONTROL_MILLISECONDS);
+    }
+  }
+
+  private _ask(cells: ReadonlySet<string>): void {
+    if (this._isFound || this._isDisposed || this._kernel.isDisposed) {
+      return;
+    }
+    const asked = this._send('comm_info_request', { target_name: TARGET });
+    const hear = (_: unknown, { msg }: Kernel.IAnyMessageArgs): void => {
+      if ((msg.parent_header as { msg_id?: string }).msg_id !== asked || msg.header.msg_type !== 'comm_info_reply') {
+        return;
+      }
+      this._kernel.anyMessage.disconnect(hear);
+      if (!this._isFound && !this._isDisposed) {
+        this._isFound = true;
+        const { comms = {} } = msg.content as { comms?: Record<string, unknown> };
+        for (const id of Object.keys(comms)) {
+          const cell = [...cells].find(cell => id === `${TARGET}-${cell}` || id.startsWith(`${TARGET}-${cell}-`));
+          if (cell !== undefined) {
+            this.listen(cell, id);
+          }
+        }
+      }
+    };
+    this._kernel.anyMessage.connect(hear);
   }
 
   private _control(comm: string, message: Message): void {
-    if (this._kernel.isDisposed || this._kernel.status === 'dead') {
-      return;
+    this._send(CONTROL, { comm_id: comm, data: { ...message } });
+  }
+
+  /** Send by the control channel; returns the message's id. */
+  private _send(type: string, content: object): string {
+    const id = UUID.uuid4();
+    if (!this._kernel.isDisposed && this._kernel.status !== 'dead') {
+      this._kernel.sendControlMessage({
+        channel: 'control',
+        header: {
+          date: new Date().toISOString(),
+          msg_id: id,
+          msg_type: type as never,
+          session: this._kernel.clientId,
+          username: this._kernel.username,
+          version: '5.3'
+        },
+        parent_header: {},
+        metadata: {},
+        content: content as never,
+        buffers: []
+      } as KernelMessage.IControlMessage);
     }
-    this._kernel.sendControlMessage({
-      channel: 'control',
-      header: {
-        date: new Date().toISOString(),
-        msg_id: UUID.uuid4(),
-        msg_type: CONTROL as never,
-        session: this._kernel.clientId,
-        username: this._kernel.username,
-        version: '5.3'
-      },
-      parent_header: {},
-      metadata: {},
-      content: { comm_id: comm, data: { ...message } } as never,
-      buffers: []
-    } as KernelMessage.IControlMessage);
+    return id;
   }
 
   dispose(): void {
+    this._isDisposed = true;
     if (!this._kernel.isDisposed) {
       this._kernel.removeCommTarget(TARGET, this._open);
     }
@@ -138,10 +178,14 @@ export class Listener {
       // Lab before 4.4 has no subshells, nor have some kernels: all that are busy read their control channel
       const { supportsSubshells } = this._kernel as { supportsSubshells?: boolean };
       const control = (message: Message): void => this._control(comm.commId, message);
-      const line = this._line(comm, supportsSubshells === true ? null : control);
+      const line = new Line(comm, this._kernel, this._ears, supportsSubshells === true ? null : control);
       line.take(data);
     }
   };
+
+  /** The kernel has said which runs it has. */
+  private _isFound = false;
+  private _isDisposed = false;
 }
 
 function wait(milliseconds: number): Promise<void> {
