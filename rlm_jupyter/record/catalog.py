@@ -30,12 +30,17 @@ class RunSummary:
 
 
 def find(run: str | Path, where: str | Path | None = None) -> RunFiles:
-    """Return the files of a run that exists.
+    """Return the files of a run that exists; of a session its first prompt (see `find_prompts`)."""
+    return _found(run, where)[0]
+
+
+def find_prompts(run: str | Path, where: str | Path | None = None) -> list[RunFiles]:
+    """Return the prompts to one kernel that a name stands for, in order; of most runs there is one.
 
     Parameters
     ----------
     run
-        A run id, a name, or the path of a notebook or of its `.rlm` folder.
+        `NAME`, or the path of a notebook or of its `.rlm` folder: all of them. `NAME.1`, `NAME.2` or a run id: one.
     where
         The folder to look from, when it is no path: in it, in its `rlm_runs`, and in the runs' children
         there. The working directory when left out.
@@ -45,6 +50,12 @@ def find(run: str | Path, where: str | Path | None = None) -> RunFiles:
     NoRunError
         There is no such run; says where it was looked for.
     """
+    files, is_one = _found(run, where)
+    return [files] if is_one else files.prompts()
+
+
+def _found(run: str | Path, where: str | Path | None) -> tuple[RunFiles, bool]:
+    """Return a run, and whether that prompt alone is meant."""
     given: object = run
     if not isinstance(given, str | os.PathLike):
         raise NoRunError(f"A run is named by its id, its name or a path, not {quoted(given)}.")
@@ -53,12 +64,18 @@ def find(run: str | Path, where: str | Path | None = None) -> RunFiles:
     if path.suffix in {".ipynb", ".rlm"} or len(Path(run).parts) > 1:
         files = RunFiles(as_notebook(path))
         if files.exists():
-            return files
+            return files, files.root is not files
+        if (numbered := next(_by_number(path.name, [path.parent]), None)) is not None:
+            return numbered, True
         raise NoRunError(f"There is no run at {path}.")
-    folders = [base, base / FOLDER]
-    found = next(_by_id(str(run), folders), None) or next(_by_name(str(run), folders), None)
-    if (found := found or next(_in_notebooks(str(run), folders), None)) is not None:
-        return found
+    name, folders = str(run), [base, base / FOLDER]
+    if (found := next(_by_id(name, folders), None)) is not None:
+        return found, True
+    named = (RunFiles(folder / f"{name}.ipynb") for folder in folders)
+    if (found := next((files for files in named if files.exists()), None)) is not None:
+        return found, False
+    if (found := next(_by_number(name, folders), None) or next(_in_notebooks(name, folders), None)) is not None:
+        return found, True
     raise NoRunError(f"There is no run {str(run)!r} in {base} or its {FOLDER}. Change to the folder of its notebook.")
 
 
@@ -71,13 +88,11 @@ def _by_id(run: str, folders: list[Path]) -> Iterator[RunFiles]:
                 yield files
 
 
-def _by_name(run: str, folders: list[Path]) -> Iterator[RunFiles]:
-    """Yield the runs with this name; `NAME.2` is the second prompt to the kernel of `NAME`."""
+def _by_number(run: str, folders: list[Path]) -> Iterator[RunFiles]:
+    """Yield what `NAME.2` names: the second prompt to the kernel of `NAME`."""
     first, _, number = run.rpartition(".")
-    for folder in folders:
-        found = [RunFiles(folder / f"{run}.ipynb")]
-        if first and number.isdecimal():
-            found.append(RunFiles(folder / f"{first}.ipynb").prompt(int(number)))
+    if first and number.isdecimal():
+        found = (RunFiles(folder / f"{first}.ipynb").prompt(int(number)) for folder in folders)
         yield from (files for files in found if files.exists())
 
 

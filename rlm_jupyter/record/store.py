@@ -46,6 +46,11 @@ class RunFiles:
         return self.notebook.stem if root is self else f"{root.name}.{self.notebook.stem}"
 
     @property
+    def prompt_name(self) -> str:
+        """What names this prompt alone: `NAME.1` of the first, where there are further ones."""
+        return f"{self.name}.1" if self.root is self and len(self.prompts()) > 1 else self.name
+
+    @property
     def folder(self) -> Path:
         """`NAME.rlm`, beside the notebook."""
         return self.notebook.with_suffix(".rlm")

@@ -76,7 +76,7 @@ def forked(saved: SavedRun, at: int | None = None, *, edit: bool = False) -> For
     if edit:
         if not edited:
             lacks = "" if saved.journaled > 0 else " (its journal is missing, so nobody can tell)"
-            raise ConfigurationError(f"No cell was edited in the notebook of {saved.files.name}{lacks}.")
+            raise ConfigurationError(f"No cell was edited in the notebook of {saved.files.prompt_name}{lacks}.")
         first = next(iter(edited))[0]
         if at is not None and at != first:
             raise _at(f"Iteration {first} is the first that was edited: {{at}}, or leave it out.", str(first))
@@ -84,7 +84,7 @@ def forked(saved: SavedRun, at: int | None = None, *, edit: bool = False) -> For
     last = indices[-1] if indices else 0
     at = max(last - 1, 0) if at is None else at
     if at < 0 or at > last:
-        raise _at(f"{saved.files.name} has {last} iterations: fork it {{at}}.", f"0 to {last}")
+        raise _at(f"{saved.files.prompt_name} has {last} iterations: fork it {{at}}.", f"0 to {last}")
     if at == last and saved.has_answer:
         raise _at(f"Iteration {at} gave the answer: fork it {{at}}.", f"0 to {last - 1}")
     return Forked(at, tuple(_kept(saved.records, at)))

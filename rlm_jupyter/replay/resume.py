@@ -134,12 +134,17 @@ def check_resumable(saved: SavedRun, limits: Limits | None) -> None:
     Raises
     ------
     ConfigurationError
-        It is going on, has its answer, has nothing left to use, or its notebook was edited.
+        It is going on, has its answer, has nothing left to use, its notebook was edited, or its session went on.
     """
     check_whole(saved)
-    name, ended = saved.files.name, saved.trajectory.ended
+    name, ended = saved.files.prompt_name, saved.trajectory.ended
     if saved.is_open:
         raise ConfigurationError(f"{name} is still going on: another process is at work on it.")
+    if saved.is_built_on:
+        raise ConfigurationError(
+            f"{name} can't be resumed: further prompts were asked in its kernel as it was. To try another way from an "
+            f"iteration of it: jupyter rlm fork {name} --at N"
+        )
     if saved.has_answer:
         raise ConfigurationError(
             f"{name} has its answer, so there is nothing to resume. To try another way from an iteration of it: "
@@ -194,16 +199,16 @@ class Resumption(Answers):
         check_resumable(saved, settings.limits)
         if settings.system_prompt_extra != saved.trajectory.started.options.get("system_prompt_extra", ""):
             raise ConfigurationError(
-                f"The system message of {saved.files.name} stays as it is, so that its record holds: to change "
+                f"The system message of {saved.files.prompt_name} stays as it is, so that its record holds: to change "
                 "system_prompt_extra, fork the run."
             )
         form = {} if settings.answer is None else settings.answer.schema
         if form != saved.trajectory.started.options.get("answer", {}):
             raise ConfigurationError(
-                f"The answer to {saved.files.name} keeps its form, which its record tells: to have another, fork the "
-                "run."
+                f"The answer to {saved.files.prompt_name} keeps its form, which its record tells: to have another, "
+                "fork the run."
             )
-        recorded_outputs.check_same(saved.trajectory.started.options, settings.outputs, saved.files.name)
+        recorded_outputs.check_same(saved.trajectory.started.options, settings.outputs, saved.files.prompt_name)
         if settings.outputs is not None:
             settings = replace(settings, outputs=settings.outputs.claimed(recorded_outputs.brought(saved)))
         self._saved = saved

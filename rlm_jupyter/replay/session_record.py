@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast, get_args
 
+from rlm_jupyter.record import catalog
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import FOLDER, check_save_path, is_folder
 from rlm_jupyter.replay.recorded_session import RecordedSession
@@ -108,18 +109,14 @@ def resumed_session(
 
 
 def last_prompt(run: str | Path) -> SavedRun:
-    """Read a saved run; the name or the notebook of a session stands for the last of its prompts.
+    """Read a saved run; of a session the prompt that is named, else the last (`catalog.find_prompts`).
 
     Raises
     ------
     RecordError
         There is no such run, or it can't be read.
     """
-    saved = SavedRun.load(run)
-    if saved.files.root is not saved.files or saved.trajectory.run_id == str(run):
-        return saved
-    last = saved.files.prompts()[-1]
-    return saved if last == saved.files else SavedRun.load(last.notebook)
+    return SavedRun.load(catalog.find_prompts(run)[-1].notebook)
 
 
 def answered_in(last: SavedRun) -> list[SessionPrompt]:
@@ -133,7 +130,7 @@ def answered_in(last: SavedRun) -> list[SessionPrompt]:
         The record of an earlier one is missing.
     """
     check_whole(last)
-    name, ended = last.files.name, last.trajectory.ended
+    name, ended = last.files.prompt_name, last.trajectory.ended
     if not last.files.root.journal.is_file():
         raise ConfigurationError(
             f"{last.files.shown.name} is there without {last.files.root.folder.name}: it can be replayed, and "

@@ -24,6 +24,7 @@ from rlm_jupyter.record.export import WholeRun, to_html, to_jsonl, to_notebook
 from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import RunFiles
+from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.prompt_session import PromptSession
 from rlm_jupyter.run.messages import LAST_MESSAGE, question_of
 from rlm_jupyter.run.result import Result
@@ -529,3 +530,31 @@ def test_the_examples_of_the_page_run(in_folder: Path, shell: InteractiveShell) 
         source = cell.replace("anthropic/claude-sonnet-5 --max-cost 0.50", "scripted/cells.json")
         assert run(shell, source.rstrip())[1] is None
     assert shell.user_ns["rlm_result"].value == 1
+
+
+def test_each_prompt_is_named_by_its_number_in_all_commands(in_folder: Path) -> None:
+    """`NAME.1` is the first prompt for all of them, and never the last: other cells would be executed, and paid for."""
+    replies = [block("n = 1"), block("n += 1"), block("FINAL(n)"), block("FINAL(n * 10)")]
+    with RLM(ScriptedModel(replies), sandbox="none").session("banana", name="notes") as session:
+        first, second = session.ask("How many?"), session.ask("And times ten?")
+    names = {"notes.1": first, "rlm_runs/notes.1": first, "notes.2": second, "notes": second}
+    for name, result in names.items():
+        assert RLM.replay(name).run_id == result.trajectory.run_id
+    assert Trajectory.load("rlm_runs/notes.ipynb").run_id == first.trajectory.run_id
+    write_script(Path("other.json"), [block("FINAL(context + str(n))")])
+    assert RLM.fork("notes.1", 1, model=ScriptedModel([block("FINAL(['first', n])")])).value == ["first", 1]
+    forked = cli("fork", "notes.1", "--at", "2", "-m", "scripted/other.json", "--yes")
+    assert (forked.code, forked.out.strip()) == (0, "banana2")
+    assert "the first 2 iterations of notes.1." in forked.err
+    assert "3 cells executed" in cli("replay", "notes.1", "--yes").err
+    assert "1 cell executed" in cli("replay", "notes.2", "--yes").err
+    for named in ("notes.1", first.trajectory.run_id):
+        refused = cli("resume", named, "--yes")
+        assert (refused.code, len(refused.err.splitlines())) == (2, 1), refused.err
+        assert "notes.1 can't be resumed: further prompts were asked in its kernel" in refused.err
+    for name, prompts in {"notes.1": 1, "notes.2": 1, "notes": 2}.items():
+        assert cli("export", name, "--to", "jsonl").code == 0
+        assert Path(f"{name}.jsonl").read_text().count('"type": "metadata"') == prompts
+        assert cli("show", name, "--html", f"{name}.html").code == 0
+        assert Path(f"{name}.html").read_text().count("<h2>Prompt") == prompts
+        assert to_jsonl(WholeRun.gather(name)).count('"type": "metadata"') == prompts

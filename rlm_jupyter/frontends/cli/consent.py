@@ -23,7 +23,7 @@ def consent(args: Namespace, saved: SavedRun, cells: int) -> None:
     """
     if args.no_reexec or args.yes or not cells:
         return
-    count = terminal.count(cells, "cell")
+    what = f"{terminal.count(cells, 'cell')} of {saved.files.prompt_name}"
     kind = args.sandbox or saved.trajectory.started.options.get("sandbox", {}).get("kind")
     may = (
         "with your rights, as there is no sandbox"
@@ -31,11 +31,9 @@ def consent(args: Namespace, saved: SavedRun, cells: int) -> None:
         else f"with all that {'it does' if cells == 1 else 'they do'}"
     )
     if not sys.stdin or not sys.stdin.isatty():
-        raise ConfigurationError(
-            f"{count} of {saved.files.name} would be executed again, {may}, and nobody can be asked here: add --yes."
-        )
+        raise ConfigurationError(f"{what} would be executed again, {may}, and nobody can be asked here: add --yes.")
     sys.stderr.write(
-        f"{count} of {saved.files.name} will be executed again, {may} (write files, send requests); their sub-calls "
+        f"{what} will be executed again, {may} (write files, send requests); their sub-calls "
         "are answered from the record. Go on? [y/N] "
     )
     sys.stderr.flush()

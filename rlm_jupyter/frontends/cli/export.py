@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 _STDOUT = "-"
 
 
-def export(files: RunFiles, *, to: str | None, output: str | None, redact: bool, replace: bool) -> None:
+def export(files: RunFiles, *, prompts: bool, to: str | None, output: str | None, redact: bool, replace: bool) -> None:
     """Write a run as one file; says where it is, and what was taken out of it.
 
     Parameters
     ----------
     files
         The run.
+    prompts
+        Write the further prompts to its kernel too.
     to
         `ipynb`, `html` or `jsonl`; what `output` ends in, when left out.
     output
@@ -42,7 +44,7 @@ def export(files: RunFiles, *, to: str | None, output: str | None, redact: bool,
     suffix = "" if output is None else Path(output).suffix.removeprefix(".").lower()
     form = to or (suffix if suffix in FORMS else "ipynb")
     out = sys.stdout.buffer.write if output == _STDOUT else None
-    sent = send(files, form, output, redact=redact, replace=replace, out=out)
+    sent = send(files, form, output, prompts=prompts, redact=redact, replace=replace, out=out)
     if sent.path is not None:
         terminal.say(f"Written: {sent.path}")
     first, *more = sent.said

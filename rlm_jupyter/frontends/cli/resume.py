@@ -46,7 +46,7 @@ def fork(args: Namespace) -> int:
     before = saved.cells_again - saved.cells
     consent(args, saved, before + sum(cell.status in {"ok", "error"} for cell in cells))
     if not args.quiet:
-        terminal.say(f"A new run with the first {terminal.count(part.at, 'iteration')} of {saved.files.name}.")
+        terminal.say(f"A new run with the first {terminal.count(part.at, 'iteration')} of {saved.files.prompt_name}.")
     prompt = saved.trajectory.started.prompt
     return answered(args, lambda tell: Running(forking, prompt, tell), rlm.settings.save)
 
@@ -84,7 +84,7 @@ def _saved(args: Namespace) -> SavedRun:
         return last_prompt(args.run)
     saved = last_prompt(SavedRun.newest().files.notebook)
     if not args.quiet:
-        terminal.say(f"The newest run: {saved.files.name}")
+        terminal.say(f"The newest run: {saved.files.prompt_name}")
     return saved
 
 

@@ -73,13 +73,11 @@ def show(args: Namespace) -> int:
     from rlm_jupyter.record.run_files import read_files
     from rlm_jupyter.record.trajectory import Trajectory
 
-    files = _named(args.run)
+    prompts = _named(args.run)
     if args.html or args.jsonl:
-        _write_forms(args, files)
+        _write_forms(args, prompts)
     else:
-        # a session is called as the first of its prompts is
-        is_one = files.number > 1 or args.run == f"{files.name}.1"
-        for prompt in [files] if is_one else files.prompts():
+        for prompt in prompts:
             _print_run(prompt, Trajectory(read_files(prompt)[0]))
     return ANSWERED
 
@@ -88,19 +86,21 @@ def export(args: Namespace) -> int:
     """Run `jupyter rlm export`: a run as one file to send to somebody; return the exit code."""
     from rlm_jupyter.frontends.cli import export as sending
 
-    sending.export(_named(args.run), to=args.to, output=args.output, redact=args.redact, replace=args.replace)
+    files, *more = _named(args.run)
+    form = {"to": args.to, "output": args.output, "redact": args.redact, "replace": args.replace}
+    sending.export(files, prompts=bool(more), **form)
     return ANSWERED
 
 
-def _named(run: str | None) -> RunFiles:
-    """Return the run that was named, else the newest."""
+def _named(run: str | None) -> list[RunFiles]:
+    """Return the prompts of the run that was named, else of the newest."""
     if run is not None:
-        return catalog.find(run)
+        return catalog.find_prompts(run)
     newest = next(iter(catalog.list_runs()), None)
     if newest is None:
         raise NoRunError(f"There are no runs in {store.FOLDER}: name one.")
     terminal.say(f"The newest run: {newest.files.name}")
-    return newest.files
+    return newest.files.prompts()
 
 
 def clean(args: Namespace) -> int:
@@ -191,11 +191,11 @@ def _answer(run: RunSummary) -> str:
     return "" if run.ended is None or run.ended.answer is None else terminal.one_line(run.ended.answer, 80)
 
 
-def _write_forms(args: Namespace, files: RunFiles) -> None:
+def _write_forms(args: Namespace, prompts: list[RunFiles]) -> None:
     from rlm_jupyter.record import delivery
     from rlm_jupyter.record.export import WholeRun, to_html, to_jsonl
 
-    run = WholeRun.gather(files, context=False)
+    run = WholeRun.gather(prompts[0], context=False, prompts=len(prompts) > 1)
     forms = [(args.jsonl, to_jsonl), (args.html, to_html)]
     for path, text in [(path, form(run)) for path, form in forms if path]:
         try:

@@ -42,7 +42,7 @@ def restore(shell: Any, run: str) -> str:
     shell
         The IPython shell, such as a notebook's kernel has.
     run
-        A run's id; it is looked for in the working directory and its `rlm_runs`.
+        As for `last_prompt`; it is looked for in the working directory and its `rlm_runs`.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def restore(shell: Any, run: str) -> str:
     RecordError
         There is no such run, or its context is not with it.
     """
-    files = catalog.find(run)
+    files = catalog.find_prompts(run)[-1]
     saved = SavedRun(files, Trajectory(read_files(files)[0]), None, ())
     trajectory, packed = saved.trajectory, files.load_context()
     contexts = [_unpack(one) for one in saved.contexts()]

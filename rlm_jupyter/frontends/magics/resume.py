@@ -70,7 +70,7 @@ class ResumeMagics(Magics):
     def _resume(self, options: Namespace) -> None:
         if options.run is None:
             saved = last_prompt(SavedRun.newest(self._folder()).files.notebook)
-            print(f"The newest run: {saved.files.name}")  # noqa: T201
+            print(f"The newest run: {saved.files.prompt_name}")  # noqa: T201
         else:
             saved = last_prompt(options.run.strip("'\""))  # IPython leaves quotes in
         check_resumable(saved, None)

@@ -53,27 +53,29 @@ class WholeRun:
         Parameters
         ----------
         run
-            As for `catalog.find`.
+            As for `catalog.find_prompts`, or its files.
         context
             Read the contexts too.
         outputs
             Read the files that it has made, too.
         prompts
-            Read the further prompts to its kernel too, where it is the first.
+            Read the further prompts to its kernel too, where it is the first, and not named alone.
 
         Raises
         ------
         RecordError
             There is no such run, or it can't be read.
         """
-        files = run if isinstance(run, RunFiles) else catalog.find(run)
+        if isinstance(run, RunFiles):
+            files, others = run, run.prompts()[1:] if run.number == 1 else []
+        else:
+            files, *others = catalog.find_prompts(run)
         trajectory = Trajectory(read_files(files)[0])
         found = [*_kept_beside(files, context=context), *_kept_within(files)]
         made = gathered(trajectory.ended, files.objects) if outputs else {}
         below = _descendants(trajectory.run_id, found)
-        others = files.prompts() if prompts and files.number == 1 else []
         further = []
-        for other in others[1:]:
+        for other in others if prompts else ():
             with contextlib.suppress(RecordError):  # one that has only just been given its place
                 further.append(cls.gather(other, context=context, outputs=outputs))
         kept = _context_of(files) if context else None

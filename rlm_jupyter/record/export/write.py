@@ -35,6 +35,7 @@ def send(
     form: str,
     output: str | Path | None,
     *,
+    prompts: bool = True,
     redact: bool = True,
     replace: bool = False,
     out: Callable[[bytes], object] | None = None,
@@ -50,6 +51,8 @@ def send(
     output
         The file, or a folder for it; named after the run, in the working directory, when left out: with a number
         where that name is taken.
+    prompts
+        Write the further prompts to its kernel too, where it is the first.
     redact
         Take out keys, home folders and user names.
     replace
@@ -64,13 +67,14 @@ def send(
     RecordError
         The run can't be read.
     """
-    run = WholeRun.gather(files, context=form == "ipynb", outputs=form != "jsonl")
+    run = WholeRun.gather(files, context=form == "ipynb", outputs=form != "jsonl", prompts=prompts)
     without_context = form == "ipynb" and run.context is None
     redactor, run_id = Redactor.of_environment(), run.trajectory.run_id
     if redact:
         run = run.redacted(redactor)
     # a run's name has words of its prompt, which may have been taken out of the run
-    name = files.name if run.trajectory.run_id == run_id else run.trajectory.run_id
+    named = files.name if prompts else files.prompt_name
+    name = named if run.trajectory.run_id == run_id else run.trajectory.run_id
     path = None if out is not None else _target(files, name, form, output)
     content = _written(run, form)
     if path is not None:
