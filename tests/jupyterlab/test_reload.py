@@ -99,6 +99,7 @@ def test_a_run_that_goes_on_is_found_by_a_page_that_never_saw_it(opened: Open, m
     page.window.load()
     page.open(busy=True)
     page.until(lambda: page.page.locator(".rlm-proposal").count(), "the cell that waits, in another tab")
+    page.until(lambda: page.cell("user-2").locator(".jp-InputPrompt").inner_text() == "[*]:", "that it is executed")
     page.picture("found-again", 300)
     page.page.locator(".rlm-proposal").get_by_role("button", name="Run:").click()
     page.until(lambda: "first" in texts(page.live("code")[0]), "that it ran")
@@ -107,6 +108,7 @@ def test_a_run_that_goes_on_is_found_by_a_page_that_never_saw_it(opened: Open, m
     page.page.locator(".rlm-proposal").get_by_role("button", name="Run:").click()
     page.until(lambda: page.live("answer"), "the answer")
     page.until(lambda: "Answered" in page.cell("user-2").inner_text(), "the end of the cell that asked")
+    page.until(lambda: page.cell("user-2").locator(".jp-InputPrompt").inner_text() == "[3]:", "its number")
     assert [cell["id"] for cell in page.cells() if cell["id"].startswith("user-")] == [f"user-{n}" for n in range(4)]
     assert page.cells()[-1]["id"] == "user-3"
     # found again once it is over, too

@@ -15,6 +15,17 @@ export function isUnheard(cell: Cell | undefined): cell is CodeCell {
   return !(cell.outputArea.future as unknown);
 }
 
+/** Show whether it is still executed. */
+export function showUnderWay(cell: Cell | undefined, isUnderWay: boolean): void {
+  if (isUnheard(cell)) {
+    void cell.ready.then(() => {
+      if (isUnheard(cell) && !cell.isDisposed) {
+        cell.setPrompt(isUnderWay ? '*' : '');
+      }
+    });
+  }
+}
+
 /** Let it show what it shows in the end. */
 export function finish(cell: Cell | undefined, shown: Shown): void {
   if (isUnheard(cell)) {

@@ -21,7 +21,7 @@ import { Edits } from '../cells/edits';
 import { Executed } from '../cells/userCells';
 import { notebookOf, savedNotebook } from '../actions/openFile';
 import type { Show } from '../actions/openFile';
-import { finish, isUnheard } from '../cells/askingCell';
+import { finish, isUnheard, showUnderWay } from '../cells/askingCell';
 import { Folds } from '../cells/folding';
 import type { Shown } from '../protocol/messages';
 import { copied, markOf } from '../model/marks';
@@ -230,6 +230,7 @@ export class LiveNotebook implements View {
         }
       }
     }
+    showUnderWay(this._writer.widget(run.parent), !run.isOver);
     this._bars.of(run)?.refresh();
     this._bars.propose(run);
     this._changed.emit(run);

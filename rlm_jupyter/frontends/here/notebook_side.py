@@ -224,11 +224,11 @@ class _Here:
         again = await replay(self._shell, trajectory, self._question.context, lambda: self._shown.is_live)
         for record in trajectory.records:
             self._shown(again.now(record))
-        when = trajectory.started.started.replace("T", " ").removesuffix("+00:00")
         differing = fragments.output("\n".join(again.differences)[:_DIFFERENCES_CHARS])
         self._shown.end(
             path,
-            title=f"The recorded run of {when} UTC: nothing was asked or spent; {again}. --rerun runs it again.",
+            title=f"The recorded run of {trajectory.started.moment}: nothing was asked or spent; {again}. "
+            "--rerun runs it again.",
             below=fragments.folded("What differs", differing) if differing else "",
         )
         return self._outcome(trajectory, path)
