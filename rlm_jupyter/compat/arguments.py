@@ -81,7 +81,8 @@ def cell_seconds(environment: str, kwargs: Mapping[str, Any] | None) -> float | 
         )
     if environment not in _HERE:
         raise ConfigurationError(
-            f"environment={quoted(environment)}: there is local, a Jupyter kernel on this machine."
+            f"environment={quoted(environment)}: there is local (or ipython, which is the same): a Jupyter kernel on "
+            "this machine."
         )
     given = dict(kwargs or {})
     if given.pop("setup_code", None):
@@ -116,12 +117,26 @@ def _tool(name: str, entry: Any) -> Tool:
         tool = Tool(value, name=name)
         meaning = "functions are called in this process, not in the kernel: plain data (JSON) goes in and out."
     else:
+        _check_plain(name, value)
         tool = Tool(_returning(value), name=name)
         meaning = f"{name} is a value, and becomes a function that returns it: the model calls {name}()."
     say_once(f"custom_tools: {meaning}")
     if said:
         tool.spec["doc"] = str(said)
     return tool
+
+
+def _check_plain(name: str, value: Any) -> None:
+    """Refuse a value that no call could return."""
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    try:
+        to_jsonable_python(value)
+    except (PydanticSerializationError, TypeError, ValueError, RecursionError):
+        raise ConfigurationError(
+            f"custom_tools: {name} is of type {type(value).__name__}, which is no plain data (JSON), so the kernel "
+            "can't have it. Give functions that do with it what is wanted."
+        ) from None
 
 
 def _returning(value: Any) -> Any:

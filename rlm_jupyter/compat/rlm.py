@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from rlm_jupyter import rlm as ours
-from rlm_jupyter.compat import arguments
+from rlm_jupyter.compat import arguments, checks
 from rlm_jupyter.compat.callbacks import (
     Callbacks,
     OnIterationComplete,
@@ -73,6 +73,25 @@ class RLM:
         **options: Any,
     ) -> None:
         arguments.check_options(options)
+        checks.check_logger(logger)
+        switches = {"verbose": verbose, "persistent": persistent, "compaction": compaction}
+        checks.check_switches(switches | {"orchestrator": orchestrator})
+        checks.check_counts({"max_depth": max_depth, "max_concurrent_subcalls": max_concurrent_subcalls})
+        checks.check_mappings(
+            {
+                "backend_kwargs": backend_kwargs,
+                "environment_kwargs": environment_kwargs,
+                "sampling_args": sampling_args,
+                "sub_sampling_args": sub_sampling_args,
+            }
+        )
+        callbacks = {
+            "on_subcall_start": on_subcall_start,
+            "on_subcall_complete": on_subcall_complete,
+            "on_iteration_start": on_iteration_start,
+            "on_iteration_complete": on_iteration_complete,
+        }
+        checks.check_callbacks(callbacks)
         if depth:
             say_once("depth is that of the run that is started: always 0.")
         if not max_depth:
@@ -96,20 +115,21 @@ class RLM:
             "max_kernels": max_concurrent_subcalls * max(max_depth, 1) + 1,
         }
         sub_tools = custom_tools if custom_sub_tools is None else custom_sub_tools
-        self._limits = Limits(**{name: value for name, value in limits.items() if value is not None})
-        self._ours = ours.RLM(
-            root,
-            sub_model=sub,
-            limits=self._limits,
-            tools=arguments.tools_of(custom_tools, "custom_tools"),
-            sub_tools=arguments.tools_of(sub_tools, "custom_sub_tools"),
-            system_prompt_extra=arguments.extra_of(custom_system_prompt, user_prologue),
-            compact_at=compaction_threshold_pct if compaction else 0,
-            **options,
-        )
+        with checks.as_named_there():
+            self._limits = Limits(**{name: value for name, value in limits.items() if value is not None})
+            self._ours = ours.RLM(
+                root,
+                sub_model=sub,
+                limits=self._limits,
+                tools=arguments.tools_of(custom_tools, "custom_tools"),
+                sub_tools=arguments.tools_of(sub_tools, "custom_sub_tools"),
+                system_prompt_extra=arguments.extra_of(custom_system_prompt, user_prologue),
+                compact_at=compaction_threshold_pct if compaction else 0,
+                **options,
+            )
         self._model = str((backend_kwargs or {}).get("model_name"))
         self.logger, self.verbose, self.persistent = logger, verbose, persistent
-        self._callbacks = (on_subcall_start, on_subcall_complete, on_iteration_start, on_iteration_complete)
+        self._callbacks: dict[str, Any] = callbacks
         self._session: PromptSession | None = None
 
     def completion(self, prompt: Any, root_prompt: str | None = None) -> RLMChatCompletion:
@@ -170,7 +190,7 @@ class RLM:
     @contextmanager
     def _watched(self) -> Iterator[Callable[[Event], None]]:
         """Yield what is told the events: the callbacks, and the progress where it is to be shown."""
-        callbacks = Callbacks(*self._callbacks)
+        callbacks = Callbacks(**self._callbacks)
         if not self.verbose:
             yield callbacks
             return
@@ -195,9 +215,12 @@ def _sub_model(
     """Return the model for sub-calls; `None`: the root's."""
     if backends is None:
         return None if sub_sampling is None else arguments.model_of(*first, {**(sampling or {}), **sub_sampling})
-    if isinstance(backends, str) or len(backends) != 1 or len(kwargs or ()) != 1:
+    lists = [isinstance(one, list | tuple) and len(one) == 1 for one in (backends, kwargs)]
+    if not all(lists):
         raise ConfigurationError(
             "other_backends is a list of one backend, which answers sub-calls, and other_backend_kwargs one of its "
             "arguments; for one by depth, rlm_jupyter.RLM takes sub_model=[…]."
         )
-    return arguments.model_of(backends[0], (kwargs or ())[0], sub_sampling)
+    of_first = (kwargs or ())[0]
+    checks.check_mappings({"other_backend_kwargs[0]": of_first})
+    return arguments.model_of(backends[0], of_first, sub_sampling)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -12,7 +13,7 @@ from pathlib import Path
 from rlm_jupyter.record import journal, notebook
 from rlm_jupyter.record.blobs import CHILDREN, PROMPTS
 from rlm_jupyter.record.store import FOLDER, RunFiles, as_notebook
-from rlm_jupyter.types.errors import NoRunError
+from rlm_jupyter.types.errors import NoRunError, RecordError
 from rlm_jupyter.types.events import RunEnded, RunStarted
 from rlm_jupyter.types.quoted import quoted
 
@@ -111,6 +112,16 @@ def prompts_of(run: RunSummary) -> list[RunSummary]:
         if (ends := journal.read_ends(files.journal)) is not None:
             found.append(RunSummary(files, ends[0], ends[1] if isinstance(ends[1], RunEnded) else None))
     return found
+
+
+def is_built_on(files: RunFiles, run_id: str) -> bool:
+    """Return whether a further prompt was asked in the kernel of a run, and stands on what that left there."""
+    for further in files.prompts():
+        with contextlib.suppress(RecordError):  # one that has only just been given its place
+            started = journal.read_first(further.journal) or notebook.read_started(further.shown, further.number)
+            if run_id in {one["run_id"] for one in started.options.get("after", [])}:
+                return True
+    return False
 
 
 def in_notebook(notebook: Path, run_id: str) -> RunFiles:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from rlm_jupyter.record import catalog, journal, journal_lock, notebook, store
+from rlm_jupyter.record import catalog, journal_lock, notebook, store
 from rlm_jupyter.record.blobs import CHILDREN
 from rlm_jupyter.record.edits import edited_cells
 from rlm_jupyter.record.run_files import read_files
@@ -151,12 +151,6 @@ class SavedRun:
         return found
 
     @property
-    def is_built_on(self) -> bool:
-        """Whether a further prompt was asked in its kernel."""
-        further = (files for files in self.files.prompts() if files.number > self.files.number)
-        return any(self.trajectory.run_id in _runs_before(files) for files in further)
-
-    @property
     def cells_again(self) -> int:
         """How many cells would be executed again, with those of the runs before it in its kernel."""
         return self.cells + sum(run.cells for run, _ in self.earlier())
@@ -291,15 +285,6 @@ def _sum(one: float | None, other: float | None) -> float | None:
 def last_resumption(records: Sequence[Record]) -> RunResumed | None:
     """Return how the run was resumed the last time, if it was."""
     return next((record for record in reversed(records) if isinstance(record, RunResumed)), None)
-
-
-def _runs_before(files: RunFiles) -> set[str]:
-    """Return the ids of the runs that were asked in its kernel before; none where it has no first record yet."""
-    try:
-        started = journal.read_first(files.journal) or notebook.read_started(files.shown, files.number)
-    except RecordError:
-        return set()
-    return {one["run_id"] for one in started.options.get("after", [])}
 
 
 def _stamp(files: RunFiles) -> Stamp:

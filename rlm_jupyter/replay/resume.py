@@ -14,6 +14,7 @@ from typing import Any
 
 from rlm_jupyter.kernel import supervisor
 from rlm_jupyter.prompts import notices
+from rlm_jupyter.record import catalog
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.saved_run import SavedRun, last_resumption
 from rlm_jupyter.record.trajectory import Trajectory
@@ -140,7 +141,7 @@ def check_resumable(saved: SavedRun, limits: Limits | None) -> None:
     name, ended = saved.files.prompt_name, saved.trajectory.ended
     if saved.is_open:
         raise ConfigurationError(f"{name} is still going on: another process is at work on it.")
-    if saved.is_built_on:
+    if catalog.is_built_on(saved.files, saved.trajectory.run_id):
         raise ConfigurationError(
             f"{name} can't be resumed: further prompts were asked in its kernel as it was. To try another way from an "
             f"iteration of it: jupyter rlm fork {name} --at N"

@@ -281,10 +281,34 @@ def test_what_can_not_be_is_one_line_that_names_the_nearest_thing() -> None:
             ({"limits": Limits()}, "limits= is not taken here: use max_iterations"),
             ({"tools": [stock]}, "use custom_tools"),
             ({"foo": 3}, "no argument 'foo'"),
+            ({"logger": "logs/"}, "logger is an RLMLogger"),
+            ({"logger": {}}, "logger is an RLMLogger"),
+            ({"on_iteration_start": 3}, "on_iteration_start is a function of depth, iteration, not 3"),
+            ({"on_subcall_complete": lambda: 1}, "a function of depth, model, seconds, error"),
+            ({"backend_kwargs": [1]}, "backend_kwargs is a dict, not"),
+            ({"environment_kwargs": 3}, "environment_kwargs is a dict, not 3"),
+            ({"sampling_args": "hot"}, "sampling_args is a dict"),
+            ({"other_backends": ["openai"], "other_backend_kwargs": [3]}, r"other_backend_kwargs\[0\] is a dict"),
+            ({"other_backends": 3}, "list of one backend"),
+            ({"persistent": "yes"}, "persistent is True or False, not 'yes'"),
+            ({"verbose": 3}, "verbose is True or False"),
+            ({"max_depth": "1"}, "max_depth is a whole number, not '1'"),
+            ({"custom_tools": {"db": object()}}, "db is of type object, which is no plain data"),
+            # named as the caller did
+            ({"max_timeout": 0}, r"RLM\(max_timeout=0\): it must be more than zero"),
+            ({"max_budget": "1"}, r"RLM\(max_budget='1'\): a number"),
+            ({"environment_kwargs": {"cell_timeout": -1}}, r"RLM\(cell_timeout=-1\)"),
+            ({"environment": "lcoal"}, "local .or ipython"),
         ):
             with pytest.raises(ConfigurationError, match=said) as caught:
                 RLM(**arguments(server) | given)
             assert "\n" not in str(caught.value)
+            assert server.requests == []
+        with (
+            pytest.warns(CompatWarning),
+            pytest.raises(ConfigurationError, match=r"^compaction_threshold_pct is a share"),
+        ):
+            RLM(**arguments(server), compaction=True, compaction_threshold_pct=85)
         with pytest.raises(ConfigurationError, match="prompt is empty"):
             RLM(**arguments(server)).completion("  ")
     Path("file").write_text("")
