@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rlm_jupyter.kernel import supervisor
 from rlm_jupyter.prompts import notices
@@ -101,7 +101,7 @@ def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = Tru
     options.setdefault("cwd", cwd if cwd and Path(cwd).is_dir() else None)
     for name in _AS_BEFORE:
         if name in recorded:
-            options.setdefault(name, recorded[name])
+            options.setdefault(name, cast("dict[str, Any]", recorded)[name])
     if supervisor.are_possible():
         # what earlier versions did instead, by pickling
         options.setdefault("insurance", recorded.get("insurance", recorded.get("snapshot", False)))

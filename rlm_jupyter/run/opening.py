@@ -20,6 +20,7 @@ from rlm_jupyter.run.open_session import open_session
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.events import Event
+from rlm_jupyter.types.recorded_options import RecordedOptions
 from rlm_jupyter.types.values import PackedContext
 
 
@@ -79,7 +80,7 @@ def unopened(
     *,
     recorder: Recorder | None,
     emit: Callable[[Event], None] | None,
-    before: dict[str, Any] | None = None,
+    before: RecordedOptions | None = None,
 ) -> Trajectory:
     """Return the record of a run whose kernel was not there in time.
 

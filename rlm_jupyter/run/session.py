@@ -35,12 +35,13 @@ from rlm_jupyter.run.lifecycle import ended, never_begun, run_started
 from rlm_jupyter.run.loop import Ending, solve, until_stopped
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.samples import StartSample, best_of
-from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.run.settings import Settings, as_far_as_given
 from rlm_jupyter.run.state import INTERRUPT_MARGIN, Playback, Run
 from rlm_jupyter.run.subcalls import Answering
 from rlm_jupyter.run.substates import CellState, PolicyState, ReplyState, RequestState
 from rlm_jupyter.types.errors import ContextError, KernelDiedError, KernelError, RLMError
 from rlm_jupyter.types.events import Event, RequestDelayed, RunStarted
+from rlm_jupyter.types.recorded_options import RecordedOptions
 from rlm_jupyter.types.values import AnswerSubcall, CellRun, ContextInfo, Value, Variable
 
 
@@ -293,13 +294,16 @@ class Session:
             run, self.settings.samples, self.start_sample, require_agreement=self.settings.require_agreement
         )
 
-    def _session_options(self) -> dict[str, Any]:
+    def _session_options(self) -> RecordedOptions:
         """Return what else it takes to resume a run that has others before it in its kernel, or beside it."""
-        before: dict[str, Any] = {"prompts_before": len(self.history), "after": [dict(one) for one in self.runs_before]}
-        # with lists in place of tuples, as it is read back
-        contexts = [asdict(info) | {"details": list(info.details)} for info in self.earlier]
-        before |= {"sample": self.sample, "contexts": contexts}
-        return {name: value for name, value in before.items() if value}
+        options: RecordedOptions = {
+            "prompts_before": len(self.history),
+            "after": [dict(one) for one in self.runs_before],
+            "sample": self.sample,
+            # with lists in place of tuples, as it is read back
+            "contexts": [asdict(info) | {"details": list(info.details)} for info in self.earlier],
+        }
+        return as_far_as_given(options)
 
     async def restart(self, *, from_fork: bool = True) -> tuple[str, dict[str, Any]]:
         """Bring the kernel back, that died since the last prompt; what is back, for the model and the record.

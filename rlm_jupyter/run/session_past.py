@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.saved_run import SavedRun, Spent
@@ -15,6 +14,7 @@ from rlm_jupyter.run.budget.session_limits import remaining
 from rlm_jupyter.run.context import AnyContext
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.types.recorded_options import RecordedOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class SessionPast:
         return next((one.files.root for one in self.answered if one.files is not None), None)
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> RecordedOptions:
         """What the next prompt's record says of the prompts before it; nothing, for the first."""
         if not self.answered:
             return {}

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models.abilities import abilities_of
@@ -27,6 +27,7 @@ from rlm_jupyter.run.toolbox import Toolbox
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.events import Event, RemarkMade
 from rlm_jupyter.types.limits import Limits
+from rlm_jupyter.types.recorded_options import RecordedOptions
 from rlm_jupyter.types.values import ContextInfo, PackedContext
 
 Strategy = Literal["loop", "auto"]
@@ -162,31 +163,46 @@ def sampled_options(settings: Settings) -> dict[str, Any]:
     return options
 
 
-def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) -> dict[str, Any]:
+def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) -> RecordedOptions:
     """Return what else it takes to resume the run, as far as it is not the default."""
-    cwd = settings.cwd or Path.cwd()
-    options = {"kernel_name": settings.kernel_name, "cwd": str(cwd.absolute()), "lent": attached, **settings.policies}
-    options |= {"insurance": settings.insurance, "preload": [*settings.preload]}
-    options |= sampled_options(settings)
-    if settings.answer is not None:
-        options["answer"] = settings.answer.schema
-    if settings.outputs is not None:
-        options["outputs"] = settings.outputs.specs
-        options["output_dir"] = str(settings.outputs.folder.path)
-    options |= _described(settings)
-    options["mcp"] = [server.name for server in settings.mcp]
-    options |= settings.sampling | {"system_prompt_extra": settings.system_prompt_extra}
-    if not attached:
-        options["sandbox"] = sandbox.asked()
-    options["session"] = settings.session
+    outputs = settings.outputs
+    options: RecordedOptions = {
+        "kernel_name": settings.kernel_name or "",
+        "cwd": str((settings.cwd or Path.cwd()).absolute()),
+        "lent": attached,
+        "termination": settings.policies.get("termination"),
+        "reward": settings.policies.get("reward"),
+        "insurance": settings.insurance,
+        "preload": [*settings.preload],
+        "samples": settings.samples if settings.samples > 1 else 0,
+        "require_agreement": settings.require_agreement if settings.samples > 1 else False,
+        "strategy": settings.strategy if settings.strategy != "loop" else "",
+        "see_figures": settings.see_figures if settings.see_figures != "auto" else "",
+        "answer": {} if settings.answer is None else settings.answer.schema,
+        "outputs": [] if outputs is None else outputs.specs,
+        "output_dir": "" if outputs is None else str(outputs.folder.path),
+        "tools": settings.tools.specs,
+        "sub_tools": settings.sub_tools.specs,
+        "mcp": [server.name for server in settings.mcp],
+        "model_options": dict(settings.model_options),
+        "sub_model_options": dict(settings.sub_model_options),
+        "system_prompt_extra": settings.system_prompt_extra,
+        "sandbox": {} if attached else sandbox.asked(),
+        "session": settings.session,
+        "sub_models": [model.name for model in settings.routing.sub] if len(settings.routing.sub) > 1 else [],
+        "prices": {name: [*dataclasses.astuple(price)] for name, price in settings.prices.items()},
+    }
     if settings.ledger != "prompt":
         options["ledger"] = settings.ledger
-    if len(settings.routing.sub) > 1:
-        options["sub_models"] = [model.name for model in settings.routing.sub]
-    options["prices"] = {name: [*dataclasses.astuple(price)] for name, price in settings.prices.items()}
-    # its 0 says something
-    compact_at = {} if settings.compact_at == COMPACT_AT else {"compact_at": settings.compact_at or 0.0}
-    return {name: value for name, value in options.items() if value} | compact_at
+    given = as_far_as_given(options)
+    if settings.compact_at != COMPACT_AT:
+        given["compact_at"] = settings.compact_at or 0.0  # its 0 says something
+    return given
+
+
+def as_far_as_given(options: RecordedOptions) -> RecordedOptions:
+    """Return options without those that are empty, which have their default."""
+    return cast("RecordedOptions", {name: value for name, value in options.items() if value})
 
 
 def request_digest(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rlm_jupyter.types.images import Image
+from rlm_jupyter.types.recorded_options import RecordedOptions
 from rlm_jupyter.types.values import (
     CellStatus,
     ContextInfo,
@@ -52,7 +53,7 @@ class RunStarted:
     """The run whose `rlm_query` this run answers."""
     version: str = ""
     """Of this package."""
-    options: dict[str, Any] = field(default_factory=dict)
+    options: RecordedOptions = field(default_factory=RecordedOptions)
     """What else it takes to resume the run: its policies, its kernel, its working directory."""
     forked_from: str | None = None
     """The run whose first iterations (`forked_at` of them) this run took over."""
