@@ -37,12 +37,12 @@ from rlm_jupyter.run.arguments import (
     share_of,
 )
 from rlm_jupyter.run.artefacts import Outputs
-from rlm_jupyter.run.asked import Prompt, asked, context_of, is_none
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.estimate import Estimate, estimate
 from rlm_jupyter.run.figures import SeeFigures
 from rlm_jupyter.run.mcp.config import servers_of
+from rlm_jupyter.run.question import Prompt, context_of, is_none, question_and_context
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Running
 from rlm_jupyter.run.settings import COMPACT_AT, LedgerOf, Settings, Strategy
@@ -279,7 +279,7 @@ class RLM(FromRecord, InBatches):
         ConfigurationError
             There is no prompt, or the context can't be handed to a kernel.
         """
-        return estimate(self._settings, *asked(prompt, context, root_prompt))
+        return estimate(self._settings, *question_and_context(prompt, context, root_prompt))
 
     def completion(
         self,
@@ -357,7 +357,7 @@ class RLM(FromRecord, InBatches):
             Made by `Control()`; from any thread it stops the run with the best answer so far
             (`stop_reason="cancelled"`), pauses it, approves its cells, speaks to the model, raises a limit.
         """
-        question, held = asked(prompt, context, root_prompt)
+        question, held = question_and_context(prompt, context, root_prompt)
         with interrupts.in_order():
             settings = self._for(answer, outputs, output_dir, replace)
             return await answer_alone(settings, question, held, on_event, control)
@@ -447,7 +447,7 @@ class RLM(FromRecord, InBatches):
         approve
             Each cell waits for `running.control.approve()` or `refuse()`.
         """
-        question, held = asked(prompt, context, root_prompt)
+        question, held = question_and_context(prompt, context, root_prompt)
         if approve and self._settings.samples > 1:
             raise ConfigurationError("approve=True shows the cells of one run: leave samples out.")
         session = BackgroundSession(self._for(answer, outputs, output_dir, replace), held, keep_kernel)

@@ -21,10 +21,10 @@ from rlm_jupyter.batch.scoring import Scoring
 from rlm_jupyter.record import atomic
 from rlm_jupyter.replay.resume import Resumption
 from rlm_jupyter.run.alone import answer_alone
-from rlm_jupyter.run.asked import context_of
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.part_ledger import PartLedger
 from rlm_jupyter.run.prompt import check_prompt
+from rlm_jupyter.run.question import context_of
 from rlm_jupyter.run.result import Result, result_of
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError, LimitReached, ModelError, RLMError

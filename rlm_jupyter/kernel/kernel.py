@@ -405,7 +405,7 @@ class Kernel:
             self._tell("rlm_stop", {"cell": self._cell.id, "reason": "the cell was interrupted"})
             await self._connection.process.interrupt()
 
-    async def ask(self, msg_type: str, content: dict[str, Any], *, seconds: float) -> dict[str, Any] | None:
+    async def request_shell(self, msg_type: str, content: dict[str, Any], *, seconds: float) -> dict[str, Any] | None:
         """Put a request of the Jupyter protocol to the kernel's shell, and give the content of its reply.
 
         Returns

@@ -147,7 +147,7 @@ class Template:
         channels = StartChannels()
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                await self._ask(json.dumps(request).encode(), channels, directory)
+                await self._request(json.dumps(request).encode(), channels, directory)
                 channels.pass_on()
                 return await channels.process(is_boxed=boxed)
         except NotStartedError as error:
@@ -160,7 +160,7 @@ class Template:
             channels.close()
             raise
 
-    async def _ask(self, message: bytes, channels: StartChannels, directory: KernelDirectory) -> None:
+    async def _request(self, message: bytes, channels: StartChannels, directory: KernelDirectory) -> None:
         run = os.open(directory.path / "run", os.O_RDONLY | os.O_DIRECTORY)
         host = os.pidfd_open(os.getpid())
         try:

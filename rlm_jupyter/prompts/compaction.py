@@ -39,7 +39,7 @@ _TRAJECTORY = (
 _VARIABLES = "`SHOW_VARS()` lists your variables."
 
 
-def ask(words: int, variables: Sequence[Variable]) -> str:
+def request(words: int, variables: Sequence[Variable]) -> str:
     """Return what asks the model for a summary; stands below the last of the iterations that it is of.
 
     Parameters

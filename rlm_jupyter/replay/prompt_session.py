@@ -8,9 +8,9 @@ from typing import Self
 
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.run import background
-from rlm_jupyter.run.asked import Prompt, context_of
 from rlm_jupyter.run.messages import is_messages, question_of
 from rlm_jupyter.run.prompt import check_length, check_prompt
+from rlm_jupyter.run.question import Prompt, context_of
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Running
 from rlm_jupyter.types.errors import ConfigurationError

@@ -79,7 +79,7 @@ async def compact(run: Run, most: int) -> Outcome:
     if part is None or part.cap < _LEAST_SUMMARY_TOKENS or not _pays(run, part):
         return "unwise"
     try:
-        answered = await _ask(run, part)
+        answered = await _summarize(run, part)
     except (ModelError, LimitReached) as error:
         # where it was more than this one request, the next one says so
         why = "it did not fit the limits" if isinstance(error, LimitReached) else shortened(str(error), _REASON_CHARS)
@@ -168,10 +168,10 @@ def _pays(run: Run, part: _Part) -> bool:
 
 
 def _question(run: Run, cap: int) -> str:
-    return prompts.ask(int(cap * _WORDS_PER_TOKEN) // 10 * 10, run.cells.variables)
+    return prompts.request(int(cap * _WORDS_PER_TOKEN) // 10 * 10, run.cells.variables)
 
 
-async def _ask(run: Run, part: _Part) -> Completion:
+async def _summarize(run: Run, part: _Part) -> Completion:
     last, question = part.messages[-1], _question(run, part.cap)
     parts = (*last.parts, question) if last.parts else ()
     asked = [*part.messages[:-1], replace(last, content=f"{last.content}\n\n{question}", parts=parts)]

@@ -35,7 +35,7 @@ from rlm_jupyter.types.values import Message, Usage
 
 WINDOW = 16_000
 SUMMARY = "ESTABLISHED: lines were printed [1].\nVARIABLES: x, a number.\nTRIED: nothing.\nLEFT: what is asked for."
-ASKED = prompts.ask(0, ()).partition("{")[0][:60]
+ASKED = prompts.request(0, ()).partition("{")[0][:60]
 """How a request for a summary can be told: by how its question begins."""
 
 

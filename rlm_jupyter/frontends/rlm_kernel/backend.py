@@ -190,14 +190,14 @@ class Driven:
         else:
             note(f"The next prompts are about this context: {context.info.type_name}, {context.info.size}.")
 
-    async def ask(self, msg_type: str, content: dict[str, Any]) -> dict[str, Any] | None:
+    async def request_shell(self, msg_type: str, content: dict[str, Any]) -> dict[str, Any] | None:
         """Return what the kernel behind replies to a request; `None` when it is busy or gone."""
         if self._turn.locked():
             return None
         async with self._turn:
             try:
                 kernel = await self._ready(lambda _: None)
-                return await kernel.ask(msg_type, content, seconds=ASK_SECONDS)
+                return await kernel.request_shell(msg_type, content, seconds=ASK_SECONDS)
             except KernelError:
                 return None
 
@@ -255,7 +255,7 @@ class Driven:
     async def _count_from(kernel: Kernel, count: int) -> None:
         """Make the next cell's count the one that the front end shows: `Out[7]` and `_7` are then the same."""
         content = {"code": _COUNT.format(count), "silent": True, "store_history": False, "allow_stdin": False}
-        await kernel.ask("execute_request", content, seconds=ASK_SECONDS)
+        await kernel.request_shell("execute_request", content, seconds=ASK_SECONDS)
 
     @staticmethod
     async def _say_restored(kernel: Kernel, note: Note) -> None:

@@ -42,7 +42,7 @@ class Assistance:
         if cursor < offset or not is_code(code[rest:]):
             return nothing
         asked = {"code": code[offset:], "cursor_pos": cursor - offset}
-        reply = await self._ask("complete_request", asked)
+        reply = await self._request("complete_request", asked)
         if reply is None or reply.get("status") != "ok":
             return nothing
         shift(reply, offset)
@@ -67,7 +67,7 @@ class Assistance:
         if cursor < offset or not is_code(code[rest:]):
             return _NOTHING_FOUND
         asked = {"code": code[offset:], "cursor_pos": cursor - offset, "detail_level": detail}
-        return await self._ask("inspect_request", asked) or _NOTHING_FOUND
+        return await self._request("inspect_request", asked) or _NOTHING_FOUND
 
     async def is_complete(self, code: str) -> dict[str, Any]:
         """Return the content of an is_complete reply."""
@@ -77,14 +77,14 @@ class Assistance:
         if is_python(rest):
             # as with any cell magic, an empty line ends it
             body = rest[body_at(rest) :]
-            reply = await self._ask("is_complete_request", {"code": body}) if body.strip() else None
+            reply = await self._request("is_complete_request", {"code": body}) if body.strip() else None
             if reply is not None and reply["status"] == "complete" and not body.endswith("\n"):
                 return {"status": "incomplete", "indent": ""}
             return reply or {"status": "incomplete", "indent": ""}
-        return await self._ask("is_complete_request", {"code": rest}) or {"status": "unknown"}
+        return await self._request("is_complete_request", {"code": rest}) or {"status": "unknown"}
 
-    async def _ask(self, msg_type: str, content: dict[str, Any]) -> dict[str, Any] | None:
-        return await asyncio.wrap_future(background.submit(self._driven.ask(msg_type, content)))
+    async def _request(self, msg_type: str, content: dict[str, Any]) -> dict[str, Any] | None:
+        return await asyncio.wrap_future(background.submit(self._driven.request_shell(msg_type, content)))
 
 
 def shift(reply: dict[str, Any], offset: int) -> None:

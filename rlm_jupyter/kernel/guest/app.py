@@ -37,7 +37,7 @@ class GuestKernel(IPythonKernel):
         session.pack = _surviving(session.pack)
         self.rlm_guest = Guest(self)
         self._interrupts = Interrupts(shell.user_ns, self._fail_calls)
-        self.rlm_guest.on_stop = self._interrupts.told
+        self.rlm_guest.on_stop = self._interrupts.expect
         bound_displays(shell, self._interrupts)
 
     def dispatch_control(self, msg: Any) -> Any:

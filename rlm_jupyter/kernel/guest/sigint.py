@@ -47,15 +47,15 @@ class Interrupts:
         self._namespace = namespace
         self._fail_calls = fail_calls
         self._cell = ""
-        self._told: tuple[str, float] = ("", 0.0)
+        self._expected: tuple[str, float] = ("", 0.0)
         self._early: dict[str, float] = {}
         """Cells that a signal came for before the host's word of it did, and when; whoever pops one sees to it."""
         self.raised = 0
         """How often the model's code was ended by an exception: whoever calls it may swallow that."""
 
-    def told(self, cell: str) -> None:
+    def expect(self, cell: str) -> None:
         """Expect an interrupt: the host is about to interrupt this cell, or has just done so (control thread)."""
-        self._told = (cell, time.monotonic())
+        self._expected = (cell, time.monotonic())
         if self._early.pop(cell, -_LATE_SECONDS) > time.monotonic() - _LATE_SECONDS:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
@@ -101,7 +101,7 @@ class Interrupts:
     def _is_late(self) -> bool:
         """Return whether a signal is meant for the cell before; of one for this cell, the host's word follows."""
         self._early[self._cell] = time.monotonic()  # before looking: the word may come while we look
-        cell, at = self._told
+        cell, at = self._expected
         if cell in {"", self._cell} or time.monotonic() - at > _LATE_SECONDS:
             return self._early.pop(self._cell, None) is None
         return True

@@ -20,7 +20,7 @@ class Served:
     def __init__(self) -> None:
         self.counted: list[str] = []
         self.interrupts = Interrupts({}, self.counted.append)
-        self.interrupts.told("before")
+        self.interrupts.expect("before")
         self.interrupts.serve("now")
 
     def signal(self) -> None:
@@ -39,17 +39,17 @@ def served() -> Iterator[Served]:
 def test_a_signal_before_its_word(served: Served) -> None:
     served.signal()
     assert served.counted == []
-    served.interrupts.told("now")
+    served.interrupts.expect("now")
     assert served.counted == ["now"]
     # what was made good is not made good again by the word of the next
-    served.interrupts.told("now")
+    served.interrupts.expect("now")
     assert served.counted == ["now"]
     served.signal()
     assert served.counted == ["now", "now"]
 
 
 def test_a_word_before_its_signal(served: Served) -> None:
-    served.interrupts.told("now")
+    served.interrupts.expect("now")
     assert served.counted == []
     served.signal()
     assert served.counted == ["now"]
@@ -65,7 +65,7 @@ def test_a_word_that_comes_while_the_signal_is_looked_at(
         nonlocal looks
         looks += 1
         if looks == look:
-            served.interrupts.told("now")
+            served.interrupts.expect("now")
         return time.monotonic()
 
     monkeypatch.setattr(sigint, "time", SimpleNamespace(monotonic=clock))
@@ -78,5 +78,5 @@ def test_a_signal_of_long_ago_is_not_made_good(served: Served, monkeypatch: pyte
     served.signal()
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 6)
     monkeypatch.setattr(sigint, "time", later)
-    served.interrupts.told("now")
+    served.interrupts.expect("now")
     assert served.counted == []

@@ -1,4 +1,4 @@
-"""`asked`: what somebody asks, and about what, as the ways to start a run take it."""
+"""`question_and_context`: what somebody asks, and about what, as the ways to start a run take it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Prompt = str | Messages
 """A question, or chat messages of which the last is the question (`messages.question_of`)."""
 
 
-def asked(prompt: Prompt, context: object, root_prompt: str | None = None) -> tuple[str, Context]:
+def question_and_context(prompt: Prompt, context: object, root_prompt: str | None = None) -> tuple[str, Context]:
     """Check the question, and read its context where that is a path.
 
     Parameters
