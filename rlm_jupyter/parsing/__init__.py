@@ -23,7 +23,7 @@ from rlm_jupyter.parsing.final import (
 )
 from rlm_jupyter.parsing.idempotence import is_settled, may_advance
 from rlm_jupyter.parsing.reply import ParsedReply, Reading, Segment, parse
-from rlm_jupyter.parsing.shadowing import mend_cell, stand_ins
+from rlm_jupyter.parsing.shadowing import mend_cell, shadowed_names
 from rlm_jupyter.parsing.source import (
     constant_final,
     declares_ready,
@@ -55,7 +55,7 @@ __all__ = [
     "normal",
     "only_constant_final",
     "parse",
-    "stand_ins",
+    "shadowed_names",
     "types_final",
     "unquoted",
 ]

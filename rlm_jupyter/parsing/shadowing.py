@@ -39,16 +39,16 @@ def mend_cell(source: str, *, has_context: bool = True) -> str | None:
     """
     if (mended := mend_prose_final(source)) is not None:
         return mended
-    less = without_stand_ins(source, has_context=has_context)
+    less = without_shadowing(source, has_context=has_context)
     return None if less == source else less
 
 
-def stand_ins(source: str, *, has_context: bool = True) -> tuple[str, ...]:
-    """Return the names that a cell puts a stand-in for, in their order; see `without_stand_ins`."""
+def shadowed_names(source: str, *, has_context: bool = True) -> tuple[str, ...]:
+    """Return the names that a cell puts a stand-in for, in their order; see `without_shadowing`."""
     return tuple(dict.fromkeys(name for name, _ in _found(source, has_context)))
 
 
-def without_stand_ins(source: str, *, has_context: bool = True) -> str:
+def without_shadowing(source: str, *, has_context: bool = True) -> str:
     """Return the cell less its stand-ins, a comment in place of each; the other lines keep their numbers.
 
     Left out are statements of the cell itself, in lines of their own, that define one of our functions or give it a

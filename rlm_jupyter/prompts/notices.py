@@ -60,7 +60,7 @@ EMPTY = "the prompt is empty, and was not sent: put the question and the passage
 NO_MORE_IMAGES = "No further image was sent to it."
 NOT_SENT_AGAIN = "The same prompt was not sent again: change it."
 EXITED = "`exit()` ended this cell, not the kernel. Nothing below it in that reply was executed; leave it out."
-STAND_INS = "What your cell put in place of {names} was left out: the real thing is there already, use it as it is."
+SHADOWING = "What your cell put in place of {names} was left out: the real thing is there already, use it as it is."
 SENT_BACK = (
     "Your answer is kept, but it does not end the work yet: the termination policy {policy} did not accept it. Check "
     "it once more or improve it, and give it again with FINAL; FINAL(answer, confidence=0.9) says how sure you are."

@@ -151,9 +151,10 @@ async def _cell(run: Run, source: str) -> _Ran:
     cell, inspection = await cells.execute(run, source, executed)
     ok, exited = cell.status == "ok", inspection.exited
     # most cells run as they are, and are not read again; one that did what it was to do needs no word about it
-    names = parsing.stand_ins(source, has_context=run.has_context) if executed is not None and ran == source else ()
+    is_as_written = executed is not None and ran == source
+    names = parsing.shadowed_names(source, has_context=run.has_context) if is_as_written else ()
     if names and not (ok and cell.outputs):
-        run.notice(notices.STAND_INS.format(names=" and ".join(f"`{name}`" for name in names)))
+        run.notice(notices.SHADOWING.format(names=" and ".join(f"`{name}`" for name in names)))
     run.replies.ready_declared = inspection.draft_ready and (run.replies.ready_declared or parsing.declares_ready(ran))
     _tell(run, ran, cell, inspection)
     if inspection.answer == "recorded":

@@ -20,7 +20,7 @@ from rlm_jupyter.models.pricing import Price
 from rlm_jupyter.run.budget import request as calls
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.ledger import Ledger
-from rlm_jupyter.run.budget.rate_limit import Pace
+from rlm_jupyter.run.budget.rate_limit import RateLimiter
 from rlm_jupyter.run.budget.request import complete
 from rlm_jupyter.types.errors import LimitReached, ModelUnavailableError
 from rlm_jupyter.types.events import Event, RequestDelayed
@@ -203,11 +203,11 @@ async def test_a_provider_that_bills_more_than_it_was_asked_for_is_named(
 
 
 async def test_a_burst_of_refusals_halves_the_width_once_and_successes_widen_it_again() -> None:
-    pace = Pace(16)
+    limiter = RateLimiter(16)
     refuse = asyncio.Event()
 
     async def refused() -> None:
-        async with pace.turn():
+        async with limiter.turn():
             await refuse.wait()
             raise ModelUnavailableError("busy", overloaded=True, retry_after=0.01)
 
@@ -215,26 +215,26 @@ async def test_a_burst_of_refusals_halves_the_width_once_and_successes_widen_it_
     await asyncio.sleep(0)
     refuse.set()
     await asyncio.gather(*burst, return_exceptions=True)
-    assert pace.width == 8
+    assert limiter.width == 8
     for _ in range(8 + 9 + 1):
-        async with pace.turn():
+        async with limiter.turn():
             pass
-    assert pace.width == 10
+    assert limiter.width == 10
     for _ in range(200):
-        async with pace.turn():
+        async with limiter.turn():
             pass
-    assert pace.width == 16
+    assert limiter.width == 16
 
 
 async def test_what_was_refused_goes_first_and_the_others_in_order_of_arrival() -> None:
-    pace, served = Pace(1), list[str]()
+    limiter, served = RateLimiter(1), list[str]()
 
     async def take(name: str, *, again: bool = False) -> None:
-        async with pace.turn(again=again):
+        async with limiter.turn(again=again):
             served.append(name)
             await asyncio.sleep(0)
 
-    async with pace.turn():
+    async with limiter.turn():
         waiting = [asyncio.create_task(take(name)) for name in "abc"]
         await asyncio.sleep(0)
         waiting[1].cancel()

@@ -13,7 +13,7 @@ from typing import Any
 
 from rlm_jupyter.kernel.guest.final_functions import Finals, NamedFinals
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
-from rlm_jupyter.kernel.guest.namespace import Names
+from rlm_jupyter.kernel.guest.namespace import ProtectedNames
 from rlm_jupyter.kernel.guest.subcall_client import SubcallError, SubcallFailure
 from rlm_jupyter.kernel.guest.subcall_functions import functions
 from rlm_jupyter.kernel.guest.tool_functions import tool_functions
@@ -79,7 +79,7 @@ class _Restored:
         self._trajectory = trajectory
         self._calls = KernelCalls(trajectory)
         self._past = Past(self._calls)
-        self._names = Names(shell)
+        self._names = ProtectedNames(shell)
         self._own: set[str] = set()
         self._source = ""
         self._depth = 0
@@ -111,7 +111,7 @@ class _Restored:
         """
         numbered = {f"context_{number}": context for number, context in enumerate(contexts)}
         shell, finals = self._shell, self._finals.functions()
-        self._names.keep(
+        self._names.protect(
             functions(self._calls)
             | {"trajectory": self._past}
             | tool_functions(self._calls, self._trajectory.started.options.get("tools", ()))

@@ -17,7 +17,7 @@ import zmq
 from rlm_jupyter.kernel.guest.attached_cells import AttachedCells
 from rlm_jupyter.kernel.guest.codec import WireMessage
 from rlm_jupyter.kernel.guest.guest import Guest
-from rlm_jupyter.kernel.guest.namespace import Names
+from rlm_jupyter.kernel.guest.namespace import ProtectedNames
 from rlm_jupyter.kernel.guest.subcall_functions import MakesCalls, functions
 from rlm_jupyter.kernel.guest.trajectory_view import NAME as TRAJECTORY
 from rlm_jupyter.kernel.guest.trajectory_view import Trajectory
@@ -28,20 +28,20 @@ _MOST_WAITING = 100_000
 """Messages of IOPub that may wait for a slow reader. With ZeroMQ's 1,000, a busy machine loses a flood's last ones."""
 
 
-class BorrowedNames(Names):
+class BorrowedNames(ProtectedNames):
     """Our names in a namespace that is somebody's own: what stood there before can be put back."""
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self._before: dict[str, tuple[Any, Any]] = {}
 
-    def keep(self, names: dict[str, Any]) -> None:
-        """Do as `Names.keep`, and remember what stood there."""
+    def protect(self, names: dict[str, Any]) -> None:
+        """Do as `ProtectedNames.protect`, and remember what stood there."""
         self._remember(names)
-        super().keep(names)
+        super().protect(names)
 
     def provide(self, names: dict[str, Any]) -> None:
-        """Do as `Names.provide`, and remember what stood there."""
+        """Do as `ProtectedNames.provide`, and remember what stood there."""
         self._remember(names)
         super().provide(names)
 
@@ -107,11 +107,12 @@ class AttachedGuest(Guest):
         super().__init__(kernel, names)
         self._lent_names = names
         if context is not None:
-            names.keep({"context": context, "context_0": context})
+            names.protect({"context": context, "context_0": context})
         elif "context" not in kernel.shell.user_ns:
-            names.keep({"context": ""})
+            names.protect({"context": ""})
         if answers is not None:
-            names.keep(functions(answers) | ({TRAJECTORY: Trajectory(answers)} if TRAJECTORY in names.kept else {}))
+            trajectory = {TRAJECTORY: Trajectory(answers)} if TRAJECTORY in names.protected else {}
+            names.protect(functions(answers) | trajectory)
         kernel.rlm_attached = self
         self._tap(self._take)
 

@@ -17,7 +17,7 @@ from rlm_jupyter.kernel.guest.codec import DRAFT, WireMessage, to_bytes
 from rlm_jupyter.kernel.guest.exits import Exits
 from rlm_jupyter.kernel.guest.final_functions import Finals, NamedFinals, as_share
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
-from rlm_jupyter.kernel.guest.namespace import Names
+from rlm_jupyter.kernel.guest.namespace import ProtectedNames
 from rlm_jupyter.kernel.guest.output_folder import OutputFolder
 from rlm_jupyter.kernel.guest.subcall_client import SubcallClient, SubcallError, SubcallFailure
 from rlm_jupyter.kernel.guest.subcall_functions import functions
@@ -42,7 +42,7 @@ class Guest:
         Keeps our names in its namespace; whoever gives it sets `context` himself.
     """
 
-    def __init__(self, kernel: Any, names: Names | None = None) -> None:
+    def __init__(self, kernel: Any, names: ProtectedNames | None = None) -> None:
         self._kernel = kernel
         self._shell = kernel.shell
         self._cells: set[str] = set()
@@ -56,7 +56,7 @@ class Guest:
         self.on_fork: Callable[[WireMessage], None] | None = None
         """Forks the kernel, and answers (control thread); `None`: it can't be forked."""
         self._watch_compiler()
-        self._names = names or Names(self._shell)
+        self._names = names or ProtectedNames(self._shell)
         self._surroundings = Surroundings() if names is None else None
         self._finals = Finals(
             self._shell.user_ns,
@@ -68,15 +68,15 @@ class Guest:
         self.wire = Wire(kernel, self._receive)
         self.calls = SubcallClient(self.wire, self.running_cell, self._refusal)
         self._trajectory = Trajectory(self.calls)
-        self._names.keep(
+        self._names.protect(
             functions(self.calls)
             | self._finals.functions()
             | {"SHOW_VARS": self._names.show, "SubcallError": SubcallError, "SubcallFailure": SubcallFailure}
         )
         if names is None or TRAJECTORY not in self._shell.user_ns:  # a variable of the user's own stays theirs
-            self._names.keep({TRAJECTORY: self._trajectory})
+            self._names.protect({TRAJECTORY: self._trajectory})
         if names is None:
-            self._names.keep({"context": ""})
+            self._names.protect({"context": ""})
         self._exits = Exits(self._shell)
         self._named_finals, self._questions = NamedFinals(), keep_questions("llm_query")
         self._shell.ast_transformers.append(self._named_finals)
@@ -201,10 +201,10 @@ class Guest:
             case "rlm_tools":
                 from rlm_jupyter.kernel.guest.tool_functions import tool_functions  # most runs have none
 
-                self._names.keep(tool_functions(self.calls, asked["tools"]))
+                self._names.protect(tool_functions(self.calls, asked["tools"]))
             case "rlm_outputs":
                 self._outputs = OutputFolder()
-                self._names.keep({output_folder.NAME: self._outputs.path})
+                self._names.protect({output_folder.NAME: self._outputs.path})
             case "rlm_begin" | "rlm_reopen" as which:
                 self._finals.reset()
                 if which == "rlm_begin":
@@ -238,7 +238,7 @@ class Guest:
 
     def _set_context(self, name: str, value: Any) -> None:
         self._contexts[name] = value
-        self._names.keep({name: value, "context": value})
+        self._names.protect({name: value, "context": value})
 
     def _inspect(self) -> dict[str, Any]:
         finals = self._finals
@@ -265,7 +265,7 @@ class Guest:
     def _changed(self, *, pickles: bool) -> tuple[dict[str, Any], list[bytes]]:
         """Hand over what a cell has put in place of `context`, if one has."""
         value = self._shell.user_ns.get("context")
-        if value is None or value is self._names.kept["context"]:
+        if value is None or value is self._names.protected["context"]:
             return {"kind": "none"}, []
         kind, buffers = values.dump(value, pickles=pickles)
         return {"kind": kind, "type_name": values.type_name(value), "size": values.size(value)}, buffers

@@ -1,4 +1,4 @@
-"""`Names`: our names in the kernel's namespace, kept in place and out of `%who`."""
+"""`ProtectedNames`: our names in the kernel's namespace, kept in place and out of `%who`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Listing(str):
         return str(self)
 
 
-class Names:
+class ProtectedNames:
     """Puts names into the namespace, and puts them back when the model overwrote them.
 
     Parameters
@@ -31,14 +31,14 @@ class Names:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self.kept: dict[str, Any] = {}
+        self.protected: dict[str, Any] = {}
         """Restored before every cell."""
         self.provided: dict[str, Any] = {}
         """The model may change them."""
 
-    def keep(self, names: dict[str, Any]) -> None:
+    def protect(self, names: dict[str, Any]) -> None:
         """Set names that are restored before every cell."""
-        self.kept.update(names)
+        self.protected.update(names)
         self._shell.push(names, interactive=False)
 
     def provide(self, names: dict[str, Any]) -> None:
@@ -49,9 +49,9 @@ class Names:
     def restore(self) -> list[str]:
         """Put back what was overwritten or deleted; returns those names."""
         namespace = self._shell.user_ns
-        lost = [name for name, value in self.kept.items() if namespace.get(name, self) is not value]
+        lost = [name for name, value in self.protected.items() if namespace.get(name, self) is not value]
         for name in lost:
-            namespace[name] = self.kept[name]
+            namespace[name] = self.protected[name]
         return lost
 
     def variables(self) -> list[tuple[str, str, str]]:
@@ -64,7 +64,7 @@ class Names:
             and name.isidentifier()
             and not keyword.iskeyword(name)
             and not name.startswith("_")
-            and name not in self.kept
+            and name not in self.protected
             and (name not in self.provided or self.provided[name] is not value)
             and (name not in hidden or hidden[name] is not value)
             and not issubclass(type(value), _NOT_VARIABLES)
@@ -73,9 +73,9 @@ class Names:
     def show(self) -> Listing:
         """Return the variables, a line each; `context` first."""
         lines = []
-        for name in ("context", *(n for n in self.kept if n.startswith("context_"))):
-            if name in self.kept:
-                value = self.kept[name]
+        for name in ("context", *(n for n in self.protected if n.startswith("context_"))):
+            if name in self.protected:
+                value = self.protected[name]
                 lines.append(_line(name, values.type_name(value), values.size(value)))
         lines += [_line(*variable) for variable in self.variables()]
         return Listing("\n".join(lines) or "no variables yet")

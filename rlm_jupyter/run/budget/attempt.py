@@ -52,23 +52,24 @@ async def _send_when_allowed(request: Request, ledger: Ledger, entry: Bill) -> R
     """Return one reply; wait and retry while the provider is overloaded or limits the rate."""
     model = request.model
     abilities = abilities_of(model)
-    pace = ledger.pace(abilities.provider or model.name, abilities.slots)
+    rate_limiter = ledger.rate_limiter(abilities.provider or model.name, abilities.slots)
     again = False
     try:
         while True:
             try:
-                async with ledger.turn(pace, again=again):
+                async with ledger.turn(rate_limiter, again=again):
                     ledger.delays.put(request, "")
                     return await _complete(request, ledger, entry)
             except ModelUnavailableError as error:
                 if not error.overloaded or entry.usage.total_tokens:
                     raise
-                ledger.check_rest(pace)
-                if max(pace.rest, pace.refused_for) > MOST_RATE_LIMIT_SECONDS:
-                    text = f"{error} It refuses everything, and wants to be asked again in {pace.rest:.0f} s."
-                    pace.fail(lambda: ModelUnavailableError(text))  # noqa: B023  it is called at once
+                ledger.check_rest(rate_limiter)
+                if max(rate_limiter.rest, rate_limiter.refused_for) > MOST_RATE_LIMIT_SECONDS:
+                    text = f"{error} It refuses everything, and wants to be asked again in {rate_limiter.rest:.0f} s."
+                    rate_limiter.fail(lambda: ModelUnavailableError(text))  # noqa: B023  it is called at once
                     raise ModelUnavailableError(text) from error
-                ledger.delays.put(request, f"{model.name}: {error.brief}, trying again in {math.ceil(pace.rest)} s")
+                rest = math.ceil(rate_limiter.rest)
+                ledger.delays.put(request, f"{model.name}: {error.brief}, trying again in {rest} s")
             again = True
     finally:
         ledger.delays.put(request, "")

@@ -22,7 +22,7 @@ from rlm_jupyter.run.budget.delays import Delays
 from rlm_jupyter.run.budget.kernel_slots import KernelSlots
 from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.budget.overbilling import ROUNDING, Overbilling
-from rlm_jupyter.run.budget.rate_limit import Pace
+from rlm_jupyter.run.budget.rate_limit import RateLimiter
 from rlm_jupyter.types.errors import LimitReached
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.values import StopReason, Usage
@@ -47,7 +47,7 @@ class Ledger:
         self.deadline = Deadline(limits.max_seconds, clock)
         self.kernels = KernelSlots(limits, self.deadline)
         self._slots = asyncio.Semaphore(limits.concurrency)
-        self._paces: dict[str, Pace] = {}
+        self._rate_limiters: dict[str, RateLimiter] = {}
         self._queue = asyncio.Lock()
         self._changed = asyncio.Event()
         self._reserved_tokens = 0
@@ -206,7 +206,7 @@ class Ledger:
             self._changed.set()
             self.overbilling.compare(model, entry, most, cost)
 
-    def pace(self, provider: str, slots: int | None = None) -> Pace:
+    def rate_limiter(self, provider: str, slots: int | None = None) -> RateLimiter:
         """Return how fast a provider is asked; by its address, as it refuses everybody when it refuses one request.
 
         Parameters
@@ -214,18 +214,18 @@ class Ledger:
         slots
             How many requests it serves at once, where that is known: what waits there may time out, here it can't.
         """
-        if (pace := self._paces.get(provider)) is None:
+        if (rate_limiter := self._rate_limiters.get(provider)) is None:
             most = self.limits.concurrency
-            pace = self._paces[provider] = Pace(min(most, slots or most), self._clock)
-        return pace
+            rate_limiter = self._rate_limiters[provider] = RateLimiter(min(most, slots or most), self._clock)
+        return rate_limiter
 
     @asynccontextmanager
-    async def turn(self, pace: Pace, *, again: bool = False) -> AsyncIterator[None]:
+    async def turn(self, rate_limiter: RateLimiter, *, again: bool = False) -> AsyncIterator[None]:
         """Wait until a request may be sent; held while it is in flight.
 
         Parameters
         ----------
-        pace
+        rate_limiter
             Of the provider.
         again
             It was refused before, so it goes first.
@@ -235,18 +235,18 @@ class Ledger:
         LimitReached
             The time is up, or will be before the provider wants to be asked again.
         """
-        if pace.is_open and not self._slots.locked():  # nobody is waited for
-            async with pace.turn(again=again), self._slots:
+        if rate_limiter.is_open and not self._slots.locked():  # nobody is waited for
+            async with rate_limiter.turn(again=again), self._slots:
                 yield
             return
         async with AsyncExitStack() as stack:
             async with self.deadline.in_time():
-                self.check_rest(pace)
-                await stack.enter_async_context(pace.turn(again=again))
+                self.check_rest(rate_limiter)
+                await stack.enter_async_context(rate_limiter.turn(again=again))
                 await stack.enter_async_context(self._slots)
             yield
 
-    def check_rest(self, pace: Pace) -> None:
+    def check_rest(self, rate_limiter: RateLimiter) -> None:
         """Refuse to wait for a provider that is not to be asked again before the time is up; for all who do.
 
         Raises
@@ -254,7 +254,7 @@ class Ledger:
         LimitReached
             There is no use in waiting.
         """
-        rest, left = pace.rest, self.deadline.left
+        rest, left = rate_limiter.rest, self.deadline.left
         if not rest or left is None or rest < left or self.deadline.is_held:
             return
 
@@ -265,7 +265,7 @@ class Ledger:
             )
 
         if not self.is_part:
-            pace.fail(refusal)
+            rate_limiter.fail(refusal)
         raise refusal()
 
     async def _reserve(self, tokens: int, cost: float, own: LastReplyReserve | None) -> None:

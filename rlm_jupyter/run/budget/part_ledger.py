@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.budget.ledger import Ledger
-from rlm_jupyter.run.budget.rate_limit import Pace
+from rlm_jupyter.run.budget.rate_limit import RateLimiter
 from rlm_jupyter.types.errors import LimitReached
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.values import Usage
@@ -38,9 +38,9 @@ class PartLedger(Ledger):
         self._whole = whole
         self._on_refused = on_refused
 
-    def pace(self, provider: str, slots: int | None = None) -> Pace:
+    def rate_limiter(self, provider: str, slots: int | None = None) -> RateLimiter:
         """Return how fast a provider is asked, by all runs together."""
-        return self._whole.pace(provider, slots)
+        return self._whole.rate_limiter(provider, slots)
 
     @asynccontextmanager
     async def request(

@@ -1,4 +1,4 @@
-"""`Pace`: how many requests one provider is sent at once: fewer after it refused one, more again as it serves them.
+"""`RateLimiter`: how many requests one provider is sent at once: fewer after a refusal, more as it serves them.
 
 A provider that says 429, 503, 529 or "overloaded" speaks to everybody who asks it. So the whole tree slows down
 together: what may be in flight is halved, nothing is sent before the time that the provider named, and what was
@@ -23,7 +23,7 @@ _CAREFULLY = 8
 """Rounds of successes that it takes where one more was refused the last time."""
 
 
-class Pace:
+class RateLimiter:
     """The requests to one provider, in order of arrival.
 
     Parameters
@@ -170,14 +170,14 @@ class Pace:
 class Turn:
     """One request's turn. A class, not a generator: a batch of sub-calls has hundreds of them at once."""
 
-    __slots__ = ("_again", "_pace", "_sent")
+    __slots__ = ("_again", "_rate_limiter", "_sent")
 
-    def __init__(self, pace: Pace, again: bool) -> None:
-        self._pace = pace
+    def __init__(self, rate_limiter: RateLimiter, again: bool) -> None:
+        self._rate_limiter = rate_limiter
         self._again = again
 
     async def __aenter__(self) -> None:
-        self._sent = await self._pace.enter(self._again)
+        self._sent = await self._rate_limiter.enter(self._again)
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._pace.leave(self._sent, error)
+        self._rate_limiter.leave(self._sent, error)

@@ -16,7 +16,7 @@ from rlm_jupyter.parsing import (
     mend_prose_final,
     only_constant_final,
     parse,
-    stand_ins,
+    shadowed_names,
     unquoted,
 )
 from rlm_jupyter.types.errors import ConfigurationError
@@ -605,7 +605,7 @@ def test_a_block_may_open_at_the_end_of_a_sentence() -> None:
     ],
 )
 def test_stand_ins_are_found_and_left_out(source: str, names: tuple[str, ...], executed: str | None) -> None:
-    assert stand_ins(source) == names
+    assert shadowed_names(source) == names
     assert mend_cell(source) == executed
 
 

@@ -25,7 +25,10 @@ PRICE = 0.001
 async def use(ledger: Ledger, reserved: int, used: int, price: float = PRICE) -> str:
     """A request through all that it has to wait for."""
     try:
-        async with ledger.request(Usage(reserved), reserved * price) as entry, ledger.turn(ledger.pace("anybody")):
+        async with (
+            ledger.request(Usage(reserved), reserved * price) as entry,
+            ledger.turn(ledger.rate_limiter("anybody")),
+        ):
             await asyncio.sleep(random.random() * 0.002)
             entry.settle(Usage(input_tokens=used), used * price)
     except LimitReached as limit:
@@ -239,7 +242,7 @@ async def test_no_more_requests_are_in_flight_than_allowed_whomever_they_ask() -
 
     async def fly(provider: str) -> None:
         nonlocal flying, most
-        async with ledger.turn(ledger.pace(provider)):
+        async with ledger.turn(ledger.rate_limiter(provider)):
             flying += 1
             most = max(most, flying)
             await asyncio.sleep(0.005)
@@ -332,7 +335,7 @@ async def test_nobody_waits_longer_than_the_time_that_is_left(what: str) -> None
     def waited_for() -> Any:
         return {
             "room": lambda: ledger.request(Usage(60)),
-            "a turn": lambda: ledger.turn(ledger.pace("x")),
+            "a turn": lambda: ledger.turn(ledger.rate_limiter("x")),
             "a kernel": lambda: ledger.kernels.hold(1),
         }[what]()
 

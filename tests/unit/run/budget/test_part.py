@@ -57,12 +57,12 @@ async def test_a_run_is_held_to_its_own_limits_too_and_the_whole_does_not_mind()
 async def test_all_ask_a_provider_at_one_pace_but_nobody_fails_for_the_deadline_of_another() -> None:
     whole = Ledger(Limits())
     one, other = (PartLedger(Limits(max_seconds=seconds), whole, lambda _: None) for seconds in (1.0, 100.0))
-    assert one.pace("p") is other.pace("p") is whole.pace("p")
-    pace = whole.pace("p")
+    assert one.rate_limiter("p") is other.rate_limiter("p") is whole.rate_limiter("p")
+    rate_limiter = whole.rate_limiter("p")
     waiting = asyncio.get_running_loop().create_future()
-    pace._queue.append(waiting)
-    pace._rests_until = whole._clock() + 10
+    rate_limiter._queue.append(waiting)
+    rate_limiter._rests_until = whole._clock() + 10
     with pytest.raises(LimitReached):
-        one.check_rest(pace)
+        one.check_rest(rate_limiter)
     assert not waiting.done()
-    other.check_rest(pace)
+    other.check_rest(rate_limiter)
