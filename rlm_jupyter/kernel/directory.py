@@ -1,4 +1,4 @@
-"""`Place`: a kernel's private directory, and the removal of those that a killed host has left.
+"""`KernelDirectory`: a kernel's private directory, and the removal of those that a killed host has left.
 
 All of them are in one folder of the user's, `$TMPDIR/rlm_jupyter-UID`. Beside a directory `NAME` stands its marker
 `NAME.owner`, written first and removed last: it names the host that made the directory. So what a host leaves is

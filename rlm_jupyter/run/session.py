@@ -47,7 +47,7 @@ from rlm_jupyter.types.values import AnswerSubcall, CellRun, ContextInfo, Value,
 
 @dataclass
 class Session:
-    """A kernel, its context, and what was answered in it. Made by `start.open_session`."""
+    """A kernel, its context, and what was answered in it. Made by `open_session`."""
 
     settings: Settings
     context: AnyContext

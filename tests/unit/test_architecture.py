@@ -20,7 +20,7 @@ _LONG = {
     "kernel/guest/subcall_functions.py": {"functions"},
     "models/__init__.py": {"load_model"},
     "rlm.py": {"__init__"},
-    "run/budget/request.py": {"ask"},
+    "run/budget/request.py": {"complete"},
     "run/session.py": {"answer"},
 }
 """Functions whose parameters take most of their lines."""

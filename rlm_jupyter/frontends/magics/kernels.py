@@ -1,4 +1,4 @@
-"""`Kept`: the results that the variables of a session hold, and the kernels that are kept with them.
+"""`KeptKernels`: the results that the variables of a session hold, and the kernels that are kept with them.
 
 A kernel belongs to the variable that its result stands in. It is closed when a later run takes the variable, when it
 was not used for long enough, when too many are kept, or with the session; the result keeps all that it has.

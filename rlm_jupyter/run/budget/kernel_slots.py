@@ -1,4 +1,4 @@
-"""`KernelPlaces`: how many kernels of children there are at once."""
+"""`KernelSlots`: how many kernels of children there are at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlm_jupyter.types.limits import Limits
 
 
 class KernelSlots:
-    """Places for the kernels of a tree of runs, counted per depth.
+    """Slots for the kernels of a tree of runs, counted per depth.
 
     A kernel is held while its own children run, so a common pool could fill up with parents that wait. With one pool
     for each depth the deepest can always go on, and so can everybody above.
@@ -26,7 +26,7 @@ class KernelSlots:
 
     @asynccontextmanager
     async def hold(self, depth: int) -> AsyncIterator[None]:
-        """Hold a place for a child's kernel.
+        """Hold a slot for a child's kernel.
 
         Raises
         ------
