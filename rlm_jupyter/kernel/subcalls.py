@@ -77,7 +77,7 @@ class Subcalls:
         return not self._tasks
 
     def idle(self) -> asyncio.Future[None]:
-        """Wait until no call is open."""
+        """Return a future that is done as soon as no call is open."""
         if self._idle is None:
             self._idle = asyncio.get_running_loop().create_future()
         return self._idle

@@ -88,7 +88,7 @@ def changed(done: WireMessage, *, pickles: bool) -> object:
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Take a reply apart in this context: one that is none is the kernel's failure, not ours."""
+    """Turn what goes wrong as a reply is taken apart into the kernel's failure: it is not ours."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:

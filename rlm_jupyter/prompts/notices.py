@@ -84,7 +84,7 @@ PASSED_OVER = (
 NOT_RESTORED = "These had come back when the kernel died, and have not come back now: {names}."
 BEFORE_MISSING = "What the prompts before this one had set in their kernel is missing: their records are not known."
 GOES_ON = "The work goes on: code can be executed. {status}"
-FORCED = (
+LAST_REPLY = (
     "No more code can be executed. Give your best answer now, from what you have seen: only the answer itself, as "
     "plain text, without code."
 )

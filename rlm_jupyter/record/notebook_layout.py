@@ -294,7 +294,7 @@ class _Asked:
 
 
 def _segments(record: ReplyReceived) -> tuple[tuple[Segment, ...], str]:
-    """Return a reply's segments, and the rest that is not read. No block of a forced reply is executed."""
+    """Return a reply's segments, and the rest that is not read; no block of a last reply is executed."""
     if record.forced:
         return (Segment("prose", record.text),), ""
     parsed = parse(record.text)

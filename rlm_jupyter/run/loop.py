@@ -121,20 +121,20 @@ def _limit_reached(run: Run) -> StopReason | None:
 
 
 async def _salvage(run: Run, stop: StopReason, message: str = "", *, may_ask: bool = True) -> Ending:
-    """Return the best answer there is: sent back, a draft, an unconfirmed FINAL, one forced call, or none."""
+    """Return the best answer there is: sent back, a draft, an unconfirmed FINAL, a last reply, or none."""
     answer = run.best
     # a cell that was interrupted in time may have used part of the margin; the rest must do for one more reply
     least = min(INTERRUPT_MARGIN, max(run.requests.last_reply_reserve.seconds, _LEAST_SECONDS))
     # where nothing was seen and nothing is kept, an answer would be made up
     if may_ask and answer is None and stop != "cancelled" and run.can_conclude and run.ledger.deadline.has(least):
-        answer, why = await _forced(run)
+        answer, why = await _request_last_reply(run)
         message = "; ".join(filter(None, [message, why]))
     return Ending(stop, answer, message)
 
 
-async def _forced(run: Run) -> tuple[Value | None, str]:
-    """Ask once more, for the answer alone; and why what was said is none."""
-    run.notice(notices.FORCED)
+async def _request_last_reply(run: Run) -> tuple[Value | None, str]:
+    """Ask for a last reply, the answer alone; return the answer, or why what was said is none."""
+    run.notice(notices.LAST_REPLY)
     answered = None
     while answered is None:
         try:
@@ -145,7 +145,7 @@ async def _forced(run: Run) -> tuple[Value | None, str]:
         except ModelError:
             return None, ""
     root_model.received(run, answered, read=None, forced=True)
-    said = await _read_forced(run, answered)
+    said = await _read_last_reply(run, answered)
     if isinstance(said, Value):
         return said, ""
     said = (said or "").strip()
@@ -164,8 +164,8 @@ def _no_answer(run: Run, said: str) -> str:
     return "" if figure is None else f"{figure} stands in nothing that it was shown"
 
 
-async def _read_forced(run: Run, answered: Completion) -> Value | str | None:
-    """Return the answer in a forced reply: a FINAL in it, a variable it names, else its prose; never its code."""
+async def _read_last_reply(run: Run, answered: Completion) -> Value | str | None:
+    """Return the answer in such a last reply: a FINAL in it, a variable it names, else its prose; never its code."""
     reply = parsing.parse(answered.reply.text)
     names = {variable.name for variable in run.cells.variables}
     declared = parsing.declared_in_prose(reply.prose)

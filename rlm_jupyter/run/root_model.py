@@ -23,7 +23,7 @@ MOST_REPEATS = 3
 _RESAMPLE_TEMPERATURES = (1.0, 1.3)
 """The temperatures of what is drawn again; of its own a server takes 0.7 or 0.8, say."""
 LAST_REPLY = 2_048
-"""Tokens: the cap of the forced final reply."""
+"""Tokens: the cap of the last reply."""
 _REPLY_MARGIN = 1.5
 """How many times as long as the reply before a last one may take."""
 _MOST_OF_TIME = 0.2

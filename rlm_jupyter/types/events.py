@@ -85,7 +85,7 @@ class ReplyReceived:
     rejected: str = ""
     """Why the reply was resampled instead of run (a repetition, say); it is then not part of the conversation."""
     forced: bool = False
-    """The final call of a run that met a limit."""
+    """The last reply of a run that met a limit: it was asked for, and no code of it is executed."""
     estimated: bool = False
     """`usage` and `cost` are our own estimate: the provider did not tell, or the request was closed before it did."""
 

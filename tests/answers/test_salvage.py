@@ -49,7 +49,7 @@ def well_formed(conversation: tuple[Message, ...]) -> bool:
 
 
 def not_forced(played: Played) -> bool:
-    return played.result.trajectory.forced is None and notices.FORCED not in played.told
+    return played.result.trajectory.forced is None and notices.LAST_REPLY not in played.told
 
 
 @each_stop
@@ -91,8 +91,8 @@ def test_with_nothing_to_show_there_is_one_forced_call(
     assert not_forced(played) != is_forced
     if is_forced:
         assert well_formed(played.requests[-1])
-        assert played.told.endswith(notices.FORCED)
-        assert all(notices.FORCED not in request[-1].content for request in played.requests[:-1])
+        assert played.told.endswith(notices.LAST_REPLY)
+        assert all(notices.LAST_REPLY not in request[-1].content for request in played.requests[:-1])
         assert played.caps[-1] <= 2_048
     elif stop.reason not in {"seconds", "cancelled"}:
         assert len(played.requests) == 2

@@ -95,7 +95,7 @@ class SeenIteration:
     """Of the reply and the cells, as recorded."""
     reward: float | None = None
     is_last_call: bool = False
-    """The forced reply of a run that met a limit, which belongs to no iteration."""
+    """The last reply of a run that met a limit, which belongs to no iteration."""
     _drawn: str | None = None
 
     def apply(self, event: OfIteration, *, shows_outputs: bool = True) -> None:
@@ -165,7 +165,7 @@ class SeenIteration:
         if reply.rejected:
             self.notices.append(f"Resampled: the reply {reply.rejected}.")
         else:
-            # no block of a forced reply is executed: it is shown as what was said
+            # no block of a last reply is executed: it is shown as what was said
             self.segments = (Segment("prose", reply.text),) if reply.forced else parse(reply.text).segments
             self.is_last_call = reply.forced
             if reply.unread.strip():
