@@ -29,94 +29,117 @@ interface Command {
   run: (notebook: LiveNotebook, run: RunModel) => unknown;
 }
 
-/**
- * Register the commands; returns their ids, for the palette.
- *
- * @param clicked the node of the live cell whose context menu is open.
- */
-export function addCommands(
-  commands: CommandRegistry,
-  trans: TranslationBundle,
-  current: () => LiveNotebook | undefined,
-  clicked: () => HTMLElement | undefined
-): string[] {
-  const underWay = (run: RunModel): boolean => !run.isOver;
-  const all: Command[] = [
+/** Where commands are registered, and what they are about. */
+interface Place {
+  commands: CommandRegistry;
+  trans: TranslationBundle;
+  current: () => LiveNotebook | undefined;
+  /** The node of the live cell whose context menu is open. */
+  clicked: () => HTMLElement | undefined;
+}
+
+/** Register the commands; returns their ids, for the palette. */
+export function addCommands(place: Place): string[] {
+  const all = [...steeringCommands(place.trans), ...decidingCommands(place.trans), openCommand(place.trans)];
+  all.forEach(command => addRunCommand(place, command));
+  addExport(place);
+  return [...all.map(command => command.id), ...addCellsCommands(place), ...addCellCommands(place)];
+}
+
+/** What is asked of a run that goes on. */
+function steeringCommands(trans: TranslationBundle): Command[] {
+  const when = (run: RunModel): boolean => !run.isOver;
+  return [
     {
       id: 'rlm:stop',
       label: trans.__('Stop the Run'),
       caption: trans.__('End the run with the best answer so far'),
       icon: stopRunIcon,
-      when: underWay,
+      when,
       run: (notebook, run) => notebook.steering.stop(run)
     },
     {
       id: 'rlm:pause',
       label: trans.__('Pause or Resume the Run'),
       caption: trans.__('Wait before the next reply, or go on'),
-      when: underWay,
+      when,
       run: (notebook, run) => notebook.steering.ask(run, { type: run.facts.phase === 'paused' ? 'resume' : 'pause' })
-    },
-    {
-      id: 'rlm:approve',
-      label: trans.__('Run the Cell That Waits'),
-      caption: trans.__('Run the cell that waits, as it stands there now'),
-      when: run => run.proposed !== undefined,
-      run: (notebook, run) => notebook.steering.approve(run)
-    },
-    {
-      id: 'rlm:refuse',
-      label: trans.__('Refuse the Cell That Waits…'),
-      caption: trans.__('Do not run the cell that waits, and say why'),
-      when: run => run.proposed !== undefined,
-      run: (notebook, run) => notebook.steering.refuse(run)
     },
     {
       id: 'rlm:note',
       label: trans.__('Message to the Model…'),
       caption: trans.__('The model reads it with the next outputs'),
-      when: underWay,
+      when,
       run: (notebook, run) => notebook.steering.note(run)
     },
     {
       id: 'rlm:limits',
       label: trans.__('Limits of the Run…'),
       caption: trans.__('See what is used, and raise or lower a limit'),
-      when: underWay,
+      when,
       run: (notebook, run) => notebook.steering.limits(run)
-    },
-    {
-      id: 'rlm:open-run',
-      label: trans.__("Open the Run's Own Notebook"),
-      caption: trans.__('The record of the run, which is kept beside this notebook'),
-      when: run => notebookOf(run) !== null,
-      isForSaved: true,
-      run: (notebook, run) => {
-        const place = notebookOf(run);
-        return place ? notebook.show(place) : undefined;
-      }
     }
   ];
-  for (const command of all) {
-    const meant = (notebook: LiveNotebook | undefined): RunModel | undefined =>
-      command.isForSaved ? notebook?.meantOrSaved : notebook?.meant;
-    commands.addCommand(command.id, {
-      label: named(command.label),
-      caption: command.caption,
-      icon: command.icon,
-      isEnabled: () => {
-        const run = meant(current());
-        return run !== undefined && command.when(run);
-      },
-      execute: () => {
-        const notebook = current();
-        const run = meant(notebook);
-        return notebook && run && command.when(run) ? command.run(notebook, run) : undefined;
-      }
-    });
-  }
-  type OnCells = (notebook: LiveNotebook, parent: string) => void;
-  const onCells = (id: string, label: string, caption: string, act: OnCells): void => {
+}
+
+/** What is decided about the cell that waits. */
+function decidingCommands(trans: TranslationBundle): Command[] {
+  const when = (run: RunModel): boolean => run.proposed !== undefined;
+  return [
+    {
+      id: 'rlm:approve',
+      label: trans.__('Run the Cell That Waits'),
+      caption: trans.__('Run the cell that waits, as it stands there now'),
+      when,
+      run: (notebook, run) => notebook.steering.approve(run)
+    },
+    {
+      id: 'rlm:refuse',
+      label: trans.__('Refuse the Cell That Waits…'),
+      caption: trans.__('Do not run the cell that waits, and say why'),
+      when,
+      run: (notebook, run) => notebook.steering.refuse(run)
+    }
+  ];
+}
+
+function openCommand(trans: TranslationBundle): Command {
+  return {
+    id: 'rlm:open-run',
+    label: trans.__("Open the Run's Own Notebook"),
+    caption: trans.__('The record of the run, which is kept beside this notebook'),
+    when: run => notebookOf(run) !== null,
+    isForSaved: true,
+    run: (notebook, run) => {
+      const place = notebookOf(run);
+      return place ? notebook.show(place) : undefined;
+    }
+  };
+}
+
+function addRunCommand({ commands, current }: Place, command: Command): void {
+  const meant = (notebook: LiveNotebook | undefined): RunModel | undefined =>
+    command.isForSaved ? notebook?.meantOrSaved : notebook?.meant;
+  commands.addCommand(command.id, {
+    label: named(command.label),
+    caption: command.caption,
+    icon: command.icon,
+    isEnabled: () => {
+      const run = meant(current());
+      return run !== undefined && command.when(run);
+    },
+    execute: () => {
+      const notebook = current();
+      const run = meant(notebook);
+      return notebook && run && command.when(run) ? command.run(notebook, run) : undefined;
+    }
+  });
+}
+
+/** What is done to all cells of a run; returns the ids. */
+function addCellsCommands({ commands, trans, current }: Place): string[] {
+  type Act = (notebook: LiveNotebook, parent: string) => void;
+  const add = (id: string, label: string, caption: string, act: Act): string => {
     commands.addCommand(id, {
       label: named(label),
       caption,
@@ -129,48 +152,71 @@ export function addCommands(
         }
       }
     });
+    return id;
   };
-  onCells(
-    'rlm:fold',
-    trans.__("Hide or Show the Run's Cells"),
-    trans.__('The cells stay in the notebook'),
-    (notebook, parent) => notebook.fold(parent)
-  );
-  onCells(
-    'rlm:remove',
-    trans.__("Remove the Run's Cells"),
-    trans.__('One step, which can be undone; cells that you edited stay'),
-    (notebook, parent) => notebook.remove(parent)
-  );
-  // of the context menu: of the cell that was clicked; of the palette: of the active one
-  const onCell = ({ isPalette }: ReadonlyPartialJSONObject): LiveCellOfRun | null =>
+  return [
+    add(
+      'rlm:fold',
+      trans.__("Hide or Show the Run's Cells"),
+      trans.__('The cells stay in the notebook'),
+      (notebook, parent) => notebook.fold(parent)
+    ),
+    add(
+      'rlm:remove',
+      trans.__("Remove the Run's Cells"),
+      trans.__('One step, which can be undone; cells that you edited stay'),
+      (notebook, parent) => notebook.remove(parent)
+    )
+  ];
+}
+
+/** What is done with one cell: of the context menu the one that was clicked, of the palette the active one. */
+function addCellCommands({ commands, trans, current, clicked }: Place): string[] {
+  type Act = (notebook: LiveNotebook, cell: LiveCellOfRun) => unknown;
+  type Can = (cell: LiveCellOfRun) => boolean;
+  const meant = ({ isPalette }: ReadonlyPartialJSONObject): LiveCellOfRun | null =>
     current()?.liveCell(isPalette ? undefined : clicked()) ?? null;
-  type OnCell = (notebook: LiveNotebook, cell: LiveCellOfRun) => unknown;
-  const act = (args: ReadonlyPartialJSONObject, does: OnCell): unknown => {
-    const [notebook, cell] = [current(), onCell(args)];
-    return notebook && cell ? does(notebook, cell) : undefined;
+  const add = (id: string, label: string, caption: string, can: Can, act: Act): string => {
+    commands.addCommand(id, {
+      label: named(label),
+      caption,
+      isEnabled: args => {
+        const cell = meant(args);
+        return cell !== null && can(cell);
+      },
+      execute: args => {
+        const [notebook, cell] = [current(), meant(args)];
+        return notebook && cell ? act(notebook, cell) : undefined;
+      }
+    });
+    return id;
   };
-  commands.addCommand('rlm:run-cell', {
-    label: named(trans.__("Run in the Run's Kernel")),
-    caption: trans.__('Where the variables of the run are, as long as that kernel is open'),
-    isEnabled: args => onCell(args)?.model.type === 'code',
-    execute: args => act(args, (notebook, cell) => notebook.runCell(cell))
-  });
-  commands.addCommand('rlm:copy-cell', {
-    label: named(trans.__('Copy to My Cells')),
-    caption: trans.__('Put a copy below the cells of the run, as a cell of your own'),
-    isEnabled: args => onCell(args) !== null,
-    execute: args => act(args, (notebook, cell) => notebook.copyCell(cell))
-  });
-  commands.addCommand('rlm:branch', {
-    label: named(trans.__('Branch from Here')),
-    caption: trans.__('Put a cell below that begins a new run with the iterations up to this one; nothing is run yet'),
-    isEnabled: args => {
-      const cell = onCell(args);
-      return cell !== null && canBranch(cell.mark);
-    },
-    execute: args => act(args, (notebook, cell) => notebook.branch(cell))
-  });
+  return [
+    add(
+      'rlm:run-cell',
+      trans.__("Run in the Run's Kernel"),
+      trans.__('Where the variables of the run are, as long as that kernel is open'),
+      cell => cell.model.type === 'code',
+      (notebook, cell) => notebook.runCell(cell)
+    ),
+    add(
+      'rlm:copy-cell',
+      trans.__('Copy to My Cells'),
+      trans.__('Put a copy below the cells of the run, as a cell of your own'),
+      () => true,
+      (notebook, cell) => notebook.copyCell(cell)
+    ),
+    add(
+      'rlm:branch',
+      trans.__('Branch from Here'),
+      trans.__('Put a cell below that begins a new run with the iterations up to this one; nothing is run yet'),
+      cell => canBranch(cell.mark),
+      (notebook, cell) => notebook.branch(cell)
+    )
+  ];
+}
+
+function addExport({ commands, trans, current }: Place): void {
   commands.addCommand('rlm:export', {
     label: args => named(exportLabels(trans)[formOf(args.form)])(args),
     caption: trans.__('Keys, home folders and user names are taken out'),
@@ -183,7 +229,6 @@ export function addCommands(
       }
     }
   });
-  return [...all.map(command => command.id), 'rlm:fold', 'rlm:remove', 'rlm:run-cell', 'rlm:copy-cell', 'rlm:branch'];
 }
 
 /** A command's label: in the palette, where it stands among all others, it begins with whose it is. */

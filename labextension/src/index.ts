@@ -8,11 +8,15 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import type { TranslationBundle } from '@jupyterlab/translation';
 import { treeViewIcon } from '@jupyterlab/ui-components';
+import { Signal } from '@lumino/signaling';
 
 import { addCommands, ENABLED_BY_RUNS, FORMS, named } from './commands';
 import { askText } from './actions/askText';
 import { shower } from './actions/openFile';
+import type { AskText } from './actions/steering';
+import type { RunModel } from './model/run';
 import { LiveNotebook } from './notebook/view';
 import { RunsPanel } from './panels/sidebar';
 import { RunStatus } from './panels/statusBar';
@@ -46,29 +50,14 @@ const plugin: JupyterFrontEndPlugin<void> = {
       return;
     }
     const trans = (translator ?? nullTranslator).load('rlm_jupyter');
-    const { commands } = app;
-    const notebooks = new WeakMap<NotebookPanel, LiveNotebook>();
-    let isOn = true;
-
-    tracker.widgetAdded.connect((_, panel) => {
-      const show = shower(commands, app.serviceManager.contents, () => panel.context.path, trans);
-      const notebook = new LiveNotebook(panel, trans, (title, label) => askText(title, label, trans), () => isOn, show);
-      notebook.changed.connect(soon);
-      notebooks.set(panel, notebook);
-    });
-    const current = (): LiveNotebook | undefined =>
-      tracker.currentWidget ? notebooks.get(tracker.currentWidget) : undefined;
-
+    const isOn = follow(settings);
+    const notebooks = new Notebooks(app, tracker, trans, isOn);
     const runs = new RunsPanel(trans);
     runs.title.icon = treeViewIcon;
     app.shell.add(runs, 'right', { rank: 700, type: 'Recursive Language Model' });
     const showRuns = (): void => {
-      runs.watch(current());
-      if (labShell) {
-        labShell.activateById(runs.id);
-      } else {
-        app.shell.activateById(runs.id);
-      }
+      runs.watch(notebooks.current);
+      (labShell ?? app.shell).activateById(runs.id);
     };
     const status = new RunStatus(trans, showRuns);
     statusBar?.registerStatusItem('rlm-jupyter:status', {
@@ -78,67 +67,115 @@ const plugin: JupyterFrontEndPlugin<void> = {
       isActive: () => status.isOn,
       activeStateChanged: status.turned
     });
-
-    // what shows the run in front, and is enabled by it; not more often than people can read
-    let isDue = false;
     let phase = '';
-    const look = (): void => {
-      isDue = false;
-      const run = current()?.meant;
+    notebooks.looked.connect((_, run) => {
       status.follow(run);
       const now = `${run?.run} ${run?.facts.phase}`;
       if (now !== phase) {
         phase = now;
-        ENABLED_BY_RUNS.forEach(id => commands.notifyCommandChanged(id));
+        ENABLED_BY_RUNS.forEach(id => app.commands.notifyCommandChanged(id));
       }
-    };
-    const soon = (): void => {
-      if (!isDue) {
-        isDue = true;
-        window.setTimeout(look, REST_MILLISECONDS);
-      }
-    };
-    const turn = (): void => {
-      runs.watch(current());
-      look();
-    };
-    tracker.activeCellChanged.connect(soon);
-    tracker.currentChanged.connect(turn);
-    tracker.widgetAdded.connect(turn);
-
-    const isLive = (node: HTMLElement): boolean => node.classList.contains('rlm-live');
-    const clicked = (): HTMLElement | undefined => app.contextMenuHitTest(isLive);
-
-    const category = trans.__('RLM: Recursive Language Model');
-    commands.addCommand('rlm:runs', {
-      label: named(trans.__('Show the Runs of the Notebook')),
-      caption: trans.__('Iterations, sub-calls, tokens and cost, in the side panel'),
-      icon: treeViewIcon,
-      execute: showRuns
     });
-    palette?.addItem({ command: 'rlm:runs', category, args: { isPalette: true } });
-    for (const command of addCommands(commands, trans, current, clicked)) {
-      palette?.addItem({ command, category, args: { isPalette: true } });
-    }
-    for (const form of FORMS) {
-      palette?.addItem({ command: 'rlm:export', args: { form, isPalette: true }, category });
-    }
-    look();
+    notebooks.turned.connect(() => runs.watch(notebooks.current));
+    register(app, notebooks, trans, showRuns, palette);
+    notebooks.look();
     sayWhatIsMissing(trans);
-
-    void settings
-      ?.load(ID)
-      .then(loaded => {
-        const read = (): void => {
-          isOn = loaded.get('liveCells').composite !== false;
-          const set = SENT.map(name => [name, loaded.get(name).composite] as const);
-          sendSettings(Object.fromEntries(set.filter(([, value]) => Boolean(value))));
-        };
-        loaded.changed.connect(read);
-        read();
-      })
-      .catch((reason: unknown) => console.warn(`${ID}: its settings could not be read`, reason));
   }
 };
+
+/** The notebooks that are open, and the one in front. */
+class Notebooks {
+  constructor(
+    app: JupyterFrontEnd,
+    private readonly _tracker: INotebookTracker,
+    trans: TranslationBundle,
+    isOn: () => boolean
+  ) {
+    const ask: AskText = (title, label) => askText(title, label, trans);
+    _tracker.widgetAdded.connect((_, panel) => {
+      const show = shower(app.commands, app.serviceManager.contents, () => panel.context.path, trans);
+      const notebook = new LiveNotebook(panel, trans, ask, isOn, show);
+      notebook.changed.connect(this._soon, this);
+      this._all.set(panel, notebook);
+      this._turn();
+    });
+    _tracker.activeCellChanged.connect(this._soon, this);
+    _tracker.currentChanged.connect(this._turn, this);
+  }
+
+  /** Another notebook is in front. */
+  readonly turned = new Signal<this, void>(this);
+  /** What the run in front is at may have changed; not more often than people can read. */
+  readonly looked = new Signal<this, RunModel | undefined>(this);
+
+  get current(): LiveNotebook | undefined {
+    return this._tracker.currentWidget ? this._all.get(this._tracker.currentWidget) : undefined;
+  }
+
+  look(): void {
+    this._isDue = false;
+    this.looked.emit(this.current?.meant);
+  }
+
+  private _soon(): void {
+    if (!this._isDue) {
+      this._isDue = true;
+      window.setTimeout(() => this.look(), REST_MILLISECONDS);
+    }
+  }
+
+  private _turn(): void {
+    this.turned.emit();
+    this.look();
+  }
+
+  private readonly _all = new WeakMap<NotebookPanel, LiveNotebook>();
+  private _isDue = false;
+}
+
+/** Register the commands, with the palette. */
+function register(
+  app: JupyterFrontEnd,
+  notebooks: Notebooks,
+  trans: TranslationBundle,
+  showRuns: () => void,
+  palette: ICommandPalette | null
+): void {
+  const { commands } = app;
+  const category = trans.__('RLM: Recursive Language Model');
+  commands.addCommand('rlm:runs', {
+    label: named(trans.__('Show the Runs of the Notebook')),
+    caption: trans.__('Iterations, sub-calls, tokens and cost, in the side panel'),
+    icon: treeViewIcon,
+    execute: showRuns
+  });
+  const isLive = (node: HTMLElement): boolean => node.classList.contains('rlm-live');
+  const clicked = (): HTMLElement | undefined => app.contextMenuHitTest(isLive);
+  const ids = addCommands({ commands, trans, current: () => notebooks.current, clicked });
+  for (const command of ['rlm:runs', ...ids]) {
+    palette?.addItem({ command, category, args: { isPalette: true } });
+  }
+  for (const form of FORMS) {
+    palette?.addItem({ command: 'rlm:export', args: { form, isPalette: true }, category });
+  }
+}
+
+/** Follow the settings, and send those of the kernel's with each cell; returns whether live cells are wanted. */
+function follow(settings: ISettingRegistry | null): () => boolean {
+  let isOn = true;
+  void settings
+    ?.load(ID)
+    .then(loaded => {
+      const read = (): void => {
+        isOn = loaded.get('liveCells').composite !== false;
+        const set = SENT.map(name => [name, loaded.get(name).composite] as const);
+        sendSettings(Object.fromEntries(set.filter(([, value]) => Boolean(value))));
+      };
+      loaded.changed.connect(read);
+      read();
+    })
+    .catch((reason: unknown) => console.warn(`${ID}: its settings could not be read`, reason));
+  return () => isOn;
+}
 
 export default plugin;

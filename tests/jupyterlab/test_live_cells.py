@@ -213,7 +213,10 @@ def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: 
     assert len(model.requests) == asked
     after = [(cell["outputs"], cell["metadata"]["rlm"].get("count")) for cell in again.live("code")]
     assert after == [(outputs, count) for _, outputs, count in before]
-    assert again.cells()[2]["execution_count"] == 3  # nothing else was executed
+    # its number as it was saved is the same: it may still be executed
+    again.until(
+        lambda: again.cells()[2]["execution_count"] == 3, "the number that it has where nothing else is executed"
+    )
     # a live cell that is executed by itself stays as it is, too
     cell = again.live("code")[0]
     again.run(cell["id"])

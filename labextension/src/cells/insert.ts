@@ -10,7 +10,11 @@ const MOST_AT_ONCE = 2;
 const MOST_CHARS_AT_ONCE = 4000;
 
 /** A cell, and those right below it, which can be put in with it where `isNew` holds. */
-export function atOnce(first: LiveCell, others: Iterable<LiveCell>, isNew: (cell: LiveCell) => boolean): LiveCell[] {
+export function insertedTogether(
+  first: LiveCell,
+  others: Iterable<LiveCell>,
+  isNew: (cell: LiveCell) => boolean
+): LiveCell[] {
   const cells = [first];
   let room = MOST_CHARS_AT_ONCE - charsOf(first);
   for (const cell of others) {
@@ -28,7 +32,7 @@ export function atOnce(first: LiveCell, others: Iterable<LiveCell>, isNew: (cell
 }
 
 /** A cell as nbformat writes it. */
-export function made(run: RunModel, cell: LiveCell): Record<string, unknown> {
+export function cellJson(run: RunModel, cell: LiveCell): Record<string, unknown> {
   const isCode = cell.type === 'code';
   return {
     cell_type: cell.type,

@@ -8,7 +8,7 @@ import { Signal } from '@lumino/signaling';
 
 import type { LiveCell } from '../protocol/messages';
 import { keepFocus } from './advance';
-import { isAstray, isEdited, LEFT_TAGS, leftMarkOf, markOf } from '../model/marks';
+import { isAstray, isEdited, LEFT_TAGS, leftId, leftMarkOf, markOf } from '../model/marks';
 import type { Mark } from '../model/marks';
 import { isDone } from '../model/run';
 
@@ -78,6 +78,19 @@ export class NotebookCells {
       this._shared?.transact(() => (code.executionCount = null), false);
     }
     this.left.emit(model);
+  }
+
+  /** It was refused, or the run was stopped: what a person wrote there is left below it, and taken over by a click. */
+  protected _keepEdit(model: ICellModel): void {
+    const mark = markOf(model);
+    const cell = {
+      cell_type: 'code',
+      id: leftId(mark?.run ?? ''),
+      source: model.sharedModel.getSource(),
+      metadata: { tags: [...LEFT_TAGS], rlm: { ...mark, left: true } },
+      outputs: []
+    };
+    this._shared?.transact(() => this._shared?.insertCell(this._index(model.id) + 1, cell as never), false);
   }
 
   /** Put a cell of the person's own below those of the run that `model` belongs to, and make it the active one. */

@@ -6,8 +6,8 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import { keepStyles, withoutCursors } from '../performance/editors';
 import type { LiveCell, Output } from '../protocol/messages';
 import { withHeights } from '../performance/outputHeights';
-import { atOnce, made } from './insert';
-import { isEdited, LEFT_TAGS, leftId, leftMarkOf, markFor, markOf } from '../model/marks';
+import { cellJson, insertedTogether } from './insert';
+import { isEdited, leftMarkOf, markFor, markOf } from '../model/marks';
 import { isDone } from '../model/run';
 import type { Change, RunModel } from '../model/run';
 import { NotebookCells } from './notebookCells';
@@ -22,7 +22,7 @@ import { spotOf } from './position';
 const FILL_MILLISECONDS = 400;
 
 /** What of a cell is to be brought up to date. */
-interface Need {
+interface Pending {
   run: RunModel;
   kinds: Set<Change['kind']>;
 }
@@ -32,19 +32,19 @@ interface Need {
  * slower than the run skips what lay between, and stays responsive.
  */
 export class CellWriter extends NotebookCells {
-  /** @param _told is told what was written. */
+  /** @param _onWritten is told what was written. */
   constructor(
     panel: NotebookPanel,
-    private readonly _told: (run: RunModel, changes: Change[]) => void = () => undefined
+    private readonly _onWritten: (run: RunModel, changes: Change[]) => void = () => undefined
   ) {
     super(panel);
     this._rendering = new Rendering(panel, id => this.widget(id));
   }
 
   override remove(parent: string, but: ReadonlySet<string> = new Set()): number {
-    for (const [id, { run }] of this._needs) {
+    for (const [id, { run }] of this._pending) {
       if (run.parent === parent && !but.has(run.run)) {
-        this._needs.delete(id);
+        this._pending.delete(id);
       }
     }
     return super.remove(parent, but);
@@ -57,28 +57,28 @@ export class CellWriter extends NotebookCells {
       if (id === undefined) {
         continue;
       }
-      const need = this._needs.get(id) ?? { run, kinds: new Set() };
-      need.kinds.add(change.kind);
-      this._needs.set(id, need);
+      const pending = this._pending.get(id) ?? { run, kinds: new Set() };
+      pending.kinds.add(change.kind);
+      this._pending.set(id, pending);
       if (run.cell(id)?.status === 'proposed') {
         // somebody is asked about it: it has to stand there as it is
-        this._settle(id);
+        this._update(id);
       }
     }
-    if (this._needs.size) {
+    if (this._pending.size) {
       this._slices.wake();
     }
   }
 
   /** Whether something of this run is still to be written. */
   isBehind(run: RunModel): boolean {
-    return [...this._needs.values()].some(need => need.run === run);
+    return [...this._pending.values()].some(pending => pending.run === run);
   }
 
   /** Take over what another writer of this notebook, which is disposed, has not written yet. */
   adopt(other: CellWriter): void {
-    for (const [id, need] of other._needs) {
-      this._needs.set(id, need);
+    for (const [id, pending] of other._pending) {
+      this._pending.set(id, pending);
     }
     this._slices.wake();
   }
@@ -87,19 +87,19 @@ export class CellWriter extends NotebookCells {
     this._slices.dispose();
   }
 
-  private _step(): Left {
+  private _writeNext(): Left {
     const unread = this._unread.shift();
     if (unread !== undefined) {
       // Lab keeps them; else its table of contents reads all cells of a run in one go, a second after the last of them
       readHeadings(this.widget(unread));
       return 'more';
     }
-    for (const id of this._needs.keys()) {
-      const isNew = this._needs.get(id)?.kinds.has('placed') && this._index(id) < 0;
+    for (const id of this._pending.keys()) {
+      const isNew = this._pending.get(id)?.kinds.has('placed') && this._index(id) < 0;
       if (isNew && this._isFilling()) {
         return 'later';
       }
-      this._settle(id);
+      this._update(id);
       // Lab draws a cell in the same task that it was put in
       return isNew ? 'later' : 'more';
     }
@@ -107,25 +107,25 @@ export class CellWriter extends NotebookCells {
   }
 
   /** Bring a cell, and new ones right below it, up to what they are now. */
-  private _settle(id: string): void {
-    const need = this._needs.get(id);
-    if (!need) {
+  private _update(id: string): void {
+    const pending = this._pending.get(id);
+    if (!pending) {
       return;
     }
-    const { run, kinds } = need;
+    const { run, kinds } = pending;
     const cell = run.cell(id);
     if (cell && kinds.has('moved')) {
       this._takeOut(run, id, kinds);
     }
     if (cell && kinds.has('placed') && this._index(id) < 0) {
-      const cells = this._new(run, cell);
-      cells.forEach(({ id }) => this._needs.delete(id));
+      const cells = this._insertable(run, cell);
+      cells.forEach(({ id }) => this._pending.delete(id));
       this._place(run, cells);
       const changes = cells.map((cell): Change => ({ kind: 'placed', cell }));
-      this._told(run, changes);
+      this._onWritten(run, changes);
       return;
     }
-    this._needs.delete(id);
+    this._pending.delete(id);
     const model = this._find(id);
     if (!model || !this._isOurs(model)) {
       return;
@@ -153,12 +153,12 @@ export class CellWriter extends NotebookCells {
     }
     if (isWhole || kinds.has('status')) {
       sign(this._shared, model, run, cell, this.widget(cell.id));
-      this._told(run, [{ kind: isWhole ? 'done' : 'status', cell }]);
+      this._onWritten(run, [{ kind: isWhole ? 'done' : 'status', cell }]);
     }
   }
 
   /** Take a cell out that does not stand where it should, so that it is put there. */
-  private _takeOut(run: RunModel, id: string, kinds: Need['kinds']): void {
+  private _takeOut(run: RunModel, id: string, kinds: Pending['kinds']): void {
     kinds.delete('moved');
     const ids = run.cells.map(cell => cell.id).filter(id => this._index(id) >= 0);
     const [before, after] = [ids[ids.indexOf(id) - 1] ?? run.parent, ids[ids.indexOf(id) + 1]];
@@ -179,25 +179,12 @@ export class CellWriter extends NotebookCells {
     return isEdit && model.sharedModel.getSource() !== source;
   }
 
-  /** It was refused, or the run was stopped: what a person wrote there is left below it, and taken over by a click. */
-  private _keepEdit(model: ICellModel): void {
-    const mark = markOf(model);
-    const cell = {
-      cell_type: 'code',
-      id: leftId(mark?.run ?? ''),
-      source: model.sharedModel.getSource(),
-      metadata: { tags: [...LEFT_TAGS], rlm: { ...mark, left: true } },
-      outputs: []
-    };
-    this._shared?.transact(() => this._shared?.insertCell(this._index(model.id) + 1, cell as never), false);
-  }
-
   /** A cell that is not in the notebook yet, and those that come right below it. */
-  private _new(run: RunModel, first: LiveCell): LiveCell[] {
-    const others = [...this._needs.keys()].flatMap(id => run.cell(id) ?? []);
-    return atOnce(first, others, ({ id, status }) => {
-      const need = this._needs.get(id);
-      return need?.run === run && need.kinds.has('placed') && status !== 'proposed' && this._index(id) < 0;
+  private _insertable(run: RunModel, first: LiveCell): LiveCell[] {
+    const others = [...this._pending.keys()].flatMap(id => run.cell(id) ?? []);
+    return insertedTogether(first, others, ({ id, status }) => {
+      const pending = this._pending.get(id);
+      return pending?.run === run && pending.kinds.has('placed') && status !== 'proposed' && this._index(id) < 0;
     });
   }
 
@@ -224,7 +211,7 @@ export class CellWriter extends NotebookCells {
       length: shared.cells.length
     };
     const place = this._belowLeft(spotOf(spot, id => this._index(id)), run);
-    const json = cells.map(cell => made(run, cell));
+    const json = cells.map(cell => cellJson(run, cell));
     keepStyles();
     withoutCursors(this._panel.content, () => {
       shared.transact(() => shared.insertCells(place, json as never), false);
@@ -291,10 +278,10 @@ export class CellWriter extends NotebookCells {
     }
   }
 
-  private readonly _needs = new Map<string, Need>();
+  private readonly _pending = new Map<string, Pending>();
   /** Cells that are done, and whose headings were not looked for yet. */
   private readonly _unread: string[] = [];
-  private readonly _slices = new Slices(() => this._step());
+  private readonly _slices = new Slices(() => this._writeNext());
   /** The outputs that were written last, of cells that are not done. */
   private readonly _outputs = new Map<string, Output[]>();
   private readonly _rendering: Rendering;

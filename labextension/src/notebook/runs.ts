@@ -9,9 +9,10 @@ import { Signal } from '@lumino/signaling';
 
 import { Listener } from '../protocol/comm';
 import type { Line } from '../protocol/comm';
-import type { Batch, Shown } from '../protocol/messages';
+import type { Batch } from '../protocol/messages';
 import { RunModel } from '../model/run';
 import type { Change } from '../model/run';
+import type { View } from './runsView';
 import { own, owned } from '../model/ownership';
 import { Steering } from '../actions/steering';
 import type { AskText, Hands } from '../actions/steering';
@@ -19,29 +20,6 @@ import type { AskText, Hands } from '../actions/steering';
 const RESYNC_MILLISECONDS = 1000;
 /** How long a run that is found again waits, at most, for the steps that this page has not heard. */
 const CATCH_UP_MILLISECONDS = 8000;
-
-/** What one view of the notebook does for its runs. */
-export interface View {
-  readonly panel: NotebookPanel;
-  /** What a cell says now. */
-  source(cellId: string): string | undefined;
-  /** Whether the cell that asked still waits for its run. */
-  isWaiting(run: RunModel): boolean;
-  /** Whether the cell that asked has outputs and a number that this page has not heard. */
-  isUnheard(run: RunModel): boolean;
-  /** Let the cell that asked show what it showed in the end. */
-  finish(run: RunModel, shown: Shown): void;
-  /** Write into the notebook what is different. */
-  write(run: RunModel, changes: Change[]): void;
-  /** Show what is different beside the notebook's cells. */
-  draw(run: RunModel, changes: Change[]): void;
-  /** A cell asks anew: its earlier cells go, those of the runs in `but` stay. */
-  clear(parent: string, but: ReadonlySet<string>): void;
-  /** A run is under way, or was found again. */
-  meet(run: RunModel): void;
-  /** A run's cells are gone. */
-  part(run: RunModel): void;
-}
 
 interface Heard {
   model: RunModel;

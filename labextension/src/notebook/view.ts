@@ -3,6 +3,7 @@
  *
  * Long because all that commands, panels and runs ask of a view meets here; what is done about it stands elsewhere.
  */
+/* eslint max-lines: off */
 
 import { CodeCell, MarkdownCell } from '@jupyterlab/cells';
 import type { ICellModel } from '@jupyterlab/cells';
@@ -33,7 +34,7 @@ import type { BarActions } from './bars';
 import { branched, canBranch } from './branch';
 import { meantParent, meantRun } from './meant';
 import { NotebookRuns } from './runs';
-import type { View } from './runs';
+import type { View } from './runsView';
 import { SavedRuns } from '../model/saved';
 import type { AskText, Steering } from '../actions/steering';
 
