@@ -107,6 +107,18 @@ def window(browser: Browser, lab: Lab, pictures: Path) -> Window:
     return Window(browser, lab, pictures)
 
 
+WINDOWING = ("@jupyterlab/notebook-extension:tracker", "windowingMode")
+"""The setting of how Lab leaves out what is not in view."""
+
+
+@pytest.fixture
+def _full_windowing(window: Window) -> Iterator[None]:
+    """For notebooks that are opened from now on, what is out of view is not in the page: the default of 4.2."""
+    window.set(*WINDOWING, "full")
+    yield
+    window.set(*WINDOWING, None)
+
+
 Open = Callable[..., NotebookPage]
 
 

@@ -314,12 +314,15 @@ class NotebookPage:
         return seen
 
     def cell(self, cell_id: str) -> Locator:
-        """A cell's element, scrolled to: a cell out of sight may have none. That of a live cell has its label."""
+        """A cell's element, scrolled to. That of a live cell has its label.
+
+        A cell out of view has no element, or that of a code cell is there, hidden, and has only the outputs in it.
+        """
         place = [cell["id"] for cell in self.cells()].index(cell_id)
         element = self.page.locator(
             f".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell[data-windowed-list-index='{place}']"
         )
-        if not element.count():
+        if not element.is_visible():
             self.page.evaluate(
                 "place => { void window.jupyterapp.shell.currentWidget.content.scrollToItem(place); }", place
             )

@@ -7,6 +7,7 @@ import re
 from typing import Any, cast
 
 import nbformat
+import pytest
 from nbconvert import HTMLExporter
 
 from tests.jupyterlab.conftest import Open, Waiting
@@ -144,6 +145,36 @@ def test_asking_again_replaces_the_cells_but_not_an_edited_one(opened: Open, mod
     page.until(
         lambda: [o for c in page.cells() for o in c.get("outputs", ()) if o.get("ename") == "NameError"], "that it runs"
     )
+    assert not page.errors
+
+
+AT_ONCE = (
+    "() => { window.requestIdleCallback = f => setTimeout(() => f({ didTimeout: true, timeRemaining: () => 50 })); }"
+)
+"""Have Lab be idle in all that it does: what it renders then, it takes out in the frame that may draw it in view."""
+
+
+@pytest.mark.usefixtures("_full_windowing")
+def test_cells_that_lab_takes_out_of_view_by_mistake_are_drawn_again(
+    opened: Open, model: Waiting, window: Window
+) -> None:
+    replies = [f"Words {part}.\n```repl\nprint('part', {part})\n```" for part in range(1, 7)]
+    model.play([*replies, FINAL])
+    page = opened("text = 'x' * 1234", ASK, "own = 'cell'")
+    page.page.evaluate(AT_ONCE)
+    page.run("user-1")
+    page.run("user-2")
+    shown = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-live:visible")
+    for part in range(1, 7):
+        model.let()
+        page.until(lambda: f"part {part}\n" in texts(page.live("code")[-1]), "the next part")  # noqa: B023
+        page.page.wait_for_timeout(700)  # nothing more comes that makes Lab draw
+        assert shown.count() == 1 + 2 * part
+        assert f"part {part}" in shown.last.inner_text()
+        assert f"[{part}]:" in shown.last.inner_text()
+    model.let()
+    page.until(lambda: page.cells()[2]["execution_count"], "the end")
+    window.load()  # with Lab's own times again
     assert not page.errors
 
 
@@ -374,6 +405,30 @@ def test_the_cell_that_waits_runs_by_the_keys_that_run_cells_and_what_is_written
     assert own["metadata"]["rlm"]["left"]
     page.until(lambda: [c["source"] for c in page.live("code") if c["id"] == cell["id"]] == ["print(4)"], "the record")
     assert not page.errors
+
+
+@pytest.mark.usefixtures("_full_windowing")
+def test_a_cell_that_waits_out_of_view_has_its_buttons_where_it_is_and_is_approved_from_afar(
+    opened: Open, model: Waiting
+) -> None:
+    model.play([f"```repl\nprint({n})\n```" for n in range(3)], opened=3)
+    own = [f"own = {place}" for place in range(60)]
+    page = opened("text = 'x' * 10", ASK.replace("--rerun", "--rerun --approve"), *own)
+    page.run("user-1")
+    page.run("user-2")
+    strip = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-proposal")
+    for decided in (1, 2):
+        cell = waiting(page)
+        assert page.cell(cell["id"]).locator(".rlm-proposal").is_visible()
+        page.page.evaluate("window.jupyterapp.shell.currentWidget.content.scrollToItem(60, 'end')")
+        page.until(lambda: not strip.count(), "it is out of view, with all its parts")
+        page.command("rlm:approve")
+        page.until(lambda: sum(c["metadata"]["rlm"]["status"] == "ok" for c in page.live("code")) == decided, "it ran")  # noqa: B023
+    assert not page.cell(page.live("code")[1]["id"]).locator(".rlm-proposal").count()
+    page.command("rlm:stop")
+    page.until(lambda: page.live("code")[2]["metadata"]["rlm"]["status"] == "skipped", "the third is not run")
+    assert not page.errors
+    assert not page.complaints
 
 
 def test_a_run_that_ends_by_a_limit_keeps_its_last_step(opened: Open, model: Waiting) -> None:

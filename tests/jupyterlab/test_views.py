@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.jupyterlab.conftest import Open, Waiting
+from tests.jupyterlab.conftest import WINDOWING, Open, Waiting
 from tests.jupyterlab.lab import NotebookPage, Window, texts
 
 ASK = "%%rlm -m openai/any -c text --rerun\nHow long is it?"
@@ -142,10 +142,9 @@ def test_two_cells_that_ask_have_cells_of_their_own(opened: Open, model: Waiting
 )
 def _windowed(window: Window, request: pytest.FixtureRequest) -> Iterator[None]:
     """How Lab leaves out what is not in view, for notebooks that are opened from now on."""
-    setting = ("@jupyterlab/notebook-extension:tracker", "windowingMode")
-    window.set(*setting, request.param)
+    window.set(*WINDOWING, request.param)
     yield
-    window.set(*setting, None)
+    window.set(*WINDOWING, None)
 
 
 @pytest.mark.usefixtures("_windowed")

@@ -9,7 +9,7 @@ import type { NotebookCells } from './notebookCells';
 import { copied, isAstray, isEdited, leftMarkOf, markOf } from '../model/marks';
 import type { Mark } from '../model/marks';
 import { isDone } from '../model/run';
-import { addBelow, Strip } from '../inline/strip';
+import { addTo, Strip } from '../inline/strip';
 import type { StripButton } from '../inline/strip';
 
 /** Why a cell was not executed. */
@@ -63,7 +63,7 @@ export class Edits implements IDisposable {
     const strip = this._strip(model, mark, refusal);
     if (state && strip) {
       this._strips.set(widget, { state, strip });
-      addBelow(widget, strip);
+      addTo(widget, strip);
     }
   }
 

@@ -6,6 +6,7 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { CellWriter } from '../cells/writer';
+import { keepDrawn } from '../compat/drawnInView';
 import type { Rows } from './children';
 import type { Edits } from '../cells/edits';
 import type { LongCode } from './longCode';
@@ -38,6 +39,7 @@ export class Dress {
     prompt(widget, this._isUnderWay);
     if (!this._dressed.has(widget)) {
       this._dressed.add(widget);
+      keepDrawn(this._panel.content, widget);
       // Lab names a cell anew when it comes into view for the first time
       void widget.ready.then(() => !widget.isDisposed && this.put(widget));
     }

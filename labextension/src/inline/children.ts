@@ -2,8 +2,9 @@
 
 import type { Cell } from '@jupyterlab/cells';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { PanelLayout, Widget } from '@lumino/widgets';
+import { Widget } from '@lumino/widgets';
 
+import { addTo } from './strip';
 import type { Child, Flying, LiveCell } from '../protocol/messages';
 import { markOf } from '../model/marks';
 import type { RunModel } from '../model/run';
@@ -181,12 +182,7 @@ export class Rows {
     }
     const made = new Row(run, widget.model.id, this._trans, this._show);
     this._rows.set(widget, made);
-    // a cell that was never in view is empty, and what is put into it now would stand on top
-    void widget.ready.then(() => {
-      if (!made.isDisposed && !widget.isDisposed && widget.layout instanceof PanelLayout) {
-        widget.layout.addWidget(made);
-      }
-    });
+    addTo(widget, made);
   }
 
   private readonly _rows = new WeakMap<Cell, Row>();

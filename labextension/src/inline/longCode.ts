@@ -2,8 +2,9 @@
 
 import type { Cell } from '@jupyterlab/cells';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { PanelLayout, Widget } from '@lumino/widgets';
+import { Widget } from '@lumino/widgets';
 
+import { addTo } from './strip';
 import { isDone } from '../model/run';
 import { markOf } from '../model/marks';
 import type { LiveCell } from '../protocol/messages';
@@ -37,12 +38,7 @@ export class LongCode {
     const button = new FoldButton(widget, this._trans);
     button.say(lines);
     this._buttons.set(widget, button);
-    // a cell that was never in view is empty, and what is put into it now would stand on top
-    void widget.ready.then(() => {
-      if (!button.isDisposed && widget.layout instanceof PanelLayout) {
-        widget.layout.insertWidget(BELOW_INPUT, button);
-      }
-    });
+    addTo(widget, button, BELOW_INPUT);
   }
 
   private readonly _buttons = new WeakMap<Cell, FoldButton>();

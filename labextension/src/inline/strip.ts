@@ -46,12 +46,18 @@ export class Strip extends Widget {
   }
 }
 
-/** Put something below all that a cell shows. */
-export function addBelow(cell: Cell, widget: Widget): void {
+/** Put something into a cell: at this place among its parts, else below all that it shows. */
+export function addTo(cell: Cell, widget: Widget, place = Infinity): void {
+  widget.disposed.connect(() => {
+    // Lab takes its parts out of the node of a code cell that is out of view, and Lumino removes them from there
+    if (widget.parent === cell && !cell.isDisposed && widget.node.parentNode !== cell.node) {
+      cell.node.append(widget.node);
+    }
+  });
   // a cell that was never in view is empty, and what is put into it now would stand on top
   void cell.ready.then(() => {
-    if (!widget.isDisposed && cell.layout instanceof PanelLayout) {
-      cell.layout.addWidget(widget);
+    if (!widget.isDisposed && !cell.isDisposed && cell.layout instanceof PanelLayout) {
+      cell.layout.insertWidget(place, widget);
     }
   });
 }

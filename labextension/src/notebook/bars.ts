@@ -6,7 +6,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Steering } from '../actions/steering';
 import { Proposal } from '../inline/approvalPrompt';
 import { RunBar } from '../inline/bar';
-import { addBelow } from '../inline/strip';
+import { addTo } from '../inline/strip';
 import type { RunModel } from '../model/run';
 
 /** What people do with a run from its bar. */
@@ -67,7 +67,7 @@ export class Bars {
       this._trans
     );
     this._bars.set(model.run, bar);
-    addBelow(widget, bar);
+    addTo(widget, bar);
     return bar;
   }
 
@@ -91,7 +91,7 @@ export class Bars {
       this._trans
     );
     this._proposals.set(run.run, proposal);
-    addBelow(widget, proposal);
+    addTo(widget, proposal);
     this._actions.goOn(this._asked.get(run.run), cell.id);
     this._asked.set(run.run, cell.id);
   }
