@@ -25,6 +25,7 @@ from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.replay.session_record import in_session, resumed_session
 from rlm_jupyter.run import interrupts
 from rlm_jupyter.run.alone import answer_alone
+from rlm_jupyter.run.approval import Approve
 from rlm_jupyter.run.arguments import (
     answer_of,
     check_attempts,
@@ -44,7 +45,7 @@ from rlm_jupyter.run.figures import SeeFigures
 from rlm_jupyter.run.mcp.config import servers_of
 from rlm_jupyter.run.question import Prompt, context_of, is_none, question_and_context
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.running import Running
+from rlm_jupyter.run.running import Running, waited
 from rlm_jupyter.run.settings import COMPACT_AT, LedgerOf, Settings, Strategy
 from rlm_jupyter.run.toolbox import Toolbox, Tools
 from rlm_jupyter.types.errors import ConfigurationError
@@ -323,18 +324,22 @@ class RLM(FromRecord, InBatches):
         ModelError, KernelError
             The host failed. The record on disk is complete up to there; `error.result` is the result so far.
         """
-        running = self.start(
-            prompt,
-            context,
-            root_prompt=root_prompt,
-            answer=answer,
-            outputs=outputs,
-            output_dir=output_dir,
-            replace=replace,
-            on_event=on_event,
-            keep_kernel=keep_kernel,
-        )
-        return running.wait(close=True)
+
+        def start(tell: OnEvent | None, *, approve: Approve) -> Running:
+            return self.start(
+                prompt,
+                context,
+                root_prompt=root_prompt,
+                answer=answer,
+                outputs=outputs,
+                output_dir=output_dir,
+                replace=replace,
+                on_event=tell,
+                keep_kernel=keep_kernel,
+                approve=approve,
+            )
+
+        return waited(start, on_event, self._settings, close=True)
 
     async def acompletion(
         self,
@@ -438,17 +443,18 @@ class RLM(FromRecord, InBatches):
         replace: bool | None = None,
         on_event: OnEvent | None = None,
         keep_kernel: bool = False,
-        approve: bool = False,
+        approve: Approve = False,
     ) -> Running:
         """Begin a run in the background and return at once; further parameters are those of `completion`.
 
         Parameters
         ----------
         approve
-            Each cell waits for `running.control.approve()` or `refuse()`.
+            Each cell waits for `running.control.approve()` or `refuse()`, and so do calls of tools with an `approval`;
+            `"calls"`: these alone.
         """
         question, held = question_and_context(prompt, context, root_prompt)
-        if approve and self._settings.samples > 1:
+        if approve is True and self._settings.samples > 1:
             raise ConfigurationError("approve=True shows the cells of one run: leave samples out.")
         session = BackgroundSession(self._for(answer, outputs, output_dir, replace), held, keep_kernel)
         if keep_kernel:

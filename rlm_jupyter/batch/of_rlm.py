@@ -20,6 +20,7 @@ from rlm_jupyter.batch.scoring import Accuracy, Expected, Score, Scoring
 from rlm_jupyter.record import atomic
 from rlm_jupyter.run import background, interrupts
 from rlm_jupyter.run.answer_type import AnswerType
+from rlm_jupyter.run.approval import check_attended
 from rlm_jupyter.run.arguments import check_models
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError
@@ -173,6 +174,7 @@ class InBatches(ABC):
         at_once = max(settings.limits.concurrency, concurrency)
         whole = Limits(max_cost=cost, max_tokens=tokens, max_seconds=seconds, concurrency=at_once)
         check_models(settings.routing, whole, settings.samples)
+        check_attended(settings, None)
         question, scoring = Question(prompt, context, key), None if expected is None else Scoring(expected, score)
         results = ResultsFile(out, settings.answer)
         prepared = question.items(read_rows(items), [] if scoring is None else scoring.columns)

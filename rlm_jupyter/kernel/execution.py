@@ -18,6 +18,8 @@ from rlm_jupyter.types.values import CellRun, CellStatus, Output
 
 REPLY_SECONDS = 0.2
 """How long `execute_reply` may come after `idle`; ipykernel loses it when an interrupt races with the end."""
+_LEAST_SECONDS = 0.01
+"""That a cell has, however little is left."""
 INTERRUPT_SECONDS = 3.0
 """How long interrupted code may take to end before its kernel is killed."""
 _DRAIN_SECONDS = 30.0
@@ -64,20 +66,22 @@ class RunningCell:
         self._drains = False
         """It is being stopped because it puts out too much; that may take longer than a deadline allows."""
 
-    async def wait_until_over(self, cell_seconds: float | None, total_seconds: float | None) -> None:
-        """Wait until the cell is over; interrupt it when its time is up.
+    async def wait_until_over(self, cell_seconds: float | None, left: Callable[[], float | None]) -> None:
+        """Wait until the cell is over; interrupt it when its time is up. Parameters as for `Kernel.execute`.
 
         Raises
         ------
         KernelDiedError
             The kernel died during the cell.
         """
+        at_first = left()
         while not self.idle.done():
             elapsed = time.monotonic() - self._started
             own = math.inf if cell_seconds is None else cell_seconds - (elapsed - self._subcalls.waited)
-            total = math.inf if total_seconds is None else total_seconds - elapsed
+            now = left()
+            total = math.inf if now is None else max(now, _LEAST_SECONDS - elapsed)
             if min(own, total) <= 0:
-                seconds = cell_seconds if own <= 0 else total_seconds
+                seconds = cell_seconds if own <= 0 else max(at_first or 0.0, _LEAST_SECONDS)
                 await self.stop(f"the cell took longer than {seconds:.3g} s")
                 break
             # while sub-calls are open its own time stands still: look again when they are answered

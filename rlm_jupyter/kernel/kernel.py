@@ -345,7 +345,7 @@ class Kernel:
         source: str,
         *,
         cell_seconds: float | None = None,
-        total_seconds: float | None = None,
+        left: Callable[[], float | None] = lambda: None,
         on_outputs: Callable[[tuple[Output, ...]], None] | None = None,
         on_message: OnMessage | None = None,
     ) -> CellRun:
@@ -357,8 +357,9 @@ class Kernel:
             IPython source: magics, `!shell`, top-level `await` work.
         cell_seconds
             After so much time, waiting for sub-calls not counted, the cell is interrupted.
-        total_seconds
-            After so much time, everything counted, the cell is interrupted.
+        left
+            Returns the seconds until the cell is interrupted, everything counted; `None`: there is no end. Called again
+            and again.
         on_outputs
             Called with all its outputs whenever they change, and once more when this call is cancelled.
         on_message
@@ -375,7 +376,7 @@ class Kernel:
         self._cell = cell
         self._subcalls.begin_cell()
         try:
-            await cell.wait_until_over(cell_seconds, total_seconds)
+            await cell.wait_until_over(cell_seconds, left)
             if cell.has_no_reply:
                 await self._check()
         except asyncio.CancelledError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ from rlm_jupyter.replay.resume import Resumption, check_resumable, configuration
 from rlm_jupyter.replay.session_record import last_prompt
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.running import Running
+from rlm_jupyter.run.running import Running, waited
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError
 
@@ -61,7 +62,8 @@ class FromRecord(ABC):
             There is no such run, or its context is missing.
         """
         saved, going_on = cls._taking_up(run, reexecute, changes)
-        return Running(going_on, saved.trajectory.started.prompt, on_event).wait(close=True)
+        start = partial(Running, going_on, saved.trajectory.started.prompt)
+        return waited(start, on_event, going_on.settings, close=True)
 
     @classmethod
     async def aresume(
@@ -75,6 +77,7 @@ class FromRecord(ABC):
     ) -> Result:
         """Do what `resume` does, to be awaited; `control` as for `acompletion`."""
         saved, going_on = cls._taking_up(run, reexecute, changes)
+        going_on.expect(control or Control())
         return await going_on.answer(saved.trajectory.started.prompt, on_event, control)
 
     @classmethod
@@ -107,7 +110,8 @@ class FromRecord(ABC):
             There is no such run, or its context is missing.
         """
         saved, forking = cls._forking(run, at, edit, reexecute, changes)
-        return Running(forking, saved.trajectory.started.prompt, on_event).wait(close=True)
+        start = partial(Running, forking, saved.trajectory.started.prompt)
+        return waited(start, on_event, forking.settings, close=True)
 
     @classmethod
     async def afork(
@@ -123,6 +127,7 @@ class FromRecord(ABC):
     ) -> Result:
         """Do what `fork` does, to be awaited; `control` as for `acompletion`."""
         saved, forking = cls._forking(run, at, edit, reexecute, changes)
+        forking.expect(control or Control())
         return await forking.answer(saved.trajectory.started.prompt, on_event, control)
 
     @staticmethod

@@ -8,11 +8,12 @@ from typing import Self
 
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.run import background
+from rlm_jupyter.run.approval import Approve
 from rlm_jupyter.run.messages import is_messages, question_of
 from rlm_jupyter.run.prompt import check_length, check_prompt
 from rlm_jupyter.run.question import Prompt, context_of
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.running import Running
+from rlm_jupyter.run.running import Running, waited
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.values import Usage
 
@@ -50,7 +51,7 @@ class _Prompts:
         costs = [result.cost for result in self.results]
         return None if None in costs else sum(cost for cost in costs if cost is not None)
 
-    def start(self, prompt: Prompt, *, on_event: OnEvent | None = None) -> Running:
+    def start(self, prompt: Prompt, *, on_event: OnEvent | None = None, approve: Approve = False) -> Running:
         """Begin with a prompt in the background and return at once; it waits until those before it are answered.
 
         Parameters
@@ -60,6 +61,8 @@ class _Prompts:
             newest context.
         on_event
             Told every event, on a thread of ours.
+        approve
+            As for `RLM.start`.
 
         Raises
         ------
@@ -73,7 +76,7 @@ class _Prompts:
             background.submit(self.kernel.add_context(context_of(said))).result()
         elif not self.kernel.past.given:
             check_length(str(question))
-        return Running(self.kernel, str(question), on_event)
+        return Running(self.kernel, str(question), on_event, approve=approve)
 
     def _check_open(self) -> None:
         if self.closed:
@@ -91,7 +94,11 @@ class PromptSession(_Prompts):
         ModelError, KernelError
             The host failed; the session is still there for the next prompt.
         """
-        result = self.start(prompt, on_event=on_event).wait()
+
+        def start(tell: OnEvent | None, *, approve: Approve) -> Running:
+            return self.start(prompt, on_event=tell, approve=approve)
+
+        result = waited(start, on_event, self.kernel.settings)
         self.results.append(result)
         return result
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+from rlm_jupyter.run.approval import check_attended
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
@@ -37,6 +38,7 @@ async def answer_alone(
     RLMError
         As of `RLM.acompletion`.
     """
+    check_attended(settings, control)
     control, on_event = control or Control(), guarded(on_event)
     control.attach()
     ledger = ledger or Ledger(settings.limits)

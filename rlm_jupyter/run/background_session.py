@@ -10,6 +10,7 @@ import concurrent.futures
 import contextlib
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 
 from rlm_jupyter.kernel.execution import OnMessage
 from rlm_jupyter.record.recorder import Recorder
@@ -23,7 +24,7 @@ from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.opening import open_in_time, unopened
 from rlm_jupyter.run.outcome import recorded_outcome
 from rlm_jupyter.run.result import OnEvent, Result, result_of
-from rlm_jupyter.run.running import Answers, Running
+from rlm_jupyter.run.running import Answers, Running, waited
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.session_past import SessionPast
 from rlm_jupyter.run.settings import Settings
@@ -94,11 +95,6 @@ class BackgroundSession(Answers):
         """The name of the session, where it has one."""
         return self._settings.session
 
-    @property
-    def settings(self) -> Settings:
-        """What its prompts are answered with."""
-        return self._settings
-
     async def add_context(self, context: Context) -> str:
         """Make something the context of the prompts to come, beside those so far; return its name in the kernel.
 
@@ -124,7 +120,8 @@ class BackgroundSession(Answers):
         return f"context_{len(self.past.given) - 1}"
 
     def expect(self, control: Control) -> None:
-        """Expect a prompt, from any thread: the kernel is not idle any more."""
+        """Expect a prompt: the kernel is not idle any more."""
+        super().expect(control)
         self._controls.add(control)
 
     async def answer(self, prompt: str, on_event: OnEvent | None, control: Control) -> Result:
@@ -253,7 +250,7 @@ class BackgroundSession(Answers):
 
     def ask(self, prompt: str, on_event: OnEvent | None = None) -> Result:
         """Ask another prompt, from any thread."""
-        return Running(self, prompt, on_event).wait()
+        return waited(partial(Running, self, prompt), on_event, self._settings)
 
     def close_after(self, seconds: float | None) -> None:
         """Close the kernel once it was not used for so long; `None`: never. From any thread."""

@@ -56,12 +56,12 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
     run.emit(CellStarted(run.iteration, cells.block, source))
     cell = CellRun("interrupted")
     try:
-        left = run.ledger.deadline.left
         margin = run.requests.last_reply_reserve.seconds + INTERRUPT_MARGIN
         cell = await kernel.execute(
             executed or source,
             cell_seconds=run.limits.cell_seconds,
-            total_seconds=None if left is None else max(left - margin, 0.01),
+            # asked again and again: the clock stands still while a person is asked about a call
+            left=lambda: None if (left := run.ledger.deadline.left) is None else left - margin,
             on_outputs=changed,
         )
     finally:

@@ -46,10 +46,13 @@ class Control:
     ----------
     approving
         Whether each cell waits for `approve` or `refuse`.
+    is_attended
+        Whether somebody calls these for tools that ask about their calls.
     """
 
-    def __init__(self, *, approving: bool = False) -> None:
+    def __init__(self, *, approving: bool = False, is_attended: bool = False) -> None:
         self.approving = approving
+        self.is_attended = approving or is_attended
         self.notebook: Path | None = None
         """Where the run is kept, once it is under way and if it is."""
         self.unpriced = ""
@@ -63,17 +66,27 @@ class Control:
         self.why_stopped = ""
         """In a few words, where it was said."""
         self._paused = False
-        self._proposed = (0, 0)
+        self._proposed: tuple[int, ...] = ()
         self._waiting: list[Decision] | None = None
-        """Takes the decision on the cell that waits."""
+        """Takes the decision on the cell, or the call, that waits."""
+        self._one_at_a_time = asyncio.Lock()
+        self._approved_tools: set[str] = set()
         self._notes: deque[str] = deque()
         self._raised: dict[str, float | None] = {}
         self._on_limits: Callable[[], None] = lambda: None
         self._followers: list[Control] = []
+        self._asks_by: Control = self
+        """Whose person is asked about calls of tools."""
+
+    def for_child(self) -> Control:
+        """Return the control of a run that this one starts: its tools ask by this one."""
+        child = Control()
+        child._asks_by = self._asks_by
+        return child
 
     def follower(self) -> Control:
         """Return the control of another run of the same question: paused with this one, told and allowed the same."""
-        follower = Control()
+        follower = self.for_child()
         follower._paused = self._paused
         self._followers.append(follower)
         return follower
@@ -104,25 +117,29 @@ class Control:
 
     @property
     def is_asking(self) -> bool:
-        """Whether a cell waits for `approve` or `refuse`."""
+        """Whether a cell, or a call of a tool, waits for `approve` or `refuse`."""
         return self._waiting is not None and not self._waiting
 
-    def approve(self, source: str | None = None, *, cell: tuple[int, int] | None = None) -> None:
-        """Execute the cell that waits; nothing, when none does.
+    def approve(self, source: str | None = None, *, cell: tuple[int, ...] | None = None) -> None:
+        """Execute the cell that waits, or make the call of a tool; nothing, when none does.
 
         Parameters
         ----------
         source
             What is executed in its place, where it was edited.
         cell
-            Iteration and block of the cell that is meant, so that a late second click runs no cell unseen;
-            `None`: whichever waits.
+            Iteration and block of the cell that is meant, and of a call its ordinal, too: so a late second click
+            runs nothing unseen. `None`: whichever waits.
         """
         self._decide(Decision(True, source), cell)
 
-    def refuse(self, note: str = "", *, cell: tuple[int, int] | None = None) -> None:
-        """Don't execute the cell that waits; the model is told so, and `note`. `cell` as for `approve`."""
+    def refuse(self, note: str = "", *, cell: tuple[int, ...] | None = None) -> None:
+        """Don't execute the cell that waits, or make the call; the model is told so, and `note`. `cell` as before."""
         self._decide(Decision(False, note=note), cell)
+
+    def approve_all(self, tool: str) -> None:
+        """Ask no more about calls of this tool, as long as the run goes on."""
+        self._change(lambda: self._approved_tools.add(tool))
 
     def note(self, text: str) -> None:
         """Tell the model something; it reads it with the next outputs."""
@@ -171,7 +188,32 @@ class Control:
 
     async def decision(self, cell: tuple[int, int], propose: Callable[[], None]) -> Decision:
         """Return what becomes of the cell (iteration and block) that `propose` tells people of."""
-        self._proposed = cell
+        async with self._one_at_a_time:
+            return await self._decision(cell, propose)
+
+    async def call_decision(
+        self, tool: str, call: tuple[int, int, int], propose: Callable[[], None], *, once: bool
+    ) -> Decision:
+        """Return what becomes of the call of a tool (iteration, block, ordinal) that `propose` tells people of.
+
+        Parameters
+        ----------
+        once
+            When it is made, ask no more about the same tool.
+        """
+        person = self._asks_by
+        async with person._one_at_a_time:
+            if tool in person._approved_tools:
+                return Decision(True)
+            if not person.is_attended:
+                return Decision(False, note="nobody could be asked")
+            decision = await person._decision(call, propose)
+            if once and decision.runs:
+                person._approved_tools.add(tool)
+            return decision
+
+    async def _decision(self, position: tuple[int, ...], propose: Callable[[], None]) -> Decision:
+        self._proposed = position
         decided: list[Decision] = []
         # before anybody hears of it: they may be quick
         self._waiting = decided
@@ -195,7 +237,7 @@ class Control:
             raised, self._raised = self._raised, {}
         return _limited(limits, raised) if raised else limits
 
-    def _decide(self, decision: Decision, cell: tuple[int, int] | None) -> None:
+    def _decide(self, decision: Decision, cell: tuple[int, ...] | None) -> None:
         def decide() -> None:
             if self._waiting is not None and not self._waiting and cell in (None, self._proposed):
                 self._waiting.append(decision)

@@ -157,8 +157,13 @@ class Wait:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
 
-    def until_done(self) -> None:
+    def until_done(self, look: Callable[[], None] | None = None) -> None:
         """Wait until the future is done.
+
+        Parameters
+        ----------
+        look
+            Called now and then; it may ask a person, whom Ctrl-C interrupts.
 
         Raises
         ------
@@ -167,9 +172,21 @@ class Wait:
         """
         while not self._interrupts and not self._future.done():
             self._woken.acquire(timeout=_LOOK_SECONDS)
+            if look is not None:
+                self._look(look)
         if self._interrupts:
             self._interrupts -= 1
             raise KeyboardInterrupt
+
+    def _look(self, look: Callable[[], None]) -> None:
+        if self._before is None:
+            look()
+            return
+        ours = signal.signal(signal.SIGINT, self._before)
+        try:
+            look()
+        finally:
+            signal.signal(signal.SIGINT, ours)
 
     def _on_sigint(self, signum: int, frame: FrameType | None) -> None:
         self._interrupts += 1

@@ -156,6 +156,7 @@ def child_of(settings: Settings, depth: int, templates: Templates | None = None)
                     CHILD_PROMPT,
                     ledger=parent.ledger,
                     recorder=recorder,
+                    control=parent.control.for_child(),
                     emit=reporting(
                         parent,
                         (asked.iteration, asked.block, asked.ordinal),

@@ -5,33 +5,52 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Protocol
 
 from rlm_jupyter.run import background
+from rlm_jupyter.run.approval import Approvals, Approve, asks_here, check_attended
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.interrupts import Wait
 from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.result import OnEvent, Result
+from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import RLMError
+from rlm_jupyter.types.events import Event
 
 
 class Answers(ABC):
     """Where a run can be."""
 
+    _settings: Settings
+
+    @property
+    def settings(self) -> Settings:
+        """What its prompts are answered with."""
+        return self._settings
+
     @abstractmethod
     async def answer(self, prompt: str, on_event: OnEvent | None, control: Control) -> Result:
         """Answer one prompt; on the background loop."""
 
-    def expect(self, control: Control) -> None:  # noqa: B027  most have nothing to do for it
-        """Expect a prompt, from any thread."""
+    def expect(self, control: Control) -> None:
+        """Expect a prompt, from any thread.
+
+        Raises
+        ------
+        ConfigurationError
+            A tool asks about its calls, and nobody can be asked.
+        """
+        check_attended(self._settings, control)
 
 
 class Running:
     """A run under way in the background; made by `RLM.start`."""
 
-    def __init__(self, session: Answers, prompt: str, on_event: OnEvent | None, *, approve: bool = False) -> None:
+    def __init__(self, session: Answers, prompt: str, on_event: OnEvent | None, *, approve: Approve = False) -> None:
         check_prompt(prompt)
         background.refuse_inside()
-        self.control = Control(approving=approve)
+        self.control = Control(approving=approve is True, is_attended=bool(approve))
         """Stop, pause, approval, notes and limits, from any thread."""
         self.session = session
         """Where it runs."""
@@ -72,7 +91,7 @@ class Running:
         """
         return await asyncio.wrap_future(self._future)
 
-    def wait(self, *, close: bool = False) -> Result:
+    def wait(self, *, close: bool = False, look: Callable[[], None] | None = None) -> Result:
         """Wait for the result; an interrupt stops the run, waits until it is gone, and goes on upwards.
 
         A second one does not wait.
@@ -81,10 +100,12 @@ class Running:
         ----------
         close
             On an interrupt, end a kept kernel too: nobody gets a handle on it.
+        look
+            Called now and then, in this thread.
         """
         with Wait(self._future) as wait:
             try:
-                wait.until_done()
+                wait.until_done(look)
             except KeyboardInterrupt:
                 self.stop()
                 wait.until_done()
@@ -93,3 +114,31 @@ class Running:
                     result.close()
                 raise
             return self.result()
+
+
+class StartsRun(Protocol):
+    """What starts a run in the background."""
+
+    def __call__(self, on_event: OnEvent | None, /, *, approve: Approve) -> Running:
+        """Start it."""
+
+
+def waited(start: StartsRun, on_event: OnEvent | None, settings: Settings, *, close: bool = False) -> Result:
+    """Start a run and wait for it; where its tools ask about their calls, the person here is asked, in this thread.
+
+    Parameters
+    ----------
+    close
+        As for `Running.wait`.
+    """
+    if not (settings.tools.asking or settings.sub_tools.asking):
+        return start(on_event, approve=False).wait(close=close)
+    approvals = Approvals()
+
+    def tell(event: Event) -> None:
+        approvals(event)
+        if on_event is not None:
+            on_event(event)
+
+    running = start(tell, approve=asks_here())
+    return running.wait(close=close, look=lambda: approvals.put(running.control))

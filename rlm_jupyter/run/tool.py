@@ -10,7 +10,7 @@ import json
 import keyword
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 from rlm_jupyter.run.tool_arguments import converting
 from rlm_jupyter.types.call_text import Call
@@ -26,6 +26,10 @@ _RESERVED = re.compile(
     r"context(_\d+)?|history(_\d+)?|answer|trajectory|OUTPUTS|output_\d+|confidence|FINAL|FINAL_VAR|SHOW_VARS|SHOW_TOOLS|a?(llm|rlm)_query"
     r"(_batched)?|SubcallError|SubcallFailure|In|Out|exit|quit|get_ipython|display|_\w*"
 )
+
+
+Approval = Literal["never", "once", "always"]
+"""When a person is asked about the calls of a tool."""
 
 
 class ToolFailedError(Exception):
@@ -49,11 +53,14 @@ class Tool:
     repeatable
         When recorded cells are executed again (`resume`, `fork`), it is called again. Default: its recorded results
         are used, and nothing is done a second time.
+    approval
+        Whether a person is asked about a call before it is made: `"always"`, `"once"` (of each run, until one is
+        allowed) or `"never"`. Recorded results are used without asking.
 
     Raises
     ------
     ConfigurationError
-        It is no function, or its name can't be one in the kernel.
+        It is no function, or its name can't be one in the kernel, or an argument can't be that.
     """
 
     def __init__(
@@ -63,6 +70,7 @@ class Tool:
         name: str | None = None,
         seconds: float | None = 60.0,
         repeatable: bool = False,
+        approval: Approval = "never",
     ) -> None:
         if not callable(function) or inspect.isclass(function):
             # neither its content nor its repr: a text that is named by mistake is as long as a context
@@ -76,7 +84,10 @@ class Tool:
         if not _is_duration(seconds):
             raise ConfigurationError(f"Tool(…, seconds={quoted(seconds)}): a number above zero is needed, or None.")
         self.seconds = seconds
+        if approval not in get_args(Approval):
+            raise ConfigurationError(f"Tool(…, approval={quoted(approval)}): it is never, once or always.")
         self.repeatable = bool(repeatable)
+        self.approval: Approval = approval
         self._function: Callable[..., Any] = function
         self._is_async = inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004  whether an object's call is a coroutine function

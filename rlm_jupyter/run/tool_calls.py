@@ -12,8 +12,12 @@ from rlm_jupyter.run.state import Run
 from rlm_jupyter.run.tool import MOST_CHARS, ToolFailedError
 from rlm_jupyter.run.toolbox import HostTool, Toolbox
 from rlm_jupyter.types import call_text
-from rlm_jupyter.types.events import SubcallStarted
+from rlm_jupyter.types.events import CallDecided, CallProposed, SubcallStarted
 from rlm_jupyter.types.values import Subcall, SubcallFailure
+
+_HEAD_CHARS = 400
+"""Of a call that a person is asked about."""
+_TAIL_CHARS = 200
 
 RecordCall = Callable[[Run, Subcall, SubcallStarted, str, bool, float], None]
 """Writes down what came of a call: what it gave, whether it failed, and the seconds that it took."""
@@ -53,7 +57,7 @@ class ToolCalls:
         given, failed = "it was stopped before it had a result", True
         run.emit(asked)
         try:
-            given, failed = await self._call(run, call.model, text), False
+            given, failed = await self._call(run, call.model, text, ordinal, asks=not recorded), False
         except ToolFailedError as error:
             given = f"{str(error).rstrip('.')}."
         finally:
@@ -62,11 +66,13 @@ class ToolCalls:
                 record(run, call, asked, given, failed, time.monotonic() - began)
         return [SubcallFailure(given) if failed else given]
 
-    async def _call(self, run: Run, name: str | None, text: str) -> str:
+    async def _call(self, run: Run, name: str | None, text: str, ordinal: int, *, asks: bool) -> str:
         tool, call = self._read(name, text)
         if not run.ledger.take_tool_call():
             most = run.limits.max_tool_calls
             raise ToolFailedError(f"tools were called {most:,} times, which is the most (max_tool_calls)")
+        if asks and tool.approval != "never":
+            await _approved(run, tool, text, ordinal)
         return await tool.call(call)
 
     def _read(self, name: str | None, text: str) -> tuple[HostTool, call_text.Call]:
@@ -88,3 +94,36 @@ class ToolCalls:
     def _is_repeatable(self, name: str | None) -> bool:
         tool = self._tools.get(name)
         return tool is not None and tool.repeatable
+
+
+async def _approved(run: Run, tool: HostTool, text: str, ordinal: int) -> None:
+    """Wait until a person allows a call.
+
+    Raises
+    ------
+    ToolFailedError
+        They refuse it; the text has what they say.
+    """
+    position = (run.iteration, run.cells.block, ordinal)
+    is_asked = False
+
+    def propose() -> None:
+        nonlocal is_asked
+        is_asked = True
+        run.emit(CallProposed(*position, tool.name, _shortened(text)))
+
+    with run.ledger.deadline.held():
+        decision = await run.control.call_decision(tool.name, position, propose, once=tool.approval == "once")
+    if is_asked:
+        run.emit(CallDecided(*position, decision.runs))
+    if not decision.runs:
+        said = f". Their message: {decision.note}" if decision.note else ""
+        raise ToolFailedError(f"The person refused this call{said}")
+
+
+def _shortened(text: str) -> str:
+    """Return a call as people read it: its beginning and its end, and nothing that a terminal would act on."""
+    if len(text) > _HEAD_CHARS + _TAIL_CHARS:
+        left_out = f" … {len(text) - _HEAD_CHARS - _TAIL_CHARS:,} characters … "
+        text = text[:_HEAD_CHARS] + left_out + text[-_TAIL_CHARS:]
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, Self
 
 from rlm_jupyter.policies.import_string import imported
-from rlm_jupyter.run.tool import Tool
+from rlm_jupyter.run.tool import Approval, Tool
 from rlm_jupyter.types.call_text import Call
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
@@ -17,6 +17,7 @@ class HostTool(Protocol):
 
     name: str
     repeatable: bool
+    approval: Approval
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -73,6 +74,11 @@ class Toolbox:
     def get(self, name: str | None) -> HostTool | None:
         """Return the tool of this name, if it was handed over and can be called."""
         return None if name is None else self._tools.get(name)
+
+    @property
+    def asking(self) -> list[str]:
+        """What those are called about whose calls a person is asked."""
+        return [tool.name for tool in self._tools.values() if tool.approval != "never"]
 
     @property
     def names(self) -> list[str]:

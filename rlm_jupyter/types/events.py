@@ -359,6 +359,28 @@ class CellDecided:
 
 
 @dataclass(frozen=True, slots=True)
+class CallProposed:
+    """A call of a tool waits for a person's approval."""
+
+    iteration: int
+    block: int
+    ordinal: int
+    tool: str
+    call: str
+    """As the cell has written it, shortened."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallDecided:
+    """A person has decided on the call that waited."""
+
+    iteration: int
+    block: int
+    ordinal: int
+    runs: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RunPaused:
     """The run waits before the reply to this iteration, until a person lets it go on."""
 
@@ -445,6 +467,8 @@ Glimpse = (
     | SubcallStarted
     | CellProposed
     | CellDecided
+    | CallProposed
+    | CallDecided
     | RunPaused
     | RunUnpaused
     | CellReplayed

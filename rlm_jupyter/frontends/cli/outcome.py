@@ -19,9 +19,10 @@ from rlm_jupyter.types.errors import ConfigurationError, ModelError, RecordError
 
 if TYPE_CHECKING:
     from rlm_jupyter.frontends.cli.progress import Progress
-    from rlm_jupyter.run.result import OnEvent, Result
-    from rlm_jupyter.run.running import Running
-    from rlm_jupyter.types.events import RunEnded
+    from rlm_jupyter.run.approval import Approvals
+    from rlm_jupyter.run.result import Result
+    from rlm_jupyter.run.running import Running, StartsRun
+    from rlm_jupyter.types.events import Event, RunEnded
     from rlm_jupyter.types.values import ModelUsage, StopReason
 
 _AS_ASKED = {"answered", "terminated"}
@@ -30,7 +31,7 @@ _AS_ASKED = {"answered", "terminated"}
 
 def answered(
     args: Namespace,
-    start: Callable[[OnEvent], Running],
+    start: StartsRun,
     save: str | Path | bool,
     *,
     notebook_on: Callable[[str], None] = terminal.say,
@@ -46,13 +47,20 @@ def answered(
     """
     from rlm_jupyter.frontends.cli.progress import Progress
     from rlm_jupyter.kernel.templates import keep_no_spare
+    from rlm_jupyter.run.approval import Approvals, asks_here
 
     keep_no_spare()
     # standard output is for the answer: what a tool of the user's prints there stands among the progress
     with Progress(quiet=args.quiet) as progress, contextlib.redirect_stdout(sys.stderr):
-        running = start(progress.on_event)
+        approvals = Approvals()
+
+        def tell(event: Event) -> None:
+            progress.on_event(event)
+            approvals(event)
+
+        running = start(tell, approve=asks_here())
         del start  # with a large context, which is packed by now
-        outcome = _outcome(running, progress)
+        outcome = _outcome(running, progress, approvals)
     result = outcome.result
     stop_reason: StopReason = "cancelled" if outcome.interrupted else "failed"
     if result is not None:
@@ -90,7 +98,7 @@ class _Outcome:
     interrupted: bool = False
 
 
-def _outcome(running: Running, progress: Progress) -> _Outcome:
+def _outcome(running: Running, progress: Progress, approvals: Approvals) -> _Outcome:
     """Wait for the run; Ctrl-C ends it with the best answer so far, a second one without."""
     from rlm_jupyter.run import background, interrupts
 
@@ -105,7 +113,7 @@ def _outcome(running: Running, progress: Progress) -> _Outcome:
         progress.say("Stopping the run… (Ctrl-C again: leave at once)", "yellow")
 
     try:
-        return _Outcome(interrupts.wait(partial(_look, running), on_interrupt), interrupted=interrupted)
+        return _Outcome(interrupts.wait(partial(_look, running, approvals), on_interrupt), interrupted=interrupted)
     except KeyboardInterrupt:
         # a third one would only bring tracebacks out of the clearing up, which takes a few seconds at most
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -121,11 +129,14 @@ def _outcome(running: Running, progress: Progress) -> _Outcome:
         return _Outcome(error.result, error.for_command_line, interrupted)
 
 
-def _look(running: Running, seconds: float) -> Result | None:
+def _look(running: Running, approvals: Approvals, seconds: float) -> Result | None:
     try:
         return running.result(seconds)
     except TimeoutError:
-        return running.result() if running.done else None
+        if running.done:
+            return running.result()
+    approvals.put(running.control)
+    return None
 
 
 def _print(args: Namespace, result: Result, failure: str = "") -> None:

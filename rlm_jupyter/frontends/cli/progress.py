@@ -16,6 +16,8 @@ from rlm_jupyter.frontends.display.status import Speed
 from rlm_jupyter.record import attempts
 from rlm_jupyter.record.notice import compacted_line
 from rlm_jupyter.types.events import (
+    CallDecided,
+    CallProposed,
     CellFinished,
     CellReplayed,
     CellStarted,
@@ -123,6 +125,11 @@ class Progress:
         """Tell an event."""
         if isinstance(event, ChildReported):
             self._children.apply(event)
+        told = event.event if isinstance(event, ChildReported) else event
+        if isinstance(told, CallProposed | CallDecided) and self._live is not None:
+            # somebody is asked at the prompt, which the display would overwrite
+            self._live.stop() if isinstance(told, CallProposed) else self._live.start()
+        if isinstance(event, ChildReported):
             return
         self._speed.apply(event)
         self._clock.apply(event)

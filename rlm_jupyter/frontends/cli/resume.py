@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ def resume(args: Namespace) -> int:
     going_on = Resumption(saved, _rlm(args, saved, "resume").settings, reexecutes=not args.no_reexec)
     consent(args, saved, saved.cells_again)
     prompt = saved.trajectory.started.prompt
-    return answered(args, lambda tell: Running(going_on, prompt, tell), saved.files.shown)
+    return answered(args, partial(Running, going_on, prompt), saved.files.shown)
 
 
 def fork(args: Namespace) -> int:
@@ -48,7 +49,7 @@ def fork(args: Namespace) -> int:
     if not args.quiet:
         terminal.say(f"A new run with the first {terminal.count(part.at, 'iteration')} of {saved.files.prompt_name}.")
     prompt = saved.trajectory.started.prompt
-    return answered(args, lambda tell: Running(forking, prompt, tell), rlm.settings.save)
+    return answered(args, partial(Running, forking, prompt), rlm.settings.save)
 
 
 def replay(args: Namespace) -> int:

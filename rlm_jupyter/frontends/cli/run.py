@@ -59,7 +59,9 @@ def run(args: Namespace) -> int:
         return ANSWERED
     if args.session is not None:
         return answered_in_session(args, rlm, kept, prompt, context)
-    return answered(args, lambda tell: rlm.start(prompt, context, on_event=tell), rlm.settings.save)
+    return answered(
+        args, lambda tell, *, approve: rlm.start(prompt, context, on_event=tell, approve=approve), rlm.settings.save
+    )
 
 
 def limits_of(args: Namespace) -> Limits:
@@ -127,7 +129,12 @@ def demo(args: Namespace) -> int:
     terminal.write(f"Question: {DEMO_PROMPT}\nContext: {len(text):,} characters of Python's own documentation\n")
     rlm = RLM(EMBEDDED, save=save_path(args))
     start = partial(rlm.start, DEMO_PROMPT, text)
-    return answered(args, lambda tell: start(on_event=tell), rlm.settings.save, notebook_on=terminal.write)
+    return answered(
+        args,
+        lambda tell, *, approve: start(on_event=tell, approve=approve),
+        rlm.settings.save,
+        notebook_on=terminal.write,
+    )
 
 
 def save_path(args: Namespace) -> str | bool:

@@ -78,7 +78,8 @@ def answered_in_session(args: Namespace, rlm: RLM, kept: SavedRun | None, prompt
             and context.info.sha256 != session.kernel.past.context.info.sha256
         ):
             session.add_context(context)
-        return answered(args, lambda tell: session.start(prompt, on_event=tell), session.kernel.settings.save)
+        save = session.kernel.settings.save
+        return answered(args, lambda tell, *, approve: session.start(prompt, on_event=tell, approve=approve), save)
 
 
 def _take(args: Namespace, name: str, before: str | None) -> None:

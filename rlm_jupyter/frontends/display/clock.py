@@ -5,7 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from rlm_jupyter.types.events import CellDecided, CellProposed, Event, RunPaused, RunResumed, RunUnpaused
+from rlm_jupyter.types.events import (
+    CallDecided,
+    CallProposed,
+    CellDecided,
+    CellProposed,
+    Event,
+    RunPaused,
+    RunResumed,
+    RunUnpaused,
+)
+
+Waits = CellProposed | CallProposed | RunPaused
+WAITS: dict[type[Waits], str] = {
+    CellProposed: "a cell waits for your approval",
+    CallProposed: "a call of a tool waits for your approval",
+    RunPaused: "paused",
+}
+"""What a person is waited for, from these events on."""
 
 
 class Clock:
@@ -30,9 +47,9 @@ class Clock:
     def apply(self, event: Event) -> None:
         """Take in an event."""
         match event:
-            case CellProposed() | RunPaused() if self._held is None:
+            case CellProposed() | CallProposed() | RunPaused() if self._held is None:
                 self._held = self._clock()
-            case CellDecided() | RunUnpaused() if self._held is not None:
+            case CellDecided() | CallDecided() | RunUnpaused() if self._held is not None:
                 self._began += self._clock() - self._held
                 self._held = None
             case RunResumed():

@@ -14,7 +14,7 @@ from typing import Any
 
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.display.children import Underway
-from rlm_jupyter.frontends.display.clock import Clock
+from rlm_jupyter.frontends.display.clock import WAITS, Clock, Waits
 from rlm_jupyter.frontends.display.iteration import OfIteration, SeenIteration, count
 from rlm_jupyter.frontends.display.spending import Spending
 from rlm_jupyter.frontends.display.status import Speed
@@ -22,9 +22,9 @@ from rlm_jupyter.record.attempts import Attempt, line
 from rlm_jupyter.record.notice import compacted_line
 from rlm_jupyter.types.endings import WORDS, in_short
 from rlm_jupyter.types.events import (
+    CallDecided,
     CellDecided,
     CellFinished,
-    CellProposed,
     CellReplayed,
     ChildReported,
     ConversationCompacted,
@@ -37,7 +37,6 @@ from rlm_jupyter.types.events import (
     ReplyReceived,
     RequestDelayed,
     RunEnded,
-    RunPaused,
     RunResumed,
     RunStarted,
     RunUnpaused,
@@ -162,9 +161,9 @@ class View:
     def _enter(self, event: Event) -> None:
         if isinstance(event, RunStarted | RunResumed | RunEnded | OutputsElided | CellReplayed):
             return
-        if isinstance(event, CellProposed | RunPaused):
-            self._person = "a cell waits for your approval" if isinstance(event, CellProposed) else "paused"
-        elif isinstance(event, CellDecided | RunUnpaused):
+        if isinstance(event, Waits):
+            self._person = WAITS[type(event)]
+        elif isinstance(event, CellDecided | CallDecided | RunUnpaused):
             self._person = ""
         elif isinstance(event, RemarkMade):
             # what passes stands in the headline until the run begins

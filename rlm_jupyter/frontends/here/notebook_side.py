@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlm_jupyter.frontends.approval import Approvals
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.here.driver_process import DriverProcess, Gone, provider_keys
 from rlm_jupyter.frontends.here.pipe import Began, Failed, Over, Recorded, Request
@@ -23,6 +22,7 @@ from rlm_jupyter.kernel.attached import Address
 from rlm_jupyter.kernel.guest.attached_guest import AttachedGuest, why_not
 from rlm_jupyter.prompts.initial import surroundings
 from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.run.approval import Approvals
 from rlm_jupyter.run.observers import nobody
 from rlm_jupyter.run.prompt import check_length, check_prompt
 from rlm_jupyter.run.result import OnEvent, result_of

@@ -79,11 +79,11 @@ class FarControl(Control):
         self._paused = False
         self._send(Steered("resume"))
 
-    def approve(self, source: str | None = None, *, cell: tuple[int, int] | None = None) -> None:
+    def approve(self, source: str | None = None, *, cell: tuple[int, ...] | None = None) -> None:
         """Execute the cell that waits."""
         self._send(Steered("approve", (source,), {"cell": cell}))
 
-    def refuse(self, note: str = "", *, cell: tuple[int, int] | None = None) -> None:
+    def refuse(self, note: str = "", *, cell: tuple[int, ...] | None = None) -> None:
         """Don't execute the cell that waits."""
         self._send(Steered("refuse", (note,), {"cell": cell}))
 

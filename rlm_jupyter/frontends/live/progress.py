@@ -18,7 +18,15 @@ from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.display.view import WAITING, View
 from rlm_jupyter.frontends.live.comm import LiveRun, open_live
 from rlm_jupyter.frontends.live.versions import too_old
-from rlm_jupyter.types.events import CellDecided, CellProposed, Event, OutputsShown, RemarkMade
+from rlm_jupyter.types.events import (
+    CallDecided,
+    CallProposed,
+    CellDecided,
+    CellProposed,
+    Event,
+    OutputsShown,
+    RemarkMade,
+)
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -111,9 +119,9 @@ class TerminalProgress:
             print(event.text, flush=True)  # noqa: T201
         if isinstance(event, OutputsShown) and not self._quiet:
             print(self._view.summary, flush=True)  # noqa: T201
-        if self._headline is not None and isinstance(event, CellProposed | CellDecided):
+        if self._headline is not None and isinstance(event, CellProposed | CallProposed | CellDecided | CallDecided):
             # somebody is asked at the prompt, which a headline would overwrite
-            self._headline.stop() if isinstance(event, CellProposed) else self._headline.start()
+            self._headline.stop() if isinstance(event, CellProposed | CallProposed) else self._headline.start()
 
     @property
     def has_buttons(self) -> bool:

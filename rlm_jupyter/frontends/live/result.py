@@ -7,7 +7,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
 
-from rlm_jupyter.frontends.approval import Approvals
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.live import files, progress, widget
 from rlm_jupyter.frontends.live.widget import Steering
@@ -19,6 +18,7 @@ from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.run import interrupts
 from rlm_jupyter.run.answer_type import AnswerType
+from rlm_jupyter.run.approval import Approvals, asks_here
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.outcome import how_to_resume
@@ -69,16 +69,18 @@ class ShownResult(Result):
             for line in kernel.make_room():
                 print(line)  # noqa: T201
         shown = progress.start(_shell(), kernel_is_there=kernel.is_alive)
+        approvals = Approvals()
 
         def tell(event: Any) -> None:
             shown(event)
+            approvals(event)
             if on_event is not None:
                 on_event(event)
 
-        running = Running(kernel, prompt, tell)
+        running = Running(kernel, prompt, tell, approve=asks_here())
         shown.steer(running)
         try:
-            result = wait(running)
+            result = wait(running, approvals)
         except RLMError as error:
             shown.end(saved_at(error), failed=True)
             raise

@@ -21,6 +21,7 @@ from rlm_jupyter.replay.resume import Resumption, check_resumable, configuration
 from rlm_jupyter.replay.session_record import last_prompt
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run import background
+from rlm_jupyter.run.approval import asks_here
 from rlm_jupyter.run.mcp.config import named_servers
 from rlm_jupyter.run.running import Running
 from rlm_jupyter.run.settings import refuse_absent
@@ -83,4 +84,4 @@ class ResumeMagics(Magics):
         background.submit(refuse_absent(settings)).result()
         prompt = saved.trajectory.started.prompt
         claim = self._runs.claim(options.result, resumed=True)
-        self._runs.run(lambda tell: Running(going_on, prompt, tell), claim)
+        self._runs.run(lambda tell: Running(going_on, prompt, tell, approve=asks_here()), claim)

@@ -39,6 +39,7 @@ from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.record import store
 from rlm_jupyter.replay.session_record import check_name, in_session
 from rlm_jupyter.run import background
+from rlm_jupyter.run.approval import Approve, asks_here
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.estimate import estimate
 from rlm_jupyter.run.prompt import check_length
@@ -233,10 +234,9 @@ class RLMMagics(Configured):
             for line in named.kernel.make_room():
                 print(line)  # noqa: T201
         self.runs.run(
-            lambda tell: Running(named.kernel, prompt, tell, approve=options.approve),
+            lambda tell: Running(named.kernel, prompt, tell, approve=_approve(options)),
             self.runs.claim(options.result),
             background=options.background,
-            approve=options.approve,
         )
 
     def _answer(self, options: Namespace, prompt: str) -> None:
@@ -256,10 +256,9 @@ class RLMMagics(Configured):
             self._check_somebody_answers(options)
         background.submit(refuse_absent(configured.settings)).result()
         self.runs.run(
-            lambda tell: configured.start(prompt, context, on_event=tell, keep_kernel=True, approve=options.approve),
+            lambda tell: configured.start(prompt, context, on_event=tell, keep_kernel=True, approve=_approve(options)),
             self.runs.claim(options.result),
             background=options.background,
-            approve=options.approve,
         )
 
     def folder(self) -> Path | None:
@@ -292,6 +291,11 @@ def _check_here(options: Namespace) -> None:
         raise UsageError("--here runs in this notebook's kernel, which is in no sandbox: leave that option out.")
     if options.insurance:
         raise UsageError("--here runs in this notebook's kernel, which is not forked: leave --insurance out.")
+
+
+def _approve(options: Namespace) -> Approve:
+    """Return what the person at this cell is asked about."""
+    return options.approve or (False if options.background else asks_here())
 
 
 def _asks_anew(options: Namespace) -> bool:

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from rlm_jupyter.frontends.approval import Approvals
 from rlm_jupyter.frontends.live import progress
 from rlm_jupyter.frontends.live.result import BackgroundRun, ShownResult, kernel_of, line_of, show_recorded, wait
 from rlm_jupyter.frontends.live.widget import Steering
@@ -16,6 +15,7 @@ from rlm_jupyter.record import catalog, store
 from rlm_jupyter.record.catalog import RunSummary
 from rlm_jupyter.record.footprint import kept_context
 from rlm_jupyter.replay.recorded_session import RecordedSession, holds, of_record
+from rlm_jupyter.run.approval import Approvals
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Running
@@ -49,7 +49,6 @@ class SessionRuns:
         claim: Claim,
         *,
         background: bool = False,
-        approve: bool = False,
     ) -> None:
         """Start a run, show its progress, and put its result into its variable.
 
@@ -61,11 +60,9 @@ class SessionRuns:
             On the variable.
         background
             Return once it has started.
-        approve
-            Ask about each of its cells.
         """
         shown = progress.start(self._shell, quiet=background)
-        approvals = Approvals(elsewhere=lambda: getattr(shown, "has_buttons", False)) if approve else None
+        approvals = None if background else Approvals(elsewhere=lambda: getattr(shown, "has_buttons", False))
         steering = Steering() if background else None
 
         def on_event(event: Event) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from rlm_jupyter.run.mcp.config import ServerConfig
-from rlm_jupyter.run.tool import MOST_CHARS, ToolFailedError, shown
+from rlm_jupyter.run.tool import MOST_CHARS, Approval, ToolFailedError, shown
 from rlm_jupyter.types.call_text import Call
 from rlm_jupyter.types.json_form import form
 from rlm_jupyter.types.json_schema import JsonSchema
@@ -44,6 +44,7 @@ class McpTool:
     """
 
     repeatable = False
+    approval: Approval = "never"
 
     def __init__(
         self, server: ServerConfig, request: Request, remote: str, name: str, doc: str, schema: Mapping[str, Any]
@@ -123,6 +124,7 @@ class McpResources:
     """A function on the resources of a server: `list_resources()` or `read_resource(uri)`."""
 
     repeatable = False
+    approval: Approval = "never"
 
     def __init__(self, server: ServerConfig, request: Request, name: str, doc: str, parameters: Sequence[str]) -> None:
         self._request = request

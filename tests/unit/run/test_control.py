@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rlm_jupyter import RLM, Limits
-from rlm_jupyter.frontends.approval import Approvals
 from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.run.approval import Approvals
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.result import Result
 from rlm_jupyter.run.running import Running

@@ -277,7 +277,7 @@ class Steered(Control):
     def stop(self, why: str = "") -> None:
         self.done.append("stop")
 
-    def approve(self, source: str | None = None, *, cell: tuple[int, int] | None = None) -> None:
+    def approve(self, source: str | None = None, *, cell: tuple[int, ...] | None = None) -> None:
         self.done.append("approve")
 
     def pause(self) -> None:
