@@ -13,6 +13,7 @@ import os
 import threading
 import weakref
 from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from typing import Any, Protocol, TypeVar
 
 from rlm_jupyter.types.errors import ConfigurationError
@@ -73,6 +74,20 @@ def refuse_inside() -> None:
 def close_at_exit(closes: Closes) -> None:
     """Close this when the interpreter exits, if it is still there."""
     _open.add(closes)
+
+
+def close_when_dropped(owner: object, stack: AsyncExitStack) -> None:
+    """Close this on the running loop when its owner is garbage, which nobody has closed.
+
+    Else Python ends its generators one by one, in no order, and each finds what it stands on gone.
+    """
+    weakref.finalize(owner, _close, os.getpid(), asyncio.get_running_loop(), stack).atexit = False
+
+
+def _close(pid: int, running: asyncio.AbstractEventLoop, stack: AsyncExitStack) -> None:
+    # no lock is taken here: any line of any thread may be the one that collects garbage
+    if pid == os.getpid() and not running.is_closed():
+        asyncio.run_coroutine_threadsafe(stack.aclose(), running)
 
 
 def shut_down() -> None:

@@ -188,6 +188,7 @@ class BackgroundSession(Answers):
                     before=self.past.options,
                 )
             background.close_at_exit(self)
+            background.close_when_dropped(self, self._stack)
         session, emit = self._session, self._watching(on_event)
         # its own have the tools of servers, too
         session.settings = replace(session.settings, limits=settings.limits, whole_limits=settings.whole_limits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import psutil
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
@@ -530,6 +532,25 @@ def test_the_examples_of_the_page_run(in_folder: Path, shell: InteractiveShell) 
         source = cell.replace("anthropic/claude-sonnet-5 --max-cost 0.50", "scripted/cells.json")
         assert run(shell, source.rstrip())[1] is None
     assert shell.user_ns["rlm_result"].value == 1
+
+
+def test_a_session_that_is_dropped_ends_its_kernel_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    before = set(psutil.Process().children(recursive=True))
+
+    def ask_and_drop() -> None:
+        rlm = RLM(ScriptedModel([block("FINAL(1)")] * 2), sandbox="none", warm=False)
+        assert rlm.session("banana").ask("One?").value == 1
+        assert rlm.completion("One?", "banana", keep_kernel=True).value == 1
+        assert set(psutil.Process().children(recursive=True)) > before
+
+    ask_and_drop()
+    gc.collect()
+    until = time.monotonic() + 20
+    while set(psutil.Process().children(recursive=True)) > before:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    gc.collect()  # a task that failed says so when it goes
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 def test_each_prompt_is_named_by_its_number_in_all_commands(in_folder: Path) -> None:
