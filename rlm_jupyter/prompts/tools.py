@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlm_jupyter.types.tool_lines import line
+from rlm_jupyter.types.tool_lines import forms, line
 
 _MOST_LINES = 20
 _MOST_NAMES_CHARS = 1_500
+_MOST_FORM_CHARS = 600
+"""Of the fields that stand below the line of one tool."""
 _HEAD = """\
 Functions that the user has given you for this task. Call them in your code like any other; they take and return plain \
 data, and raise SubcallError when they fail:
@@ -57,12 +60,20 @@ def _modules(modules: Mapping[tuple[str, str], Sequence[str]]) -> str:
 def _functions(specs: Sequence[Mapping[str, Any]]) -> str:
     if not specs:
         return ""
-    listed = f"\n{_HEAD}" + "".join(f"- {line(dict(spec))}\n" for spec in specs[:_MOST_LINES])
+    listed = f"\n{_HEAD}" + "".join(map(_described, specs[:_MOST_LINES]))
     if len(specs) <= _MOST_LINES:
         return listed
     # no more than twenty of them take
     left = min(_MOST_NAMES_CHARS, len(listed) - len(_MANY))
     return "\n" + _MANY.format(count=len(specs), names=_listed([spec["name"] for spec in specs], left))
+
+
+def _described(spec: Mapping[str, Any]) -> str:
+    """Return a tool's line, and below it the fields of what it takes and gives, as far as there is room."""
+    below = forms(dict(spec))
+    if len(below) > _MOST_FORM_CHARS:
+        below = f"(help({spec['name']}) lists the fields.)"
+    return f"- {line(dict(spec))}\n" + (f"{textwrap.indent(below, '  ')}\n" if below else "")
 
 
 def _listed(names: Sequence[str], left: int) -> str:

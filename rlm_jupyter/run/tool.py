@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 from rlm_jupyter.run.tool_arguments import converting
+from rlm_jupyter.run.tool_forms import bare, form_of, resolved
 from rlm_jupyter.types.call_text import Call
 from rlm_jupyter.types.detached import detached
 from rlm_jupyter.types.errors import ConfigurationError
@@ -95,7 +96,10 @@ class Tool:
 
     @functools.cached_property
     def spec(self) -> dict[str, Any]:
-        """What the kernel and the record are told: `name`, `doc`, `parameters` (`None`: unknown) and `returns`."""
+        """What the kernel and the record are told: `name`, `doc`, `parameters` (`None`: unknown) and `returns`.
+
+        `forms`, where there are any: of parameters and of the result (`""`) whose types have fields.
+        """
         doc = inspect.getdoc(self._function) or ""
         try:
             signature = inspect.signature(self._function)
@@ -111,7 +115,12 @@ class Tool:
             for one in signature.parameters.values()
         ]
         returns = self._type(signature.return_annotation)
-        return {"name": self.name, "doc": doc[:_DOC_CHARS], "parameters": parameters, "returns": returns}
+        spec = {"name": self.name, "doc": doc[:_DOC_CHARS], "parameters": parameters, "returns": returns}
+        annotated = [(one.name, one.annotation) for one in signature.parameters.values()]
+        annotated.append(("", signature.return_annotation))
+        named = [[name, form_of(resolved(self._function, annotation))] for name, annotation in annotated]
+        forms = [one for one in named if one[1]]
+        return spec | ({"forms": forms} if forms else {})
 
     async def call(self, call: Call) -> str:
         """Call the function, and return its result as JSON.
@@ -147,6 +156,8 @@ class Tool:
         """Return an annotation as its module's own code would write it; empty for none."""
         if annotation is inspect.Parameter.empty:
             return ""
+        if (without := bare(found := resolved(self._function, annotation))) is not found:
+            annotation = without
         module = getattr(self._function, "__module__", None) or ""
         return re.sub(rf"\b(?:{re.escape(module)}|__main__|typing|collections\.abc)\.", "", _formatted(annotation))
 

@@ -1,4 +1,4 @@
-"""A tool in a line: how it is called, and how its description begins."""
+"""A tool in a line: how it is called, and how its description begins; and what it takes and gives."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ def line(spec: dict[str, Any]) -> str:
     summary = summary if len(summary) <= _SUMMARY_CHARS else f"{summary[:_SUMMARY_CHARS]}…"
     text = head(spec) + (f": {summary}" if summary else "")
     return text if len(text) <= _LINE_CHARS else f"{text[:_LINE_CHARS]}…"
+
+
+def forms(spec: dict[str, Any]) -> str:
+    """Return what its parameters and its result are made of, one below the other; empty where the line says all."""
+    return "\n".join(f"{name or 'returns'}: {text}" for name, text in spec.get("forms", ()))
 
 
 def head(spec: dict[str, Any]) -> str:

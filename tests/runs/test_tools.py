@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import enum
 import json
 import shutil
 import sqlite3
@@ -13,13 +14,13 @@ import time
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import nbformat
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from nbclient import NotebookClient
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from rlm_jupyter import RLM, Limits, Result, Tool
 from rlm_jupyter.models.scripted import ScriptedModel
@@ -91,6 +92,9 @@ def test_a_tool_is_described_called_in_the_host_and_recorded() -> None:
     assert result.answer == "rain 0"
     told = result.trajectory.started.system
     assert "- search(query: Query, limit: int = 2) -> list[Hit]: Search the archive.\n" in told
+    assert (
+        """  query: {"word": str, "since": str (date)}\n  returns: [{"title": str, "on": str (date)}, ...]\n""" in told
+    )
     assert "- add(a: int, b: int = 1, *more: int) -> int: Add numbers.\n" in told
     out = printed(result)
     assert "[{'title': 'rain 0', 'on': '2031-04-01'}] 2 6\n" in out
@@ -103,6 +107,33 @@ def test_a_tool_is_described_called_in_the_host_and_recorded() -> None:
         ("tool", "add(1, 2, 3)", 6),
     ]
     assert result.cost == 0.0
+
+
+class Room(enum.Enum):
+    SEA = "sea"
+    LAND = "land"
+
+
+def book(nights: Annotated[int, Field(ge=2, description="how many nights")], room: Room = Room.SEA) -> str:
+    return f"{nights} {room.name}"
+
+
+def test_the_fields_of_what_a_tool_takes_are_told_and_shown_by_help() -> None:
+    def lately(query: Query | None = None) -> int:
+        return 3
+
+    result = answered(
+        [book, lately, search], "help(book)\nhelp(lately)\nprint(SHOW_TOOLS('nothing'))", "FINAL(book(2, 'land'))"
+    )
+    assert result.answer == "2 LAND"
+    told, out = result.trajectory.started.system, printed(result)
+    assert "- book(nights: int, room: Room = " in told
+    for text in ("nights: int (>= 2)  # how many nights\n", 'room: "sea" or "land"\n'):
+        assert f"  {text}" in told
+        assert text in out
+    assert 'query: {"word": str, "since": str (date)} or None' in out
+    assert "FieldInfo" not in told + out
+    assert "No tool mentions 'nothing'." in out
 
 
 def test_what_goes_wrong_is_an_error_in_the_cell_and_ends_nothing() -> None:

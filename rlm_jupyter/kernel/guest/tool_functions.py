@@ -12,7 +12,7 @@ from rlm_jupyter.kernel.guest.namespace import Listing
 from rlm_jupyter.kernel.guest.subcall_client import SubcallError, SubcallFailure
 from rlm_jupyter.kernel.guest.subcall_functions import MakesCalls
 from rlm_jupyter.types import call_text
-from rlm_jupyter.types.tool_lines import line
+from rlm_jupyter.types.tool_lines import forms, line
 
 _ABOUT_MODULE = "Functions of the user's, which run elsewhere. help(module.function) describes one.\n\n"
 
@@ -41,7 +41,7 @@ def tool_functions(calls: MakesCalls, specs: Sequence[dict[str, Any]]) -> dict[s
     def show_tools(word: str = "") -> Listing:
         """List the tools, a line each; with a word, those that mention it."""
         found = [text for text in map(line, specs) if word.lower() in text.lower()]
-        return Listing("\n".join(found) or "no such tool")
+        return Listing("\n".join(found) or f"No tool mentions {word!r}.")
 
     show_tools.__name__ = show_tools.__qualname__ = "SHOW_TOOLS"
     found: dict[str, Any] = {"SHOW_TOOLS": show_tools}
@@ -75,7 +75,7 @@ def _function(calls: MakesCalls, spec: dict[str, Any]) -> Callable[..., Any]:
         return json.loads(answer)
 
     tool.__name__ = tool.__qualname__ = name.rpartition(".")[2]
-    tool.__doc__ = spec["doc"] or None
+    tool.__doc__ = "\n\n".join(filter(None, [spec["doc"], forms(spec)])) or None
     if signature is not None:
         tool.__signature__ = signature  # type: ignore[attr-defined]
     return tool
