@@ -119,6 +119,31 @@ def test_a_run_that_goes_on_is_found_by_a_page_that_never_saw_it(opened: Open, m
     assert not page.errors
 
 
+def test_a_run_that_is_found_replaces_the_one_that_was_saved(opened: Open, model: Waiting) -> None:
+    final = "```repl\nFINAL('the earlier one')\n```"
+    model.play([final, "```repl\nprint('later')\n```", "```repl\nFINAL('over')\n```"], opened=2)
+    page = opened("text = 'x'", "%%rlm -m openai/any -c text --rerun\nHow long is it?")
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.live("answer") and page.cells()[2]["execution_count"], "the first answer")
+    page.command("docmanager:save")
+    page.run("user-2")
+    page.until(lambda: "later" in texts(page.live("code")[0]), "the second run")
+    page.page.evaluate("window.sessionStorage.clear()")
+    page.window.load()
+    page.open(busy=True)
+    page.until(lambda: page.live("code") and "later" in texts(page.live("code")[0]), "the second run, found")
+    assert not page.live("answer")
+    asked = page.cell("user-2")
+    page.until(lambda: asked.locator(".jp-InputPrompt").inner_text() == "[*]:", "that it is executed")
+    assert "the earlier one" not in asked.inner_text()
+    assert asked.locator(".rlm-bar").count() == 1
+    model.let()
+    page.until(lambda: page.live("answer") and "over" in asked.inner_text(), "the second answer")
+    assert asked.locator(".rlm-bar").count() == 1
+    assert not page.errors
+
+
 def test_a_page_that_is_reloaded_finds_its_run_again(opened: Open, model: Waiting) -> None:
     # a server listens to the kernel a moment later than the page is connected; what comes before is not heard
     slowly = Said("More.\n```repl\nprint('more')\n```", delay=0.15, pieces=20)

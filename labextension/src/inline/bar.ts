@@ -35,12 +35,12 @@ type Name = Exclude<keyof Actions, 'isFolded' | 'isWritten' | 'said' | 'showProp
 const TICK_MILLISECONDS = 1000;
 /** How long the end of a run waits for its last cells, before it is said all the same. */
 const LAST_MILLISECONDS = 20_000;
-/** Where one of these goes away while it has the focus, the next that is there gets it. */
+/** Where one of these goes away while it has the focus, the next that is there gets it; never one that ends the run. */
 const SUCCESSORS: Partial<Record<Name, Name[]>> = {
   pause: ['resume'],
   resume: ['pause'],
-  approve: ['stop'],
-  refuse: ['stop']
+  approve: ['pause', 'resume'],
+  refuse: ['pause', 'resume']
 };
 
 export class RunBar extends Widget {

@@ -189,6 +189,9 @@ export class NotebookRuns<V extends View> {
     this._runs.set(model.run, heard);
     if (batch.parent === undefined) {
       own(parent, batch.run);
+      // the notebook may have been saved with the cells of an earlier run, which this one has replaced
+      const known = this.all.filter(run => run.parent === parent).map(({ run }) => run);
+      this._first?.supersede(model, new Set(known));
       this._putInOrder();
       // the last steps alone would look like all there is
       this._held.set(model, []);

@@ -22,6 +22,8 @@ export interface View {
   draw(run: RunModel, changes: Change[]): void;
   /** A cell asks anew: its earlier cells go, those of the runs in `but` stay. */
   clear(parent: string, but: ReadonlySet<string>): void;
+  /** A run was found that has replaced one whose cells and answer were saved; those of the runs in `but` stay. */
+  supersede(run: RunModel, but: ReadonlySet<string>): void;
   /** A run is under way, or was found again. */
   meet(run: RunModel): void;
   /** A run's cells are gone. */

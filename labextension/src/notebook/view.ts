@@ -244,6 +244,13 @@ export class LiveNotebook implements View {
     }
   }
 
+  supersede(run: RunModel, but: ReadonlySet<string>): void {
+    const asking = this._writer.widget(run.parent);
+    if (this._writer.remove(run.parent, but) && asking instanceof CodeCell) {
+      asking.model.clearExecution();
+    }
+  }
+
   /** A run that was known from the notebook alone gets a bar of its own. */
   meet(run: RunModel): void {
     this._saved.forget(run.run);
