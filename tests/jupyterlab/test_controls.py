@@ -291,14 +291,13 @@ def test_everything_is_reached_by_keys(opened: Open, model: Waiting) -> None:
     page.page.keyboard.press("b")
     page.page.wait_for_timeout(200)
     assert len(page.cells()) == count
-    # one that goes away hands on the focus
+    # one that goes away hands on the focus, but not to the one that ends the run
     page.page.locator(".rlm-pause:visible").focus()
     page.page.keyboard.press("Space")
     page.page.locator(".rlm-approve:visible").focus()
     page.page.keyboard.press("Enter")
     page.until(lambda: page.page.locator(".rlm-bar[data-rlm-phase='paused']").count(), "it runs, and the run waits")
-    assert re.match("Stop: ", focused(page))
-    tab_to(page, "^Resume: ", 3)
+    assert re.match("Resume: ", focused(page))
     page.page.keyboard.press("Enter")
     page.until(lambda: re.match("Pause: ", focused(page)), "the focus is on the button in its place")
     assert page.page.locator(".jp-mod-editMode .rlm-bar:focus-within").count() == 0
