@@ -43,9 +43,9 @@ _OF_LAB = (
     "reading 'last_modified'",
     # a notebook, or a file, was closed while its kernel was started or it was saved
     "Error: Disposed",
-    # the kernel closes the comm of an earlier run as its cell is run again, and a page that was loaded since doesn't know it;
-    # Lab says so of any comm, a widget's too
-    "Comm not found for comm id rlm-",
+    # a kernel closes a comm that this page has not: ipywidgets' "jupyter.widget.control" after a restart, or that of an
+    # earlier run, begun before the page was loaded, whose cell runs again
+    "Comm not found for comm id",
     # JupyterLab 4.2 asks for the debugger's state, and closes the notebook meanwhile
     "Canceled future for debug_request",
 )
