@@ -147,6 +147,8 @@ def load_script(path: str) -> ScriptedModel:
     except ValueError as error:
         raise ConfigurationError(f"{name}: the script is no JSON: {error}.") from None
     parts = script if isinstance(script, dict) else {"replies": script}
+    if unknown := sorted(set(parts) - {"replies", "subcalls", "sees"}):
+        raise ConfigurationError(f"{name}: a script has replies, subcalls and sees, and no {', '.join(unknown)}.")
     replies, subcalls, sees = parts.get("replies"), parts.get("subcalls"), parts.get("sees", False)
     is_texts = all(part is None or _is_texts(part) for part in (replies, subcalls))
     if replies is None or not is_texts or not isinstance(sees, bool):

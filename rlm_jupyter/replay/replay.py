@@ -45,6 +45,8 @@ class Replayed:
     passed_over: tuple[int, ...] = ()
     """Iterations with cells that were not executed, because they had been interrupted."""
     trajectory: Trajectory = field(default_factory=Trajectory, repr=False)
+    tool_calls: int = 0
+    """That the record answered."""
 
     @property
     def same(self) -> bool:
@@ -98,10 +100,11 @@ async def areplay(
     return Replayed(
         saved.trajectory.run_id,
         saved.cells,
-        len(saved.trajectory.subcalls),
+        sum(call.kind != "tool" for call in saved.trajectory.subcalls),
         tuple(recording.differences),
         tuple(dict.fromkeys(recording.passed_over)),
         saved.trajectory,
+        sum(call.kind == "tool" for call in saved.trajectory.subcalls),
     )
 
 

@@ -229,9 +229,16 @@ def read_schema(path: Path) -> dict[str, Any]:
 
 def _checked_schema(schema: Mapping[str, Any]) -> JsonSchema:
     try:
-        return JsonSchema(schema)
+        found = JsonSchema(schema)
+        found.check_references()
     except ValueError as error:
         raise ConfigurationError(f"The schema of the answer is {shortened(str(error), _REASON_CHARS)}.") from None
+    if found.says_nothing:
+        raise ConfigurationError(
+            f"The schema of the answer, {quoted(dict(schema))}, takes any answer: a JSON schema says what is wanted by "
+            'keywords, as {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}.'
+        )
+    return found
 
 
 def said_with_place(error: BaseException) -> str:

@@ -48,6 +48,35 @@ class JsonSchema:
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"no JSON schema: {error}") from None
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether no keyword of it says what a value must be, so that any has this form."""
+        return not self.schema.keys() & self._validator.VALIDATORS.keys()
+
+    def check_references(self) -> None:
+        """Refuse a schema that refers to what is not in it.
+
+        Raises
+        ------
+        ValueError
+            Names the reference.
+        """
+        parts = [*_subschemas(self.schema)]
+        if any("$id" in part for part in parts[1:]):  # its references are relative to that
+            return
+        from referencing import Registry, Resource
+        from referencing.exceptions import Unresolvable
+        from referencing.jsonschema import DRAFT202012
+
+        resource = Resource.from_contents(self.schema, default_specification=DRAFT202012)
+        resolver = Registry().resolver_with_root(resource)
+        for part in parts:
+            if isinstance(reference := part.get("$ref"), str):
+                try:
+                    resolver.lookup(reference)
+                except Unresolvable:
+                    raise ValueError(f'no JSON schema: it refers to "{reference}", which is not in it') from None
+
     def errors(self, data: Any) -> list[tuple[str, str]]:
         """Return where data has another form, as `lines[0].amount`, and how; in the order of the places.
 
@@ -80,6 +109,21 @@ class JsonSchema:
                     value = value[part]
                 value[path[-1]] = number
         return data
+
+
+_DATA = frozenset({"const", "enum", "default", "examples"})
+"""Keywords whose values are data, and no schemas."""
+
+
+def _subschemas(schema: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of a schema, itself first; among them some that are no schemas."""
+    if isinstance(schema, Mapping):
+        yield schema
+        for name, part in schema.items():
+            yield from _subschemas(part) if name not in _DATA else ()
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from _subschemas(part)
 
 
 def _number(text: object) -> int | float | None:

@@ -112,7 +112,11 @@ class PdfPages(Sequence[Any]):
         longer = max(self._points)
         if longer <= 0:
             return 0, 0
-        width, height = (max(round(side * self.longest / longer), 1) for side in self._points)
+        return self._scaled(self._points)
+
+    def _scaled(self, points: Sequence[float]) -> tuple[int, int]:
+        scale = self.longest / max(*points, 1)
+        width, height = (max(round(side * scale), 1) for side in points)
         return width, height
 
     def _render(self, index: int) -> Any:
@@ -124,8 +128,10 @@ class PdfPages(Sequence[Any]):
             document = pypdfium2.PdfDocument(self.data)
             try:
                 page = document[index]
-                longer = max(page.get_size())
-                return page.render(scale=self.longest / max(longer, 1)).to_pil().copy()
+                points = page.get_size()
+                picture = page.render(scale=self.longest / max(*points, 1)).to_pil()
+                # pdfium rounds up, also what is a whole number but for the last binary digit
+                return picture.crop((0, 0, *self._scaled(points)))
             finally:
                 document.close()
 

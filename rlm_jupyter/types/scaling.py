@@ -7,6 +7,7 @@ Both sides of a kernel's wire use it. What it decodes is of the few kinds that a
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 from rlm_jupyter.types.images import LONGEST_SIDE, MOST_BYTES, Image, look, measure, pixels
@@ -111,6 +112,9 @@ def _saved(picture: Any, kind: str, **options: Any) -> bytes:
     return stream.getvalue()
 
 
+_MEMORY = re.compile(r"image file <_io\.BytesIO object at 0x[0-9a-f]+>")
+
+
 def _first(error: BaseException) -> str:
-    lines = str(error).splitlines()
+    lines = _MEMORY.sub("it", str(error)).splitlines()
     return lines[0][:200] if lines else type(error).__name__

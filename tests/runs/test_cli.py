@@ -262,6 +262,10 @@ NO_QUESTION = "jupyter rlm: The question is missing: it comes first: jupyter rlm
             ["run", "?", "--answer", "Invoice"],
             "jupyter rlm: .* --answer names a type of a notebook; .* --schema FILE.*",
         ),
+        (
+            ["run", "?", "--answr", "Invoice"],
+            "jupyter rlm: .* --answer names a type of a notebook; .* --schema FILE.*",
+        ),
         (["run", "?", "--max-cost", "much"], "jupyter rlm run: --max-cost takes a number, not 'much' .*"),
         (["run", "?", "--save", "a.txt/x", "-m", "extractive"], "jupyter rlm: A run can't be saved in .*"),
         (["walk"], "jupyter rlm: .*invalid choice: 'walk'.*"),

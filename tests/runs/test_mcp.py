@@ -120,6 +120,13 @@ def test_a_server_is_named_as_in_its_file_and_called_as_in_python(in_folder: Pat
         answered([named("my_things")], "print(1)", mcp={"my_things": THINGS})
 
 
+def test_a_server_that_is_called_as_a_module_of_pythons_is_not_hidden_by_its_import() -> None:
+    cell = "import os\nFINAL(mcp_os.search_things('b')[0]['name'])"
+    result = answered([], cell, mcp={"os": THINGS})
+    assert result.answer == "b 0"
+    assert "- mcp_os (the server os, 7 functions): search_things, " in result.trajectory.started.system
+
+
 def named(name: str) -> Tool:
     return Tool(len, name=name)
 

@@ -264,7 +264,8 @@ def test_a_record_is_replayed_resumed_and_forked_without_calling_a_tool() -> Non
     assert (called, calls) == (["a", "a"], ["b"])
     assert stopped.path is not None
 
-    assert RLM.replay(stopped.path).same
+    replayed = RLM.replay(stopped.path)
+    assert (replayed.same, replayed.subcalls, replayed.tool_calls) == (True, 0, 3)
     assert (called, calls) == (["a", "a"], ["b"])
 
     with pytest.raises(ConfigurationError, match=r"^This run had the tools look_up, again, give them again: tools="):

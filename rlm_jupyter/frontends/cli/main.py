@@ -194,9 +194,10 @@ class _Parser(argparse.ArgumentParser):
         commands = next((a.choices for a in self._actions if isinstance(a, argparse._SubParsersAction)), {})
         command = next((commands[word] for word in sys.argv[1:] if word in commands), self)
         # a type of a notebook's is named in notebooks alone
-        asks_for_type = message.startswith("unrecognized arguments:") and "--answer" in re.split("[ =]", message)
-        hint = _BY_SCHEMA if asks_for_type else close_option(message, command.format_usage())
-        if not hint and command.prog.endswith(" run") and message.startswith("unrecognized arguments"):
+        hint = close_option(message, f"{command.format_usage()} --answer")
+        hint = _BY_SCHEMA if "--answer?" in hint else hint
+        is_question = message.startswith("unrecognized arguments") and not re.search(r" --?[a-z]", message)
+        if not hint and command.prog.endswith(" run") and is_question:
             hint = ': the question is one argument, in quotes, and files are named by --context ("…" --context PATH)'
         self.exit(MISUSED, f"{self.prog}: {plainly(message)}{hint} (see {command.prog} --help)\n")
 

@@ -70,7 +70,8 @@ def replay(args: Namespace) -> int:
         )
     for difference in came.differences:
         terminal.write(difference.text)
-    cells, calls = terminal.count(came.cells, "cell"), terminal.count(came.subcalls, "sub-call")
+    cells = terminal.count(came.cells, "cell")
+    calls = " and ".join(terminal.calls(came.subcalls, came.tool_calls)) or "0 sub-calls"
     what = "the same came out" if came.same else f"{terminal.count(len(came.differences), 'difference')}"
     terminal.say(f"{cells} executed, {calls} answered from the record, no model asked: {what}.")
     return ANSWERED if came.same else FAILED

@@ -8,6 +8,7 @@ import keyword
 import os
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,9 +40,11 @@ class ServerConfig:
 
     @property
     def module(self) -> str:
-        """What its module is called in the kernel: `my_tickets` for `my-tickets`."""
+        """What its module is called in the kernel: `my_tickets` for `my-tickets`, `mcp_os` for `os`."""
         name = re.sub(r"\W", "_", self.name)
-        return f"mcp_{name}" if not name.isidentifier() or keyword.iskeyword(name) else name
+        # of Python's own modules the model's code may import one, and would have lost this
+        is_taken = name in sys.stdlib_module_names or not name.isidentifier() or keyword.iskeyword(name)
+        return f"mcp_{name}" if is_taken else name
 
     @property
     def address(self) -> str:

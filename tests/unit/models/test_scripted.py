@@ -8,7 +8,7 @@ import pytest
 from rlm_jupyter.models import load_model
 from rlm_jupyter.models.hosted import HostedModel
 from rlm_jupyter.models.routing import Routing
-from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.models.scripted import ScriptedModel, load_script
 from rlm_jupyter.types.errors import ConfigurationError, ModelError
 from rlm_jupyter.types.values import Message, Reply, Usage
 from tests.support.loopback import Loopback
@@ -103,3 +103,10 @@ async def test_a_routing_leases_each_model_once():
             assert len(hosted._clients._held) == 1
             assert (await say(hosted)).text == "ok"
         assert len(hosted._clients._held) == 0
+
+
+def test_a_key_that_no_script_has_is_refused(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"replies": ["x"], "subcall": ["y"]}')
+    with pytest.raises(ConfigurationError, match="a script has replies, subcalls and sees, and no subcall"):
+        load_script(str(path))

@@ -342,10 +342,29 @@ def test_a_schema_that_refers_elsewhere_is_not_fetched() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         there = f"http://127.0.0.1:{server.server_port}/schema.json"
+        with pytest.raises(ConfigurationError, match="it refers to .*, which is not in it"):
+            AnswerType({"properties": {"a": {"$ref": there}}})
+        # where references are relative to another part, that is found when it is applied
+        apart = {"properties": {"a": {"$id": "https://example.org/a.json", "$ref": there}}}
         with pytest.raises(AnswerError, match="the schema can't be applied"):
-            AnswerType({"properties": {"a": {"$ref": there}}}).check(Value("", {"a": 1}, is_json=True))
+            AnswerType(apart).check(Value("", {"a": 1}, is_json=True))
         [failure] = replied(ReplyType({"$ref": there}, "llm_query"), "1", "1")
         assert isinstance(failure, SubcallFailure)
         assert "can't be applied" in failure.reason
         server.shutdown()
     assert fetched == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/a", "definitions": {"a": {}}},
+        {"$ref": "#it", "$defs": {"a": {"$anchor": "it", "type": "string"}}},
+        {"$id": "https://example.org/a.json", "$ref": "a.json#/$defs/b", "$defs": {"b": {"type": "string"}}},
+        {"const": {"$ref": "#/nowhere"}},
+        {"type": "object", "properties": {"$ref": {"type": "string"}}},
+    ],
+)
+def test_a_schema_may_refer_to_what_is_in_it(schema: dict[str, Any]) -> None:
+    assert AnswerType(schema).schema == schema

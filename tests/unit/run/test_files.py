@@ -609,3 +609,13 @@ def test_the_extra_images_brings_all_that_images_and_pages_of_a_pdf_take() -> No
     ran = subprocess.run([sys.executable, "-c", ONLY_IMAGES, str(root)], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines() == ["(1176, 1568) PdfPages b'PNG'"]
+
+
+@pytest.mark.parametrize("points", [(595.3, 396.7), (612.0, 407.9), (333.3, 841.9), (0.7, 3.0)])
+def test_a_page_is_as_large_as_it_is_said_to_be(points: tuple[float, float]) -> None:
+    document, stream = PdfWriter(), io.BytesIO()
+    document.add_blank_page(*points)
+    document.write(stream)
+    pages = PdfPages(stream.getvalue())
+    assert pages[0].size == pages.size
+    assert max(pages.size) == 1_568

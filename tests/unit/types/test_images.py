@@ -88,6 +88,11 @@ def test_an_image_that_fits_stays_as_it_is_and_pillow_is_not_imported(monkeypatc
         fitted(b"GIF89a" + bytes(20))
 
 
+def test_what_is_no_image_says_so_without_a_place_in_memory() -> None:
+    with pytest.raises(ValueError, match=r"^it can't be read as an image \(cannot identify it\)$"):
+        fitted(b"just text")
+
+
 def test_a_photograph_that_lies_on_its_side_is_turned_when_it_is_scaled() -> None:
     stream = io.BytesIO()
     exif = PIL.Image.Exif()
