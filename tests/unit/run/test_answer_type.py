@@ -342,7 +342,7 @@ def test_a_schema_that_refers_elsewhere_is_not_fetched() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         there = f"http://127.0.0.1:{server.server_port}/schema.json"
-        with pytest.raises(ConfigurationError, match="it refers to .*, which is not in it"):
+        with pytest.raises(ConfigurationError, match=r"it refers to .*, which is not in it"):
             AnswerType({"properties": {"a": {"$ref": there}}})
         # where references are relative to another part, that is found when it is applied
         apart = {"properties": {"a": {"$id": "https://example.org/a.json", "$ref": there}}}
