@@ -137,7 +137,7 @@ def test_a_run_that_is_found_replaces_the_one_that_was_saved(opened: Open, model
     asked = page.cell("user-2")
     page.until(lambda: asked.locator(".jp-InputPrompt").inner_text() == "[*]:", "that it is executed")
     assert "the earlier one" not in asked.inner_text()
-    assert asked.locator(".rlm-bar").count() == 1
+    page.until(lambda: asked.locator(".rlm-bar").count() == 1, "the bar of that run alone")
     model.let()
     page.until(lambda: page.live("answer") and "over" in asked.inner_text(), "the second answer")
     assert asked.locator(".rlm-bar").count() == 1

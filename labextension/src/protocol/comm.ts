@@ -106,34 +106,38 @@ export class Listener {
    * that is closed, or in another one. A kernel that does not answer, has none.
    */
   find(cells: ReadonlySet<string>): void {
-    for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
-      // a server hears the kernel a moment after the page
-      window.setTimeout(() => this._ask(cells), attempt * CONTROL_MILLISECONDS);
-    }
-  }
-
-  private _ask(cells: ReadonlySet<string>): void {
-    if (this._isFound || this._isDisposed || this._kernel.isDisposed) {
-      return;
-    }
-    const asked = this._send('comm_info_request', { target_name: TARGET });
+    const asked = new Set<string | undefined>();
     const hear = (_: unknown, { msg }: Kernel.IAnyMessageArgs): void => {
-      if ((msg.parent_header as { msg_id?: string }).msg_id !== asked || msg.header.msg_type !== 'comm_info_reply') {
-        return;
-      }
-      this._kernel.anyMessage.disconnect(hear);
-      if (!this._isFound && !this._isDisposed) {
-        this._isFound = true;
+      if (msg.header.msg_type === 'comm_info_reply' && asked.has((msg.parent_header as { msg_id?: string }).msg_id)) {
+        this._stopFinding();
         const { comms = {} } = msg.content as { comms?: Record<string, unknown> };
-        for (const id of Object.keys(comms)) {
-          const cell = [...cells].find(cell => id === `${TARGET}-${cell}` || id.startsWith(`${TARGET}-${cell}-`));
-          if (cell !== undefined) {
-            this.listen(cell, id);
-          }
-        }
+        this._listenTo(Object.keys(comms), cells);
       }
     };
     this._kernel.anyMessage.connect(hear);
+    // a server hears the kernel a moment after the page
+    const asking = window.setInterval(() => {
+      if (asked.size < MOST_ATTEMPTS) {
+        asked.add(this._send('comm_info_request', { target_name: TARGET }));
+      } else {
+        this._stopFinding();
+      }
+    }, CONTROL_MILLISECONDS);
+    this._stopFinding = (): void => {
+      window.clearInterval(asking);
+      this._kernel.anyMessage.disconnect(hear);
+    };
+    asked.add(this._send('comm_info_request', { target_name: TARGET }));
+  }
+
+  /** Listen for those of a kernel's runs that were begun by these cells. */
+  private _listenTo(ids: string[], cells: ReadonlySet<string>): void {
+    for (const id of ids) {
+      const cell = [...cells].find(cell => id === `${TARGET}-${cell}` || id.startsWith(`${TARGET}-${cell}-`));
+      if (cell !== undefined) {
+        this.listen(cell, id);
+      }
+    }
   }
 
   private _control(comm: string, message: Message): void {
@@ -164,7 +168,7 @@ export class Listener {
   }
 
   dispose(): void {
-    this._isDisposed = true;
+    this._stopFinding();
     if (!this._kernel.isDisposed) {
       this._kernel.removeCommTarget(TARGET, this._open);
     }
@@ -183,9 +187,7 @@ export class Listener {
     }
   };
 
-  /** The kernel has said which runs it has. */
-  private _isFound = false;
-  private _isDisposed = false;
+  private _stopFinding: () => void = () => undefined;
 }
 
 function wait(milliseconds: number): Promise<void> {
