@@ -166,7 +166,7 @@ class Kernel:
 
         Returns
         -------
-        Spare or None
+        SleepingFork or None
             What it goes on from; `None`: there is no fork, or it does not come up, and `restart` is what is left.
         """
         fork = await self.insurance.take_over()
