@@ -123,7 +123,9 @@ async def test_a_script_is_read_from_a_file(tmp_path, source):
 def test_a_broken_script_is_refused(tmp_path, text):
     path = tmp_path / "script.json"
     path.write_text(text)
-    with pytest.raises(ConfigurationError, match=r"script\.json: (the script is no JSON|a script is a list|a script has replies)"):
+    with pytest.raises(
+        ConfigurationError, match=r"script\.json: (the script is no JSON|a script is a list|a script has replies)"
+    ):
         load_model(f"scripted/{path}")
 
 
