@@ -8,11 +8,9 @@ passage that match a question. The same input always gives the same output.
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 from collections import Counter
 from contextlib import asynccontextmanager
-from functools import cache
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.models.abilities import Abilities
@@ -31,11 +29,8 @@ _NO_TEXT = (
     "I am no language model: I pick sentences out of a text. Put the question first, then an empty line, then the text."
 )
 _PICKED = 2
-_GOOD_ENOUGH = 0.6
+_GOOD_ENOUGH = 0.5
 """Of the best sentence's score: what a further sentence must reach."""
-_LONG_CHARS = 400
-_SENTENCE_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"”')\]*_])|(?<=[.!?][*_]{2}))\s+(?![a-z])|\n\s*\n")
-_HEADING = re.compile(r"^(?:#{1,6} .+|.{1,80}\n([=*~-])\1{2,})$", re.MULTILINE)
 _PROMPT = re.compile(r"<prompt>\n(.*)\n</prompt>", re.DOTALL)
 _CELLS = (
     (
@@ -162,31 +157,16 @@ def pick_sentences(prompt: str) -> str:
     question, _, text = prompt.strip().partition("\n\n")
     if not text.strip():
         return _NO_TEXT
-    terms, score = _reading()
-    wanted = set(terms(question))
-    sentences = list(dict.fromkeys(_sentences(text)))
-    counts = Counter(term for sentence in sentences for term in wanted.intersection(terms(sentence)))
-    weights = {term: math.log(1 + len(sentences) / count) for term, count in counts.items()}
-    scores = [score(sentence, weights) for sentence in sentences]
+    from rlm_jupyter.models.passages import terms, units  # loaded late: they bring NumPy with them
+
+    wanted = terms.question_terms(question)
+    sentences = list(dict.fromkeys(units.units(text)))
+    counts = Counter(term for sentence in sentences for term in set(terms.terms(sentence)).intersection(wanted))
+    weights = terms.weigh(wanted, counts, len(sentences))
+    scores = [terms.score(sentence, weights) for sentence in sentences]
     best = max(scores, default=0.0)
     if best <= 0:
         return _NO_SENTENCE
     order = sorted(range(len(scores)), key=lambda i: -scores[i])
     picked = sorted(i for i in order[:_PICKED] if scores[i] >= best * _GOOD_ENOUGH)
     return "\n".join(sentences[i] for i in picked)
-
-
-def _sentences(text: str) -> list[str]:
-    units: list[str] = []
-    for unit in _SENTENCE_END.split(_HEADING.sub("", text)):
-        # A log or a table has no full stops: there a line is the unit.
-        units += unit.splitlines() if len(unit) > _LONG_CHARS else [unit]
-    return [line for unit in units if (line := " ".join(unit.split()))]
-
-
-@cache
-def _reading() -> tuple[Callable[[str], list[str]], Callable[[str, dict[str, float]], float]]:
-    """Load `terms` and `score` when first needed: they bring NumPy with them."""
-    from rlm_jupyter.models.passages.terms import score, terms
-
-    return terms, score

@@ -12,7 +12,8 @@ from typing import Any
 
 import bm25s
 
-from rlm_jupyter.models.passages.terms import terms
+from rlm_jupyter.models.passages.terms import question_terms, terms, weigh
+from rlm_jupyter.models.passages.units import units
 
 _PASSAGE_CHARS = 2_000
 _MOST_PASSAGES = 6
@@ -53,7 +54,7 @@ class Ranking:
     question: str
     passages: tuple[Passage, ...]
     weights: dict[str, float]
-    """The terms of the question that occur, with higher weights for the rarer ones."""
+    """The terms of the question, with higher weights for the rarer ones."""
     is_empty: bool
     """There was no context to rank."""
 
@@ -72,19 +73,20 @@ def rank(context: Any, question: str) -> Ranking:
     context
         A text, bytes, a list or dict of texts, or a pandas or polars frame; anything else is read as its `str`.
     question
-        In plain words; stopwords and endings do not count.
+        In plain words; stopwords, endings, and words that speak of a text as such do not count.
 
     Returns
     -------
     Ranking
         At most 6 passages of about 2,000 characters.
     """
-    wanted = list(dict.fromkeys(terms(question)))
+    wanted = question_terms(question)
     sieved = _with_words(context, [term for term in wanted if " " not in term])
     passages = [Passage(item, start, _heading(text, start), text[start:end]) for item, text, start, end in sieved]
     read = [terms(passage.heading + passage.text) for passage in passages]
-    shares = Counter(term for found in read for term in set(found).intersection(wanted))
-    weights = {term: math.log(1 + len(read) / count) for term, count in shares.items()}
+    sentences = [set(terms(unit)) for passage in passages for unit in units(passage.text)]
+    counts = Counter(term for found in sentences for term in found.intersection(wanted))
+    weights = weigh(wanted, counts, len(sentences))
     best: list[Passage] = []
     if passages:
         index = bm25s.BM25()

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlm_jupyter.models.passages.ranking import Ranking
-from rlm_jupyter.models.passages.terms import score
+from rlm_jupyter.models.passages.terms import covered, score
 
 _MOST = 5
-_GOOD_ENOUGH = 0.6
+_GOOD_ENOUGH = 0.5
 """Of the best sentence's score: what a further sentence must reach."""
+_COVERED = 0.15
+"""Of the weight of the question's words: what a sentence must have to be an answer at all."""
 _DUNDER = re.compile(r"(?<![`\w])(__\w+__(?:\(\))?)(?![`\w])")
 NO_CONTEXT = "There is no context to look into."
 NO_MATCH = "Nothing in the context matches."
@@ -59,10 +61,11 @@ def matching_sentences(ranking: Ranking, replies: Sequence[str]) -> Sentences:
             found = re.search(r"\s+".join(map(re.escape, sentence.split())), passage.text)
             start = passage.start + (found.start() if found else 0)
             places.setdefault(sentence, passage.place_of(start))
-    scores = {sentence: score(sentence, ranking.weights) for sentence in places}
+    weights = ranking.weights
+    scores = {text: score(text, weights) for text in places if covered(text, weights) >= _COVERED}
     best = max(scores.values(), default=0.0)
     if best <= 0:
         return Sentences((), NO_CONTEXT if ranking.is_empty else NO_MATCH)
-    good = [sentence for sentence in places if scores[sentence] >= best * _GOOD_ENOUGH]
+    good = [sentence for sentence in scores if scores[sentence] >= best * _GOOD_ENOUGH]
     order = sorted(good, key=lambda sentence: -scores[sentence])[:_MOST]
     return Sentences(tuple((sentence, places[sentence]) for sentence in order))
