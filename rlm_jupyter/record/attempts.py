@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlm_jupyter.record.subcall_list import escaped, head
+from rlm_jupyter.record.escaped import escaped, head
 from rlm_jupyter.types.endings import no_answer
 from rlm_jupyter.types.events import DirectReplied, SampleSettled
 

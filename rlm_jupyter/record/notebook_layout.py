@@ -9,11 +9,10 @@ import base64
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal, assert_never
 
 from rlm_jupyter.parsing import Segment, parse
-from rlm_jupyter.record import attempts, subcall_list
+from rlm_jupyter.record import attempts
 from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.boundaries import closing_line, opening_line
 from rlm_jupyter.record.child_steps import Children, ChildSteps, no_children
@@ -22,7 +21,8 @@ from rlm_jupyter.record.encoding import dump, encode
 from rlm_jupyter.record.head_cells import farewell, greeting
 from rlm_jupyter.record.notebook_cell import Cell, Role
 from rlm_jupyter.record.notice import LAST_CALL, notice_of, unread_notice
-from rlm_jupyter.record.thumbnails import MOST, thumbnail
+from rlm_jupyter.record.subcall_fold import SubcallFold
+from rlm_jupyter.record.subcall_texts import CELL_CHARS, NOTEBOOK_CHARS, Room, Texts
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import (
     CellFinished,
@@ -81,14 +81,14 @@ class Layout:
         children: Children = no_children,
     ) -> None:
         self._objects = objects
-        self._steps = ChildSteps(children)
+        self._children = children
         self._prompt = prompt
         self._tag = {} if prompt == 1 else {"prompt": prompt}
         self._context = None if context is None else _inline(context)
         self._cells: list[Cell] = []
         self._blocks: dict[tuple[int, int], Cell] = {}
         self._cells_of: defaultdict[int, int] = defaultdict(int)
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, SubcallFold] = {}
         self._replies = 0
         self._at = 0
         self._started: RunStarted | None = None
@@ -118,7 +118,7 @@ class Layout:
             case SubcallSettled():
                 cell = self._blocks.get((record.iteration, record.block), self._cells[-1])
                 cell.add(dump(data))
-                self._asked.setdefault(cell.id, _Asked(self._objects, self._steps)).take(record)
+                self._asked.setdefault(cell.id, SubcallFold(self._texts.within(CELL_CHARS), self._steps)).take(record)
             case NoticeGiven() | ConversationCompacted() | RunResumed():
                 self._add("notice", record.iteration, notice_of(record)).add(dump(data))
             case OutputsShown() | IterationRated() | OutputsElided():
@@ -189,6 +189,9 @@ class Layout:
         if self._started is not None:
             raise RecordError("A run begins once: this is a second RunStarted.")
         self._started = record
+        rest = f"jupyter rlm export {record.run_id} --to html shows them"
+        self._texts = Texts(rest, Room(NOTEBOOK_CHARS), self._objects)
+        self._steps = ChildSteps(self._children, self._texts)
         self._records.append(dump(data))
         base, restore = self._id_base, f"%load_ext rlm_jupyter\n%rlm_restore {record.run_id}"
         self._cells += [
@@ -256,41 +259,6 @@ class Layout:
         if cell.source == record.source:
             del data["source"]
         cell.add(dump(data))
-
-
-@dataclass(slots=True)
-class _Asked:
-    """The sub-calls of a cell, as a cell below it. It is for reading: the records stand in the cell that asked."""
-
-    objects: Objects | None
-    steps: ChildSteps
-    settled: list[SubcallSettled] = field(default_factory=list)
-    _shown: dict[int, str] = field(default_factory=dict)
-    """What children did, by the ordinals of their sub-calls."""
-    _drawn: tuple[int, bytes] = (0, b"")
-    _images: int = 0
-
-    def take(self, record: SubcallSettled) -> None:
-        """Add a sub-call. Of its images, which are objects by then, only thumbnails of the first are kept."""
-        for image in record.images[: max(MOST - self._images, 0)]:
-            thumbnail(image, self.objects)
-        self._images += len(record.images)
-        if record.ordinal < subcall_list.SHOWN and (did := self.steps.of(record)):
-            self._shown[record.ordinal] = did
-        if self.objects is not None and record.images:
-            record = replace(record, images=tuple(replace(image, data=b"") for image in record.images))
-        self.settled.append(record)
-
-    def encode(self, asking: Cell, tag: dict[str, Any]) -> bytes:
-        """Return the cell as JSON; drawn anew only when there are more sub-calls."""
-        if self._drawn[0] != len(self.settled):
-            ordered = sorted(self.settled, key=lambda call: call.ordinal)
-            source = subcall_list.markdown(
-                ordered, whole="in metadata.rlm of the cell above", objects=self.objects, steps=self._shown
-            )
-            meta = {"role": "subcalls", "iteration": self.settled[0].iteration, **tag}
-            self._drawn = len(self.settled), Cell("markdown", f"{asking.id}-calls", source, meta).encode()
-        return self._drawn[1]
 
 
 def _segments(record: ReplyReceived) -> tuple[tuple[Segment, ...], str]:

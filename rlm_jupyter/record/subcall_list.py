@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
-from rlm_jupyter.record.blobs import Objects
-from rlm_jupyter.record.dollars import ALONE
+from rlm_jupyter.record.escaped import count, escaped, head
+from rlm_jupyter.record.subcall_texts import Excerpts, Texts
 from rlm_jupyter.record.thumbnails import MOST, thumbnail
 from rlm_jupyter.types.events import SubcallSettled
+from rlm_jupyter.types.images import Image
 
 SHOWN = 100
-"""Sub-calls that are listed."""
-_TEXT_CHARS = 1_500
-_TITLE_CHARS = 80
+"""Sub-calls that are listed, where there is no room for more."""
+_OPEN_CHARS = 4_000
+"""A longer text has a fold of its own."""
 
 
-def markdown(
-    settled: Sequence[SubcallSettled],
-    waiting: int = 0,
-    *,
-    whole: str,
-    objects: Objects | None = None,
-    steps: Mapping[int, str] | None = None,
-) -> str:
-    """Render sub-calls as HTML in Markdown, in which whatever a model or a document said is escaped.
+def markdown(settled: Sequence[SubcallSettled], waiting: int, texts: Excerpts) -> str:
+    """Render the first sub-calls of a cell as HTML in Markdown."""
+    pictures = islice((picture(image) for call in settled for image in call.images), MOST)
+    listed = [listed_call(call, texts, list(islice(pictures, len(call.images)))) for call in settled[:SHOWN]]
+    return folded(settled, listed, waiting, texts)
+
+
+def folded(settled: Sequence[SubcallSettled], listed: Sequence[str], waiting: int, texts: Excerpts) -> str:
+    """Fold sub-calls below a line that sums them up.
 
     Parameters
     ----------
+    listed
+        Those that are listed, as `listed_call` renders them.
     waiting
         How many are in flight.
-    whole
-        Where all of them are, whole.
-    objects
-        Where their images are, if they have them no more.
-    steps
-        What the children did that answered them, as HTML in one line, by the sub-calls' ordinals.
+    texts
+        Says where the others are.
     """
-    below = steps or {}
     failed = sum(call.failed for call in settled)
     tools = sum(call.kind == "tool" for call in settled)
     asked = len(settled) - tools
@@ -49,38 +46,30 @@ def markdown(
         + ([f"{failed} failed"] if failed else [])
         + (_totals(settled) if settled else [])
     )
-    pictures = islice(_pictures(settled, objects), MOST)
-    listed = "".join(
-        listed_call(call, list(islice(pictures, len(call.images))), below.get(call.ordinal, ""))
-        for call in settled[:SHOWN]
-    )
-    if len(settled) > SHOWN:
-        listed += f"<p>{count(len(settled) - SHOWN, 'further one')}: {whole}.</p>"
+    shown = "".join(listed)
+    if more := len(settled) - len(listed):
+        shown += f"<p>{count(more, 'further one')}: {escaped(texts.rest)}.</p>"
     # in one line: a blank line would end the HTML for a Markdown reader
     # a quotation is set off from what is around it by every reader of Markdown, without a style sheet
-    return f"<details><summary>{escaped(title)}</summary><blockquote>{listed}</blockquote></details>"
+    return f"<details><summary>{escaped(title)}</summary><blockquote>{shown}</blockquote></details>"
 
 
-def head(text: str, limit: int = _TITLE_CHARS) -> str:
-    """Return the beginning of a text, in one line."""
-    line = _plain(" ".join(text.split()))
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+def picture(image: Image, texts: Texts | None = None) -> str:
+    """Render an image of a sub-call as HTML: a thumbnail, or what it is in words.
+
+    Parameters
+    ----------
+    texts
+        Has its bytes, where it has them no more.
+    """
+    shown = thumbnail(image, None if texts is None else texts.objects)
+    if not shown:
+        return f"<code>{escaped(image.said)}</code>"
+    return f'<img src="{shown}" alt="{escaped(image.said)}" title="{escaped(image.said)}">'
 
 
-def _pictures(settled: Sequence[SubcallSettled], objects: Objects | None) -> Iterator[str]:
-    """Yield the images of sub-calls, in order, each as HTML of its own: a thumbnail, or what it is in words."""
-    for call in settled:
-        for image in call.images:
-            shown = thumbnail(image, objects)
-            yield (
-                f'<img src="{shown}" alt="{escaped(image.said)}" title="{escaped(image.said)}">'
-                if shown
-                else f"<code>{escaped(image.said)}</code>"
-            )
-
-
-def listed_call(call: SubcallSettled, pictures: Sequence[str] = (), steps: str = "") -> str:
-    """Render one sub-call; `pictures` and `steps` are HTML."""
+def listed_call(call: SubcallSettled, texts: Excerpts, pictures: Sequence[str] = (), steps: str = "") -> str:
+    """Render one sub-call, in which whatever a model or a document said is escaped; `pictures` and `steps` are HTML."""
     is_tool = call.kind == "tool"
     said = ["child"] if call.child else []  # its id means nothing to a reader
     said += ["tool"] if is_tool else [call.model] if call.model else []
@@ -89,19 +78,20 @@ def listed_call(call: SubcallSettled, pictures: Sequence[str] = (), steps: str =
     said += [f"${call.cost:.4f}"] if call.cost else []
     said += [f"{call.seconds:.1f} s"]
     title = head(call.prompt_head) if is_tool else f"{call.kind}_query: {head(call.prompt_head)}"
-    more = call.prompt_chars - len(call.prompt_head)
-    prompt = call.prompt_head + (f" … ({more:,} more characters)" if more > 0 else "")
     asked, given = ("Call", "Result") if is_tool else ("Prompt", "Reply")
     return (
         f"<details><summary>{escaped(title)} · {escaped(' · '.join(said))}</summary>"
-        f"<blockquote>{named(asked, prompt)}{''.join(pictures)}"
-        f"{named('Failure' if call.failed else given, _cut(call.text))}{steps}</blockquote></details>"
+        f"<blockquote>{named(asked, texts.asked(call))}{''.join(pictures)}"
+        f"{named('Failure' if call.failed else given, texts.given(call))}{steps}</blockquote></details>"
     )
 
 
 def named(name: str, text: str) -> str:
-    """Render a text below its name."""
-    return f"<p><strong>{name}</strong></p><pre>{escaped(text)}</pre>"
+    """Render a text below its name; a long one folded."""
+    shown = f"<pre>{escaped(text)}</pre>"
+    if len(text) <= _OPEN_CHARS:
+        return f"<p><strong>{name}</strong></p>{shown}"
+    return f"<details><summary><strong>{name}</strong>, {count(len(text), 'character')}</summary>{shown}</details>"
 
 
 def _totals(settled: Sequence[SubcallSettled]) -> list[str]:
@@ -111,27 +101,3 @@ def _totals(settled: Sequence[SubcallSettled]) -> list[str]:
     found += [f"${cost:.4f}"] if cost else []
     # they run at once, so their times don't add up
     return [*found, f"the slowest {max(call.seconds for call in settled):.1f} s"]
-
-
-def _cut(text: str) -> str:
-    if len(text) <= _TEXT_CHARS:
-        return text
-    return f"{text[:_TEXT_CHARS]} … ({len(text) - _TEXT_CHARS:,} more characters, in the run's record)"
-
-
-def escaped(text: str) -> str:
-    """Return for HTML inside Markdown: nothing in it is a tag, a blank line, emphasis, a picture or a formula."""
-    shown = html.escape(_plain(text)).replace("\r", "").replace("\n", "&#10;")
-    for sign in "*_`[]!\\~":
-        shown = shown.replace(sign, f"&#{ord(sign)};")
-    return shown.replace("$", ALONE)
-
-
-def _plain(text: str) -> str:
-    """Return text that can be written to a file: a lone surrogate has no encoding."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def count(number: int, unit: str) -> str:
-    """Say how many there are of something."""
-    return f"{number:,} {unit}{'' if number == 1 else 's'}"

@@ -68,6 +68,8 @@ def test_cells_are_there_while_the_run_goes_on(opened: Open, model: Waiting) -> 
     assert "tokens/s" not in bar.inner_text()
     assert page.live()[-1]["source"] == "**Answer**\n\nit is **1234** long"
     assert "Answered" in bar.inner_text()
+    # the whole texts of its sub-calls are there
+    assert bar.get_by_role("button", name="Open Run").is_visible()
     html = page.live("code")[1]["outputs"]
     assert [list(output["data"]) for output in html] == [["text/plain", "text/html"], ["text/plain"]]
     shown = "".join(html[0]["data"]["text/html"])

@@ -111,8 +111,9 @@ export class RunBar extends Widget {
 
   private _offered(): Name[] {
     if (this.run.isOver) {
-      // what came after this notebook was saved stands in the run's own
-      const isCut = this.run.facts.outcome === 'saved' && notebookOf(this.run) !== null;
+      // what came after this notebook was saved, and sub-calls' whole texts, stand in the run's own
+      const { outcome, subcalls } = this.run.facts;
+      const isCut = (outcome === 'saved' || subcalls > 0) && notebookOf(this.run) !== null;
       return [...(isCut ? ['open' as const] : []), 'fold', 'remove'];
     }
     const pausing: Name = this.run.facts.phase === 'paused' ? 'resume' : 'pause';

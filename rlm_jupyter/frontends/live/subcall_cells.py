@@ -7,7 +7,9 @@ from itertools import islice
 from typing import Any
 
 from rlm_jupyter.record import subcall_list
-from rlm_jupyter.record.subcall_list import SHOWN, head
+from rlm_jupyter.record.escaped import head
+from rlm_jupyter.record.subcall_list import SHOWN
+from rlm_jupyter.record.subcall_texts import Excerpts
 from rlm_jupyter.types.events import SubcallSettled, SubcallStarted
 
 _FLYING = 8
@@ -16,6 +18,7 @@ _REST_SECONDS = 0.01
 """For each one that is listed: so long the list stays as it is, since all of it is told and drawn anew."""
 _AT_ONCE = 10
 """As many make no list that is long."""
+_TEXTS = Excerpts("Open Run, in the bar, opens the run's own notebook, which has them")
 
 
 def rest(settled: Sequence[SubcallSettled]) -> float:
@@ -25,7 +28,7 @@ def rest(settled: Sequence[SubcallSettled]) -> float:
 
 def markdown(settled: Sequence[SubcallSettled], waiting: int) -> str:
     """Return the source of the Markdown cell."""
-    return subcall_list.markdown(settled, waiting, whole="in the run's record")
+    return subcall_list.markdown(settled, waiting, _TEXTS)
 
 
 def facts(settled: Sequence[SubcallSettled]) -> list[dict[str, Any]]:

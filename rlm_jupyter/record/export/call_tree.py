@@ -16,6 +16,8 @@ from rlm_jupyter.types.events import ConversationCompacted, DirectReplied, Sampl
 from rlm_jupyter.types.values import Usage
 
 _HEAD_CHARS = 90
+_CALL_CHARS = 1_000_000
+"""Of what a sub-call was asked, and of what it answered."""
 Anchors = Mapping[tuple[int, int], str]
 """Where a cell is on the page, by iteration and block."""
 
@@ -108,8 +110,8 @@ def _call(call: SubcallSettled, children: Mapping[str, WholeRun]) -> Node:
         ),
         "failed" if call.failed else "call",
         texts=(
-            (asked, cut(prompt) + (f"… {more:,} more characters" if more > 0 else "")),
-            ("Failed" if call.failed else given, cut(call.text)),
+            (asked, cut(prompt, _CALL_CHARS) + (f"… {more:,} more characters" if more > 0 else "")),
+            ("Failed" if call.failed else given, cut(call.text, _CALL_CHARS)),
         ),
         images=tuple((image.said, whole) for image in call.images if (whole := address(image))),
         nodes=(_run(child),) if child is not None else (),

@@ -1,4 +1,6 @@
 import json
+import re
+from dataclasses import replace
 from typing import Any
 
 import nbformat
@@ -288,9 +290,47 @@ def test_sub_calls_can_be_read_below_the_cell_that_asked_and_stand_in_no_reply(t
     assert shown.count("<blockquote>") == 3
     assert shown.index("</summary><blockquote>") < shown.index("prompt 0")
     assert shown.index("prompt 0") < shown.index("prompt 1")  # in the order in which they were asked
-    assert "more characters, in the run&#x27;s record)" in shown
+    assert shown.count("x" * 2_000) == 2
     assert "<b>" not in shown
     assert "*" not in shown
-    assert "200 further ones: in metadata.rlm of the cell above" in long
-    assert len(long) < 100 * 1_000
+    assert long.count("<strong>Prompt</strong>") == 300
     assert read(path) == records
+
+
+def test_what_was_asked_and_answered_is_whole_and_a_long_text_has_a_fold_of_its_own(tmp_path) -> None:
+    objects = Objects(tmp_path / "objects")
+    prompt, text = "p" * 50_000 + " END OF IT", "r" * 50_000 + " END OF THE REPLY"
+    kept = objects.put(prompt.encode())
+    asked = subcall(1, 0, 0, prompt_head=prompt[:1_000], prompt_chars=len(prompt), prompt_sha256=kept, text=text)
+    records = [started(), reply(1, FIRST), asked, subcall(1, 0, 1, prompt_head="short", prompt_chars=5)]
+    for name, of in {"read": records, "going on": [*records[:2], replace(asked, prompt=prompt), *records[3:]]}.items():
+        content = written(tmp_path / f"{name}.ipynb", of, objects=objects)
+        [shown] = [text_of(c) for c in content["cells"] if c["metadata"]["rlm"]["role"] == "subcalls"]
+        assert prompt in shown
+        assert text in shown
+        assert "<details><summary><strong>Prompt</strong>, 50,010 characters</summary><pre>" in shown
+        assert "<p><strong>Prompt</strong></p><pre>short</pre>" in shown
+        assert shown.count("<details>") == shown.count("</details>") == 5
+        assert "more characters" not in shown
+
+
+def test_a_thousand_long_sub_calls_leave_a_notebook_that_opens_and_says_what_shows_the_rest(tmp_path) -> None:
+    objects = Objects(tmp_path / "objects")
+    prompt = "<*>" * 33_000
+    kept = objects.put(prompt.encode())
+    many = [
+        subcall(i, 0, n, prompt_head=prompt[:1_000], prompt_chars=len(prompt), prompt_sha256=kept, text="r" * 5_000)
+        for i in range(1, 11)
+        for n in range(1_000)
+    ]
+    records = [started(), *(reply(i, FIRST) for i in range(1, 11)), *many]
+    content = written(tmp_path / "run.ipynb", records, objects=objects)
+    lists = [text_of(c) for c in content["cells"] if c["metadata"]["rlm"]["role"] == "subcalls"]
+    assert len(lists) == 10
+    assert all(len(shown) < 3_000_000 for shown in lists)
+    assert sum(map(len, lists)) < 16_000_000
+    assert "98,000 more characters: jupyter rlm export 20260102-030405-who --to html shows them)" in lists[0]
+    assert re.search(
+        r"<p>\d{3} further ones: jupyter rlm export 20260102-030405-who --to html shows them.</p>", lists[0]
+    )
+    assert "900 further ones" in lists[-1]

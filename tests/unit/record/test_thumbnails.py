@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlm_jupyter.record.subcall_list import markdown
+from rlm_jupyter.record.subcall_texts import Excerpts
 from rlm_jupyter.types.events import SubcallSettled
 from rlm_jupyter.types.images import look
 from rlm_jupyter.types.values import Usage
@@ -26,6 +27,6 @@ def test_an_image_is_shown_small_or_in_words(data: bytes, is_shown: bool) -> Non
     call = SubcallSettled(
         1, 0, "llm", 0, "", 4, "What", None, "some/model", "A reply.", False, Usage(), 0.0, 0.1, images=(image,)
     )
-    page = markdown([call], whole="elsewhere")
+    page = markdown([call], 0, Excerpts("elsewhere"))
     assert ("<img src=" in page) == is_shown
     assert image.said in page
