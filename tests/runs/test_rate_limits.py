@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,21 @@ async def test_a_root_that_is_to_wait_too_long_ends_with_what_it_has(wire: str) 
     assert (result.answer, result.stop_reason) == ("so far", "seconds")
     assert "asked again in 600 s" in result.message
     assert time.monotonic() - started < 40
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (Fault.status(500, "broken"), r"while retrying, [23] tries so far: .*failed \(500\)\. broken"),
+        (Fault.status(429, "busy", retry_after=0.3), r"while retrying, \d tries so far: .*\(429\)\. busy"),
+    ],
+    ids=["500", "429"],
+)
+async def test_a_time_that_is_up_while_retrying_names_the_last_failure(wire: str, fault: Fault, said: str) -> None:
+    with Loopback([fault]) as server:
+        result = await RLM(model_at(server, wire), limits=Limits(max_seconds=2.5)).acompletion("What?", "text")
+    assert result.stop_reason == "seconds"
+    assert re.search(said, result.message), result.message
 
 
 @pytest.mark.parametrize("fault", [Fault.status(500), Fault.dropped("before"), Fault.dropped("early")])

@@ -12,6 +12,7 @@ from rlm_jupyter.models import Model
 from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.repetition import Repetition
 from rlm_jupyter.run.budget.bill import Bill
+from rlm_jupyter.run.budget.deadline import naming
 from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.request_size import estimate_tokens_of, most_cost
@@ -53,24 +54,26 @@ async def _send_when_allowed(request: Request, ledger: Ledger, entry: Bill) -> R
     model = request.model
     abilities = abilities_of(model)
     rate_limiter = ledger.rate_limiter(abilities.provider or model.name, abilities.slots)
-    again = False
+    refusal, tries = None, 0
     try:
         while True:
             try:
-                async with ledger.turn(rate_limiter, again=again):
-                    ledger.delays.put(request, "")
-                    return await _complete(request, ledger, entry)
+                with naming(refusal, tries):
+                    async with ledger.turn(rate_limiter, again=tries > 0):
+                        ledger.delays.put(request, "")
+                        return await _complete(request, ledger, entry)
             except ModelUnavailableError as error:
                 if not error.overloaded or entry.usage.total_tokens:
                     raise
-                ledger.check_rest(rate_limiter)
+                refusal, tries = error, tries + 1
+                with naming(refusal, tries):
+                    ledger.check_rest(rate_limiter)
                 if max(rate_limiter.rest, rate_limiter.refused_for) > MOST_RATE_LIMIT_SECONDS:
                     text = f"{error} It refuses everything, and wants to be asked again in {rate_limiter.rest:.0f} s."
                     rate_limiter.fail(lambda: ModelUnavailableError(text))  # noqa: B023  it is called at once
                     raise ModelUnavailableError(text) from error
                 rest = math.ceil(rate_limiter.rest)
                 ledger.delays.put(request, f"{model.name}: {error.brief}, trying again in {rest} s")
-            again = True
     finally:
         ledger.delays.put(request, "")
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 
-from rlm_jupyter.types.errors import LimitReached
+from rlm_jupyter.types.errors import LimitReached, ModelUnavailableError
+
+_TIME_IS_UP = "the time is up"
 
 
 class Deadline:
@@ -136,4 +138,23 @@ class InTime:
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
-            raise LimitReached("the time is up", stop_reason="seconds") from None
+            raise LimitReached(_TIME_IS_UP, stop_reason="seconds") from None
+
+
+@contextmanager
+def naming(failure: ModelUnavailableError | None, tries: int) -> Iterator[None]:
+    """Name the failure that is retried inside, after so many tries, where the time is up: it is why it took so long.
+
+    Raises
+    ------
+    LimitReached
+        A limit was reached inside.
+    """
+    try:
+        yield
+    except LimitReached as limit:
+        if failure is None or limit.stop_reason != "seconds":
+            raise
+        retrying = f"while retrying, {tries} {'try' if tries == 1 else 'tries'} so far"
+        why = retrying if str(limit) == _TIME_IS_UP else f"{limit}, {retrying}"
+        raise LimitReached(f"{why}: {failure}", stop_reason="seconds") from None

@@ -13,6 +13,7 @@ from typing import Any
 from rlm_jupyter.models import Model
 from rlm_jupyter.run.budget.attempt import MOST_RATE_LIMIT_SECONDS, Request, billed
 from rlm_jupyter.run.budget.bill import Bill
+from rlm_jupyter.run.budget.deadline import naming
 from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.request_size import affordable, check_window, estimate_tokens_of
@@ -119,13 +120,15 @@ async def complete(
             on_text(text)
 
     failures = unusable = 0
+    failure: ModelUnavailableError | None = None
     while True:
         capped = affordable(model, most, cap, ledger, own)
         request = Request(
             model, messages, Usage(input_tokens=most, output_tokens=capped), hear, logprobs, until, temperature, schema
         )
         try:
-            reply = await billed(request, ledger, bill, own)
+            with naming(failure, failures):
+                reply = await billed(request, ledger, bill, own)
         except LimitReached:
             if affordable(model, most, cap, ledger, own) >= capped:
                 raise
@@ -134,8 +137,9 @@ async def complete(
             if failures >= error.retries:
                 raise
             muted = heard  # what was shown of it stays; the next attempt is seen when it is there
-            await _back_off(ledger, model, failures, error)
-            failures += 1
+            failure, failures = error, failures + 1
+            with naming(failure, failures):
+                await _back_off(ledger, model, failures, error)
             continue
         except UnusableReplyError:
             if unusable >= _MOST_UNUSABLE:
@@ -148,12 +152,12 @@ async def complete(
 
 
 async def _back_off(ledger: Ledger, model: Model, failures: int, error: ModelUnavailableError) -> None:
-    """Wait before a request that failed is retried; other requests go on."""
-    rest = min(_REST_SECONDS * 2**failures, _LONGEST_REST) * random.uniform(0.75, 1.0)
+    """Wait before a request that failed so many times is retried; other requests go on."""
+    rest = min(_REST_SECONDS * 2 ** (failures - 1), _LONGEST_REST) * random.uniform(0.75, 1.0)
     if error.retry_after is not None:
         rest = min(error.retry_after, MOST_RATE_LIMIT_SECONDS)
     request = object()
-    tries = f"({failures + 2} of {error.retries + 1})"
+    tries = f"({failures + 1} of {error.retries + 1})"
     ledger.delays.put(request, f"{model.name}: {error.brief}, trying again in {math.ceil(rest)} s {tries}")
     try:
         async with ledger.deadline.in_time():
