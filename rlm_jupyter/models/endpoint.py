@@ -155,10 +155,11 @@ def find_preset(name: str) -> tuple[Preset, str]:
     provider, _, model = name.partition("/")
     preset = PROVIDERS.get(provider)
     if preset is None:
-        raise ConfigurationError(
-            f"No provider {quoted(provider)}: a model is named `provider/model`, and the providers are "
-            f"{', '.join(PROVIDERS)}."
-        )
+        from rlm_jupyter.models.suggested import did_you_mean, provider_meant
+
+        meant = did_you_mean(provider_meant(name))
+        there = meant or f" A model is named `provider/model`, and the providers are {', '.join(PROVIDERS)}."
+        raise ConfigurationError(f"No provider {quoted(provider)}.{there}")
     if not model and preset.wire == "extractive":
         return preset, preset.example.partition("/")[2]
     if not model.strip():

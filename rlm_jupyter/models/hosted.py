@@ -22,6 +22,7 @@ from rlm_jupyter.models.own_server import OwnServer
 from rlm_jupyter.models.sampling import placed
 from rlm_jupyter.models.sendable import sendable
 from rlm_jupyter.models.structured import Structured
+from rlm_jupyter.models.suggested import did_you_mean
 from rlm_jupyter.types.errors import ConfigurationError, ContextWindowError, ModelError
 from rlm_jupyter.types.tokens import DEFAULT_WINDOW
 from rlm_jupyter.types.values import Message, Reply, Usage
@@ -201,6 +202,8 @@ class HostedModel(ABC):
 
             try:
                 reply = await attempt(structured)
+            except sdk_errors.NotServedError as error:
+                raise ModelError(f"{error}{did_you_mean(await self._own.meant())}") from None
             except ModelError as error:
                 if structured is None or type(error) is not ModelError:
                     raise

@@ -12,6 +12,7 @@ from rlm_jupyter.models import sdk_errors
 from rlm_jupyter.models.discovery import listed
 from rlm_jupyter.models.http import THREAD, FetchError
 from rlm_jupyter.models.servers import Served, Server, load, look
+from rlm_jupyter.models.suggested import did_you_mean, model_meant
 from rlm_jupyter.types.detached import detached
 from rlm_jupyter.types.errors import ModelError
 from rlm_jupyter.types.values import Reply
@@ -60,6 +61,16 @@ class OwnServer:
         if self.endpoint.preset.local and not self._is_known:
             with contextlib.suppress(FetchError):
                 self._take(await detached(lambda: look(self.endpoint), THREAD), check=False)
+
+    async def meant(self) -> str | None:
+        """Return the name of the model that was probably meant, of those that the server lists."""
+        at = self.endpoint
+        if at.preset.wire == "azure":
+            return None  # it lists what could be deployed, and not what is
+        with contextlib.suppress(FetchError):
+            server = await detached(lambda: look(at, whole=False), THREAD)
+            return model_meant(at.name, [model.name for model in server.models])
+        return None
 
     async def _ready(self, tell: Callable[[str], None], stop: asyncio.Event, until: float | None) -> Server | None:
         """Return what the server says once it has loaded the model."""
@@ -125,7 +136,10 @@ class OwnServer:
         if not check:
             return
         pull = f" Get it: ollama pull {at.model}." if at.preset.provider == "ollama" else ""
-        raise ModelError(f"{at.name}: {at.preset.title} at {at.url} has no such model, but {listed(models)}.{pull}")
+        meant = did_you_mean(model_meant(at.name, [model.name for model in models]))
+        raise ModelError(
+            f"{at.name}: {at.preset.title} at {at.url} serves {listed(models)}, not that model.{meant}{pull}"
+        )
 
     def compare(self, reply: Reply) -> None:
         """Check whether the model that was named has answered."""

@@ -138,6 +138,17 @@ def window(name: str) -> int | None:
     return found.context_window if found is not None else None
 
 
+def models(provider: str) -> list[str]:
+    """Return the names of a provider's models that the price list has; none where that is not known."""
+    from genai_prices import data_snapshot
+
+    preset = PROVIDERS.get(provider)
+    if preset is None or preset.prices is None:
+        return []
+    listed = data_snapshot.get_snapshot().providers
+    return [model.id for priced in listed if priced.id == preset.prices for model in priced.models]
+
+
 @lru_cache(maxsize=256)
 def _model(model: str, provider: str) -> ModelInfo | None:
     from genai_prices import data_snapshot

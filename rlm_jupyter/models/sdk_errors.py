@@ -111,6 +111,10 @@ def model_error(error: Exception, endpoint: Endpoint, *, has_images: bool = Fals
     return _refusal(status, detail, endpoint)
 
 
+class NotServedError(ModelError):
+    """The server knows no such model, or no such address."""
+
+
 def broken_off(endpoint: Endpoint, *, after_text: bool) -> ModelUnavailableError:
     """Make the error for a reply whose stream ended before its end."""
     if after_text:
@@ -195,7 +199,7 @@ def _refusal(status: int | None, detail: str, endpoint: Endpoint) -> ModelError:
         source = endpoint.key_variable or "the api_key that was passed"
         return ModelError(f"{name}: {title} refused the key ({status}). Check {source}. {detail}")
     if status == 404:
-        return ModelError(f"{name}: {endpoint.url} knows no such model or address (404). {detail}")
+        return NotServedError(f"{name}: {endpoint.url} knows no such model or address (404). {detail}")
     return ModelError(f"{name}: {endpoint.url} refused the request{f' ({status})' if status else ''}. {detail}")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from rlm_jupyter.models import Model
+from rlm_jupyter.models.suggested import did_you_mean, priced_model_meant
 from rlm_jupyter.record.catalog import list_runs
 from rlm_jupyter.record.store import folder_of
 from rlm_jupyter.run.budget.ledger import Ledger
@@ -61,7 +62,7 @@ class Estimate:
     def __str__(self) -> str:
         first = f"First request: about {self.input_tokens:,} tokens to {self.model}"
         if self.input_cost is None or self.request_cost is None:
-            first += ", whose price is not known."
+            first += f", whose price is not known.{did_you_mean(priced_model_meant(self.model))}"
         else:
             first += (
                 f", {_dollars(self.input_cost)}; with a reply of {self.output_tokens:,} tokens (the maximum), "

@@ -200,7 +200,7 @@ def test_a_server_of_ones_own_is_looked_at_before_anything_is_shown(
     with LocalServer([block("FINAL('ok')")], kind="ollama", models={"coder": 8000}) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
         text, error = run(shell, "%rlm -m ollama/codr What?")
-        assert "has no such model, but coder" in text
+        assert "serves coder, not that model. Did you mean ollama/coder?" in text
         assert len(text.strip().splitlines()) == 1
         assert error is not None
         _, error = run(shell, "%rlm -m ollama/coder What?")

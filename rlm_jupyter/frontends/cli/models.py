@@ -41,6 +41,7 @@ def models(args: Namespace) -> int:
         There is no such provider, or no key for the one that was named.
     """
     from rlm_jupyter.models import PROVIDERS
+    from rlm_jupyter.models.suggested import did_you_mean
 
     served = {name: preset for name, preset in PROVIDERS.items() if preset.wire not in {"extractive", "scripted"}}
     if args.provider is None:
@@ -51,8 +52,8 @@ def models(args: Namespace) -> int:
         chosen = [served[args.provider]]
     else:
         close = difflib.get_close_matches(args.provider, served, n=1)
-        hint = f"Did you mean {close[0]}?" if close else f"There are {', '.join(served)}."
-        raise ConfigurationError(f"No provider {quoted(args.provider)} serves models. {hint}")
+        hint = did_you_mean(close[0]) if close else f" There are {', '.join(served)}."
+        raise ConfigurationError(f"No provider {quoted(args.provider)} serves models.{hint}")
     if args.provider is not None:
         _check_key(chosen[0], args.base_url)
     with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:

@@ -52,7 +52,7 @@ def test_a_missing_key_is_named_before_anything_is_asked(preset):
 @pytest.mark.parametrize(
     ("name", "arguments", "part"),
     [
-        ("gpt-5", {}, "providers are openai, anthropic, llamacpp"),
+        ("zzz-5", {}, "providers are openai, anthropic, llamacpp"),
         ("mistake/gpt-5", {}, "No provider 'mistake'"),
         ("", {}, "No provider ''"),
         ("openai", {}, "`openai/gpt-5.4-mini`"),
