@@ -27,7 +27,8 @@ const trans = {
 
 test('limits are read, or it is said in a line what is wrong', () => {
   const now = { max_iterations: 30, max_subcalls: 1000, max_seconds: 60 };
-  const as = (typed: Record<string, string>): unknown => readLimits(typed, now, trans);
+  const used = { max_iterations: 4, max_seconds: 12.3 };
+  const as = (typed: Record<string, string>): unknown => readLimits(typed, now, used, trans);
   expect(as({ max_iterations: ' 40 ', max_cost: '', max_seconds: '' })).toEqual({
     max_iterations: 40,
     max_seconds: null
@@ -39,6 +40,8 @@ test('limits are read, or it is said in a line what is wrong', () => {
   expect(as({ max_tokens: '1.5' })).toBe('Tokens: a whole number is needed.');
   expect(as({ max_cost: '0' })).toBe('US dollars: it must be more than zero.');
   expect(as({ max_seconds: '-1' })).toBe('Seconds: it must be more than zero.');
+  expect(as({ max_iterations: '4' })).toEqual({ max_iterations: 4 });
+  expect(as({ max_iterations: '3' })).toBe('Iterations: 4 are used already. To end the run now, use Stop.');
 });
 
 test('a filter finds words wherever they stand, and failures', () => {
@@ -49,6 +52,10 @@ test('a filter finds words wherever they stand, and failures', () => {
   expect(new Filter('', true).cell(cell)).toBe(false);
   expect(new Filter('', true).cell(failed)).toBe(true);
   expect(new Filter(' ').isOn).toBe(false);
+  const run = (outcome: string): never => ({ facts: { prompt: 'Which city?', outcome } }) as never;
+  expect(new Filter('', true).run(run('failed'))).toBe(true);
+  expect(new Filter('town', true).run(run('failed'))).toBe(false);
+  expect(new Filter('', true).run(run('iterations'))).toBe(false);
 });
 
 test('a file is opened where the server shows it, and nowhere else', () => {

@@ -46,8 +46,9 @@ _OF_LAB = (
     # a kernel closes a comm that this page has not: ipywidgets' "jupyter.widget.control" after a restart, or that of an
     # earlier run, begun before the page was loaded, whose cell runs again
     "Comm not found for comm id",
-    # JupyterLab 4.2 asks for the debugger's state, and closes the notebook meanwhile
+    # it asks for the debugger's state (4.2), or for a subshell for comms, and the kernel is restarted or gone meanwhile
     "Canceled future for debug_request",
+    "Canceled future for create_subshell_request",
 )
 """In errors of JupyterLab's and Notebook's own, which come without our extension, too."""
 

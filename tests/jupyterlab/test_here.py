@@ -41,7 +41,7 @@ def test_a_server_that_is_not_there_is_said_in_one_line(opened: Open) -> None:
 
 def test_recorded_cells_that_are_executed_again_show_what_they_put_out_now(opened: Open, model: Waiting) -> None:
     stamp = "```repl\nimport uuid\nstamp = str(uuid.uuid4())\nprint(stamp)\n```"
-    model.play([stamp, "```repl\nstamp[:4]\n```", "```repl\nFINAL('stamped')\n```"], opened=3)
+    model.play([stamp, "```repl\ndisplay(stamp[:4])\n```", "```repl\nFINAL('stamped')\n```"], opened=3)
     page = opened("%%rlm --here -m openai/any\nStamp it.", "print(stamp)")
     seen: list[str] = []
     for turn in range(2):
@@ -56,6 +56,17 @@ def test_recorded_cells_that_are_executed_again_show_what_they_put_out_now(opene
         codes, asked = page.live("code"), page.cells()[1]["execution_count"]
         assert texts(codes[0]) == seen[turn]
         assert texts(codes[1]) == repr(seen[turn][:4])
-        assert [cell["metadata"]["rlm"]["count"] for cell in codes] == [asked - 2, asked - 1, asked]
+        assert [cell["metadata"]["rlm"]["count"] for cell in codes] == [asked + 1, asked + 2, asked + 3]
     assert len(set(seen)) == 2
+    asked = page.cells()[1]
+
+    # a page that never saw it has it from the kernel, as the other had it
+    page.page.evaluate("window.sessionStorage.clear()")
+    page.window.load()
+    page.open()
+    page.until(lambda: page.live("answer"), "the answer, in another tab")
+    page.until_still(lambda: page.cells())
+    assert texts(page.live("code")[0]) == seen[1]
+    assert repr(seen[1][:4]) not in texts(page.cells()[1])
+    assert page.cells()[1]["execution_count"] in {None, asked["execution_count"]}
     assert not page.errors

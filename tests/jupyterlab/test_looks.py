@@ -203,6 +203,14 @@ def test_all_of_a_run_can_be_read_in_both_themes(opened: Open, model: Waiting, t
     page.command("rlm:runs")
     page.until(lambda: not page.page.locator(".rlm-tab-errors").count(), "that it was looked at")
     assert not page.page.locator(".rlm-runs", has_text="refused the key").count()
+    runs = page.page.locator("#rlm-runs")
+    runs.get_by_role("checkbox", name="Errors only").check()
+    page.until(lambda: runs.get_by_role("status").inner_text() == "2 found", "the run that failed, and its cell")
+    assert runs.locator("details.rlm-run:visible > summary .rlm-runs-errors").get_attribute("title") == "2 errors"
+    runs.get_by_role("checkbox", name="Errors only").uncheck()
+    # so does the run's bar, which leads there
+    errors = page.page.locator(".rlm-bar .rlm-bar-errors")
+    assert errors.inner_text() == "✕\u00a01"
     first = page.page.locator(".rlm-runs details details").first
     assert first.get_attribute("open") is None
     assert first.locator(".rlm-runs-errors").get_attribute("title") == "1 error"

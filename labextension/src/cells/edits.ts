@@ -52,7 +52,7 @@ export class Edits implements IDisposable {
     const mark = markOf(model);
     const isOther = mark !== null && isDone(mark.status as never) && isAstray(model, mark);
     widget.toggleClass('rlm-astray', isOther);
-    const refusal = this._refusals.get(model);
+    const refusal = this._refusalOf(model, mark);
     const state = this._stateOf(model, mark, refusal, isOther);
     const known = this._strips.get(widget);
     if ((known?.state ?? '') === state) {
@@ -65,6 +65,12 @@ export class Edits implements IDisposable {
       this._strips.set(widget, { state, strip });
       addTo(widget, strip);
     }
+  }
+
+  /** Why a cell was not executed; of one that keeps its edit, also when the page was loaded since. */
+  private _refusalOf(model: ICellModel, mark: Mark | null): Refusal | undefined {
+    const saved = mark?.edit === undefined || mark.reason === undefined ? undefined : { text: mark.reason };
+    return this._refusals.get(model) ?? saved;
   }
 
   private _stateOf(model: ICellModel, mark: Mark | null, refusal: Refusal | undefined, isOther: boolean): string {
@@ -87,7 +93,7 @@ export class Edits implements IDisposable {
     const mark = markOf(model);
     if (mark) {
       const source = model.sharedModel.getSource();
-      this._sign(model, { ...(mark.edit === source ? without(mark, 'edit') : mark), base: source });
+      this._sign(model, { ...(mark.edit === source ? without(mark, 'edit', 'reason') : mark), base: source });
       this._dress(model);
     }
   }
@@ -100,7 +106,7 @@ export class Edits implements IDisposable {
     const mark = markOf(model);
     if (mark && isGone && isAstray(model, mark) && mark.base !== undefined) {
       const edit = model.sharedModel.getSource();
-      this._sign(model, { ...mark, edit });
+      this._sign(model, { ...mark, edit, reason: text });
       model.sharedModel.updateSource(0, edit.length, mark.base);
     }
     this._refusals.set(model, { text });
@@ -113,9 +119,10 @@ export class Edits implements IDisposable {
     if (!mark) {
       const left = leftMarkOf(model);
       const words = left?.ran
-        ? trans.__('Your edit of a cell of an earlier run, which ran in the kernel of that run. Run All skips it.')
-        : trans.__('Your edit of a cell of a run, which never ran. Run All skips it.');
-      return new Strip(named, words, [this._taking(model), ...this._opening(left)], 'rlm-strip-left');
+        ? trans.__('You edited this cell of an earlier run, and ran it in the kernel of that run. Run All skips it.')
+        : trans.__('You edited this cell of a run, and never ran it. Run All skips it.');
+      const buttons = [this._taking(model), this._throwing(model), ...this._opening(left)];
+      return new Strip(named, words, buttons, 'rlm-strip-left');
     }
     if (!refusal && mark.edit === undefined) {
       const words = trans.__('Edited, and not run: the output is that of the code before.');
@@ -133,8 +140,8 @@ export class Edits implements IDisposable {
       : trans.__('This is the code that the run executed.');
     const words = refusal?.text ?? whose;
     const strip = new Strip(named, words, buttons, 'rlm-strip-refused');
-    if (refusal) {
-      strip.node.setAttribute('role', 'alert');
+    if (this._refusals.has(model)) {
+      strip.node.setAttribute('role', 'alert'); // it has happened just now
     }
     if (mark.edit !== undefined) {
       strip.quote(trans.__('What you wrote, which was not run:'), mark.edit);
@@ -154,6 +161,15 @@ export class Edits implements IDisposable {
       caption: this._trans.__('It becomes a cell of this notebook like any other, and runs with it'),
       name: 'rlm-edit-take',
       act: () => this._writer.giveAway(model)
+    };
+  }
+
+  private _throwing(model: ICellModel): StripButton {
+    return {
+      label: this._trans.__('Discard'),
+      caption: this._trans.__('Remove this cell; this can be undone'),
+      name: 'rlm-edit-throw',
+      act: () => this._writer.discard(model)
     };
   }
 
@@ -195,7 +211,7 @@ export class Edits implements IDisposable {
     const mark = markOf(model);
     this._refusals.delete(model);
     if (mark?.edit !== undefined) {
-      this._sign(model, without(mark, 'edit'));
+      this._sign(model, without(mark, 'edit', 'reason'));
       this._dress(model);
     }
   }
@@ -273,6 +289,6 @@ export class Edits implements IDisposable {
   private _isDisposed = false;
 }
 
-function without(mark: Mark, name: 'base' | 'edit'): Mark {
-  return Object.fromEntries(Object.entries(mark).filter(([key]) => key !== name)) as Mark;
+function without(mark: Mark, ...names: ('base' | 'edit' | 'reason')[]): Mark {
+  return Object.fromEntries(Object.entries(mark).filter(([key]) => !names.some(name => name === key))) as Mark;
 }

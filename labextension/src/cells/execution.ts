@@ -1,6 +1,7 @@
 /** Lets an extension take over the execution of a cell, however a person executes it: by keys, toolbar or menu. */
 
 import { CodeCell } from '@jupyterlab/cells';
+import type { ICellModel } from '@jupyterlab/cells';
 import { OutputArea } from '@jupyterlab/outputarea';
 import type * as nbformat from '@jupyterlab/nbformat';
 import type { Kernel, KernelMessage } from '@jupyterlab/services';
@@ -20,8 +21,8 @@ const SENT = 'rlm_settings';
  * kernel without this package knows no such magic, and so runs nothing of it.
  */
 const GUARD = '%%rlm_live\n';
-/** With the request of a live cell that is as its run wrote it. */
-const AS_WRITTEN = 'rlm_as_written';
+/** With the request of a live cell that takes no number of the notebook's kernel. */
+const UNCOUNTED = 'rlm_uncounted';
 const UNKNOWN = /magic .*%%rlm_live.* not found/;
 const takes = new Set<Take>();
 /** What goes with each request to execute a cell, in its metadata. */
@@ -35,9 +36,15 @@ export function isRefused(output: nbformat.IOutput): boolean {
 }
 
 /**
- * As Lab sends a cell, but not counted: after Run All the numbers of the person's own cells are as if no run's were
- * there. One that somebody has edited is counted: after a run in the notebook's own kernel it may become theirs.
+ * Whether a cell takes no number: after Run All those of the person's own cells are as if no run's were there. After a
+ * run in the notebook's own kernel, a cell that somebody has edited becomes theirs when they run it, and has one.
  */
+function isUncounted(model: ICellModel): boolean {
+  const mark = markOf(model);
+  return mark !== null && (mark.here !== true || !isEdited(model, mark));
+}
+
+/** As Lab sends a cell, but not counted. */
 function sendUncounted(
   kernel: Kernel.IKernelConnection,
   code: string,
@@ -71,16 +78,14 @@ export function takeExecutions(take: Take): IDisposable {
         }
       }
       const [session, metadata] = rest;
-      const mark = markOf(cell.model);
-      const asWritten = mark !== null && !isEdited(cell.model, mark) ? { [AS_WRITTEN]: true } : {};
-      const told = { ...metadata, [SENT]: sent, ...asWritten };
+      const told = { ...metadata, [SENT]: sent, ...(isUncounted(cell.model) ? { [UNCOUNTED]: true } : {}) };
       return execute(cell, session, told as typeof metadata);
     };
     const send = OutputArea.execute;
     (OutputArea as { execute: typeof OutputArea.execute }).execute = (code, output, session, metadata) => {
       const isLive = LIVE_ID.test(String(metadata?.cellId ?? ''));
       const source = isLive ? GUARD + code : code;
-      const kernel = isLive && metadata?.[AS_WRITTEN] ? session.session?.kernel : undefined;
+      const kernel = isLive && metadata?.[UNCOUNTED] ? session.session?.kernel : undefined;
       return kernel ? sendUncounted(kernel, source, output, metadata) : send(source, output, session, metadata);
     };
   }

@@ -8,6 +8,7 @@ import { Signal } from '@lumino/signaling';
 
 import type { LiveCell } from '../protocol/messages';
 import { keepFocus } from './advance';
+import { byHand } from './outputs';
 import { isAstray, isEdited, LEFT_TAGS, leftId, leftMarkOf, markOf } from '../model/marks';
 import type { Mark } from '../model/marks';
 import { isDone } from '../model/run';
@@ -27,6 +28,16 @@ export class NotebookCells {
       }
     }
     const ids = new Set(all.map(({ model }) => model.id).filter(id => this._mark(id) !== null));
+    this._delete(ids);
+    return ids.size;
+  }
+
+  /** Remove a cell that is left over from a run, as one step that can be undone. */
+  discard(model: ICellModel): void {
+    this._delete(new Set([model.id]));
+  }
+
+  private _delete(ids: ReadonlySet<string>): void {
     const shared = this._shared;
     if (shared && ids.size) {
       // one step that can be undone: changes within half a second would otherwise become one with those beside them
@@ -43,7 +54,6 @@ export class NotebookCells {
       });
       undoManager?.stopCapturing();
     }
-    return ids.size;
   }
 
   /** All live cells of the notebook, in order. */
@@ -64,6 +74,7 @@ export class NotebookCells {
     const left = { ...mark, left: true, ran: isAsRun && mark.by_hand === true };
     delete left.by_hand;
     delete left.edit;
+    delete left.reason;
     this._shared?.transact(() => {
       model.setMetadata('rlm', left);
       model.setMetadata('tags', LEFT_TAGS);
@@ -71,9 +82,12 @@ export class NotebookCells {
         model.sharedModel.setSource(mark.edit);
       }
     }, false);
-    if (!isAsRun) {
+    const code = model as ICodeCellModel;
+    if (isAsRun) {
+      // where it ran was said by a name that means another run from now on; the line below the cell says it, too
+      code.outputs.fromJSON(code.outputs.toJSON().filter(output => byHand(output) === null));
+    } else {
       // it shows the outputs of other code, which is in the run's own notebook
-      const code = model as ICodeCellModel;
       code.outputs.clear();
       this._shared?.transact(() => (code.executionCount = null), false);
     }
@@ -98,7 +112,9 @@ export class NotebookCells {
     const run = markOf(model)?.run;
     const all = this.marked().filter(({ mark }) => mark.run === run);
     const place = this._index(all[all.length - 1]?.model.id ?? model.id) + 1;
-    const cell = { cell_type: type, source, metadata: {}, ...(type === 'code' ? { outputs: [] } : {}) };
+    // as Lab inserts one of code: without it, the notebook would count as one of somebody else's
+    const parts = type === 'code' ? { outputs: [], metadata: { trusted: true } } : { metadata: {} };
+    const cell = { cell_type: type, source, ...parts };
     this._shared?.transact(() => this._shared?.insertCell(place, cell as never), true);
     this._panel.content.activeCellIndex = place;
     void this._panel.content.scrollToItem(place, 'smart');

@@ -5,6 +5,16 @@ import type * as nbformat from '@jupyterlab/nbformat';
 
 import type { Output } from '../protocol/messages';
 
+/** What the kernel says, in the metadata of an output, of a live cell that was executed. */
+export interface ByHand {
+  /** Whether it ran in the kernel of its run; else it ran nowhere. */
+  by_hand: boolean;
+  /** Its number there. */
+  count?: number | null;
+  /** There will be no kernel for it any more. */
+  gone?: boolean;
+}
+
 /**
  * Through the model of the outputs, and never inside a transaction: there, text would double.
  *
@@ -84,4 +94,10 @@ function textOf(output: Output): string {
 
 function formatted(outputs: readonly Output[]): nbformat.IOutput[] {
   return outputs as unknown as nbformat.IOutput[];
+}
+
+/** What the kernel says of a live cell that was executed, where this output says it. */
+export function byHand(output: nbformat.IOutput): ByHand | null {
+  const metadata = output.metadata as { rlm?: Partial<ByHand> } | undefined;
+  return typeof metadata?.rlm?.by_hand === 'boolean' ? (metadata.rlm as ByHand) : null;
 }

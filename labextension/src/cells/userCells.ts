@@ -14,18 +14,10 @@ import type { Edits } from './edits';
 import { isAstray, isEdited, isPasted, leftMarkOf, markOf } from '../model/marks';
 import { passLive, stay } from './advance';
 import { isRefused, takeExecutions } from './execution';
+import { byHand } from './outputs';
+import type { ByHand } from './outputs';
 
 const TOLD_MILLISECONDS = 8000;
-
-/** What the kernel says, in the metadata of an output, of a live cell that was executed. */
-interface ByHand {
-  /** Whether it ran in the kernel of its run; else it ran nowhere. */
-  by_hand: boolean;
-  /** Its number there. */
-  count?: number | null;
-  /** There will be no kernel for it any more. */
-  gone?: boolean;
-}
 
 /** What a cell showed before it was executed. */
 interface Before {
@@ -41,6 +33,8 @@ interface Asks {
   approval(cellId: string): (() => void) | null;
   /** Whether the notebook's kernel waits for the end of a run. */
   isBusy(run: string): boolean;
+  /** The number of a cell whose run took those after it in the same kernel; else `null`. */
+  number(cellId: string): number | null;
 }
 
 export class Executed implements IDisposable {
@@ -140,6 +134,7 @@ export class Executed implements IDisposable {
   }
 
   private _end(_: unknown, args: { notebook: Notebook; cell: Cell }): void {
+    this._number(args.cell);
     const before = this._before.get(args.cell.model);
     if (!before) {
       return;
@@ -158,7 +153,7 @@ export class Executed implements IDisposable {
       const why = this._trans.__(
         // as the kernel says it (`rlm_jupyter/frontends/live/user_cells.py`)
         "Not run: the kernel of its run is gone. Its cells can be executed in the run's own notebook; " +
-          '--rerun in the cell above asks anew.'
+          '--rerun in the cell that asked runs it again.'
       );
       this._tell(model, why, true, before.isAlone);
     } else if (ran?.by_hand) {
@@ -176,6 +171,14 @@ export class Executed implements IDisposable {
     prompt(args.cell);
     // before 4.3, Lab takes the number of a cell that has failed away in this task
     window.setTimeout(() => args.cell.isDisposed || prompt(args.cell));
+  }
+
+  /** A kernel replies with the number that it counted last: of a cell whose run took more of them, with the run's. */
+  private _number({ model, isDisposed }: Cell): void {
+    const number = isDisposed || model.type !== 'code' ? null : this._runs.number(model.id);
+    if (number !== null && (model as ICodeCellModel).executionCount !== null) {
+      this._panel.content.model?.sharedModel.transact(() => ((model as ICodeCellModel).executionCount = number), false);
+    }
   }
 
   /** It ran in the notebook's own kernel, which a run had used, and it was edited: it is the person's own. */
@@ -240,9 +243,4 @@ export class Executed implements IDisposable {
 /** In the notebook's file its number would be that of one of the person's own cells. */
 function withoutCount(output: nbformat.IOutput): nbformat.IOutput {
   return 'execution_count' in output ? { ...output, execution_count: null } : output;
-}
-
-function byHand(output: nbformat.IOutput): ByHand | null {
-  const metadata = output.metadata as { rlm?: Partial<ByHand> } | undefined;
-  return typeof metadata?.rlm?.by_hand === 'boolean' ? (metadata.rlm as ByHand) : null;
 }

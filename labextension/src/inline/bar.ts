@@ -5,32 +5,11 @@ import { Widget } from '@lumino/widgets';
 
 import { numbersOf } from './meters';
 import { notebookOf } from '../actions/openFile';
+import { labelsOf } from './barButtons';
+import type { Actions, Name } from './barButtons';
 import type { RunModel } from '../model/run';
 import { outcomeWords } from '../model/outcomes';
-
-/** What the buttons do. */
-export interface Actions {
-  stop(): void;
-  pause(): void;
-  resume(): void;
-  note(): void;
-  limits(): void;
-  fold(): void;
-  remove(): void;
-  /** Open the run's own notebook. */
-  open(): void;
-  approve(): void;
-  refuse(): void;
-  /** Whether the run's cells are hidden. */
-  isFolded(): boolean;
-  /** What came of what was asked last. */
-  said(): string;
-  /** Go to the cell that waits for approval. */
-  showProposed(): void;
-  /** Whether the notebook has all that the page knows of the run. */
-  isWritten(): boolean;
-}
-type Name = Exclude<keyof Actions, 'isFolded' | 'isWritten' | 'said' | 'showProposed'>;
+import { errorsOf } from '../model/failures';
 
 const TICK_MILLISECONDS = 1000;
 /** How long the end of a run waits for its last cells, before it is said all the same. */
@@ -61,11 +40,15 @@ export class RunBar extends Widget {
     this._numbers.className = 'rlm-bar-numbers';
     this._clock.className = 'rlm-bar-clock';
     this._clock.setAttribute('aria-hidden', 'true');
+    this._errors.type = 'button';
+    this._errors.className = 'rlm-bar-errors';
+    this._errors.dataset.lmSuppressShortcuts = 'true';
+    this._errors.addEventListener('click', () => this._actions.showFailed());
     this._buttons.className = 'rlm-bar-buttons';
     this._said.className = 'rlm-bar-said';
     this._said.setAttribute('role', 'status');
     this._said.setAttribute('aria-live', 'polite');
-    this.node.append(this._words, this._numbers, this._clock, this._buttons, this._said);
+    this.node.append(this._words, this._errors, this._numbers, this._clock, this._buttons, this._said);
     this._timer = window.setInterval(() => this._tick(), TICK_MILLISECONDS);
     this.refresh();
   }
@@ -80,6 +63,7 @@ export class RunBar extends Widget {
     this._numbers.title = this._numbers.textContent ?? ''; // where there is no room for all of it
     // why it failed stands in the cell's output, with the way to the saved run
     this._words.title = run.facts.phase === 'proposed' ? this._trans.__('Go to the cell that waits') : reasonOf(run);
+    this._countErrors();
     this.node.dataset.rlmPhase = run.facts.phase;
     this.node.dataset.rlmOutcome = isWhole ? (run.facts.outcome ?? '') : '';
     const offered = this._offered();
@@ -109,12 +93,25 @@ export class RunBar extends Widget {
     return isWritten || Date.now() - this._ended > LAST_MILLISECONDS;
   }
 
+  /** Failures are seen where the run is asked for, too: Notebook has no panel's tab that could point them out. */
+  private _countErrors(): void {
+    const count = errorsOf(this.run.own, this.run);
+    const words = this._trans._n('%1 error: go to the first', '%1 errors: go to the first', count);
+    this._errors.hidden = !count;
+    say(this._errors, `✕\u00a0${count}`);
+    if (this._errors.title !== words) {
+      this._errors.title = words;
+      this._errors.setAttribute('aria-label', words);
+    }
+  }
+
   private _offered(): Name[] {
     if (this.run.isOver) {
       // what came after this notebook was saved, and sub-calls' whole texts, stand in the run's own
       const { outcome, subcalls } = this.run.facts;
-      const isCut = (outcome === 'saved' || subcalls > 0) && notebookOf(this.run) !== null;
-      return [...(isCut ? ['open' as const] : []), 'fold', 'remove'];
+      const hasMore = (outcome === 'saved' || subcalls > 0) && notebookOf(this.run) !== null;
+      const hasCells = this.run.cells.length > 0; // else there is nothing to fold
+      return [...(hasMore ? ['open' as const] : []), ...(hasCells ? (['fold', 'remove'] as const) : [])];
     }
     const pausing: Name = this.run.facts.phase === 'paused' ? 'resume' : 'pause';
     const deciding: Name[] = this.run.facts.phase === 'proposed' ? ['approve', 'refuse'] : [];
@@ -187,6 +184,7 @@ export class RunBar extends Widget {
   private readonly _clock = document.createElement('span');
   private readonly _said = document.createElement('span');
   private readonly _buttons = document.createElement('span');
+  private readonly _errors = document.createElement('button');
   private readonly _made = new Map<Name, HTMLButtonElement>();
   private readonly _timer: number;
   private _shown: Name[] = [];
@@ -203,34 +201,6 @@ function say(node: HTMLElement, words: string): void {
 /** What a run has used, as far as there is anything. */
 export function usedBy({ facts }: RunModel, trans: TranslationBundle): string[] {
   return numbersOf({ tokens: facts.input_tokens + facts.output_tokens, cost: facts.cost }, trans);
-}
-
-/** What a button is called, and what it does. */
-function labelsOf(name: Name, isFolded: boolean, trans: TranslationBundle): [string, string] {
-  switch (name) {
-    case 'stop':
-      return [trans.__('Stop'), trans.__('End the run with the best answer so far')];
-    case 'pause':
-      return [trans.__('Pause'), trans.__('Wait before the next reply')];
-    case 'resume':
-      return [trans.__('Resume'), trans.__('Let the run go on')];
-    case 'note':
-      return [trans.__('Message…'), trans.__('Send the model a message; it reads it with the next outputs')];
-    case 'limits':
-      return [trans.__('Limits…'), trans.__('See what is used, and raise or lower a limit')];
-    case 'fold':
-      return isFolded
-        ? [trans.__('Unfold'), trans.__('Show the cells of this run')]
-        : [trans.__('Fold'), trans.__('Hide the cells of this run')];
-    case 'open':
-      return [trans.__('Open Run'), trans.__("Open the run's own notebook, which has the rest of it")];
-    case 'remove':
-      return [trans.__('Remove'), trans.__("Remove this run's cells; this can be undone")];
-    case 'approve':
-      return [trans.__('Run'), trans.__('Run the cell that waits, as it stands there now')];
-    case 'refuse':
-      return [trans.__('Refuse…'), trans.__('Do not run the cell that waits, and say why')];
-  }
 }
 
 /** What a run is at, in a line. */

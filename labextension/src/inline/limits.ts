@@ -56,7 +56,12 @@ export type Values = Record<string, string>;
 type Changes = Record<string, number | null>;
 
 /** What was typed into the form, less what is as it was; or, in a line, what is wrong with it. */
-export function readLimits(typed: Values, now: Record<string, number>, trans: TranslationBundle): Changes | string {
+export function readLimits(
+  typed: Values,
+  now: Record<string, number>,
+  used: Record<string, number>,
+  trans: TranslationBundle
+): Changes | string {
   const names = limitNames(trans);
   const changes: Changes = {};
   for (const [limit, text] of Object.entries(typed)) {
@@ -80,6 +85,10 @@ export function readLimits(typed: Values, now: Record<string, number>, trans: Tr
     if (value < 0 || (value === 0 && !MAY_BE_ZERO.has(limit))) {
       return trans.__('%1: it must be more than zero.', name);
     }
+    if (value !== now[limit] && value < (used[limit] ?? 0)) {
+      const already = written(limit, used[limit]);
+      return trans.__('%1: %2 are used already. To end the run now, use Stop.', name, already);
+    }
     if (value !== now[limit]) {
       changes[limit] = value;
     }
@@ -97,13 +106,14 @@ export async function askLimits(run: RunModel, trans: TranslationBundle): Promis
     const result = await showDialog({
       title: trans.__('Limits of the run'),
       body: new LimitsForm(run, typed, wrong, trans),
-      buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Set') })]
+      buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Set') })],
+      focusNodeSelector: 'input'
     });
     if (!result.button.accept || !result.value) {
       return {};
     }
     typed = result.value;
-    const read = readLimits(typed, run.facts.limits, trans);
+    const read = readLimits(typed, run.facts.limits, usedOf(run), trans);
     if (typeof read !== 'string') {
       return read;
     }

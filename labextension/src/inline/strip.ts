@@ -20,7 +20,10 @@ export class Strip extends Widget {
     this.node.setAttribute('aria-label', label);
     const said = document.createElement('span');
     said.textContent = words;
-    this.node.append(said, ...buttons.map(buttonOf));
+    const group = document.createElement('span');
+    group.className = 'rlm-strip-buttons';
+    group.append(...buttons.map(buttonOf));
+    this.node.append(said, group);
   }
 
   /** Where the keyboard was on one of the buttons, it is in the notebook afterwards. */

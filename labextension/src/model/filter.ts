@@ -1,6 +1,7 @@
 /** What somebody looks for in runs: words in what was written and asked, or failures. No DOM. */
 
 import type { LiveCell, Subcall } from '../protocol/messages';
+import { hasFailed } from './failures';
 import type { RunModel } from './run';
 
 const FAILED = new Set(['error', 'interrupted', 'died']);
@@ -32,9 +33,9 @@ export class Filter {
     return (!this.errors || call.failed) && this._has(`${call.prompt} ${call.model}`);
   }
 
-  /** Whether all of a run is meant: its prompt has the words. */
+  /** Whether a run itself is meant, and not only what is in it: its prompt has the words. */
   run(run: RunModel): boolean {
-    return !this.errors && this._has(run.facts.prompt);
+    return (!this.errors || hasFailed(run)) && this._has(run.facts.prompt);
   }
 
   /** All words, wherever they stand. */

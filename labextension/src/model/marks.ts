@@ -23,6 +23,8 @@ export interface Mark {
   status: string;
   /** The number of a code cell in the kernel of its run: the cell's own is that of the notebook's kernel. */
   count?: number;
+  /** The kernel of its run is the notebook's own. */
+  here?: true;
   /** Digest of the source as it was written. */
   written: string;
   /** The source whose outputs a code cell shows, once a person has edited it; without it, the run's own. */
@@ -31,6 +33,8 @@ export interface Mark {
   by_hand?: boolean;
   /** What a person wrote there and could not run: the run's source came back in its place. */
   edit?: string;
+  /** Why it could not be run. */
+  reason?: string;
   /** Of a cell that is left over: a person ran it, as it stands there, in the kernel of its run. */
   ran?: boolean;
   /** A person's edit of a cell whose run is replaced, or that was not approved: no run has it, and it is not run. */
@@ -73,8 +77,8 @@ export function copied(model: ICellModel, source: string, trans: TranslationBund
   if (model.type !== 'code' || typeof run !== 'string' || run === '') {
     return source;
   }
-  const words = trans.__('from a run: %rlm_restore %1 brings its context and its sub-calls into this kernel', run);
-  return `# ${words}\n${source}`;
+  const words = [trans.__('From a run. Its context and sub-calls come into this kernel by'), `%rlm_restore ${run}`];
+  return `${words.map(line => `# ${line}\n`).join('')}${source}`;
 }
 
 /** The id of a cell that is left over: of the form of a live cell's, which no kernel runs, and of no run's own. */
@@ -103,6 +107,7 @@ export function markFor(run: RunModel, cell: LiveCell): Mark {
     iteration: cell.facts.iteration,
     status: cell.status,
     ...(cell.execution_count === null ? {} : { count: cell.execution_count }),
+    ...(run.facts.number === null ? {} : { here: true as const }),
     written: digest(cell.source)
   };
 }

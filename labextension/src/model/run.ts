@@ -33,6 +33,7 @@ export const NOTHING: RunFacts = {
   seconds: null,
   heard: {},
   said: [],
+  number: null,
   file: null
 };
 

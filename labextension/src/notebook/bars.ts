@@ -15,6 +15,7 @@ export interface BarActions {
   fold: (run: RunModel) => void;
   isFolded: (run: RunModel) => boolean;
   showProposed: (run: RunModel) => void;
+  showFailed: (run: RunModel) => void;
   isWritten: (run: RunModel) => boolean;
   remove: (run: RunModel) => void;
   open: (run: RunModel) => void;
@@ -60,6 +61,7 @@ export class Bars {
         isFolded: () => actions.isFolded(model),
         said: () => steering.acknowledge(model),
         showProposed: () => actions.showProposed(model),
+        showFailed: () => actions.showFailed(model),
         isWritten: () => actions.isWritten(model),
         remove: () => actions.remove(model),
         open: () => actions.open(model)

@@ -28,6 +28,7 @@ import type { Shown } from '../protocol/messages';
 import { copied, markOf } from '../model/marks';
 import type { Mark } from '../model/marks';
 import type { Change, RunModel } from '../model/run';
+import { firstFailed } from '../model/failures';
 import { LongCode } from '../inline/longCode';
 import { Bars } from './bars';
 import type { BarActions } from './bars';
@@ -72,7 +73,11 @@ export class LiveNotebook implements View {
     const isUnderWay = (run: string): boolean => this._runs.get(run)?.isOver === false;
     this._dress = new Dress(panel, this._writer, rows, this._edits, new LongCode(_trans), isUnderWay, _trans);
     this._writer.left.connect((_, model) => this._runs.views.forEach(view => view._dressed(model)));
-    const asks = { approval: (id: string) => this._approval(id), isBusy: (run: string) => this._isBusy(run) };
+    const asks = {
+      approval: (id: string) => this._approval(id),
+      isBusy: (run: string) => this._isBusy(run),
+      number: (id: string) => this.runs.filter(run => run.parent === id).pop()?.facts.number ?? null
+    };
     this._executed = new Executed(panel, this._writer, this._edits, asks, _trans);
     this._bars = new Bars(this._actions(), id => this._writer.widget(id), this._trans);
     this._runs.add(this);
@@ -296,6 +301,7 @@ export class LiveNotebook implements View {
       fold: model => this.fold(model.parent),
       isFolded: model => this.isFolded(model.parent),
       showProposed: model => void (model.proposed && this.jump(model.proposed.id)),
+      showFailed: model => void this.jump(firstFailed(model)?.id ?? model.parent),
       // any view's writer is the one that writes for all of them
       isWritten: model => this._runs.views.every(view => !view._writer.isBehind(model)),
       remove: model => this.remove(model.parent),

@@ -3,10 +3,11 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 
+import { failuresOf } from '../model/failures';
 import { Filter } from '../model/filter';
 import type { RunModel } from '../model/run';
 import type { LiveNotebook } from '../notebook/view';
-import { errorsOf, RunTree } from './tree';
+import { RunTree } from './tree';
 import type { Doing } from './tree';
 
 const REST_MILLISECONDS = 250;
@@ -82,7 +83,7 @@ export class RunsPanel extends Widget {
   /** A failure is seen before the panel is opened, and not pointed out any more once it was. */
   private _mark(): void {
     const runs = this._notebook?.runs ?? [];
-    const failures = runs.map(run => errorsOf(run.own, run) + (run.facts.outcome === 'failed' ? 1 : 0));
+    const failures = runs.map(failuresOf);
     if (this.isVisible) {
       runs.forEach((run, place) => this._seen.set(run, failures[place]));
     }

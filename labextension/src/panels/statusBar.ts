@@ -66,8 +66,13 @@ export function statusOf(run: RunModel, trans: TranslationBundle): string[] {
   const of = facts.limits.max_iterations;
   const iteration = of ? `${facts.iteration} / ${of}` : `${facts.iteration}`;
   const begun = facts.iteration ? trans.__('RLM: iteration %1', iteration) : trans.__('RLM: starting');
-  return [
-    run.isOver ? trans.__('RLM: %1', outcomeWords(facts.outcome, facts.message, trans)) : begun,
-    ...usedBy(run, trans)
-  ];
+  const ended = trans.__('RLM: %1', outcomeWords(facts.outcome, facts.message, trans));
+  // what waits for a person comes first: a long text is cut off
+  const waiting =
+    facts.phase === 'proposed'
+      ? [trans.__('RLM: a cell waits for your approval')]
+      : facts.phase === 'paused'
+        ? [trans.__('RLM: paused')]
+        : [];
+  return [...(run.isOver ? [ended] : [...waiting, begun]), ...usedBy(run, trans)];
 }

@@ -6,14 +6,12 @@ import { reasonOf, wordsOf } from '../inline/bar';
 import { ChildButton } from '../inline/children';
 import type { Child, Form, LiveCell, Place, Subcall } from '../protocol/messages';
 import { childOf, notebookOf } from '../actions/openFile';
+import { errorsOf, failuresOf } from '../model/failures';
 import type { Filter } from '../model/filter';
 import { meters, numbersOf } from '../inline/meters';
 import type { RunModel } from '../model/run';
 
 const LINE_CHARS = 60;
-const FAILED = new Set(['error', 'died', 'interrupted']);
-/** In a run that somebody stopped. */
-const FAILED_BEFORE = new Set(['error', 'died']);
 
 /** What can be done from the tree. */
 export interface Doing {
@@ -57,15 +55,16 @@ export class RunTree {
     const { node, facts } = this._root;
     titled(node, run.facts.prompt || this._trans.__('Starting'));
     facts.textContent = ` · ${wordsOf(run, this._trans)}`;
-    facts.title = reasonOf(run);
-    this._paintErrors(this._root, errorsOf(run.own, run));
+    facts.title = reasonOf(run); // it is said where the run was asked for
+    this._paintErrors(this._root, failuresOf(run));
     node.dataset.rlmPhase = run.facts.phase;
     node.dataset.rlmOutcome = run.facts.outcome ?? '';
     this._open(node, run.run, true);
     this._numbers.replaceChildren(...(run.isSaved ? [] : [meters(run, this._trans)]));
     this._paintActions();
-    const all = !filter.isOn || filter.run(run);
-    let matches = 0;
+    const isMeant = filter.isOn && filter.run(run);
+    const all = !filter.isOn || (isMeant && !filter.errors);
+    let matches = isMeant ? 1 : 0;
     const there = new Map<number, LiveCell[]>();
     for (const cell of run.own) {
       if (cell.facts.role === 'answer') {
@@ -84,7 +83,7 @@ export class RunTree {
     for (const [iteration, cells] of there) {
       matches += this._paintIteration(iteration, cells, all ? null : filter);
     }
-    return matches + (all && filter.isOn ? 1 : 0);
+    return matches;
   }
 
   private _paintIteration(iteration: number, cells: LiveCell[], filter: Filter | null): number {
@@ -266,13 +265,6 @@ export class RunTree {
   /** What somebody has opened or closed. */
   private readonly _opened = new Map<string, boolean>();
   private _offered = '-';
-}
-
-/** How many of these cells of a run failed, sub-calls among them; the one in which a person stopped it did not. */
-export function errorsOf(cells: LiveCell[], { facts }: RunModel): number {
-  const calls = cells.flatMap(cell => cell.facts.calls ?? []).filter(call => call.failed);
-  const failed = facts.outcome === 'cancelled' ? FAILED_BEFORE : FAILED;
-  return calls.length + cells.filter(({ status }) => failed.has(status)).length;
 }
 
 /** Of the reply and of the cells that it had executed, as far as they are known. */

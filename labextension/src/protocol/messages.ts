@@ -140,6 +140,8 @@ export interface RunFacts {
   heard: Record<string, number>;
   /** What came of asks, where there is something to say; the newest last, bounded. */
   said: Said[];
+  /** The number of the cell that asked, where the model's cells take those after it in one kernel; else `null`. */
+  number: number | null;
   /** The run's notebook; `null`: it is not saved, or has not begun. */
   file: Place | null;
 }

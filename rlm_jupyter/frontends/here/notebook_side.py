@@ -127,7 +127,7 @@ class _Here:
         try:
             self._address = Address.of(shell.kernel, self._guest.token)
             say_once(shell)
-            self._shown = progress.start(shell, kernel_is_there=True, shows_outputs=False)
+            self._shown = progress.start(shell, kernel_is_there=True, here=True)
             self._shown.steer(self)
             self._approvals = Approvals(elsewhere=lambda: self._shown.has_buttons)
         except BaseException:

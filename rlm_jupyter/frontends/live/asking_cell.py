@@ -19,10 +19,14 @@ class AskingCell:
     ----------
     shell
         Whose displays are kept, from the calling thread alone, until `leave`.
+    request
+        The id of the message that executes the cell. What a model's cells display, which are executed within it, names
+        another parent: the page shows it there.
     """
 
-    def __init__(self, shell: Any) -> None:
+    def __init__(self, shell: Any, request: str) -> None:
         self._publisher = shell.display_pub
+        self._request = request
         self._displays: dict[object, Output] = {}
         self._error: Output | None = None
         self._count: int | None = None
@@ -31,6 +35,8 @@ class AskingCell:
 
     def _take(self, message: dict[str, Any]) -> dict[str, Any]:
         content = message.get("content", {})
+        if message.get("parent_header", {}).get("msg_id") != self._request:
+            return message
         if message.get("msg_type") in {"display_data", "update_display_data"}:
             known = content.get("transient", {}).get("display_id") or object()
             output: Output = {"output_type": "display_data", "data": content["data"], "metadata": content["metadata"]}

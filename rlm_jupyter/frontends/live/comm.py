@@ -47,7 +47,7 @@ _greeted: set[str] = set()
 """Sessions of pages that have said that they show cells: their displays can be small from the start."""
 
 
-def open_live(shell: Any) -> LiveRun | None:
+def open_live(shell: Any, *, here: bool = False) -> LiveRun | None:
     """Tell the page of the run that begins in the cell under way; `None` where no page could show it.
 
     JupyterLab and Notebook name the cell in each request; a terminal, nbclient and the classic notebook don't.
@@ -62,7 +62,7 @@ def open_live(shell: Any) -> LiveRun | None:
         return None
     # a kernel without such handlers hears the page by its comms alone
     getattr(shell.kernel, "control_handlers", {}).setdefault(CONTROL, _hear_on_control)
-    return LiveRun(shell, parent, cell_id)
+    return LiveRun(shell, parent, cell_id, here=here)
 
 
 def _hear_on_control(stream: object, identity: object, message: dict[str, Any]) -> None:
@@ -83,12 +83,17 @@ class LiveRun:
         The execute request that the run belongs to.
     cell_id
         The page's id of the cell.
+    here
+        The model drives this kernel.
     """
 
-    def __init__(self, shell: Any, parent: dict[str, Any], cell_id: str) -> None:
+    def __init__(self, shell: Any, parent: dict[str, Any], cell_id: str, *, here: bool = False) -> None:
         import comm
 
         self.cells = Cells(secrets.token_hex(4))
+        if here:
+            # one more than the cells before it: the empty input 0
+            self.cells.facts.number = len(shell.history_manager.input_hist_parsed) - 1
         self.refused = False
         """The page has closed the line: it has no extension."""
         self.running: object | None = None
@@ -113,7 +118,7 @@ class LiveRun:
         """The page knows it, or is not to be told any more."""
         self._cell_is_over = False
         self._cell_lock = threading.Lock()
-        self._asking = AskingCell(shell)
+        self._asking = AskingCell(shell, parent["header"]["msg_id"])
         self._is_asking_wanted = False
         """The page wants to know what the cell that asked shows in the end."""
         comm_id = open_runs.free_id(TARGET, cell_id)

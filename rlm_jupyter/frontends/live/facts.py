@@ -48,8 +48,9 @@ class RunFacts:
         self.asks = Asks()
         """What pages ask of it."""
         self.notebook: Path | None = None
-        """Names the run's files."""
-        """Where it is kept; `None`: it is not, or has not begun."""
+        """Where it is kept, which names its files; `None`: it is not, or has not begun."""
+        self.number: int | None = None
+        """Of the cell that asked, where the model's cells take the numbers after it in the same kernel."""
         self._file: dict[str, str | None] | None = None
         self._limits: dict[str, float | None] = {}
         self._phase: Phase = "starting"
@@ -170,6 +171,7 @@ class RunFacts:
             "message": self._message,
             "seconds": self._seconds,
             **self.asks.told(),
+            "number": self.number,
             "file": self._file,
         }
 

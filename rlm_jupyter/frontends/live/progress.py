@@ -75,7 +75,7 @@ class Progress(Protocol):
         ...
 
 
-def start(shell: Any, *, quiet: bool = False, kernel_is_there: bool = False, shows_outputs: bool = True) -> Progress:
+def start(shell: Any, *, quiet: bool = False, kernel_is_there: bool = False, here: bool = False) -> Progress:
     """Return the progress that suits the front end of `shell`.
 
     Parameters
@@ -84,13 +84,14 @@ def start(shell: Any, *, quiet: bool = False, kernel_is_there: bool = False, sho
         In a terminal, print nothing but the last line: somebody is typing there.
     kernel_is_there
         None has to be started first.
-    shows_outputs
-        `False`: what the cells put out, less their errors, is shown in this session by itself.
+    here
+        The model drives this session's own kernel: what its cells put out, less their errors, is shown by itself, and
+        they take the numbers after that of the cell that asks.
     """
-    view = View(*([WAITING] if kernel_is_there else []), shows_outputs=shows_outputs)
+    view = View(*([WAITING] if kernel_is_there else []), shows_outputs=not here)
     if getattr(shell, "kernel", None) is None:
         return TerminalProgress(quiet=quiet)
-    return PageProgress(shell, view)
+    return PageProgress(shell, view, here=here)
 
 
 class TerminalProgress:
@@ -149,7 +150,7 @@ class TerminalProgress:
 class PageProgress:
     """Updates two displays from a thread of its own."""
 
-    def __init__(self, shell: Any, view: View | None = None) -> None:
+    def __init__(self, shell: Any, view: View | None = None, *, here: bool = False) -> None:
         self._shell = shell
         self._view = view or View()
         self._ids = uuid.uuid4().hex, uuid.uuid4().hex
@@ -158,7 +159,7 @@ class PageProgress:
         self._ended: tuple[Path | None, str, str] | None = None
         """What stands in the last state beside the run's numbers: its notebook, above it, below it."""
         self._drawing = threading.Lock()
-        self._live: LiveRun | None = open_live(shell)
+        self._live: LiveRun | None = open_live(shell, here=here)
         if self._live is not None:
             self._live.on_shown = self._draw_last
         self._too_old = too_old() if self._live is not None else ""

@@ -33,8 +33,8 @@ _MOST_INTERRUPTS = 2
 
 # a page shows 140 characters of a notice
 _KERNEL_GONE = (
-    "the kernel of its run is gone. Its cells can be executed in the run's own notebook; --rerun in the cell above "
-    "asks anew"
+    "the kernel of its run is gone. Its cells can be executed in the run's own notebook; --rerun in the cell that "
+    "asked runs it again"
 )
 _CHILD = "it is a child's, whose kernel is gone as soon as it has answered. Copy it into a cell of yours"
 _HERE = "its run was one in this notebook's own kernel. Copy it into a cell of yours"
