@@ -23,6 +23,16 @@ def markdown(text: str) -> str:
     return rendered
 
 
+def plain(text: str) -> str:
+    """Return the text of Markdown without its marks, in one line."""
+    pieces: list[str] = []
+    for block in _markdown().parse(text.replace(ALONE, "$")):
+        for token in block.children or [block]:
+            pieces.append(" " if token.type in {"softbreak", "hardbreak"} else token.content)
+        pieces.append(" ")
+    return " ".join("".join(pieces).split())
+
+
 @lru_cache(maxsize=256)
 def python(source: str) -> str:
     """Highlight Python, as `span` elements whose classes begin with `hl-`."""

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rlm_jupyter.record import safe_html
 from rlm_jupyter.record.export.bundle import WholeRun
 from rlm_jupyter.record.export.markup import cut
 from rlm_jupyter.record.iteration import Cell, Iteration
@@ -13,7 +14,7 @@ from rlm_jupyter.record.notice import compacted_line
 from rlm_jupyter.record.thumbnails import address
 from rlm_jupyter.types.endings import in_short, no_answer
 from rlm_jupyter.types.events import ConversationCompacted, DirectReplied, SampleSettled, SubcallSettled
-from rlm_jupyter.types.values import Usage
+from rlm_jupyter.types.values import Output, Usage
 
 _HEAD_CHARS = 90
 _CALL_CHARS = 1_000_000
@@ -35,6 +36,8 @@ class Node:
     """What unfolding shows: labels and texts."""
     images: tuple[tuple[str, str], ...] = ()
     """… and images: what they are, and as addresses that hold them."""
+    outputs: tuple[Output, ...] = ()
+    """… and what a cell has put out, where the page has it nowhere else."""
     nodes: tuple[Node, ...] = ()
 
 
@@ -74,9 +77,12 @@ def seconds(number: float) -> str:
 def _iteration(iteration: Iteration, children: Mapping[str, WholeRun], anchors: Anchors) -> Node:
     reply = iteration.reply
     prose = reply.text[: reply.read].partition("```")[0]
+    shown = _line(safe_html.plain(prose[: 4 * _HEAD_CHARS]))
     return Node(
         f"Iteration {iteration.index}",
-        (_line(prose), reply.model, tokens(reply.usage), dollars(reply.cost), seconds(reply.seconds)),
+        (shown, reply.model, tokens(reply.usage), dollars(reply.cost), seconds(reply.seconds)),
+        # the page has the cells of its own run further below, with the prose
+        texts=() if anchors or not shown.endswith("…") else (("Reply", cut(prose.strip())),),
         nodes=tuple(_cell(cell, children, anchors.get((iteration.index, cell.block), "")) for cell in iteration.cells),
     )
 
@@ -90,6 +96,8 @@ def _cell(cell: Cell, children: Mapping[str, WholeRun], anchor: str) -> Node:
         (_line(cell.source), *(() if cell.status == "ok" else (cell.status,)), *calls, seconds(cell.seconds)),
         "cell" if cell.status == "ok" else "failed",
         anchor,
+        texts=() if anchor else (("Code", cut(cell.source)),),
+        outputs=() if anchor else cell.outputs,
         nodes=tuple(_call(call, children) for call in ordered),
     )
 

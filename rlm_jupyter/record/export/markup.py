@@ -6,6 +6,7 @@ import base64
 import binascii
 import html
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from rlm_jupyter.prompts import outputs
@@ -28,7 +29,7 @@ _SHOWN_CHARS = 100_000
 """Of a text, on the page."""
 
 
-def shown(shown_outputs: list[Output]) -> str:
+def shown(shown_outputs: Iterable[Output]) -> str:
     """Return a cell's outputs: tables and pictures as such, all else as the text that the model had read."""
     return "".join(_output(output) for output in shown_outputs)
 

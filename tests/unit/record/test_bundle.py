@@ -31,10 +31,10 @@ from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.context import pack, unpack
 from rlm_jupyter.types.errors import ConfigurationError, ModelError, RecordError, RLMError
-from rlm_jupyter.types.events import RunEnded
+from rlm_jupyter.types.events import Record, RunEnded
 from rlm_jupyter.types.values import Usage
 from tests.runs.test_cli import cli
-from tests.support.sample_run import ended, reply, sample, started, subcall
+from tests.support.sample_run import cell, ended, reply, sample, started, stream, subcall
 
 KEY = "sk-" + "ant-api03-" + "Zx9_kQ41" * 9
 LINE = f"Ticket 7: lost data, key {KEY}\n"
@@ -291,6 +291,25 @@ async def test_a_page_needs_nothing_and_shows_everything() -> None:
     for anchor in re.findall(r'href="#([^"]+)"', page):
         assert f'id="{anchor}"' in page
     assert len(page) < 400_000, "of an output of a million characters there is only the head"
+
+
+def test_a_childs_cells_are_shown_whole_on_a_page_with_what_they_put_out() -> None:
+    child: list[Record] = [
+        started(run_id="c1", depth=1, parent="r1"),
+        reply(1, "I **look** at `it_all` in\n# part 1\n```repl\nfor x in y:\n    print(x)\n```"),
+        cell(1, 0, "for x in y:\n    print(x)", (stream("a line\n<b>another</b>\n"),)),
+    ]
+    asked = subcall(1, 0, 0, kind="rlm", child="c1")
+    looks = reply(1, "The **root** looks.\n" + block("rlm_query('x')"))
+    root: list[Record] = [started(run_id="r1"), looks, asked, cell(1, 0, "1")]
+    page = to_html(WholeRun(Trajectory(root), children=(WholeRun(Trajectory(child)),)))
+    calls = page[page.index("<h2>Calls</h2>") : page.index("<h2>Cells</h2>")]
+    assert '<pre class="output ">a line\n&lt;b&gt;another&lt;/b&gt;</pre>' in calls
+    assert "<h4>Code</h4><pre>for x in y:\n    print(x)</pre>" in calls
+    # the root's own stand below, and are not there twice
+    assert "<h4>Code</h4><pre>1</pre>" not in calls
+    assert "<span>I look at it_all in part 1</span>" in calls
+    assert "<span>The root looks. I run this.</span>" in calls
 
 
 def export(capsys: pytest.CaptureFixture[str], *args: str) -> str:
