@@ -1,4 +1,4 @@
-"""`RLMLogger`: what happened in a run, in memory and as the lines that the reference's visualizer reads."""
+"""`RLMLogger`: what happened in a run, in memory and as lines for the visualizer of the reference implementation."""
 
 from __future__ import annotations
 

@@ -44,10 +44,7 @@ _ALIGN_CHARS = 400
 
 
 def shown_chars(limits: Limits, window: int) -> int:
-    """Return how many characters of an iteration's outputs a model with this window is shown.
-
-    They are a quarter of a small window, or a half: a token is two to four of them.
-    """
+    """Return how many characters of outputs a model is shown: of a small window a quarter, or a half."""
     return min(limits.output_chars, window)
 
 
@@ -59,10 +56,12 @@ class Shown:
     cut: bool
     """Whether something was left out."""
     chars: int
-    """The length of the whole, in characters."""
+    """Of the whole."""
 
 
-def render(outputs: Sequence[Output], number: Callable[[str], int] | None = None) -> str:
+def render(
+    outputs: Sequence[Output], number: Callable[[str], int] | None = None, *, where: str = "shown in the notebook"
+) -> str:
     """Return what a model reads of one cell's outputs, in their order; nothing is cut.
 
     Streams read as a terminal shows them: colours gone, a progress bar only in its last state. A result
@@ -75,6 +74,8 @@ def render(outputs: Sequence[Output], number: Callable[[str], int] | None = None
         nbformat 4: `stream`, `display_data`, `execute_result`, `error`.
     number
         The number under which the model sees a picture, given its base64; 0: it does not see it. Default: it sees none.
+    where
+        Says where a reader finds what is only named.
 
     Returns
     -------
@@ -87,7 +88,7 @@ def render(outputs: Sequence[Output], number: Callable[[str], int] | None = None
             # printed in pieces, and a progress bar goes back across them
             pieces.append(_as_on_terminal("".join(_text(output.get("text")) for output in group)))
         else:
-            pieces += [_error(o) if o.get("output_type") == "error" else _display(o, number) for o in group]
+            pieces += [_error(o) if o.get("output_type") == "error" else _display(o, number, where) for o in group]
     return "\n".join(piece.removesuffix("\n") for piece in pieces if piece).rstrip("\n")
 
 
@@ -164,18 +165,18 @@ def _overwritten(line: str) -> str:
     return "".join(cells)
 
 
-def _display(output: Output, number: Callable[[str], int] | None) -> str:
+def _display(output: Output, number: Callable[[str], int] | None, where: str) -> str:
     data = output.get("data") or {}
     plain = _as_on_terminal(_text(data.get("text/plain")))
     if not plain or _PLACEHOLDER.fullmatch(plain.strip()):
-        plain = _instead_of_plain(data) or ("" if any(map(_is_picture, data)) else plain)
-    notes = [_picture(mime, data[mime], number) for mime in data if _is_picture(mime)]
+        plain = _instead_of_plain(data, where) or ("" if any(map(_is_picture, data)) else plain)
+    notes = [_picture(mime, data[mime], number, where) for mime in data if _is_picture(mime)]
     if not plain and not notes and data:
-        notes = [f"[{mime}: shown in the notebook]" for mime in sorted(data)[:1]]
+        notes = [f"[{mime}: {where}]" for mime in sorted(data)[:1]]
     return "\n".join(filter(None, [plain.rstrip("\n"), *notes]))
 
 
-def _instead_of_plain(data: dict[str, Any]) -> str:
+def _instead_of_plain(data: dict[str, Any], where: str) -> str:
     for mime in _READABLE:
         if mime in data:
             value = data[mime]
@@ -183,14 +184,14 @@ def _instead_of_plain(data: dict[str, Any]) -> str:
     page = _text(data.get("text/html"))
     if page and len(page) <= _HTML_CHARS:
         return _Stripped.text_of(page)
-    return f"[text/html, {_size('text/html', page)}: shown in the notebook]" if page else ""
+    return f"[text/html, {_size('text/html', page)}: {where}]" if page else ""
 
 
 def _is_picture(mime: str) -> bool:
     return mime.startswith(("image/", "audio/", "video/")) or mime == "application/pdf"
 
 
-def _picture(mime: str, value: Any, number: Callable[[str], int] | None) -> str:
+def _picture(mime: str, value: Any, number: Callable[[str], int] | None, where: str) -> str:
     """Return the line that stands for a picture."""
     text = _text(value)
     large = ""
@@ -200,7 +201,7 @@ def _picture(mime: str, value: Any, number: Callable[[str], int] | None) -> str:
             large = "" if found is None else f", {pixels(*found[1:])}"
     if number is not None and (shown := number(text)):
         return f"[{mime}{large}: figure {shown}]"
-    return f"[{mime}{large}, {_size(mime, value)}: shown in the notebook]"
+    return f"[{mime}{large}, {_size(mime, value)}: {where}]"
 
 
 def _size(mime: str, value: Any) -> str:

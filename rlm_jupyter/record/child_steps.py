@@ -129,7 +129,7 @@ def _cell(cell: Cell, children: Children, texts: Texts, room: int) -> str:
         shown += listed_call(call, texts.within(room - len(shown) - len(below)), steps=below)
     if (more := len(cell.subcalls) - _MOST_CALLS) > 0:
         shown += f"<p>{count(more, 'further sub-call')}.</p>"
-    put_out = outputs.render(cell.outputs)
+    put_out = outputs.render(cell.outputs, where="in the notebook")
     return shown + (named("Output", _cut(put_out)) if put_out else "")
 
 

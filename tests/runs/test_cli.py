@@ -573,17 +573,18 @@ def test_why_a_run_ended_is_the_same_everywhere() -> None:
     assert re.fullmatch(rf"{path.stem} +{says} +zebra\? *", lines[1].rstrip())
 
 
-def test_show_reads_a_run_and_exports_it(kept: list[RunFiles]) -> None:
+def test_show_reads_a_run_and_export_writes_it(kept: list[RunFiles]) -> None:
     done = cli("show", "ended")
     assert ended().answer in done.out.splitlines()
     assert "[1] " in done.out
     assert "sub-call" in done.out
     assert "\x1b" not in done.out
     assert "interrupted" in cli("show", "rlm_runs/broken.rlm").out
-    exported = cli("show", "ended", "--jsonl", "run.jsonl", "--html", "run.html")
-    assert exported.err == "Written: run.jsonl\nWritten: run.html\n"
-    assert json.loads(Path("run.jsonl").read_text().splitlines()[0])["type"] == "metadata"
-    assert "<html" in Path("run.html").read_text()
+    # one command writes files
+    assert "--html" in cli("show", "ended", "--html", "run.html").err
+    assert cli("export", "ended", "--to", "jsonl").code == cli("export", "ended", "--to", "html").code == 0
+    assert json.loads(Path("ended.jsonl").read_text().splitlines()[0])["type"] == "metadata"
+    assert "<html" in Path("ended.html").read_text()
 
 
 @pytest.mark.parametrize("command", ["show", "export", "resume", "fork", "replay"])

@@ -576,6 +576,6 @@ def test_each_prompt_is_named_by_its_number_in_all_commands(in_folder: Path) -> 
     for name, prompts in {"notes.1": 1, "notes.2": 1, "notes": 2}.items():
         assert cli("export", name, "--to", "jsonl").code == 0
         assert Path(f"{name}.jsonl").read_text().count('"type": "metadata"') == prompts
-        assert cli("show", name, "--html", f"{name}.html").code == 0
+        assert cli("export", name, "--to", "html").code == 0
         assert Path(f"{name}.html").read_text().count("<h2>Prompt") == prompts
         assert to_jsonl(WholeRun.gather(name)).count('"type": "metadata"') == prompts

@@ -264,7 +264,7 @@ def _parser() -> argparse.ArgumentParser:
         command(
             "show",
             "show a run: its answer, its iterations, their code and outputs",
-            "examples:\n  jupyter rlm show\n  jupyter rlm show rlm_runs/20250102-101500-who.ipynb --html run.html\n\n",
+            "examples:\n  jupyter rlm show\n  jupyter rlm show rlm_runs/20250102-101500-who.ipynb\n\n",
         )
     )
     _add_export(command("export", "write a run as one file to send, without keys and home folders", _EXPORT_EXAMPLES))
@@ -363,13 +363,6 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 def _add_show(show: argparse.ArgumentParser) -> None:
     show.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
-    show.add_argument("--html", metavar="PATH", help="write it as a page instead")
-    show.add_argument("--jsonl", metavar="PATH", help="write it as JSON lines for the reference visualizer instead")
-    _add_replace(show)
-
-
-def _add_replace(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--replace", action="store_true", help="replace the file that is named, where it exists")
 
 
 def _add_export(export: argparse.ArgumentParser) -> None:
@@ -377,13 +370,13 @@ def _add_export(export: argparse.ArgumentParser) -> None:
     export.add_argument(
         "--to",
         choices=("ipynb", "html", "jsonl"),
-        help="a notebook with all that is needed to run it again, a page, or JSON lines for the reference visualizer "
-        "(default: what --output ends in, else ipynb)",
+        help="a notebook with all that is needed to run it again, a page, or JSON lines for the visualizer of the "
+        "reference implementation (default: what --output ends in, else ipynb)",
     )
     export.add_argument(
         "-o", "--output", metavar="PATH", help="the file, a folder for it, or - for standard output (default: here)"
     )
-    _add_replace(export)
+    export.add_argument("--replace", action="store_true", help="replace the file that is named, where it exists")
     export.add_argument(
         "--redact",
         action=argparse.BooleanOptionalAction,

@@ -69,16 +69,12 @@ def _row(run: RunSummary) -> tuple[str, str, str, str, str]:
 
 
 def show(args: Namespace) -> int:
-    """Run `jupyter rlm show`: a run to read, or as another file; return the exit code."""
+    """Run `jupyter rlm show`: a run to read; return the exit code."""
     from rlm_jupyter.record.run_files import read_files
     from rlm_jupyter.record.trajectory import Trajectory
 
-    prompts = _named(args.run)
-    if args.html or args.jsonl:
-        _write_forms(args, prompts)
-    else:
-        for prompt in prompts:
-            _print_run(prompt, Trajectory(read_files(prompt)[0]))
+    for prompt in _named(args.run):
+        _print_run(prompt, Trajectory(read_files(prompt)[0]))
     return ANSWERED
 
 
@@ -191,21 +187,6 @@ def _answer(run: RunSummary) -> str:
     return "" if run.ended is None or run.ended.answer is None else terminal.one_line(run.ended.answer, 80)
 
 
-def _write_forms(args: Namespace, prompts: list[RunFiles]) -> None:
-    from rlm_jupyter.record import delivery
-    from rlm_jupyter.record.export import WholeRun, to_html, to_jsonl
-
-    run = WholeRun.gather(prompts[0], context=False, prompts=len(prompts) > 1)
-    forms = [(args.jsonl, to_jsonl), (args.html, to_html)]
-    for path, text in [(path, form(run)) for path, form in forms if path]:
-        try:
-            content = text.encode("utf-8", "backslashreplace")
-            delivery.deliver(Path(path), content, replace=args.replace, consent="add --replace")
-        except OSError as error:
-            raise ConfigurationError(f"{path} can't be written: {error.strerror or error}.") from None
-        terminal.say(f"Written: {path}")
-
-
 def _print_run(files: RunFiles, trajectory: Trajectory) -> None:
     from rlm_jupyter.record.export import WholeRun
     from rlm_jupyter.record.export.costs import by_model
@@ -269,7 +250,7 @@ def _print_cell(console: Console, cell: Cell) -> None:
         console.print(Padding(code, (0, 0, 0, 4), expand=False))
     else:
         _line(console, _indented(source))
-    text = outputs.cut(outputs.render(cell.outputs), _OUTPUT_CHARS, variable=None).text
+    text = outputs.cut(outputs.render(cell.outputs, where="in the notebook"), _OUTPUT_CHARS, variable=None).text
     if text:
         _line(console, _indented(text, "  > "), "red" if cell.status == "error" else "dim")
     count = ", ".join(_calls(cell.subcalls))

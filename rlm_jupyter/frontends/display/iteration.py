@@ -60,7 +60,7 @@ class SeenCell:
             return f"[{size:,} characters so far]"
         # the traceback of an interrupt says nothing that the note below does not
         shown = [o for o in self.outputs if self.status != "interrupted" or o["output_type"] != "error"]
-        return outputs.render(shown)
+        return outputs.render(shown, where="in the notebook")
 
 
 OfIteration = (

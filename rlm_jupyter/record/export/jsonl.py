@@ -23,7 +23,7 @@ _Children = dict[str, WholeRun]
 
 
 def to_jsonl(run: WholeRun | Trajectory) -> str:
-    """Return a run as the JSON lines that the reference implementation's visualizer reads.
+    """Return a run as the JSON lines that the visualizer of the reference implementation reads.
 
     One line of metadata, then one for each iteration. An iteration's `prompt` holds the messages that
     are new since the one before it, so that the text grows with the run and not with its square. Of a session, the same

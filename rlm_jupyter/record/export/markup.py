@@ -45,7 +45,7 @@ def _output(output: Output) -> str:
         rich = _rich(data)
         if rich:
             return rich
-    text = cut(outputs.render([output]))
+    text = cut(outputs.render([output], where="in the notebook"))
     css = "failed" if output.get("output_type") == "error" or output.get("name") == "stderr" else ""
     return f'<pre class="output {css}">{html.escape(text)}</pre>' if text else ""
 

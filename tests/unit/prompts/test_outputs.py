@@ -139,6 +139,8 @@ def test_pictures_have_a_size() -> None:
     assert render([display(image_png=png)]) == "[image/png, 12 KB: shown in the notebook]"
     svg = display(image_svg__xml="<svg/>", text_plain="<IPython.core.display.SVG object>")
     assert render([svg]) == "[image/svg+xml, 6 bytes: shown in the notebook]"
+    # to a person who reads it elsewhere nothing is shown
+    assert render([svg], where="in the notebook") == "[image/svg+xml, 6 bytes: in the notebook]"
     assert "3.0 MB" in render([display(application_pdf="A" * 4 * 1024**2)])
 
 

@@ -430,8 +430,6 @@ def test_an_export_replaces_nothing_that_was_not_given_up() -> None:
         ("export", "kept", "-o", "report.jsonl"),
         ("export", "kept", "-o", "link.html"),
         ("export", "kept", "-o", "nowhere.html"),
-        ("show", "kept", "--html", "report.html"),
-        ("show", "kept", "--jsonl", "report.jsonl"),
     ],
 )
 def test_a_file_of_the_users_stays_unless_its_replacement_is_asked_for(args: tuple[str, ...]) -> None:
