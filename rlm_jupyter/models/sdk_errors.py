@@ -111,6 +111,16 @@ def model_error(error: Exception, endpoint: Endpoint, *, has_images: bool = Fals
     return _refusal(status, detail, endpoint)
 
 
+_SECRET_CHARS = 8
+_SHORT_SECRET = r"(?i:(?<=bearer )|(?<=[\"'`:=])|(?<=[:=] )){}(?![\w-])"
+"""Where a shorter key is taken out: as a whole value, in quotes or behind a colon, `=` or `Bearer`.
+
+No provider issues one so short: it is the dummy that a server of one's own takes ("k", "none", "EMPTY"), or a password
+that somebody chose. As a dummy it is no secret, and as a piece of text it stands in half of all words; as a password it
+is echoed, if at all, where a server quotes what it was sent.
+"""
+
+
 class NotServedError(ModelError):
     """The server knows no such model, or no such address."""
 
@@ -281,8 +291,10 @@ def shortened(text: str, endpoint: Endpoint) -> str:
     """Return one line without keys, of bounded length."""
     text = text[:_READ_CHARS]
     for secret in (endpoint.key, *endpoint.headers.values()):
-        if secret:
+        if secret and len(secret) >= _SECRET_CHARS:
             text = text.replace(secret, "…")
+        elif secret:
+            text = re.sub(_SHORT_SECRET.format(re.escape(secret)), "…", text)
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return text if len(text) <= _DETAIL_CHARS else text[:_DETAIL_CHARS] + "…"
 

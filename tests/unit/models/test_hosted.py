@@ -410,3 +410,28 @@ async def test_a_server_of_ones_own_is_asked_at_a_temperature_for_code(provider,
             await model.complete(ASK, max_output_tokens=9)
         asked = [request.body for request in server.requests if request.body and "messages" in request.body]
         assert [body.get("temperature") for body in asked] == [sent]
+
+
+@pytest.mark.parametrize("key", ["k", "x", "none", "EMPTY", "key"])
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("Incorrect API key provided: KEY.", "Incorrect API key provided: …."),
+        ("None of your keys, 'KEY', is known; exit", "None of your keys, '…', is known; exit"),
+        ("Authorization=KEY, Bearer KEY", "Authorization=…, Bearer …"),
+        ("Next: kinks, xenon, nonesuch: EMPTYNESS", "Next: kinks, xenon, nonesuch: EMPTYNESS"),
+    ],
+)
+async def test_a_short_key_is_taken_out_where_it_is_a_whole_value(key, said, shown):
+    with Loopback([Fault.status(401, said.replace("KEY", key))]) as server:
+        model = load_model("openai/any", base_url=server.openai_url, api_key=key)
+        with pytest.raises(ModelError) as error:
+            await model.complete([Message("user", "?")], max_output_tokens=9)
+    assert str(error.value).endswith(f"{shown}")
+
+
+async def test_a_key_of_eight_characters_is_taken_out_wherever_it_stands():
+    with Loopback([Fault.status(401, "Not12345678know")]) as server:
+        model = load_model("openai/any", base_url=server.openai_url, api_key="12345678")
+        with pytest.raises(ModelError, match="Not…know"):
+            await model.complete([Message("user", "?")], max_output_tokens=9)
