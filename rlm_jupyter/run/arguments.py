@@ -145,8 +145,17 @@ def check_models(routing: Routing, limits: Limits, samples: int) -> None:
     """Refuse a limit in dollars without prices, and samples of a model that always says the same."""
     if samples > 1 and (why := fixed(routing.root)):
         raise ConfigurationError(f"samples={samples} would be the same run {samples} times: {why}.")
-    if limits.max_cost is not None and routing.unpriced:
+    if limits.max_cost is not None and (model := routing.unpriced):
+        example = f"{{{model!r}: (0.25, 2.0)}}"
+
+        def unpriced(cost: str, price: str, tokens: str) -> str:
+            return (
+                f"{cost} is set, but the price of {model} is not known: give it, as in {price} (US dollars for a "
+                f"million tokens, in and out), or set {tokens}."
+            )
+
         raise ConfigurationError(
-            f"max_cost is set, but the price of {routing.unpriced} is not known: give it, as in prices="
-            f"{{{routing.unpriced!r}: (0.25, 2.0)}} (US dollars for a million tokens, in and out), or set max_tokens."
+            unpriced("max_cost", f"prices={example}", "max_tokens"),
+            notebook=unpriced("--max-cost", f"%config RLMMagics.prices = {example}", "--max-tokens"),
+            command=unpriced("--max-cost", f"--price {model}=0.25,2.0", "--max-tokens"),
         )

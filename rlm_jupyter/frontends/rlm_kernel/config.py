@@ -111,7 +111,10 @@ class Configuration:
         self, model: Model, sub_model: Model | None, limits: Limits, prices: dict[str, tuple[float, ...]]
     ) -> None:
         # made before anything is kept: it checks all of them together
-        self._settings = RLM(model, sub_model=sub_model, limits=limits, prices=prices).settings
+        try:
+            self._settings = RLM(model, sub_model=sub_model, limits=limits, prices=prices).settings
+        except ConfigurationError as error:  # %model has the options of the command line, and there is no %config here
+            raise ConfigurationError(str(error), notebook=error.for_command_line) from None
         self._model, self._sub_model, self._limits, self._prices = model, sub_model, limits, prices
 
 

@@ -67,8 +67,10 @@ def test_a_price_that_is_written_otherwise_is_named(word: str) -> None:
 
 
 def test_a_limit_in_dollars_needs_a_price_before_the_run() -> None:
-    with pytest.raises(ConfigurationError, match=f"price of {MINE} is not known: give it, as in prices="):
+    with pytest.raises(ConfigurationError, match=f"price of {MINE} is not known: give it, as in prices=") as error:
         RLM(mine(), limits=Limits(max_cost=1.0))
+    assert f"as in %config RLMMagics.prices = {{{MINE!r}: (0.25, 2.0)}} (US" in error.value.for_notebook
+    assert f"as in --price {MINE}=0.25,2.0 (US" in error.value.for_command_line
     assert RLM(mine(), limits=Limits(max_cost=1.0), prices=PRICES).settings.routing.unpriced == ""
 
 
