@@ -71,8 +71,10 @@ class Environment:
 class TemplateError(Exception):
     """A template gives no kernel; the text says why, where that is known."""
 
-    def __init__(self, why: str, *, unfit: bool = False) -> None:
+    def __init__(self, why: str, *, unfit: bool = False, imported: bool = True) -> None:
         super().__init__(why)
+        self.imported = imported
+        """The modules that were named could be imported."""
         self.unfit = unfit
         """Another one of the same environment would give none either."""
 
@@ -178,11 +180,12 @@ class Template:
     def _failure(self, message: bytes) -> TemplateError:
         """Say why it gives no kernel, or has ended."""
         if message:
-            return TemplateError(json.loads(message)["failed"], unfit=True)
+            said = json.loads(message)
+            return TemplateError(said["failed"], unfit=True, imported=said["imported"])
         if self._started.done() and (error := self._started.exception()) is not None:
             return TemplateError(str(error))
-        said = self._provisioner.stderr_tail().splitlines()
-        return TemplateError("no kernel came of it" + (f" ({said[-1]})" if said else ""))
+        tail = self._provisioner.stderr_tail().splitlines()
+        return TemplateError("no kernel came of it" + (f" ({tail[-1]})" if tail else ""))
 
     def stderr_tail(self) -> str:
         """Return what its kernels, or itself, have said on standard error; empty where that went to ours."""

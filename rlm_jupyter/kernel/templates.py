@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.template import Environment, Template, TemplateError
+from rlm_jupyter.types.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
 
@@ -106,16 +107,28 @@ class Templates:
 
     @contextlib.contextmanager
     def noting(self, template: Template) -> Iterator[None]:
-        """Note whether it has given a kernel; where it has not, that is no error here."""
+        """Note whether it has given a kernel; where it has not, that is no error here.
+
+        Raises
+        ------
+        ConfigurationError
+            A module of `preload` can't be imported.
+        """
         environment, pool = template.environment, _current()
         try:
             yield
         except TemplateError as error:
+            if not error.imported:
+                with pool.lock:
+                    self._forget(template)  # the next one may find it
+                template.close()
+                option = f"--preload: {error}."
+                raise ConfigurationError(f"preload: {error}.", notebook=option, command=option) from None
             with pool.lock:
                 pool.failures[environment] = _ATTEMPTS if error.unfit else pool.failures.get(environment, 0) + 1
                 if pool.failures[environment] == _ATTEMPTS:
                     pool.problems[environment] = f"Kernels are started anew, which takes longer: {error}."
-                    log.warning("%s", pool.problems[environment])
+                    log.info("%s", pool.problems[environment])
                 self._forget(template)
             template.close()
         else:

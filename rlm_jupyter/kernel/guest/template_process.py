@@ -58,7 +58,7 @@ def serve(channel: socket.socket, preload: Sequence[str], arguments: Sequence[st
     try:
         _prepare(preload, arguments)
     except _UnfitError as error:
-        _refuse(channel, str(error))
+        _refuse(channel, str(error), imported=not isinstance(error, _NotImportedError))
     except Exception as error:  # noqa: BLE001  a release of IPython's that nobody here knows
         _refuse(channel, f"this Python's IPython can't be prepared for it ({type(error).__name__}: {error})")
     told, tells = os.pipe()
@@ -89,14 +89,14 @@ def serve(channel: socket.socket, preload: Sequence[str], arguments: Sequence[st
             os._exit(0)
 
 
-def _refuse(channel: socket.socket, why: str) -> NoReturn:
+def _refuse(channel: socket.socket, why: str, *, imported: bool = True) -> NoReturn:
     """Answer every request by the reason why there is no kernel."""
     while True:
         message, fds, _, _ = socket.recv_fds(channel, _MOST_BYTES, _FDS)
         if not message:
             os._exit(1)
         with socket.socket(fileno=fds[0]) as asking, contextlib.suppress(OSError):
-            asking.send(json.dumps({"failed": why}).encode())
+            asking.send(json.dumps({"failed": why, "imported": imported}).encode())
         for fd in fds[1:]:
             os.close(fd)
 
@@ -133,13 +133,17 @@ class _UnfitError(Exception):
     """No kernel can be forked from this process; the text says why."""
 
 
+class _NotImportedError(_UnfitError):
+    """A module that is to be imported first can't be."""
+
+
 def _prepare(preload: Sequence[str], arguments: Sequence[str]) -> None:
     GuestKernelApp.instance().prepare(arguments)
     for name in preload:
         try:
             importlib.import_module(name)
         except Exception as error:  # noqa: BLE001  whatever a module does when it is imported
-            raise _UnfitError(f"importing {name} failed: {type(error).__name__}: {error}") from None
+            raise _NotImportedError(f"importing {name} failed: {type(error).__name__}: {error}") from None
         if extra := [thread.name for thread in threading.enumerate() if thread is not threading.current_thread()]:
             raise _UnfitError(f"importing {name} starts a thread ({extra[0]}), which no fork has")
         if not _is_alone():
