@@ -231,16 +231,28 @@ def test_a_served_model_and_a_sub_model_at_one_address() -> None:
         assert [request.body["model"] for request in server.requests] == ["root", "sub"]
 
 
-NO_QUESTION = "jupyter rlm: The question is missing: it comes first: jupyter rlm run"
+@pytest.mark.parametrize("question", ["What is the code?", "Code?", "Tell me the code", "What is the code in a/b.txt?"])
+@pytest.mark.parametrize("behind", [False, True])
+def test_the_question_may_stand_last(question: str, behind: bool) -> None:
+    Path("note.txt").write_text("The code is 7391 here.")
+    done = cli("run", "-m", "extractive", "--no-save", "-q", "-c", "note.txt", *(["--"] if behind else []), question)
+    assert "The code is 7391 here." in done.out
+    assert done.code == 0
+
+
+NO_QUESTION = r"jupyter rlm: The question is missing\. It comes first, or last behind --: jupyter rlm run"
 
 
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        (["run"], f'{NO_QUESTION} "QUESTION" --context PATH'),
-        (["run", " "], f'{NO_QUESTION} "QUESTION" --context PATH'),
-        (["run", "", "-c", "a.txt"], f'{NO_QUESTION} "QUESTION" --context PATH'),
-        (["run", "-c", "a.txt", "What is it?"], f"{NO_QUESTION} 'What is it?' --context PATH"),
+        (["run"], f'{NO_QUESTION} "QUESTION" --context PATH, or jupyter rlm run --context PATH -- "QUESTION"'),
+        (["run", " "], f'{NO_QUESTION} "QUESTION" --context PATH, .*'),
+        (["run", "", "-c", "a.txt"], f'{NO_QUESTION} "QUESTION" --context PATH, .*'),
+        (["run", "-c", "a.txt"], f'{NO_QUESTION} "QUESTION" --context PATH, .*'),
+        (["run", "-c", "a.txt", "not there.txt"], f"{NO_QUESTION} 'not there.txt' --context PATH, .*"),
+        (["run", "-c", "a.txt", "gone.t?t"], f"{NO_QUESTION} 'gone.t.t' --context PATH, .*"),
+        (["run", "-c", "a.txt", "gone"], f"{NO_QUESTION} gone --context PATH, .*"),
         (["run", "What is it?", "a.txt"], "jupyter rlm: .*the question is one argument, in quotes, .*"),
         (["run", "?", "-c", "blank.txt"], "jupyter rlm: blank.txt is empty: there is nothing to answer from."),
         (

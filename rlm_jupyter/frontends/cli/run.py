@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 from argparse import Namespace
@@ -35,12 +36,7 @@ _EXAMPLES = ("anthropic", "openai", "ollama")
 def run(args: Namespace) -> int:
     """Run `jupyter rlm run`; return the exit code."""
     limits = limits_of(args)
-    prompt = args.prompt or ""
-    if not prompt.strip():
-        # it may have been taken for one more of the paths
-        last = args.context[-1] if args.context else ""
-        question = shlex.quote(last) if last and not Path(last).exists() else '"QUESTION"'
-        raise ConfigurationError(f"The question is missing: it comes first: jupyter rlm run {question} --context PATH")
+    prompt = _question(args)
     from rlm_jupyter.frontends.cli.session import answered_in_session, kept_session
     from rlm_jupyter.models.endpoint import keyless
 
@@ -62,6 +58,33 @@ def run(args: Namespace) -> int:
     return answered(
         args, lambda tell, *, approve: rlm.start(prompt, context, on_event=tell, approve=approve), rlm.settings.save
     )
+
+
+def _question(args: Namespace) -> str:
+    """Return the question: where it stands last, the parser has taken it for one more of the paths of `--context`."""
+    if args.prompt and args.prompt.strip():
+        return str(args.prompt)
+    *paths, last = args.context or [""]
+    if args.prompt is None and _is_question(last):
+        args.context = paths or None
+        return str(last)
+    question = '"QUESTION"' if not last or os.path.lexists(last) else shlex.quote(last)
+    raise ConfigurationError(
+        f"The question is missing. It comes first, or last behind --: jupyter rlm run {question} --context PATH, "
+        f"or jupyter rlm run --context PATH -- {question}"
+    )
+
+
+def _is_question(text: str) -> bool:
+    """Tell whether what was given as a path can only be a question: no file that is there, and none that is missing."""
+    from rlm_jupyter.run.files.load import names_file
+
+    if names_file(text):
+        return False
+    text = text.strip()
+    if len(text.split()) > 1:
+        return text.endswith("?") or re.search(r"[/\\*]|\.\w{1,5}$", text) is None
+    return text[:-1].isalpha() and text.endswith("?")
 
 
 def limits_of(args: Namespace) -> Limits:

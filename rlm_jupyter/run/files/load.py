@@ -110,7 +110,7 @@ def read_paths(context: object, *, note: Note | None = None) -> object:
         named = ", ".join(map(str, paths[:_MOST_NAMES])) + (", …" if len(paths) > _MOST_NAMES else "")
         (note or _on_stderr)(f"context: read from {named}: {type(value).__name__}, {describe(value)[0]}.")
         return value
-    if isinstance(context, str) and _names_file(context):
+    if isinstance(context, str) and names_file(context):
         raise ConfigurationError(
             f"The context is the text {context!r}, the name of a file: to read the file, pass Path({context!r}), from "
             f"pathlib; to ask about the name itself, pass [{context!r}]."
@@ -118,7 +118,8 @@ def read_paths(context: object, *, note: Note | None = None) -> object:
     return context
 
 
-def _names_file(text: str) -> bool:
+def names_file(text: str) -> bool:
+    """Return whether a text is the path of a file or folder that is there, or a pattern of some."""
     if not text.strip() or len(text) > _MOST_PATH_CHARS or not text.isprintable():
         return False
     path = os.path.expanduser(text)  # noqa: PTH111  as `load` takes it
