@@ -34,7 +34,7 @@ def counted(opening: str, iterations: int, cells: int) -> str:
     opening
         As `live_opening` returned it.
     iterations, cells
-        How many replies there are, and how many cells with code.
+        How many replies there are, and how many cells with code were executed.
     """
     what = f"{_count(iterations, 'iteration')}, {_count(cells, 'cell')} of code"
     text = opening.replace("cells, run", f"cells ({what}), run", 1)

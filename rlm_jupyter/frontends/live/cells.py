@@ -302,8 +302,9 @@ class Cells:
             end = LiveCell(self._id(), "boundary", 0, source=LAST_LINE, status="ok")
             if self._child is None:
                 end.facts["outcome"] = outcome
-                first, code = self._order[0], [cell for cell in self._order if cell.role == "code"]
-                first.source = counted(first.source, self.facts.iteration, len(code))
+                first = self._order[0]
+                executed = sum(cell.role == "code" and cell.status != "skipped" for cell in self._order)
+                first.source = counted(first.source, self.facts.iteration, executed)
                 self._mark(first)
             else:
                 end.source = CHILD_LAST_LINE

@@ -16,6 +16,7 @@ from rlm_jupyter.frontends.live.streaming import arrived, arriving
 from rlm_jupyter.types.events import CellFinished, CellStarted, NoticeGiven, OutputChanged, ReplyStreamed, RunEnded
 from rlm_jupyter.types.values import Usage
 from tests.support.protocol import FIRST, PLACE, RUN, received, record, settled, stdout, steps
+from tests.support.sample_run import started
 
 
 def test_the_recorded_conversation_is_what_is_told() -> None:
@@ -101,6 +102,16 @@ def test_a_reply_is_seen_while_it_arrives_and_stays_what_it_was(size: int) -> No
     live.apply(received(1, FIRST))
     assert [cell["id"] for cell in live.snapshot()["cells"]] == before
     assert not [item for item in told(live) if item["item"] == "gone"]
+
+
+def test_only_cells_that_were_executed_are_counted_above_them() -> None:
+    live = Cells(RUN)
+    live.apply(started())
+    executed(live, 1, "1", "1")
+    live.apply(received(2, "```repl\nrefused()\n```\n```repl\nafter()\n```"))
+    live.apply(CellFinished(2, 0, "refused()", None, "skipped", (), None, 0.0))
+    live.apply(RunEnded("cancelled", None, None, False, 2, 1.0, Usage(1, 1), 0.0))
+    assert "(2 iterations, 1 cell of code)" in live.snapshot()["cells"][0]["source"]
 
 
 LAST_CALL = "I would look once more.\n```repl\nprint('never executed')\n```"
