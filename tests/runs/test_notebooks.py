@@ -25,15 +25,24 @@ def results(notebook: Any) -> list[str]:
     ]
 
 
+def printed(notebook: Any) -> list[str]:
+    """What each cell wrote to standard output."""
+    written = [[o.text for o in cell.get("outputs", ()) if o.get("name") == "stdout"] for cell in notebook.cells]
+    return ["".join(texts) for texts in written]
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_guide_runs_and_its_results_are_those_it_shows_also_the_second_time(path: Path, tmp_path: Path) -> None:
     kept = nbformat.read(path, as_version=4)
     nbformat.validate(kept)
     assert results(kept)
+    outputs: list[list[str]] = []
     for _ in range(2):
         fresh = nbformat.read(path, as_version=4)
         nbclient.NotebookClient(fresh, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
         assert results(fresh) == results(kept)
+        outputs.append(printed(fresh))
+    assert outputs[0] == outputs[1]
 
 
 def test_the_quick_start_asks_nothing_twice(tmp_path: Path) -> None:
