@@ -52,6 +52,8 @@ class RLMError(Exception):
         The text in a notebook's magics, and on the command line, where it advises something else there.
     """
 
+    shows_frames = False
+    """IPython shows all frames and causes: code of the user's has failed."""
     # the classes of both stand above this module
     result: Any = None
     """A `Result` of a run that had begun, else `None`: its best answer so far or none, usage, cost, record and path."""
@@ -66,6 +68,12 @@ class RLMError(Exception):
 
     def __str__(self) -> str:
         return self._advising(super().__str__())
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows, which calls this: the text and the line of the user's cell, no frames of ours."""
+        from rlm_jupyter.types.cell_traceback import rendered
+
+        return rendered(self, whole=self.shows_frames)
 
     @property
     def for_notebook(self) -> str:
@@ -172,6 +180,8 @@ class ForkRefusedError(KernelError):
 
 class PolicyError(RLMError):
     """A termination or reward policy failed, or gave what is no verdict or reward. Ends the run, its answer kept."""
+
+    shows_frames = True
 
 
 class LimitReached(RLMError):
