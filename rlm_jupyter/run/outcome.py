@@ -47,7 +47,8 @@ class Outcome:
         error.result = self.result(trajectory)
         if self._path is not None:
             error.advice = f"The run so far is saved in {self._path}."
-            if self.recorder is not None and not trajectory.started.options.get("lent"):
+            is_lent = trajectory.started.options.get("lent")
+            if self.recorder is not None and not is_lent and _has_more("failed", trajectory):
                 error.advice += f" To resume it: {resume_command(self.recorder.files.notebook)}"
 
 
@@ -90,10 +91,17 @@ def how_to_resume(stop_reason: StopReason, notebook: Path, result: Result | None
     result
         What came of it; `None`: its limits are not known.
     """
+    if result is not None and not _has_more(stop_reason, result.trajectory):
+        return ""
     if stop_reason in LIMITED_BY:
         option = raised_limit(stop_reason, {}) if result is None else raising_option(result)
         return f"To resume it: {resume_command(notebook)} {option}"
     return f"To resume it: {resume_command(notebook)}" if stop_reason in RESUMABLE else ""
+
+
+def _has_more(stop_reason: StopReason, trajectory: Trajectory) -> bool:
+    """Return whether there is something to resume: a run that failed with its first request has nothing else."""
+    return stop_reason != "failed" or bool(trajectory.iterations)
 
 
 def raising_option(result: Result) -> str:

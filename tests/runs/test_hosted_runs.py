@@ -89,6 +89,14 @@ async def test_a_wrong_key_is_one_line_and_the_record_is_kept(wire: str, in_fold
     trajectory = Trajectory.load(next(in_folder.glob("rlm_runs/*.ipynb")))
     assert trajectory.ended is not None
     assert trajectory.ended.stop_reason == "failed"
+    assert "is saved in" in str(error.value)
+    assert "resume" not in str(error.value)
+
+
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+async def test_a_run_that_fails_later_can_be_resumed(wire: str) -> None:
+    with Loopback([LOOK, Fault.status(404, "gone")]) as server, pytest.raises(ModelError, match="To resume it: "):
+        await RLM(model_at(server, wire)).acompletion("What?", "text")
 
 
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
