@@ -84,7 +84,7 @@ function steeringCommands(trans: TranslationBundle): Command[] {
 
 /** What is decided about the cell that waits. */
 function decidingCommands(trans: TranslationBundle): Command[] {
-  const when = (run: RunModel): boolean => run.proposed !== undefined;
+  const when = (run: RunModel): boolean => run.isAsking;
   return [
     {
       id: 'rlm:approve',

@@ -37,8 +37,7 @@ class Approvals:
     show
         Shows the cell, or the call.
     elsewhere
-        Whether a front end asks about cells by itself, with buttons; `None`: that is not known yet, and the cell
-        waits for it.
+        Whether a front end asks by itself, with buttons; `None`: that is not known yet, and what waits, waits for it.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class Approvals:
             except queue.Empty:
                 return
         proposed = self._waiting
-        elsewhere = isinstance(proposed, CellProposed) and self._elsewhere()
+        elsewhere = self._elsewhere()
         if elsewhere is None and control.is_asking:
             return
         self._waiting = None
@@ -146,7 +145,8 @@ def check_attended(settings: Settings, control: Control | None) -> None:
     ConfigurationError
         Names the tool.
     """
-    asking = [*settings.tools.asking, *settings.sub_tools.asking]
+    servers = [f"{server.name} (an MCP server)" for server in settings.mcp if server.asks]
+    asking = [*settings.tools.asking, *settings.sub_tools.asking, *servers]
     if not asking or (control is not None and control.is_attended):
         return
     text = f"The tool {asking[0]} asks a person before it is called, and nobody can be asked here"

@@ -10,7 +10,7 @@ import json
 import keyword
 import re
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from rlm_jupyter.run.tool_arguments import converting
 from rlm_jupyter.run.tool_forms import bare, form_of, resolved
@@ -85,10 +85,8 @@ class Tool:
         if not _is_duration(seconds):
             raise ConfigurationError(f"Tool(…, seconds={quoted(seconds)}): a number above zero is needed, or None.")
         self.seconds = seconds
-        if approval not in get_args(Approval):
-            raise ConfigurationError(f"Tool(…, approval={quoted(approval)}): it is never, once or always.")
         self.repeatable = bool(repeatable)
-        self.approval: Approval = approval
+        self.approval = check_approval(approval, "Tool(…, approval=")
         self._function: Callable[..., Any] = function
         self._is_async = inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004  whether an object's call is a coroutine function
@@ -211,6 +209,19 @@ def check_name(name: str, function: object) -> str:
     if is_taken(name):
         raise ConfigurationError(f"A tool can't be called {name}: the kernel has that name already. Tool(…, name=…).")
     return name
+
+
+def check_approval(given: object, what: str) -> Approval:
+    """Return when a person is asked, as it was given; `what` is what stands before it in the error.
+
+    Raises
+    ------
+    ConfigurationError
+        It is something else.
+    """
+    if given not in get_args(Approval):
+        raise ConfigurationError(f"{what}{quoted(given)}{')' if '(' in what else ''}: it is never, once or always.")
+    return cast(Approval, given)
 
 
 def is_taken(name: str) -> bool:

@@ -37,3 +37,51 @@ def test_calls_of_a_tool_stand_below_their_cell_with_arguments_and_results(opene
         summary.click()
     page.picture("tools", 400)
     assert page.errors == []
+
+
+ASKING = '''from rlm_jupyter import Tool
+sent = []
+def send(to: str) -> str:
+    """Send a letter."""
+    sent.append(to)
+    return f"sent to {to}"
+post = Tool(send, approval="always")'''
+LETTERS = """```repl
+for name in ["Abel", "Berta", "Cäsar", "Dora"]:
+    try:
+        print(send(name))
+    except SubcallError as error:
+        print(error)
+```"""
+
+
+def test_a_call_that_asks_is_allowed_and_refused_by_buttons_below_its_cell(opened: Open, model: Waiting) -> None:
+    model.play([LETTERS, "```repl\nFINAL('done')\n```"], opened=2)
+    page = opened(ASKING, "%%rlm -m openai/any --rerun --tool post\nWrite to all.", "print(sent)")
+    page.run("user-1")
+    page.run("user-2")
+    strip = page.page.locator(".rlm-proposal")
+    bar = page.page.locator(".rlm-bar")
+    page.until(lambda: 'send("Abel")' in strip.inner_text() or "send('Abel')" in strip.inner_text(), "the first call")
+    assert not page.page.locator(".jp-Stdin").count()
+    assert "A call of send waits for your approval" in bar.inner_text()
+    status = page.page.locator(".rlm-status")
+    page.until(lambda: status.inner_text().startswith("RLM: a call of send waits"), "the status bar")
+    page.picture("call-proposed", 300)
+    strip.get_by_role("button", name="Call:").click()
+    page.until(lambda: "Berta" in strip.inner_text(), "the second call")
+    strip.get_by_role("button", name="Refuse…").click()
+    dialog = page.page.get_by_role("dialog")
+    dialog.locator("input").fill("not her")
+    page.page.keyboard.press("Enter")
+    page.until(lambda: "Cäsar" in strip.inner_text(), "the third call")
+    strip.get_by_role("button", name="Call All of send").click()
+    page.until(lambda: page.live("answer") and page.cells()[2]["execution_count"], "the answer")
+    assert not strip.count()
+    output = texts(page.live("code")[0])
+    assert "sent to Abel\n" in output
+    assert "The person refused this call. Their message: not her" in output
+    assert "sent to Cäsar\nsent to Dora\n" in output
+    page.run("user-3")
+    page.until(lambda: texts(page.cells()[-1]) == "['Abel', 'Cäsar', 'Dora']\n", "what was sent")
+    assert page.errors == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from rlm_jupyter.types.errors import ConfigurationError
 from tests.runs.test_cli import cli, script
 from tests.runs.test_magics import run as run_cell
 from tests.runs.test_magics import shell as shell
+from tests.runs.test_tool_approval import Person
 from tests.runs.test_tools import answered, printed
 from tests.runs.test_typed_answers import block
 from tests.runs.test_typed_answers import in_folder as in_folder
@@ -225,7 +227,7 @@ def test_a_run_is_stopped_while_its_server_starts() -> None:
         ({"things": 3}, "The MCP server things needs a command or a url."),
         ({"things": ""}, "The MCP server things needs a command or a url."),
         ({"things": {"args": []}}, "The MCP server things needs a command or a url."),
-        ({"things": {"command": "x", "arg": []}}, "The MCP server things: what is arg? Known: args, command"),
+        ({"things": {"command": "x", "arg": []}}, "The MCP server things: what is arg? Known: approval, args, command"),
         ({"things": {"command": "x", "args": "a b"}}, "The MCP server things: args is a list of texts."),
         ({"things": {"command": "x", "env": {"A": 1}}}, "The MCP server things: env is an object of texts."),
         ({"things": {"command": "x", "env": {"A": "${RLM_NO_SUCH}"}}}, "things needs RLM_NO_SUCH in the environment."),
@@ -267,3 +269,28 @@ def test_servers_are_named_on_the_command_line_and_in_a_magic(shell: Interactive
     _, error = run_cell(shell, f"%rlm -m {model} --mcp things What is it?")
     assert error is None
     assert shell.user_ns["rlm_result"].answer == "a 0"
+
+
+def test_a_person_is_asked_about_the_calls_of_a_servers_tools_that_are_named() -> None:
+    calls = (
+        "print(things.search_things('a', limit=1))\nprint(things.get_secret('NONE'))\nprint(things.list_resources())"
+    )
+    refused = "try:\n    things.search_things('b')\nexcept SubcallError as error:\n    print(error)"
+    model = ScriptedModel([block(calls), block(refused), block("FINAL(1)")])
+    server = THINGS | {"approval": {"search_things": "always"}}
+    rlm = RLM(model, mcp={"things": server}, sandbox="none")
+    person = Person(lambda event: "'a'" in event.call or '"a"' in event.call)
+    result = person.watch(rlm)
+    assert [asked.split("(")[0] for asked in person.asked] == ["things.search_things"] * 2
+    assert person.decided == [True, False]
+    assert "'name': 'a 0'" in printed(result)
+    assert "The person refused this call." in printed(result)
+    with pytest.raises(
+        ConfigurationError, match=r"The tool things \(an MCP server\) asks a person before it is called"
+    ):
+        asyncio.run(rlm.acompletion("What?", "a text"))
+    with pytest.raises(
+        ConfigurationError, match="The MCP server things: approval='often': it is never, once or always"
+    ):
+        RLM(model, mcp={"things": THINGS | {"approval": "often"}})
+    assert not servers()

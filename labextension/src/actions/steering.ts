@@ -133,10 +133,13 @@ export class Steering {
     }, INTERRUPT_MILLISECONDS);
   }
 
-  /** Let the cell that waits run, as it stands in the notebook now. */
-  approve(run: RunModel): void {
+  /** Let the cell that waits run, as it stands in the notebook now; or have the call made (`all`: further ones too). */
+  approve(run: RunModel, all = false): void {
     const cell = run.proposed;
-    if (cell) {
+    const { call } = run.facts;
+    if (call) {
+      this.ask(run, { type: 'approve', call: call.id, all });
+    } else if (cell) {
       const source = this._hands.source(cell.id) ?? cell.source;
       this.ask(run, { type: 'approve', cell: cell.id, ...(source === cell.source ? {} : { edited: source }) });
     }
@@ -144,12 +147,16 @@ export class Steering {
 
   async refuse(run: RunModel): Promise<void> {
     const cell = run.proposed;
-    if (!cell) {
+    const { call } = run.facts;
+    if (!cell && !call) {
       return;
     }
     const asked = this._trans.__('Message to the model: why, or what to do instead');
-    const note = await this._askText(this._trans.__('Refuse the cell'), asked);
-    if (note !== null) {
+    const title = call ? this._trans.__('Refuse the call') : this._trans.__('Refuse the cell');
+    const note = await this._askText(title, asked);
+    if (note !== null && call) {
+      this.ask(run, { type: 'refuse', call: call.id, note });
+    } else if (note !== null && cell) {
       this.ask(run, { type: 'refuse', cell: cell.id, note });
     }
   }

@@ -1,13 +1,13 @@
-/** Below a cell that waits for approval: that it does, and the two things that can be done about it. */
+/** Below a cell: that it, or a call of a tool that it makes, waits for approval, and what can be done about it. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { Strip } from './strip';
 
 export class Proposal extends Strip {
-  /** @param cellId the cell that waits. */
+  /** @param about the id of the cell that waits. */
   constructor(
-    readonly cellId: string,
+    readonly about: string,
     approve: () => void,
     refuse: () => void,
     trans: TranslationBundle
@@ -28,5 +28,44 @@ export class Proposal extends Strip {
     ];
     const words = trans.__('Not run yet. You can edit it first.');
     super(trans.__('A cell waits for your approval'), words, buttons, 'rlm-proposal');
+  }
+}
+
+/** What decides about a call. */
+interface Decide {
+  /** With `all`, further calls of the same tool are made, too. */
+  approve(all: boolean): void;
+  refuse(): void;
+}
+
+export class CallProposal extends Strip {
+  /** The id of the call that waits. */
+  readonly about: string;
+
+  constructor(call: { id: string; tool: string; text: string }, decide: Decide, trans: TranslationBundle) {
+    const buttons = [
+      {
+        label: trans.__('Call'),
+        caption: trans.__('Make this call'),
+        name: 'rlm-decide-call',
+        act: () => decide.approve(false)
+      },
+      {
+        label: trans.__('Call All of %1', call.tool),
+        caption: trans.__('Make this call and all further ones of this tool, without a question'),
+        name: 'rlm-decide-all',
+        act: () => decide.approve(true)
+      },
+      {
+        label: trans.__('Refuse…'),
+        caption: trans.__('Do not make this call, and say why'),
+        name: 'rlm-decide-refuse',
+        act: () => decide.refuse()
+      }
+    ];
+    const words = trans.__('Not called yet.');
+    super(trans.__('A call of a tool waits for your approval'), words, buttons, 'rlm-proposal');
+    this.about = call.id;
+    this.quote(trans.__('The cell calls a tool:'), call.text);
   }
 }

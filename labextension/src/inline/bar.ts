@@ -62,15 +62,15 @@ export class RunBar extends Widget {
     say(this._numbers, run.isOver ? '' : numbers.filter(Boolean).join(' · '));
     this._numbers.title = this._numbers.textContent ?? ''; // where there is no room for all of it
     // why it failed stands in the cell's output, with the way to the saved run
-    this._words.title = run.facts.phase === 'proposed' ? this._trans.__('Go to the cell that waits') : reasonOf(run);
+    this._words.title = run.isAsking ? this._trans.__('Go to the cell that waits') : reasonOf(run);
     this._countErrors();
-    this.node.dataset.rlmPhase = run.facts.phase;
+    this.node.dataset.rlmPhase = run.isAsking ? 'proposed' : run.facts.phase;
     this.node.dataset.rlmOutcome = isWhole ? (run.facts.outcome ?? '') : '';
     const offered = this._offered();
     if (offered.join() !== this._shown.join()) {
       this._offer(offered);
     }
-    this._name('fold');
+    this._shown.forEach(name => this._name(name));
     this._show();
     if (run.isOver && isWhole) {
       window.clearInterval(this._timer);
@@ -114,7 +114,7 @@ export class RunBar extends Widget {
       return [...(hasMore ? ['open' as const] : []), ...(hasCells ? (['fold', 'remove'] as const) : [])];
     }
     const pausing: Name = this.run.facts.phase === 'paused' ? 'resume' : 'pause';
-    const deciding: Name[] = this.run.facts.phase === 'proposed' ? ['approve', 'refuse'] : [];
+    const deciding: Name[] = this.run.isAsking ? ['approve', 'refuse'] : [];
     return [...deciding, 'stop', pausing, 'note', 'limits', 'fold'];
   }
 
@@ -154,7 +154,7 @@ export class RunBar extends Widget {
       return;
     }
     const isFolded = this._actions.isFolded();
-    const [label, caption] = labelsOf(name, isFolded, this._trans);
+    const [label, caption] = labelsOf(name, { isFolded, isCall: this.run.facts.call !== null }, this._trans);
     if (button.textContent !== label) {
       button.textContent = label;
       button.title = caption;
@@ -247,6 +247,9 @@ export function reasonOf({ facts }: RunModel): string {
 
 function titleOf(run: RunModel, trans: TranslationBundle): string {
   const { phase, outcome, message, remark } = run.facts;
+  if (run.facts.call && !run.isOver) {
+    return trans.__('A call of %1 waits for your approval', run.facts.call.tool);
+  }
   switch (phase) {
     case 'starting':
       return remark || trans.__('Starting a kernel');

@@ -29,7 +29,11 @@ export interface Actions {
 export type Name = Exclude<keyof Actions, 'isFolded' | 'isWritten' | 'said' | 'showProposed' | 'showFailed'>;
 
 /** What a button is called, and what it does. */
-export function labelsOf(name: Name, isFolded: boolean, trans: TranslationBundle): [string, string] {
+export function labelsOf(
+  name: Name,
+  { isFolded, isCall }: { isFolded: boolean; isCall: boolean },
+  trans: TranslationBundle
+): [string, string] {
   switch (name) {
     case 'stop':
       return [trans.__('Stop'), trans.__('End the run with the best answer so far')];
@@ -50,8 +54,12 @@ export function labelsOf(name: Name, isFolded: boolean, trans: TranslationBundle
     case 'remove':
       return [trans.__('Remove'), trans.__("Remove this run's cells; this can be undone")];
     case 'approve':
-      return [trans.__('Run'), trans.__('Run the cell that waits, as it stands there now')];
+      return isCall
+        ? [trans.__('Call'), trans.__('Make the call that waits')]
+        : [trans.__('Run'), trans.__('Run the cell that waits, as it stands there now')];
     case 'refuse':
-      return [trans.__('Refuse…'), trans.__('Do not run the cell that waits, and say why')];
+      return isCall
+        ? [trans.__('Refuse…'), trans.__('Do not make the call that waits, and say why')]
+        : [trans.__('Refuse…'), trans.__('Do not run the cell that waits, and say why')];
   }
 }

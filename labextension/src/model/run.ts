@@ -33,6 +33,7 @@ export const NOTHING: RunFacts = {
   seconds: null,
   heard: {},
   said: [],
+  call: null,
   number: null,
   file: null
 };
@@ -84,11 +85,11 @@ export class RunModel {
 
   /** How long it has taken: its clock stands still while a person is waited for. `null`: the kernel has not said. */
   get seconds(): number | null {
-    const { phase, seconds } = this.facts;
+    const { phase, seconds, call } = this.facts;
     if (seconds !== null || !this._clock) {
       return seconds;
     }
-    const isHeld = phase === 'paused' || phase === 'proposed' || phase === 'ended';
+    const isHeld = call !== null || phase === 'paused' || phase === 'proposed' || phase === 'ended';
     return this._clock.seconds + (isHeld ? 0 : (Date.now() - this._clock.at) / 1000);
   }
 
@@ -99,6 +100,11 @@ export class RunModel {
   /** The cells that are as they were told when they were done. */
   get known(): string[] {
     return this.cells.filter(cell => isDone(cell.status)).map(cell => cell.id);
+  }
+
+  /** A person is asked about a cell, or about a call of a tool. */
+  get isAsking(): boolean {
+    return !this.isOver && (this.facts.phase === 'proposed' || this.facts.call !== null);
   }
 
   /** The cell that waits for approval. */

@@ -4,7 +4,7 @@ import type { Cell } from '@jupyterlab/cells';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { Steering } from '../actions/steering';
-import { Proposal } from '../inline/approvalPrompt';
+import { CallProposal, Proposal } from '../inline/approvalPrompt';
 import { RunBar } from '../inline/bar';
 import { addTo } from '../inline/strip';
 import type { RunModel } from '../model/run';
@@ -77,11 +77,16 @@ export class Bars {
   propose(run: RunModel): void {
     const cell = run.isOver ? undefined : run.proposed;
     const known = this._proposals.get(run.run);
-    if (known && known.cellId === cell?.id && !known.isDisposed) {
+    const call = run.isOver ? null : run.facts.call;
+    if (known && known.about === (call?.id ?? cell?.id) && !known.isDisposed) {
       return;
     }
     known?.dispose();
     this._proposals.delete(run.run);
+    if (call) {
+      this._proposeCall(run, call);
+      return;
+    }
     const widget = cell && this._widget(cell.id);
     if (!cell || !widget) {
       return;
@@ -98,6 +103,23 @@ export class Bars {
     this._asked.set(run.run, cell.id);
   }
 
+  /** Below the cell that makes a call, or that asked for the child that makes it. */
+  private _proposeCall(run: RunModel, call: NonNullable<RunModel['facts']['call']>): void {
+    const running = [...run.own].reverse().find(cell => cell.status === 'running');
+    const widget = this._widget(running?.id ?? run.parent);
+    if (!widget) {
+      return;
+    }
+    const { steering } = this._actions;
+    const decide = {
+      approve: (all: boolean) => steering.approve(run, all),
+      refuse: () => void steering.refuse(run)
+    };
+    const proposal = new CallProposal(call, decide, this._trans);
+    this._proposals.set(run.run, proposal);
+    addTo(widget, proposal);
+  }
+
   /** Remove the bar of a run. */
   remove(run: RunModel): void {
     this._bars.get(run.run)?.dispose();
@@ -107,5 +129,5 @@ export class Bars {
   private readonly _bars = new Map<string, RunBar>();
   /** The last cell of a run that a person was asked about. */
   private readonly _asked = new Map<string, string>();
-  private readonly _proposals = new Map<string, Proposal>();
+  private readonly _proposals = new Map<string, Proposal | CallProposal>();
 }

@@ -68,11 +68,16 @@ export function statusOf(run: RunModel, trans: TranslationBundle): string[] {
   const begun = facts.iteration ? trans.__('RLM: iteration %1', iteration) : trans.__('RLM: starting');
   const ended = trans.__('RLM: %1', outcomeWords(facts.outcome, facts.message, trans));
   // what waits for a person comes first: a long text is cut off
-  const waiting =
-    facts.phase === 'proposed'
-      ? [trans.__('RLM: a cell waits for your approval')]
-      : facts.phase === 'paused'
-        ? [trans.__('RLM: paused')]
-        : [];
-  return [...(run.isOver ? [ended] : [...waiting, begun]), ...usedBy(run, trans)];
+  const waiting = waitingWords(run, trans);
+  const under = waiting ? [waiting, trans.__('iteration %1', iteration)] : [begun];
+  return [...(run.isOver ? [ended] : under), ...usedBy(run, trans)];
+}
+
+function waitingWords({ isAsking, facts }: RunModel, trans: TranslationBundle): string {
+  if (isAsking) {
+    return facts.call
+      ? trans.__('RLM: a call of %1 waits for your approval', facts.call.tool)
+      : trans.__('RLM: a cell waits for your approval');
+  }
+  return facts.phase === 'paused' ? trans.__('RLM: paused') : '';
 }

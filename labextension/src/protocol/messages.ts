@@ -140,6 +140,8 @@ export interface RunFacts {
   heard: Record<string, number>;
   /** What came of asks, where there is something to say; the newest last, bounded. */
   said: Said[];
+  /** The call of a tool that waits for a person; `null`: none does. */
+  call: { id: string; tool: string; text: string } | null;
   /** The number of the cell that asked, where the model's cells take those after it in one kernel; else `null`. */
   number: number | null;
   /** The run's notebook; `null`: it is not saved, or has not begun. */
@@ -205,7 +207,9 @@ export type Form = 'ipynb' | 'html' | 'jsonl';
 export type Ask =
   | { type: 'stop' | 'pause' | 'resume' }
   | { type: 'approve'; cell: string; edited?: string }
+  | { type: 'approve'; call: string; all: boolean }
   | { type: 'refuse'; cell: string; note: string }
+  | { type: 'refuse'; call: string; note: string }
   | { type: 'note'; text: string }
   | { type: 'limit'; name: string; value: number | null }
   | { type: 'child'; child: string; open: boolean }

@@ -12,6 +12,7 @@ from rlm_jupyter.frontends.live import facts
 from rlm_jupyter.record.catalog import find
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
+from rlm_jupyter.types.events import CallProposed
 from rlm_jupyter.types.quoted import quoted
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,23 @@ def act(control: Any, data: dict[str, Any]) -> bool:
             log.info("A page asked for something that is not known: it was passed over.")
             return False
     return True
+
+
+def decide(control: Any, call: CallProposed | None, ask: dict[str, Any]) -> None:
+    """Allow or refuse the call of a tool that waits, where it is the one that the page means.
+
+    With `all`, a call that is allowed stands for all further ones of its tool, as long as the run goes on.
+    """
+    if control is None or call is None or ask["call"] != facts.call_id(call):
+        log.info("A decision meant another call than the one that waits: it was passed over.")
+        return
+    position = (call.iteration, call.block, call.ordinal)
+    if ask["type"] == "refuse":
+        control.refuse(str(ask.get("note") or ""), cell=position)
+        return
+    if ask.get("all") is True:
+        control.approve_all(call.tool)
+    control.approve(cell=position)
 
 
 def export(ask: dict[str, Any], told: facts.RunFacts) -> None:

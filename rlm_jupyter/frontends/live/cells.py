@@ -118,6 +118,7 @@ class Cells:
                 if not event.iteration and event.parent not in self.children and self._samples is None:
                     self._sampled()
                 self.children.apply(event)
+                self.facts.wait(event.event)
                 return
             self.facts.apply(event)
             self._apply(event)

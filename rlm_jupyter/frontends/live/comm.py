@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.frontends.live import open_runs
-from rlm_jupyter.frontends.live.actions import act, export
+from rlm_jupyter.frontends.live.actions import act, decide, export
 from rlm_jupyter.frontends.live.asking_cell import AskingCell
 from rlm_jupyter.frontends.live.cell import in_parts
 from rlm_jupyter.frontends.live.cells import Cells
@@ -264,7 +264,9 @@ class LiveRun:
     def _do(self, ask: dict[str, Any]) -> None:
         """Do what somebody asks for, once."""
         kind, cells = ask.get("type"), self.cells
-        if kind in ("approve", "refuse") and (ask.get("cell") is None or ask["cell"] != cells.proposed):
+        if kind in ("approve", "refuse") and ask.get("call") is not None:
+            decide(self._control, cells.facts.call, ask)
+        elif kind in ("approve", "refuse") and (ask.get("cell") is None or ask["cell"] != cells.proposed):
             # the second half of a double click: nobody has read the cell that waits now
             log.info("A decision meant another cell than the one that waits: it was passed over.")
         elif kind == "export":

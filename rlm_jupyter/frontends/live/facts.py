@@ -13,6 +13,8 @@ from rlm_jupyter.record.catalog import in_notebook
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.run.control import ADJUSTABLE
 from rlm_jupyter.types.events import (
+    CallDecided,
+    CallProposed,
     CellDecided,
     CellFinished,
     CellProposed,
@@ -52,6 +54,8 @@ class RunFacts:
         self.number: int | None = None
         """Of the cell that asked, where the model's cells take the numbers after it in the same kernel."""
         self._file: dict[str, str | None] | None = None
+        self.call: CallProposed | None = None
+        """The call of a tool that waits for a person."""
         self._limits: dict[str, float | None] = {}
         self._phase: Phase = "starting"
         self._started: RunStarted | None = None
@@ -85,6 +89,7 @@ class RunFacts:
         """Take in an event."""
         self._speed.apply(event)
         self._clock.apply(event)
+        self.wait(event)
         if isinstance(event, RemarkMade):
             self._remark, self._passes = event.text, event.passes
         elif isinstance(event, RequestDelayed):
@@ -126,6 +131,13 @@ class RunFacts:
                 self._end(event)
             case _:
                 pass
+
+    def wait(self, event: Event) -> None:
+        """Take note that a call of a tool waits for a person, or no longer does; a child's is asked about here, too."""
+        if isinstance(event, CallProposed):
+            self.call = event
+        elif isinstance(event, CallDecided | RunEnded):
+            self.call = None
 
     def fail(self, message: str) -> None:
         """Take note that the host failed: no last record may have come."""
@@ -172,6 +184,9 @@ class RunFacts:
             "seconds": self._seconds,
             **self.asks.told(),
             "number": self.number,
+            "call": None
+            if self.call is None
+            else {"id": call_id(self.call), "tool": self.call.tool, "text": self.call.call},
             "file": self._file,
         }
 
@@ -186,6 +201,11 @@ class RunFacts:
         self._phase, self.outcome, self._message = "ended", event.stop_reason, event.message
         self._iteration = self._replied  # one whose reply was cut off is none
         self._usage, self._cost, self._seconds, self._in_flight = event.usage, event.cost, event.seconds, 0
+
+
+def call_id(call: CallProposed) -> str:
+    """Return what names a call that waits, between the kernel and a page."""
+    return f"{call.iteration}-{call.block}-{call.ordinal}"
 
 
 def home() -> Path:

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from rlm_jupyter.run.tool import is_taken
+from rlm_jupyter.run.tool import Approval, check_approval, is_taken
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
 
 FILE = ".mcp.json"
 """Holds the servers that are named, under `mcpServers`; of the working directory, else of the home directory."""
-_KEYS = {"command", "args", "env", "cwd", "url", "headers", "type", "description", "disabled"}
+_KEYS = {"command", "args", "env", "cwd", "url", "headers", "type", "description", "disabled", "approval"}
+_OTHERS = "*"
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
@@ -37,6 +38,17 @@ class ServerConfig:
     cwd: str | None = None
     url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    approvals: Mapping[str, Approval] = field(default_factory=dict)
+    """Whether a person is asked about calls, by the names of the server's tools; `*`: of all others."""
+
+    def approval(self, tool: str) -> Approval:
+        """Return whether a person is asked about calls of a tool, by its name on the server."""
+        return self.approvals.get(tool, self.approvals.get(_OTHERS, "never"))
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person is asked about calls of any of its tools."""
+        return any(approval != "never" for approval in self.approvals.values())
 
     @property
     def module(self) -> str:
@@ -67,7 +79,8 @@ def servers_of(given: object) -> tuple[ServerConfig, ...]:
     ----------
     given
         By name: a command line, a list of its words, an address, or a dict as in the usual configuration files
-        (`command`, `args`, `env`, `cwd`; or `url`, `headers`). What a name has that is none in Python is `_` in the
+        (`command`, `args`, `env`, `cwd`; or `url`, `headers`), with `approval` for all its tools or by their names
+        (`*` for all others). What a name has that is none in Python is `_` in the
         kernel. `None`: none.
 
     Raises
@@ -160,11 +173,19 @@ def _server(name: str, wanted: object) -> ServerConfig:
     args = wanted.get("args", [])
     if not isinstance(args, list | tuple) or not all(isinstance(word, str) for word in args):
         raise ConfigurationError(f"The MCP server {name}: args is a list of texts.")
+    approvals = _approvals(name, wanted.get("approval"))
     if url := wanted.get("url"):
-        return ServerConfig(name, url=_expanded(name, url), headers=_texts(name, wanted, "headers"))
+        headers = _texts(name, wanted, "headers")
+        return ServerConfig(name, url=_expanded(name, url), headers=headers, approvals=approvals)
     command = tuple(_expanded(name, word) for word in (wanted["command"], *args))
     cwd = wanted.get("cwd")
-    return ServerConfig(name, command, _texts(name, wanted, "env"), None if cwd is None else str(cwd))
+    env, folder = _texts(name, wanted, "env"), None if cwd is None else str(cwd)
+    return ServerConfig(name, command, env, folder, approvals=approvals)
+
+
+def _approvals(name: str, wanted: object) -> dict[str, Approval]:
+    by_tool = wanted if isinstance(wanted, Mapping) else {} if wanted is None else {_OTHERS: wanted}
+    return {str(tool): check_approval(given, f"The MCP server {name}: approval=") for tool, given in by_tool.items()}
 
 
 def _is_text(value: object) -> bool:

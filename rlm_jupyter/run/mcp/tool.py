@@ -44,13 +44,13 @@ class McpTool:
     """
 
     repeatable = False
-    approval: Approval = "never"
 
     def __init__(
         self, server: ServerConfig, request: Request, remote: str, name: str, doc: str, schema: Mapping[str, Any]
     ) -> None:
         self._request = request
         self._remote = remote
+        self.approval = server.approval(remote)
         self.name = f"{server.module}.{name}"
         properties, required = schema.get("properties") or {}, schema.get("required") or []
         # those that have to be given come first, as they do in Python
