@@ -46,10 +46,15 @@ class Outcome:
             return  # it had not begun
         error.result = self.result(trajectory)
         if self._path is not None:
-            error.advice = f"The run so far is saved in {self._path}."
+            error.advice = saved_in(self._path)
             is_lent = trajectory.started.options.get("lent")
             if self.recorder is not None and not is_lent and _has_more("failed", trajectory):
-                error.advice += f" To resume it: {resume_command(self.recorder.files.notebook)}"
+                error.resume = f"To resume it: {resume_command(self.recorder.files.notebook)}"
+
+
+def saved_in(path: Path) -> str:
+    """Return the sentence that says where the record of a run is that an error ended."""
+    return f"The run so far is saved in {path}."
 
 
 @asynccontextmanager

@@ -58,7 +58,9 @@ class RLMError(Exception):
     result: Any = None
     """A `Result` of a run that had begun, else `None`: its best answer so far or none, usage, cost, record and path."""
     advice: str = ""
-    """Where that run is saved, and how to resume it; the error's text ends with it."""
+    """Where that run is saved; the error's text ends with it."""
+    resume: str = ""
+    """… and with how to resume it."""
     trajectory: Any = None
     """A `Trajectory`, or `None`. The record of the run that this ended."""
 
@@ -86,7 +88,8 @@ class RLMError(Exception):
         return self._advising(self._command or _SETTING.sub(_as_option, super().__str__()))
 
     def _advising(self, text: str) -> str:
-        return f"{text.rstrip('.')}. {self.advice}" if self.advice else text
+        said = " ".join(filter(None, (self.advice, self.resume)))
+        return f"{text.rstrip('.')}. {said}" if said else text
 
 
 def saved_at(error: BaseException) -> Path | None:

@@ -386,7 +386,12 @@ def test_the_result_of_a_run_that_fails_on_its_way_takes_the_variable(shell: Int
     [line] = [line for line in text.splitlines() if "no replies are left" in line]
     assert error is not None
     assert result.path is not None
-    assert f"To resume it: %rlm_resume {result.path.stem}" in line
+    # the headline says where it is; the command is a line of its own, which is not broken within the name
+    assert "saved in" not in text
+    assert str(result.path.parent) not in line
+    assert f"To resume it: %rlm_resume {result.path.stem}" in text.splitlines()
+    # what executes notebooks has nothing but the error
+    assert f"The run so far is saved in {result.path}." in str(error)
     text, error = run(shell, f"%rlm_resume {result.path.stem} -m {failing_script('on.json', block('FINAL(40 + 2)'))}")
     assert error is None
     assert shell.user_ns["rlm_result"].answer == "42"

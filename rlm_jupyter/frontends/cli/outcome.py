@@ -125,7 +125,7 @@ def _outcome(running: Running, progress: Progress, approvals: Approvals) -> _Out
         if isinstance(error, ModelError) and error.result is None and not interrupted:
             # a server of one's own is not there, or has no such model: that is found out before a run begins
             raise ConfigurationError(error.for_command_line) from None
-        error.advice = ""  # it stands in a line of its own
+        error.advice = error.resume = ""  # they stand in lines of their own
         return _Outcome(error.result, error.for_command_line, interrupted)
 
 

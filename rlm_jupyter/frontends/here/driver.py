@@ -56,6 +56,7 @@ class Drive:
         try:
             self._pipe.send(await self._answer())
         except RLMError as error:
+            error.advice = ""  # who has asked knows where it is
             self._pipe.send(Failed(type(error).__name__, error.for_notebook))
 
     async def _answer(self) -> Over | Recorded:

@@ -24,6 +24,7 @@ from rlm_jupyter.prompts.initial import surroundings
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.approval import Approvals
 from rlm_jupyter.run.observers import nobody
+from rlm_jupyter.run.outcome import saved_in
 from rlm_jupyter.run.prompt import check_length, check_prompt
 from rlm_jupyter.run.result import OnEvent, result_of
 from rlm_jupyter.types import errors
@@ -208,6 +209,7 @@ class _Here:
                 error = _error(kind, text)
                 if self._trajectory.records and self._trajectory.ended is not None:
                     error.result = self._outcome(self._trajectory, self._path)
+                    error.advice = saved_in(self._path) if self._path else ""
                 raise error
             case Gone() as gone:
                 record = f" Its record up to there: {self._path}." if self._path else ""

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.live import files, progress, widget
+from rlm_jupyter.frontends.live.error_line import in_one_line
 from rlm_jupyter.frontends.live.widget import Steering
 from rlm_jupyter.record import safe_html
 from rlm_jupyter.record.answer_table import answer_markdown
@@ -271,26 +272,6 @@ def wait(running: Running, approvals: Approvals | None = None) -> Result | None:
 
     found = interrupts.wait(look, on_interrupt)
     return found if isinstance(found, Result) else None
-
-
-def line_of(error: BaseException) -> str:
-    """Return an error as one line."""
-    text = error.for_notebook if isinstance(error, RLMError) else str(error)
-    return f"{type(error).__name__}: {' '.join(text.split())}".removesuffix(": ")
-
-
-def in_one_line(error: BaseException) -> BaseException:
-    """Make IPython show an error that ends a cell as one line: the frames below it are not the reader's."""
-    if isinstance(error, KeyboardInterrupt):
-        interrupts.let_cell_end(_shell())
-    name, _, rest = line_of(error).partition(":")
-    if isinstance(error, RLMError):
-        # what executes notebooks reads this text alone
-        error.args, error.advice = (error.for_notebook, *error.args[1:]), ""
-    # IPython prints all of an error with an exception group among its contexts, whatever it says of itself
-    error.__cause__ = error.__context__ = None
-    error.__dict__["_render_traceback_"] = lambda: [f"\x1b[31m{name}\x1b[0m{':' if rest else ''}{rest}"]
-    return error
 
 
 def _shell() -> Any:

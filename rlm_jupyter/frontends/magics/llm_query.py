@@ -9,7 +9,7 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
-from rlm_jupyter.frontends.live.result import in_one_line
+from rlm_jupyter.frontends.live.error_line import in_one_line
 from rlm_jupyter.frontends.magics.config import Configured
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run import background

@@ -12,7 +12,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from rlm_jupyter.frontends.live.result import in_one_line
+from rlm_jupyter.frontends.live.error_line import in_one_line
 from rlm_jupyter.frontends.magics.session_runs import SessionRuns
 from rlm_jupyter.frontends.magics.tools import named_tools
 from rlm_jupyter.frontends.run_options import changes, magic

@@ -22,7 +22,7 @@ from rlm_jupyter.frontends import keys
 from rlm_jupyter.frontends.display.batch_table import BatchTable
 from rlm_jupyter.frontends.here import transform
 from rlm_jupyter.frontends.live import user_cells as by_hand
-from rlm_jupyter.frontends.live.result import in_one_line
+from rlm_jupyter.frontends.live.error_line import in_one_line
 from rlm_jupyter.frontends.live.user_cells import to_its_kernel
 from rlm_jupyter.frontends.magics import restore
 from rlm_jupyter.frontends.magics.completion import install

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rlm_jupyter.frontends.live import progress
-from rlm_jupyter.frontends.live.result import BackgroundRun, ShownResult, kernel_of, line_of, show_recorded, wait
+from rlm_jupyter.frontends.live.error_line import line_of
+from rlm_jupyter.frontends.live.result import BackgroundRun, ShownResult, kernel_of, show_recorded, wait
 from rlm_jupyter.frontends.live.widget import Steering
 from rlm_jupyter.frontends.magics.kernels import Claim, KeptKernels
 from rlm_jupyter.record import catalog, store

@@ -81,6 +81,7 @@ def test_a_run_that_does_not_begin_leaves_the_variable_and_one_that_fails_later_
     assert notebook.run("rlm_result.answer").value == "'first'"
     shown = ask(notebook, folder, "x = 1")
     assert "The run so far is saved in " in shown.error
+    assert "saved in" not in "".join(shown.reply["traceback"])
     assert "resume" not in shown.error  # its variables are in no record
     assert notebook.run("rlm_result.stop_reason, len(rlm_result.trajectory.iterations)").value == "('failed', 1)"
     assert notebook.run("rlm_result.path.is_file()").value == "True"
