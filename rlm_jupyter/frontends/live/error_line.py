@@ -28,5 +28,7 @@ def in_one_line(error: BaseException) -> BaseException:
     # IPython prints all of an error with an exception group among its contexts, whatever it says of itself
     error.__cause__ = error.__context__ = None
     lines = [f"\x1b[31m{name}\x1b[0m{':' if rest else ''}{rest}", *filter(None, [command])]
+    if isinstance(error, KeyboardInterrupt) and rest:
+        lines = [rest.strip()]  # somebody wanted it so: no name of an exception, and no red
     error.__dict__["_render_traceback_"] = lambda: lines
     return error

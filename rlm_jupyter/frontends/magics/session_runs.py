@@ -126,8 +126,9 @@ class SessionRuns:
         self._show(result)
         self._settle()
         if result.stop_reason == "cancelled":
-            # that it was stopped stands in the headline above
-            raise KeyboardInterrupt(f"{variable} {'holds what the run had' if is_put else 'is as it was'}")
+            raise KeyboardInterrupt(
+                f"Stopped by you. {variable} {'holds what the run had' if is_put else 'is as it was'}."
+            )
         if not is_put:
             print(f"The model had not replied: {variable} is as it was.")  # noqa: T201
 
