@@ -373,6 +373,24 @@ def failing_script(path: str, *replies: str, subcalls: tuple[str, ...] = ()) -> 
     return f"scripted/{path}"
 
 
+@pytest.mark.parametrize(
+    ("name", "first", "usage"),
+    [
+        ("rlm", "Answer a question about a text", "%%rlm [options]\n  the question"),
+        ("rlm_resume", "Resume a saved run", "%rlm_resume [options] [RUN]"),
+    ],
+)
+def test_the_help_of_a_magic_says_what_it_does_and_how_it_is_written(
+    shell: InteractiveShell, name: str, first: str, usage: str
+) -> None:
+    kind = "cell" if usage.startswith("%%") else "line"
+    text = shell.find_magic(name, kind).__doc__ or ""
+    assert text.startswith(first)
+    assert f"\nUsage:\n\n  {usage}" in text
+    assert text.index(usage) < text.index("options:") < text.index("--max-cost USD")
+    assert "::" not in text
+
+
 def test_the_result_of_a_run_that_fails_on_its_way_takes_the_variable(shell: InteractiveShell) -> None:
     before = children()
     run(shell, "%%rlm -m scripted/two.json\nWhat?")

@@ -13,6 +13,7 @@ from IPython.core.magic import Magics, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from rlm_jupyter.frontends.live.error_line import in_one_line
+from rlm_jupyter.frontends.magics.help import usage
 from rlm_jupyter.frontends.magics.session_runs import SessionRuns
 from rlm_jupyter.frontends.magics.tools import named_tools
 from rlm_jupyter.frontends.run_options import changes, magic
@@ -46,6 +47,7 @@ class ResumeMagics(Magics):
         self._runs = runs
         self._folder = folder
 
+    @usage("%rlm_resume [options] [RUN]")
     @magic_arguments()
     @argument("run", nargs="?", help="Name, id or path of the run. Default: the newest.")
     @magic("%resume")

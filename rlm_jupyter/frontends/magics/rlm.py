@@ -28,6 +28,7 @@ from rlm_jupyter.frontends.magics import restore
 from rlm_jupyter.frontends.magics.completion import install
 from rlm_jupyter.frontends.magics.config import Configured
 from rlm_jupyter.frontends.magics.context import context_of
+from rlm_jupyter.frontends.magics.help import usage
 from rlm_jupyter.frontends.magics.kernels import KeptKernels
 from rlm_jupyter.frontends.magics.llm_query import QuestionMagics
 from rlm_jupyter.frontends.magics.resume import ResumeMagics
@@ -61,7 +62,8 @@ class RLMMagics(Configured):
         """Shows the runs of this session; shared with `%rlm_resume`."""
         atexit.register(self.close)
 
-    # the help of `%rlm?` is made of this docstring and the arguments
+    # the help of `%%rlm?` is made of the docstring, these lines and the arguments
+    @usage("%%rlm [options]", "the question, in as many lines as it takes", "", "%rlm [options] the question in a line")
     @magic_arguments()
     @argument(
         "-c",
