@@ -20,7 +20,7 @@ from rlm_jupyter.record.dollars import keep_amounts
 from rlm_jupyter.record.encoding import dump, encode
 from rlm_jupyter.record.head_cells import farewell, greeting
 from rlm_jupyter.record.notebook_cell import Cell, Role
-from rlm_jupyter.record.notice import LAST_CALL, notice_of, unread_notice
+from rlm_jupyter.record.notice import LAST_CALL, notice_of, resampled_notice, unread_notice
 from rlm_jupyter.record.subcall_fold import SubcallFold
 from rlm_jupyter.record.subcall_texts import CELL_CHARS, NOTEBOOK_CHARS, Room, Texts
 from rlm_jupyter.types.errors import RecordError
@@ -220,7 +220,7 @@ class Layout:
 
     def _reply(self, record: ReplyReceived, data: dict[str, Any]) -> None:
         if record.rejected:
-            self._add("rejected", record.iteration, f"> Resampled: the reply {record.rejected}.").add(dump(data))
+            self._add("rejected", record.iteration, f"> {resampled_notice(record.rejected)[0]}").add(dump(data))
             return
         reply = self._replies
         self._replies += 1

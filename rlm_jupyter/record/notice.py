@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from rlm_jupyter.types.events import ConversationCompacted, NoticeGiven, ReplyReceived, RunResumed
 
 UNREAD = "Not read: here the model wrote an output of its own, before the kernel gave one."
+_REJECTED = re.compile(r"(.*) \((\d+)\)", re.DOTALL)
 LAST_CALL = "This was the last reply, asked for to end the run: code in it was not executed."
 
 
@@ -24,6 +27,23 @@ def quoted_notice(notice: NoticeGiven) -> str:
     # the code that ran is that of the cell above
     said = "The user edited this cell before it ran." if notice.kind == "edited" else notice.text
     return "  \n".join(f"> {line}" for line in f"*To the model:* {said}".splitlines())
+
+
+def resampled_notice(rejected: str) -> tuple[str, str]:
+    """Return the line about a rejected reply, and the one that it takes the place of: of the reply before it, if any.
+
+    Parameters
+    ----------
+    rejected
+        As `ReplyReceived.rejected`: the reason and, in parentheses, how many replies in a row were rejected.
+    """
+    found = _REJECTED.fullmatch(rejected)
+    reason, count = (found[1], int(found[2])) if found else (rejected, 1)
+    return _resampled(reason, count), _resampled(reason, count - 1)
+
+
+def _resampled(reason: str, count: int) -> str:
+    return "" if not count else f"Resampled{f' {count} times' if count > 1 else ''}: the reply {reason}."
 
 
 def unread_notice(record: ReplyReceived) -> str:

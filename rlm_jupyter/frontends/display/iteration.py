@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.parsing import Segment, parse
 from rlm_jupyter.prompts import outputs
-from rlm_jupyter.record.notice import UNREAD
+from rlm_jupyter.record.notice import UNREAD, resampled_notice
 from rlm_jupyter.types.events import (
     CellFinished,
     CellStarted,
@@ -163,7 +163,8 @@ class SeenIteration:
         self.seconds = (self.seconds or 0.0) + reply.seconds
         self.stream, self.streamed = "", 0
         if reply.rejected:
-            self.notices.append(f"Resampled: the reply {reply.rejected}.")
+            notice, before = resampled_notice(reply.rejected)
+            self.notices = [*(other for other in self.notices if other != before), notice]
         else:
             # no block of a last reply is executed: it is shown as what was said
             self.segments = (Segment("prose", reply.text),) if reply.forced else parse(reply.text).segments

@@ -26,7 +26,7 @@ from rlm_jupyter.frontends.live.streaming import Part, arrived, arriving
 from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.record.attempts import Attempt, markdown
 from rlm_jupyter.record.boundaries import CHILD_FIRST_LINE, CHILD_LAST_LINE, LAST_LINE, counted, live_opening
-from rlm_jupyter.record.notice import LAST_CALL, UNREAD, compacted_notice, quoted_notice
+from rlm_jupyter.record.notice import LAST_CALL, UNREAD, compacted_notice, quoted_notice, resampled_notice
 from rlm_jupyter.types.events import (
     CellDecided,
     CellFinished,
@@ -323,8 +323,7 @@ class Cells:
         if event.rejected:
             for cell in reply.cells:
                 self._drop(cell)
-            text = f"> Resampled: the reply {event.rejected}."
-            self._add(LiveCell(self._id(), "notice", event.iteration, source=text, status="ok"))
+            self._resampled(event)
             return
         self._see(reply, _as_prose(event.text) if event.forced else arrived(event.text))
         if not event.forced:
@@ -343,6 +342,16 @@ class Cells:
                 "cost": event.cost,
                 "seconds": round(event.seconds, 3),
             }
+
+    def _resampled(self, event: ReplyReceived) -> None:
+        """Say why a reply was rejected, and how often in a row: in one cell, as long as the reason stays the same."""
+        notice, before = (f"> {line}" for line in resampled_notice(event.rejected))
+        for cell in self._order:
+            if (cell.role, cell.iteration, cell.source) == ("notice", event.iteration, before):
+                cell.source = notice
+                self._mark(cell)
+                return
+        self._add(LiveCell(self._id(), "notice", event.iteration, source=notice, status="ok"))
 
     def _see(self, reply: _Reply, parts: list[Part]) -> None:
         """Make the cells of a reply be these; those that fit stay."""

@@ -78,7 +78,7 @@ def test_the_cells_are_what_a_person_expects(tmp_path) -> None:
         ("prose", "markdown", "I look at how it begins."),
         ("code", "code", "print(context[:20])"),
         ("subcalls", "markdown", text_of(content["cells"][6])),
-        ("rejected", "markdown", "> Resampled: the reply repeats the reply before it (1)."),
+        ("rejected", "markdown", "> Resampled: the reply repeats the reply before it."),
         ("prose", "markdown", "Now the\ntwo halves."),
         ("code", "code", "x = 1 / 0"),
         ("prose", "markdown", "and"),

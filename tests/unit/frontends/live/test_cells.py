@@ -167,7 +167,8 @@ def test_replies_that_are_rejected_leave_what_was_executed_alone() -> None:
     live.apply(RunEnded("no_progress", None, None, False, 1, 1.0, Usage(1, 1), 0.0))
     cells = live.snapshot()["cells"]
     assert cells[: len(before)] == before
-    assert [cell["facts"]["role"] for cell in cells[len(before) :]] == ["notice"] * 3 + ["prose", "notice"]
+    assert [cell["facts"]["role"] for cell in cells[len(before) :]] == ["notice", "prose", "notice"]
+    assert cells[len(before)]["source"] == "> Resampled 3 times: the reply repeats the one before it."
 
 
 def test_a_reply_that_was_cut_off_stays_what_it_was_when_the_last_call_comes() -> None:

@@ -179,7 +179,13 @@ def test_a_failing_host_ends_the_view() -> None:
 def test_what_was_written_after_the_read_part_and_drawn_again_is_said() -> None:
     view = View()
     view.apply(reply(1, "the same", rejected="repeats the reply before it (1)"))
-    assert "Resampled: the reply repeats the reply before it (1)." in view.status()
+    assert "Resampled: the reply repeats the reply before it." in view.status()
+    for number in (2, 3):
+        view.apply(reply(1, "the same", rejected=f"repeats the reply before it ({number})"))
+    assert view.status().count("Resampled") == 1
+    assert "Resampled 3 times: the reply repeats the reply before it." in view.status()
+    view.apply(reply(1, "the same", rejected="is empty (4)"))
+    assert view.status().count("Resampled") == 2
 
 
 def test_nothing_that_was_said_becomes_html() -> None:
