@@ -12,6 +12,9 @@ from IPython.core.error import UsageError
 _WORD = re.compile(r"@?(?:\"[^\"]*\"|'[^']*')(?=\s|$)|\S+")
 """A word of the line; quotes count only around the whole of it, so that an apostrophe is one, or behind an @."""
 
+_NO_CHOICE = re.compile(r"argument (?:-\w[, /]+)?(--[\w-]+)(?:/-\w)?: invalid choice: (.*?) \(choose from (.*)\)", re.S)
+_OPEN = re.compile(r"@?([\"'])(?!.*\1$)")
+"""The first word of several between quotes of which the last is missing."""
 _NO_NUMBER = re.compile(r"argument (?:-\w[, /]+)?(--[\w-]+)(?:/-\w)?: invalid (int|float) value: (.*)", re.S)
 """What argparse says."""
 
@@ -37,6 +40,9 @@ def split(parser: ArgumentParser, line: str) -> tuple[Namespace, str]:
     except UsageError as error:
         hint = close_option(str(error), parser.format_usage())
         raise UsageError(f"{plainly(str(error))}{hint}. %{parser.prog}? shows the options.") from None
+    for word in words[: len(words) - len(options.prompt)]:
+        if _OPEN.match(word[0]):
+            raise UsageError(f"A quote is opened and not closed: {word[0]}")
     rest = line[words[-len(options.prompt)].start() :].strip() if options.prompt else ""
     return options, rest.removeprefix("-- ")
 
@@ -53,9 +59,16 @@ def _unquoted(word: str) -> str:
 
 
 def plainly(error: str) -> str:
-    """Return argparse's error in plain words, where it is about a number."""
+    """Return argparse's error in plain words, where it is about a number or a choice."""
     wanted = {"int": "a whole number", "float": "a number"}
-    return _NO_NUMBER.sub(lambda found: f"{found[1]} takes {wanted[found[2]]}, not {found[3]}", error)
+    error = _NO_CHOICE.sub(lambda found: f"{found[1]} {_unquoted(found[2])}: there is {_listed(found[3])}", error)
+    return _NO_NUMBER.sub(lambda found: f"{found[1]} {_unquoted(found[3])}: {wanted[found[2]]} is needed", error)
+
+
+def _listed(choices: str) -> str:
+    """Return `auto, bwrap and none` for argparse's list of them, with quotes or without."""
+    *names, last = (_unquoted(name) for name in choices.split(", "))
+    return f"{', '.join(names)} and {last}" if names else last
 
 
 def close_option(error: str, usage: str) -> str:

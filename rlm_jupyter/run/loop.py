@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts import cues, notices
 from rlm_jupyter.run import cells, root_model
+from rlm_jupyter.run.budget.deadline import TIME_IS_UP
 from rlm_jupyter.run.budget.request import Completion
 from rlm_jupyter.run.grounding import made_up
 from rlm_jupyter.run.iteration import carry_out
@@ -56,7 +57,8 @@ async def solve(run: Run) -> Ending:
             outcome = await carry_out(run, reply)
         except LimitReached as limit:
             run.iteration = max((iteration.index for iteration in run.trajectory.iterations[-1:]), default=0)
-            return await _salvage(run, limit.stop_reason, str(limit), may_ask=not limit.is_last_reply)
+            why = "" if str(limit) == TIME_IS_UP else str(limit)
+            return await _salvage(run, limit.stop_reason, why, may_ask=not limit.is_last_reply)
         except KernelDiedError as death:
             return await _salvage(run, "kernel_died", str(death))
         await cells.show(run)

@@ -16,13 +16,13 @@ WORDS: dict[StopReason, str] = {
     "cost": "cost limit reached",
     "seconds": "time limit reached",
     "subcalls": "sub-call limit reached",
-    "context_window": "the conversation no longer fits the model's window",
+    "context_window": "the conversation does not fit the model's window",
     "no_progress": "the model repeated itself",
     "cancelled": "stopped by you",
     "kernel_died": "the kernel died too often",
     "no_agreement": "the samples do not agree",
     "answer_invalid": "the answer or its files are not as they were asked for",
-    "failed": "an error ended the run",
+    "failed": "failed",
 }
 LIMITED_BY = {
     "iterations": "max_iterations",
@@ -68,6 +68,23 @@ def in_short(stop_reason: StopReason, message: str = "") -> str:
         return WORDS[stop_reason]
     words = why_ended(stop_reason, message).partition(". ")[0]
     return words[0].lower() + words[1:] if words[1:2].islower() else words  # as the other reasons
+
+
+def beside_headline(stop_reason: StopReason, message: str = "") -> str:
+    """Say that a run ended without an answer, and of the reason what is not `in_short` in the headline above it.
+
+    Parameters
+    ----------
+    stop_reason, message
+        Of the result, or of the run's last record.
+    """
+    why, short = why_ended(stop_reason, message), in_short(stop_reason, message)
+    if not why.lower().startswith(short.lower()):
+        return f"No answer: {why}."
+    rest = why[len(short) :].strip(" .")
+    if rest.startswith("(") and rest.endswith(")"):
+        rest = rest[1:-1]
+    return f"No answer: {rest}." if rest else "No answer."
 
 
 def no_answer(stop_reason: StopReason, message: str = "") -> str:

@@ -72,7 +72,7 @@ class Limits:
                 raise ConfigurationError(f"Limits({field.name}={quoted(value)}): a whole number is needed.")
             if value < 0 or (value == 0 and field.name not in _MAY_BE_ZERO):
                 least = "zero or more" if field.name in _MAY_BE_ZERO else "more than zero"
-                raise ConfigurationError(f"Limits({field.name}={quoted(value)}): it must be {least}.")
+                raise ConfigurationError(f"Limits({field.name}={value:.10g}): it must be {least}.")
         if self.max_kernels < self.max_depth:
             raise ConfigurationError(
                 f"Limits(max_kernels={self.max_kernels}, max_depth={self.max_depth}): each depth needs a kernel, so "

@@ -96,12 +96,13 @@ def test_the_answer_alone_is_on_stdout() -> None:
     done = cli("run", "How long is it?", "--context", "a.txt", "-m", script(FINAL))
     assert (done.out, done.code) == ("5\n", 0)
     lines = done.err.splitlines()
-    assert lines[0] == "scripted/s.json · str, 5 characters · no sandbox"
-    assert lines[1] == "  1 I count."
-    assert re.fullmatch(r"    ✓ count the letters  \d\.\d s", lines[2])
-    assert re.fullmatch(r"1 iteration · [\d,]+ tokens · \d\.\d s", lines[3])
-    assert lines[4].startswith("Notebook: rlm_runs/")
-    assert Path(lines[4].removeprefix("Notebook: ")).is_file()
+    assert lines[0] == "scripted/s.json · str, 5 characters"
+    assert lines[1] == "No sandbox: the model's code runs with your rights."
+    assert lines[2] == "  1 I count."
+    assert re.fullmatch(r"    ✓ count the letters  \d\.\d s", lines[3])
+    assert re.fullmatch(r"1 iteration · [\d,]+ tokens · \d\.\d s", lines[4])
+    assert lines[5].startswith("Notebook: rlm_runs/")
+    assert Path(lines[5].removeprefix("Notebook: ")).is_file()
     assert "\x1b" not in done.err
 
 
@@ -268,6 +269,12 @@ NO_QUESTION = r"jupyter rlm: The question is missing\. It comes first, or last b
         (["run", "?", "-m", "nobody/x"], "jupyter rlm: .*nobody.*"),
         (["run", "?", "--base-url", "http://127.0.0.1:1"], "jupyter rlm: --base-url needs a model: .*"),
         (["run", "?", "-m", "extractive", "--termination", "x"], "jupyter rlm: Unknown termination policy 'x'.*"),
+        (
+            ["run", "?", "--sandbox", "docker"],
+            r"jupyter rlm run: --sandbox docker: there is auto, bwrap and none \(see .*",
+        ),
+        (["run", "?", "--max-seconds", "0"], "jupyter rlm: --max-seconds 0: it must be more than zero."),
+        (["run", "?", "--sandbox", "none", "--max-cost", "-0.5"], "jupyter rlm: --max-cost -0.5: it must be .*"),
         (["run", "?", "--max-iterations", "0"], "jupyter rlm: --max-iterations 0: it must be more than zero."),
         (["run", "?", "--max-answer-errors", "-1"], "jupyter rlm: --max-answer-errors -1: it must be zero or more."),
         (
@@ -278,7 +285,7 @@ NO_QUESTION = r"jupyter rlm: The question is missing\. It comes first, or last b
             ["run", "?", "--answr", "Invoice"],
             "jupyter rlm: .* --answer names a type of a notebook; .* --schema FILE.*",
         ),
-        (["run", "?", "--max-cost", "much"], "jupyter rlm run: --max-cost takes a number, not 'much' .*"),
+        (["run", "?", "--max-cost", "much"], r"jupyter rlm run: --max-cost much: a number is needed \(see .*"),
         (["run", "?", "--save", "a.txt/x", "-m", "extractive"], "jupyter rlm: A run can't be saved in .*"),
         (["walk"], "jupyter rlm: .*invalid choice: 'walk'.*"),
         ([], "jupyter rlm: A command is missing: .*"),

@@ -17,10 +17,13 @@ _DULL = re.compile(rf"\s*(#\s*)?(?:(?:from \S+ )?import\b[^;]*|{_HEAD}|[\W_]*)$"
 """A line that says nothing of what a cell does."""
 
 
-def of_start(started: RunStarted) -> str:
-    """Name model, context and sandbox."""
+def of_start(started: RunStarted) -> list[tuple[str, str]]:
+    """Return lines with their styles that name model, context and sandbox, and say what it means that there is none."""
     context = "" if started.context.type_name == "none" else f" · {_context(started)}"
-    return f"{started.model}{context}{_shut(started)}"
+    kind = started.options.get("sandbox", {}).get("kind")
+    sandbox = f" · sandbox: {kind}" if kind not in {None, "none"} else ""
+    unsafe = [("No sandbox: the model's code runs with your rights.", "yellow")] if kind == "none" else []
+    return [(f"{started.model}{context}{sandbox}", "dim"), *unsafe]
 
 
 def of_reply(reply: ReplyReceived, width: int) -> tuple[str, str]:
@@ -51,11 +54,6 @@ def _took(reply: ReplyReceived) -> str:
 
 def _context(started: RunStarted) -> str:
     return f"{started.context.type_name}, {started.context.size}"
-
-
-def _shut(started: RunStarted) -> str:
-    kind = started.options.get("sandbox", {}).get("kind")
-    return "" if kind is None else " · no sandbox" if kind == "none" else f" · sandbox: {kind}"
 
 
 def gist(source: str, width: int) -> str:

@@ -165,15 +165,18 @@ class Progress:
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()
 
+    def _start(self, event: RunStarted) -> None:
+        self.run_id, self._limits = event.run_id, event.limits
+        self._has_reward = event.options.get("reward") is not None
+        self._most_iterations = int(event.limits.get("max_iterations") or 0)
+        for line in lines.of_start(event):
+            self.say(*line)
+        self._begin(1)
+
     def _on_event(self, event: Event) -> None:
         match event:
             case RunStarted():
-                self.run_id = event.run_id
-                self._limits = event.limits
-                self._has_reward = event.options.get("reward") is not None
-                self._most_iterations = int(event.limits.get("max_iterations") or 0)
-                self.say(lines.of_start(event), "dim")
-                self._begin(1)
+                self._start(event)
             case ReplyStreamed():
                 self._begin(event.iteration)
                 self._written += len(event.text)

@@ -270,7 +270,7 @@ class View:
     def _unsafe(self) -> list[str]:
         """Say that the model's code has the user's rights, where it has."""
         kind = None if self._started is None else self._started.options.get("sandbox", {}).get("kind")
-        return ["no sandbox"] if kind == "none" else []
+        return ["no sandbox: the model's code has your rights"] if kind == "none" else []
 
     def _of(self) -> str:
         most = self._limits.get("max_iterations")

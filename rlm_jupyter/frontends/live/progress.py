@@ -106,7 +106,7 @@ class TerminalProgress:
             from rich.text import Text
 
             self._headline = Live(
-                get_renderable=lambda: Text(self._view.text(), overflow="ellipsis", no_wrap=True),
+                get_renderable=lambda: Text(self._view.text()),
                 refresh_per_second=1 / REST_SECONDS,
                 transient=True,
                 redirect_stderr=False,

@@ -26,7 +26,7 @@ from rlm_jupyter.run.outcome import how_to_resume
 from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.result import OnEvent, Result, result_of
 from rlm_jupyter.run.running import Running
-from rlm_jupyter.types.endings import in_short, no_answer, why_ended
+from rlm_jupyter.types.endings import beside_headline, in_short
 from rlm_jupyter.types.errors import ConfigurationError, RLMError, saved_at
 
 
@@ -104,8 +104,7 @@ class ShownResult(Result):
         unsaved = fragments.block(fragments.note(self.unsaved)) if self.unsaved else ""
         more = fragments.block(fragments.note(self._how_to_resume())) if self._how_to_resume() else ""
         if self.answer is None:
-            why = self.stop_reason, self.message
-            said = "No answer." if why_ended(*why).lower() == in_short(*why).lower() else no_answer(*why)
+            said = beside_headline(self.stop_reason, self.message)
             return fragments.block(fragments.note(said)) + files.as_html(self) + more + unsaved
         ended = self.trajectory.ended
         shown = self.answer if ended is None else answer_markdown(ended)
@@ -124,7 +123,8 @@ class ShownResult(Result):
     def answer_text(self) -> str:
         """Return the answer alone, for a terminal."""
         remark = self.message if self.stop_reason in {"answered", "terminated"} else ""
-        return "\n\n".join(filter(None, [str(self), files.as_text(self), remark, self._how_to_resume(), self.unsaved]))
+        said = str(self) if self.answer is not None else beside_headline(self.stop_reason, self.message)
+        return "\n\n".join(filter(None, [said, files.as_text(self), remark, self._how_to_resume(), self.unsaved]))
 
     def _repr_html_(self) -> str:
         link = fragments.link(self.path) if self.path is not None else ""

@@ -122,7 +122,7 @@ class Commands:
                 f"%model takes one model, --sub-model, --base-url, --window and --price, not {quoted(said)}."
             )
         if windows and not windows[-1].isdecimal():
-            raise ConfigurationError(f"--window takes a number of tokens, not {quoted(windows[-1])}.")
+            raise ConfigurationError(f"--window {windows[-1]}: a number of tokens is needed.")
         if names or sub_models or urls or windows or prices:
             self._configuration.name(
                 names[0] if names else None,

@@ -63,7 +63,10 @@ class Sandbox:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
-            raise ConfigurationError(f"sandbox={quoted(self.kind)}: there is auto, bwrap and none.")
+            option = f"--sandbox {self.kind}: there is auto, bwrap and none."
+            raise ConfigurationError(
+                f"sandbox={quoted(self.kind)}: there is auto, bwrap and none.", notebook=option, command=option
+            )
         for name in ("read", "write"):
             object.__setattr__(self, name, _folders(name, getattr(self, name)))
         for name in ("memory", "disk", "processes"):

@@ -9,7 +9,8 @@ from types import TracebackType
 
 from rlm_jupyter.types.errors import LimitReached, ModelUnavailableError
 
-_TIME_IS_UP = "the time is up"
+TIME_IS_UP = "the time is up"
+"""Says no more than the stop reason does."""
 
 
 class Deadline:
@@ -138,7 +139,7 @@ class InTime:
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
-            raise LimitReached(_TIME_IS_UP, stop_reason="seconds") from None
+            raise LimitReached(TIME_IS_UP, stop_reason="seconds") from None
 
 
 @contextmanager
@@ -156,5 +157,5 @@ def naming(failure: ModelUnavailableError | None, tries: int) -> Iterator[None]:
         if failure is None or limit.stop_reason != "seconds":
             raise
         retrying = f"while retrying, {tries} {'try' if tries == 1 else 'tries'} so far"
-        why = retrying if str(limit) == _TIME_IS_UP else f"{limit}, {retrying}"
+        why = retrying if str(limit) == TIME_IS_UP else f"{limit}, {retrying}"
         raise LimitReached(f"{why}: {failure}", stop_reason="seconds") from None

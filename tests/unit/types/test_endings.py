@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlm_jupyter.types.endings import raised_limit
+from rlm_jupyter.types.endings import beside_headline, raised_limit
 from rlm_jupyter.types.values import StopReason
 
 
@@ -24,3 +24,20 @@ def test_the_limit_that_is_proposed_is_above_what_was_used(
     stop_reason: StopReason, limits: dict[str, float | None], used: float, option: str
 ) -> None:
     assert raised_limit(stop_reason, limits, used) == option
+
+
+@pytest.mark.parametrize(
+    ("stop_reason", "message", "said"),
+    [
+        ("no_progress", "Nothing in the context matches. Try others.", "No answer: Try others."),
+        ("no_progress", "", "No answer."),
+        ("context_window", "x/y reads 10 tokens", "No answer: x/y reads 10 tokens."),
+        ("seconds", "", "No answer."),
+        ("seconds", "while retrying, 2 tries so far: x", "No answer: while retrying, 2 tries so far: x."),
+        ("failed", "broken", "No answer: broken."),
+    ],
+)
+def test_a_reason_that_stands_in_the_headline_is_not_said_twice(
+    stop_reason: StopReason, message: str, said: str
+) -> None:
+    assert beside_headline(stop_reason, message) == said
