@@ -218,7 +218,7 @@ function addCellCommands({ commands, trans, current, clicked }: Place): string[]
 
 function addExport({ commands, trans, current }: Place): void {
   commands.addCommand('rlm:export', {
-    label: args => named(exportLabels(trans)[formOf(args.form)])(args),
+    label: args => named(exportLabels(trans)[formOf(args.form)]),
     caption: trans.__('Keys, home folders and user names are taken out'),
     isVisible: () => current()?.meantOrSaved !== undefined,
     execute: args => {
@@ -231,9 +231,9 @@ function addExport({ commands, trans, current }: Place): void {
   });
 }
 
-/** A command's label: in the palette, where it stands among all others, it begins with whose it is. */
-export function named(label: string): (args: ReadonlyPartialJSONObject) => string {
-  return args => (args.isPalette ? `RLM: ${label}` : label);
+/** A command's label: in menus and in the palette it stands among those of others, so it begins with whose it is. */
+export function named(label: string): string {
+  return `RLM: ${label}`;
 }
 
 function formOf(named: unknown): Form {

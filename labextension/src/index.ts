@@ -91,7 +91,7 @@ class Notebooks {
     trans: TranslationBundle,
     isOn: () => boolean
   ) {
-    const ask: AskText = (title, label) => askText(title, label, trans);
+    const ask: AskText = (title, label, button) => askText(title, label, button);
     _tracker.widgetAdded.connect((_, panel) => {
       const show = shower(app.commands, app.serviceManager.contents, () => panel.context.path, trans);
       const notebook = new LiveNotebook(panel, trans, ask, isOn, show);
@@ -144,7 +144,7 @@ function register(
   const { commands } = app;
   const category = trans.__('RLM: Recursive Language Model');
   commands.addCommand('rlm:runs', {
-    label: named(trans.__('Show the Runs of the Notebook')),
+    label: named(trans.__('Runs of This Notebook')),
     caption: trans.__('Iterations, sub-calls, tokens and cost, in the side panel'),
     icon: treeViewIcon,
     execute: showRuns

@@ -52,7 +52,7 @@ def test_the_context_menu_acts_on_the_cell_that_was_clicked(opened: Open, model:
     )[0]
     assert not {"rlm", "tags"} & set(pasted["metadata"])
 
-    choose(page, second["id"], "Branch from Here")
+    choose(page, second["id"], "RLM: Branch from Here")
     page.until(lambda: "RLM.fork(" in "".join(cell["source"] for cell in page.cells()), "the cell that branches")
     branch = next(cell for cell in page.cells() if "RLM.fork(" in cell["source"])
     assert branch["source"].splitlines()[-2].endswith(", at=2)")

@@ -276,7 +276,7 @@ def test_an_edit_that_was_refused_stays_right_below_the_cell_that_it_was_of(open
     page.page.keyboard.type("print('edited by me')")
     strip.get_by_role("button", name="Refuse").click()
     page.page.get_by_role("dialog").get_by_role("textbox").fill("look there")
-    page.page.get_by_role("dialog").get_by_role("button", name="Send").click()
+    page.page.get_by_role("dialog").get_by_role("button", name="Refuse").click()
     page.until(lambda: len(page.live("code")) == 2 and strip.count(), "the second")
     page.until_still(lambda: page.cells())
     marks = [cell["metadata"]["rlm"] for cell in page.cells() if "rlm" in cell["metadata"]]
@@ -313,7 +313,7 @@ def test_people_decide_about_cells(opened: Open, model: Waiting) -> None:
     bar.get_by_role("button", name="Pause").click()
     bar.get_by_role("button", name="Refuse").click()
     page.page.get_by_role("dialog").get_by_role("textbox").fill("no more prints, please")
-    page.page.get_by_role("dialog").get_by_role("button", name="Send").click()
+    page.page.get_by_role("dialog").get_by_role("button", name="Refuse").click()
     page.until(lambda: page.page.locator(".rlm-bar[data-rlm-phase='paused']").count(), "the run waits")
     asked = len(model.requests)
     page.page.wait_for_timeout(300)
@@ -389,7 +389,7 @@ def test_the_cell_that_waits_runs_by_the_keys_that_run_cells_and_what_is_written
     # refused, or stopped: what was written there is a cell of one's own
     rewrite(page, cell["id"], "refused = 1")
     page.page.locator(".rlm-decide-refuse").click()
-    page.page.get_by_role("dialog").get_by_role("button", name="Send").click()
+    page.page.get_by_role("dialog").get_by_role("button", name="Refuse").click()
     own = page.until(
         lambda: [c for c in page.cells() if c["source"] == "refused = 1" and c["id"] != cell["id"]], "what was written"
     )[0]

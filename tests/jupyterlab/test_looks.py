@@ -197,7 +197,7 @@ def test_all_of_a_run_can_be_read_in_both_themes(opened: Open, model: Waiting, t
     page.until(lambda: "refused the key" in cell.inner_text(), "why it failed")
     assert cell.inner_text().count("refused the key") == 1
     # the panel marks what failed: in its tab until it was looked at, the run, and the iteration, which is folded
-    tab = page.page.get_by_role("tab", name="RLM: runs of this notebook: 1 run with errors", exact=True)
+    tab = page.page.get_by_role("tab", name="RLM: Runs of This Notebook: 1 run with errors", exact=True)
     assert "✕" in tab.evaluate("tab => getComputedStyle(tab, '::before').content")
     assert tab.get_attribute("data-rlm-errors") == "1"
     page.command("rlm:runs")

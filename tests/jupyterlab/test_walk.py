@@ -245,7 +245,7 @@ def approve(walk: Walk, model: Waiting) -> None:
     dialog = walk.page.get_by_role("dialog")
     dialog.get_by_role("textbox").fill("Delete nothing, only count.")
     walk.step("approve-refuse-dark")
-    dialog.get_by_role("button", name="Send").click()
+    dialog.get_by_role("button", name="Refuse").click()
     walk.proposed(asked, 4)
     assert walk.one(third["id"])["metadata"]["rlm"]["status"] == "skipped"
     assert "Delete nothing, only count." in json.dumps(model.requests[-1].body)

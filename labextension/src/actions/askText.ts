@@ -1,7 +1,6 @@
 /** Asks a person for a line of text: a message to the model, or why a cell is refused. */
 
 import { Dialog, showDialog } from '@jupyterlab/apputils';
-import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 
 /** Lab's own box for text has room for 20 characters, and takes no other width. */
@@ -23,12 +22,12 @@ class TextBody extends Widget implements Dialog.IBodyWidget<string> {
   private readonly _text = document.createElement('input');
 }
 
-/** Ask for a text; `null`: the person thought better of it. */
-export async function askText(title: string, label: string, trans: TranslationBundle): Promise<string | null> {
+/** Ask for a text; `null`: the person thought better of it. @param button what it says that goes on. */
+export async function askText(title: string, label: string, button: string): Promise<string | null> {
   const said = await showDialog({
     title,
     body: new TextBody(label),
-    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Send') })],
+    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: button })],
     focusNodeSelector: 'input'
   });
   return said.button.accept ? (said.value ?? '') : null;

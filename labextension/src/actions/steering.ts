@@ -19,7 +19,7 @@ const PATIENCE_MILLISECONDS = 600;
 const SHOWN_CHARS = 200;
 
 /** Asks somebody for a line of text; `null`: they thought better of it. */
-export type AskText = (title: string, label: string) => Promise<string | null>;
+export type AskText = (title: string, label: string, button: string) => Promise<string | null>;
 
 /** What the notebook does for it. */
 export interface Hands {
@@ -151,9 +151,9 @@ export class Steering {
     if (!cell && !call) {
       return;
     }
-    const asked = this._trans.__('Message to the model: why, or what to do instead');
+    const asked = this._trans.__('Message to the model, if you like: why, or what to do instead');
     const title = call ? this._trans.__('Refuse the call') : this._trans.__('Refuse the cell');
-    const note = await this._askText(title, asked);
+    const note = await this._askText(title, asked, this._trans.__('Refuse'));
     if (note !== null && call) {
       this.ask(run, { type: 'refuse', call: call.id, note });
     } else if (note !== null && cell) {
@@ -163,7 +163,7 @@ export class Steering {
 
   async note(run: RunModel): Promise<void> {
     const asked = this._trans.__('The model reads it with the next outputs');
-    const text = await this._askText(this._trans.__('Message to the model'), asked);
+    const text = await this._askText(this._trans.__('Message to the model'), asked, this._trans.__('Send'));
     if (text?.trim()) {
       if (run.isOver) {
         this._lost([{ type: 'note', text, n: 0 }]);

@@ -26,7 +26,7 @@ export class Proposal extends Strip {
         act: refuse
       }
     ];
-    const words = trans.__('Not run yet. You can edit it first.');
+    const words = trans.__('Not run yet. It runs as it stands here, edited or not.');
     super(trans.__('A cell waits for your approval'), words, buttons, 'rlm-proposal');
   }
 }

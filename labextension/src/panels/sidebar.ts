@@ -20,8 +20,8 @@ export class RunsPanel extends Widget {
     this.id = 'rlm-runs';
     this.addClass('rlm-runs');
     this.node.setAttribute('role', 'region');
-    this.node.setAttribute('aria-label', _trans.__('RLM: runs of this notebook'));
-    this.title.caption = _trans.__('RLM: runs of this notebook');
+    this.node.setAttribute('aria-label', _trans.__('RLM: Runs of This Notebook'));
+    this.title.caption = _trans.__('RLM: Runs of This Notebook');
     this._empty.className = 'rlm-runs-empty';
     this._empty.textContent = _trans.__('No run yet: %1 or %2 in a cell begins one.', '%rlm', '%%rlm');
     this.node.append(this._search(), this._empty, this._trees);
@@ -88,7 +88,7 @@ export class RunsPanel extends Widget {
       runs.forEach((run, place) => this._seen.set(run, failures[place]));
     }
     const failed = runs.filter((run, place) => failures[place] > (this._seen.get(run) ?? 0)).length;
-    const caption = this._trans.__('RLM: runs of this notebook');
+    const caption = this._trans.__('RLM: Runs of This Notebook');
     const words = this._trans._n('%1 run with errors', '%1 runs with errors', failed);
     this.title.caption = failed ? `${caption}: ${words}` : caption;
     this.title.className = failed ? 'rlm-tab-errors' : '';

@@ -18,7 +18,7 @@ export class RunStatus extends Widget {
     this.addClass('rlm-status');
     this._button.type = 'button';
     this._button.className = 'rlm-status-button';
-    this._button.title = _trans.__('Show the Runs of the Notebook');
+    this._button.title = _trans.__('Show the runs of this notebook');
     this._button.addEventListener('click', show);
     // numbers change all the time: only a new iteration, and the end, are said aloud
     this._said.className = 'rlm-status-said';
@@ -47,7 +47,7 @@ export class RunStatus extends Widget {
       const text = [words, ...numbers].join(' · ');
       this._button.textContent = text;
       // a long one is cut off
-      this._button.title = `${text}\n${this._trans.__('Show the Runs of the Notebook')}`;
+      this._button.title = `${text}\n${this._trans.__('Show the runs of this notebook')}`;
       if (this._said.textContent !== words) {
         this._said.textContent = words;
       }
