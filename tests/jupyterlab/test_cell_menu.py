@@ -37,7 +37,7 @@ def test_the_context_menu_acts_on_the_cell_that_was_clicked(opened: Open, model:
     choose(page, second["id"], "Copy to My Cells")
     page.until(lambda: page.cells()[-1]["source"].endswith("\nprint('second')"), "the copy")
     # it says what it needs to run there
-    assert page.cells()[-1]["source"].startswith("# from a run: %rlm_restore ")
+    assert page.cells()[-1]["source"].startswith("# From a run. ")
     assert "rlm" not in page.cells()[-1]["metadata"]
 
     # a copy that is pasted is the person's own as soon as it is run
