@@ -408,7 +408,10 @@ def test_settings_are_found_and_hold_for_what_a_cell_does_not_say(opened: Open, 
         entry.first.click()
         page.until(lambda: page.page.get_by_text("Default model").count(), "the form")
         sandbox = page.page.locator("select[id$='sandbox']")
-        assert sandbox.locator("option:checked").inner_text() == "as usual: what the environment variable RLM_SANDBOX names, else the best there is"
+        assert (
+            sandbox.locator("option:checked").inner_text()
+            == "as usual: what the environment variable RLM_SANDBOX names, else the best there is"
+        )
         page.picture("settings", 500)
         page.page.evaluate("window.jupyterapp.shell.currentWidget.close()")
         page.command("apputils:activate-command-palette")

@@ -337,3 +337,24 @@ def test_the_example_of_the_docs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names["result"].response == "77"
     [log] = Path("logs").iterdir()
     assert log.read_text().count("\n") == 3
+
+
+def test_a_callback_that_raises_is_logged_by_its_name_and_keeps_no_other_from_being_called(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    completed: list[int] = []
+
+    def start(depth: int, number: int) -> None:
+        raise ValueError("not today")
+
+    with Loopback([played("print(1)", "FINAL(2)")]) as server:
+        RLM(
+            **arguments(server),
+            on_iteration_start=start,
+            on_iteration_complete=lambda depth, number, _: completed.append(number),
+        ).completion("abc")
+    said = [record.getMessage() for record in caplog.records]
+    assert "on_iteration_start raised ValueError: not today" in said
+    assert "on_iteration_start raised 2 times during this run; the first traceback is above" in said
+    assert not any("on_event" in message for message in said)
+    assert completed == [1, 2]
