@@ -13,7 +13,7 @@ from typing import Any, Self
 from rlm_jupyter.types.errors import ConfigurationError, PolicyError
 from rlm_jupyter.types.events import RunEnded
 from rlm_jupyter.types.json_form import form
-from rlm_jupyter.types.json_schema import JsonSchema, takes_none
+from rlm_jupyter.types.json_schema import KEYWORDS, JsonSchema, takes_none
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.shortened import shortened
 from rlm_jupyter.types.type_adapter import adapted
@@ -234,10 +234,7 @@ def _checked_schema(schema: Mapping[str, Any]) -> JsonSchema:
     except ValueError as error:
         raise ConfigurationError(f"The schema of the answer is {shortened(str(error), _REASON_CHARS)}.") from None
     if found.says_nothing:
-        raise ConfigurationError(
-            f"The schema of the answer, {quoted(dict(schema))}, takes any answer: a JSON schema says what is wanted by "
-            'keywords, as {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}.'
-        )
+        raise ConfigurationError(f"The schema of the answer, {quoted(dict(schema))}, takes any answer: {KEYWORDS}.")
     return found
 
 

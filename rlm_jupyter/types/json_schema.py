@@ -10,6 +10,12 @@ from datetime import datetime, time
 from functools import lru_cache, partial
 from typing import Any
 
+KEYWORDS = (
+    'a JSON schema says what is wanted by keywords, as {"type": "object", "properties": {"name": {"type": "string"}}, '
+    '"required": ["name"]}'
+)
+"""For who gave one that says nothing."""
+
 
 class JsonSchema:
     """Checks data.

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlm_jupyter.kernel.guest.subcall_client import Answers, SubcallFailure
 from rlm_jupyter.types.json_form import form
-from rlm_jupyter.types.json_schema import JsonSchema
+from rlm_jupyter.types.json_schema import KEYWORDS, JsonSchema
 from rlm_jupyter.types.prompt import framed
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.shortened import shortened
@@ -99,8 +99,11 @@ class ReplyType:
         if isinstance(wanted, Mapping):
             try:
                 self._json_schema = JsonSchema(wanted)
+                self._json_schema.check_references()
             except ValueError as error:
                 raise TypeError(f"{quoted(wanted)} is {error}") from None
+            if self._json_schema.says_nothing:
+                raise TypeError(f"{quoted(dict(wanted))} takes any reply: {KEYWORDS}")
             self._schema = self._json_schema.schema
         else:
             self._adapter, self._schema = adapted(wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -58,3 +59,22 @@ def test_a_child_sees_the_form_and_the_mistake_before_its_code_does(name: str) -
     for text in map(beginning, asked):
         assert "Reply with JSON alone, of this form:\n[int, ...]\n\nHow many?" in text
     assert "it is no JSON" in beginning(asked[1])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        ({"vendor": "str"}, "takes any reply: a JSON schema says what is wanted by keywords"),
+        ({}, "takes any reply"),
+        ({"$ref": "#/$defs/Nowhere"}, 'it refers to "#/$defs/Nowhere", which is not in it'),
+        ({"type": "array", "items": {"$ref": "https://example.org/s.json"}}, "which is not in it"),
+        ({"type": "nonsense"}, "no JSON schema"),
+    ],
+)
+def test_a_schema_that_nothing_or_anything_can_have_is_refused_before_anything_is_asked(
+    wanted: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(TypeError, match=re.escape(says)) as refused:
+        ReplyType(wanted, "llm_query")
+    assert str(refused.value).startswith("llm_query: answer={")
+    assert "\n" not in str(refused.value)

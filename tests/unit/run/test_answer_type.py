@@ -348,7 +348,7 @@ def test_a_schema_that_refers_elsewhere_is_not_fetched() -> None:
         apart = {"properties": {"a": {"$id": "https://example.org/a.json", "$ref": there}}}
         with pytest.raises(AnswerError, match="the schema can't be applied"):
             AnswerType(apart).check(Value("", {"a": 1}, is_json=True))
-        [failure] = replied(ReplyType({"$ref": there}, "llm_query"), "1", "1")
+        [failure] = replied(ReplyType(apart, "llm_query"), *['{"a": 1}'] * 2)
         assert isinstance(failure, SubcallFailure)
         assert "can't be applied" in failure.reason
         server.shutdown()
