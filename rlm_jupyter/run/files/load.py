@@ -152,9 +152,9 @@ class _Loading:
         path = os.path.expanduser(given)  # noqa: PTH111 — a Path would lose `./`, by which people name `./-`
         if not os.path.lexists(path) and glob.has_magic(path):
             self._collect(given, matches(path), f"No file matches {given!r}.")
-        elif Path(path).is_dir():
-            nothing = f"{given}: no file in this folder can be read."
-            self._collect(given, walk(Path(path), self.note), nothing, is_folder=True)
+        elif (folder := Path(path)).is_dir():
+            nothing = f"{folder}: no file in this folder can be read."
+            self._collect(str(folder), walk(folder, self.note), nothing, is_folder=True)
         elif self._is_new(path):
             try:
                 self.contents[_key(path)] = self._read(path)

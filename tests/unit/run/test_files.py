@@ -619,3 +619,14 @@ def test_a_page_is_as_large_as_it_is_said_to_be(points: tuple[float, float]) -> 
     pages = PdfPages(stream.getvalue())
     assert pages[0].size == pages.size
     assert max(pages.size) == 1_568
+
+
+@pytest.mark.parametrize("given", ["dossier", "dossier/", "./dossier/"])
+def test_a_folder_is_called_the_same_in_all_that_is_said_of_it(given: str) -> None:
+    put("dossier/a.txt", "text")
+    put("dossier/.hidden", "text")
+    put("dossier/b.bin", b"\x00\xff\x01" * 90)
+    notes: list[str] = []
+    load(given, note=notes.append)
+    assert len(notes) == 2
+    assert {note.partition(":")[0] for note in notes} == {"dossier"}
