@@ -192,3 +192,21 @@ def test_a_page_that_is_reloaded_between_two_cells_puts_each_in_its_place(
     assert "all parts" in shown
     page.picture("reloaded-between", 300)
     assert not page.errors
+
+
+def test_a_kernel_that_was_restarted_is_sent_no_message_that_it_does_not_know(opened: Open, model: Waiting) -> None:
+    model.play([LOOK, FINAL], opened=2)
+    page = opened("text = 'x'", ASK)
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.live("answer"), "the run's end")
+    log = page.window.lab.folder.parent / "server.log"
+    before = log.read_text()
+    page.command("docmanager:save")
+    kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+    page.page.evaluate(f"{kernel}.restart().then(() => undefined)")
+    page.window.reload()
+    page.until_ready()
+    page.page.evaluate(f"{kernel}.requestKernelInfo().then(() => undefined)")
+    page.page.wait_for_timeout(3_000)  # in which a page that has heard nothing asks again
+    assert "UNKNOWN CONTROL MESSAGE" not in log.read_text().removeprefix(before)

@@ -111,17 +111,11 @@ export class NotebookRuns<V extends View> {
       onUnknown: data => this._wonder(data),
       onClose: line => this._close(line)
     });
-    const cells = new Set(this._context.model.sharedModel.cells.map(cell => cell.getId()));
-    for (const [cell] of owned()) {
-      if (cells.has(cell)) {
-        this._listener.listen(cell);
-        cells.delete(cell);
-      }
-    }
-    // whoever shares a document has its cells from the page that wrote them
-    if (!(this._context.model as { collaborative?: boolean }).collaborative) {
-      this._listener.find(cells);
-    }
+    const cells = this._context.model.sharedModel.cells.map(cell => cell.getId());
+    // whoever shares a document has the cells of others from the pages that wrote them
+    const isShared = (this._context.model as { collaborative?: boolean }).collaborative === true;
+    const mine = new Set(owned().map(([cell]) => cell));
+    this._listener.find(new Set(isShared ? cells.filter(cell => mine.has(cell)) : cells));
   }
 
   private _look(): void {

@@ -93,7 +93,7 @@ export class Listener {
   }
 
   /** Listen for the run of a cell that began before this page was loaded, and ask for all that it has told. */
-  listen(cellId: string, id = `${TARGET}-${cellId}`): void {
+  private _listen(cellId: string, id: string): void {
     if (!this._kernel.isDisposed && this._kernel.handleComms && !this._kernel.hasComm(id)) {
       const control = (message: Message): void => this._control(id, message);
       const line = new Line(this._kernel.createComm(TARGET, id), this._kernel, this._ears, control, cellId);
@@ -102,8 +102,9 @@ export class Listener {
   }
 
   /**
-   * Ask a kernel, also a busy one, which runs it has, and listen for those of these cells: they were begun in a page
-   * that is closed, or in another one. A kernel that does not answer, has none.
+   * Ask a kernel, also a busy one, which runs it has, and listen for those of these cells: they were begun before this
+   * page was loaded, or in another one. Every kernel can be asked; a message of ours is sent to none that has no run,
+   * as after a restart: it would log an error. One that does not answer, has none.
    */
   find(cells: ReadonlySet<string>): void {
     const asked = new Set<string | undefined>();
@@ -135,7 +136,7 @@ export class Listener {
     for (const id of ids) {
       const cell = [...cells].find(cell => id === `${TARGET}-${cell}` || id.startsWith(`${TARGET}-${cell}-`));
       if (cell !== undefined) {
-        this.listen(cell, id);
+        this._listen(cell, id);
       }
     }
   }
