@@ -67,6 +67,15 @@ test('what somebody has cleared is there again', () => {
   expect(area.done).toEqual(['all']);
 });
 
+test('outputs that a saved notebook has, with their keys in another order, are left as they are', () => {
+  const area = new Kept();
+  const [png, text] = ['iVBOR', '<Figure>'];
+  area.outputs = [{ data: { 'image/png': png, 'text/plain': text }, metadata: {}, output_type: 'display_data' }];
+  const told = { output_type: 'display_data', data: { 'text/plain': text, 'image/png': png }, metadata: {} };
+  writeOutputs(area as unknown as Area, [told]);
+  expect(area.done).toEqual([]);
+});
+
 test('the last outputs stand in the place of the progress, and what a person printed stays', () => {
   const html = (text: string): Output => ({ output_type: 'display_data', data: { 'text/html': text }, metadata: {} });
   const area = new Kept();

@@ -97,8 +97,8 @@ def test_limits_export_filter_and_fold(opened: Open, model: Waiting) -> None:
     )
     page.until(lambda: stop.is_enabled() and stop.get_attribute("aria-disabled") != "true", "Stop in the toolbar")
     status = page.page.locator(".rlm-status")
-    page.until(lambda: "RLM: iteration 2 / 30 · 240 tokens" in status.inner_text(), "the status bar")
-    assert status.get_by_role("status").text_content() == "RLM: iteration 2 / 30"
+    page.until(lambda: "RLM: iteration 3 / 30 · 240 tokens" in status.inner_text(), "the status bar")
+    assert status.get_by_role("status").text_content() == "RLM: iteration 3 / 30"
 
     # a limit, by keys: what can't be is said in a line, what the kernel refuses in a notice
     page.select("user-2")
@@ -116,7 +116,7 @@ def test_limits_export_filter_and_fold(opened: Open, model: Waiting) -> None:
     dialog.get_by_label("US dollars").fill("2.5")
     page.picture("limits-light")
     dialog.get_by_role("button", name="Set").click()
-    page.until(lambda: "iteration 2 / 40" in bar_of(page).inner_text(), "the new limit")
+    page.until(lambda: "iteration 3 / 40" in bar_of(page).inner_text(), "the new limit")
     page.until(lambda: "max_cost can't be set: the price of openai/any is not known" in notices(page), "the refusal")
     dismiss(page)
 

@@ -210,3 +210,21 @@ def test_a_kernel_that_was_restarted_is_sent_no_message_that_it_does_not_know(op
     page.page.evaluate(f"{kernel}.requestKernelInfo().then(() => undefined)")
     page.page.wait_for_timeout(3_000)  # in which a page that has heard nothing asks again
     assert "UNKNOWN CONTROL MESSAGE" not in log.read_text().removeprefix(before)
+    assert not page.errors
+
+
+def test_a_saved_notebook_of_a_run_that_is_over_is_not_changed_by_being_loaded(opened: Open, model: Waiting) -> None:
+    draw = "```repl\nfrom IPython.display import HTML\ndisplay(HTML('<b>9</b>'))\nprint(1)\n```"
+    model.play([draw, "```repl\nFINAL('over')\n```"], opened=2)
+    page = opened("text = 'x'", "%%rlm -m openai/any -c text --rerun\nHow long is it?")
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.live("answer") and page.cells()[2]["execution_count"], "the answer")
+    page.until_still(lambda: page.cells())
+    page.command("docmanager:save")
+    page.window.reload()
+    page.until_ready()
+    page.until(lambda: page.page.locator(".rlm-bar[data-rlm-outcome='answered']").count(), "the run, told once more")
+    page.until_still(lambda: page.cells())
+    assert not page.page.evaluate("window.jupyterapp.shell.currentWidget.context.model.dirty")
+    assert not page.errors

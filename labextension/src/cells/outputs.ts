@@ -2,6 +2,7 @@
 
 import type { ICodeCellModel } from '@jupyterlab/cells';
 import type * as nbformat from '@jupyterlab/nbformat';
+import { JSONExt } from '@lumino/coreutils';
 
 import type { Output } from '../protocol/messages';
 
@@ -75,7 +76,7 @@ function isAlike(one: Output, other: Output): boolean {
   }
   return one.output_type === 'stream'
     ? textOf(one) === textOf(other)
-    : JSON.stringify(one, null) === JSON.stringify(other, null);
+    : JSONExt.deepEqual(one as never, other as never); // a saved notebook has the keys in another order
 }
 
 function isGrown(before: Output, now: Output): boolean {

@@ -80,13 +80,14 @@ export class RunTree {
         this._branches.delete(iteration);
       }
     }
+    const last = Math.max(...there.keys());
     for (const [iteration, cells] of there) {
-      matches += this._paintIteration(iteration, cells, all ? null : filter);
+      matches += this._paintIteration(iteration, cells, all ? null : filter, iteration === last);
     }
     return matches;
   }
 
-  private _paintIteration(iteration: number, cells: LiveCell[], filter: Filter | null): number {
+  private _paintIteration(iteration: number, cells: LiveCell[], filter: Filter | null, isLast: boolean): number {
     const known = this._branches.get(iteration);
     const branch = known ?? this._branch(`${this.run.run}-${iteration}`, this._trans.__('Iteration %1', iteration));
     if (!known) {
@@ -106,7 +107,7 @@ export class RunTree {
       branch.rows.replaceChildren(...rows);
     }
     branch.node.hidden = filter !== null && !branch.matches;
-    this._open(branch.node, `${this.run.run}-${iteration}`, filter !== null || iteration === this.run.facts.iteration);
+    this._open(branch.node, `${this.run.run}-${iteration}`, filter !== null || isLast);
     return branch.matches;
   }
 

@@ -161,17 +161,19 @@ class RunFacts:
     def told(self) -> dict[str, Any]:
         """As the page gets them."""
         started = self._started
+        is_waiting = self._phase == "writing" and self._speed.waiting is not None
         limits = {**(started.limits if started is not None else {}), **self._limits}
         return {
             "phase": self._phase,
-            "iteration": self._iteration,
+            "iteration": self._iteration
+            + (is_waiting and self._iteration == self._replied),  # the one that is asked for
             "input_tokens": self._usage.input_tokens,
             "output_tokens": self._usage.output_tokens,
             "models": self._models.copy(),
             "cost": self._cost,
             "subcalls": self._subcalls,
             "in_flight": self._in_flight,
-            "is_waiting": self._phase == "writing" and self._speed.waiting is not None,
+            "is_waiting": is_waiting,
             "first": None if self._speed.first is None else round(self._speed.first, 1),
             "rate": None if self._speed.rate is None else float(f"{self._speed.rate:.2g}"),
             "remark": self._delay or self._remark,
