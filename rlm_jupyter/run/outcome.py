@@ -48,8 +48,9 @@ class Outcome:
         if self._path is not None:
             error.advice = saved_in(self._path)
             is_lent = trajectory.started.options.get("lent")
-            if self.recorder is not None and not is_lent and _has_more("failed", trajectory):
-                error.resume = f"To resume it: {resume_command(self.recorder.files.notebook)}"
+            files = None if self.recorder is None else self.recorder.files
+            if files is not None and not is_lent and _has_more("failed", trajectory, files.number):
+                error.resume = f"To resume it: {resume_command(files.notebook)}"
 
 
 def saved_in(path: Path) -> str:
@@ -96,7 +97,7 @@ def how_to_resume(stop_reason: StopReason, notebook: Path, result: Result | None
     result
         What came of it; `None`: its limits are not known.
     """
-    if result is not None and not _has_more(stop_reason, result.trajectory):
+    if result is not None and not _has_more(stop_reason, result.trajectory, RunFiles(notebook).number):
         return ""
     if stop_reason in LIMITED_BY:
         option = raised_limit(stop_reason, {}) if result is None else raising_option(result)
@@ -104,9 +105,12 @@ def how_to_resume(stop_reason: StopReason, notebook: Path, result: Result | None
     return f"To resume it: {resume_command(notebook)}" if stop_reason in RESUMABLE else ""
 
 
-def _has_more(stop_reason: StopReason, trajectory: Trajectory) -> bool:
-    """Return whether there is something to resume: a run that failed with its first request has nothing else."""
-    return stop_reason != "failed" or bool(trajectory.iterations)
+def _has_more(stop_reason: StopReason, trajectory: Trajectory, number: int) -> bool:
+    """Return whether there is something to resume: a run that failed with its first request has nothing else.
+
+    A further prompt has the variables of those before it.
+    """
+    return stop_reason != "failed" or bool(trajectory.iterations) or number > 1
 
 
 def raising_option(result: Result) -> str:
