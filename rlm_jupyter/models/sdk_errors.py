@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.models.endpoint import with_advice
 from rlm_jupyter.models.incapable import incapable
+from rlm_jupyter.models.overflow import overflow
 from rlm_jupyter.models.reply_fields import MalformedReply
-from rlm_jupyter.models.usage import tokens
-from rlm_jupyter.types.errors import ContextWindowError, ModelError, ModelUnavailableError
+from rlm_jupyter.types.errors import ModelError, ModelUnavailableError
 
 if TYPE_CHECKING:
     from rlm_jupyter.models.endpoint import Endpoint
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _DETAIL_CHARS = 300
 _READ_CHARS = 20_000
 """Of what a server says of a failure."""
-_MOST_DIGITS = 12
 _LONGEST_WAIT = 366 * 86_400.0
 """Seconds. A server may name any time; it is shown, and added to a clock."""
 _RETRIES = 4
@@ -51,19 +50,6 @@ _STREAMED_STATUS = {
     "overloaded_error": 529,
 }
 """An error inside a stream has no status of its own, only a type."""
-
-_OVERFLOW_TYPES = {"context_length_exceeded", "exceed_context_size_error"}
-_COUNT = r"(\d[\d,_]*)"
-_OVERFLOW_TEXTS = (
-    rf"prompt is too long: (?P<tokens>{_COUNT}) tokens > (?P<window>{_COUNT})",
-    rf"exceed context limit: (?P<tokens>{_COUNT}) \+ {_COUNT} > (?P<window>{_COUNT})",
-    rf"maximum context length is (?P<window>{_COUNT}) tokens.*?(?:resulted in|requested)(?: about)? "
-    rf"(?P<tokens>{_COUNT})",
-    rf"request \((?P<tokens>{_COUNT}) tokens\) exceeds the available context size \((?P<window>{_COUNT})",
-    rf"token count \((?P<tokens>{_COUNT})\) exceeds the maximum number of tokens.*?\((?P<window>{_COUNT})",
-    r"maximum context length|context window|prompt is too long|exceeds the available context size",
-)
-"""How servers say that a prompt is too long: Anthropic (2), OpenAI and vLLM, llama.cpp, Gemini, others."""
 
 
 def transport_errors() -> tuple[type[Exception], ...]:
@@ -90,9 +76,8 @@ def model_error(error: Exception, endpoint: Endpoint, *, has_images: bool = Fals
         detail = shortened(str(_headers(error).get("location") or ""), endpoint)
     if status is None and not body:
         return _no_connection(error, endpoint)
-    overflow = _overflow(status, detail, body, endpoint)
-    if overflow is not None:
-        return overflow
+    if (too_long := overflow(status, detail, body, endpoint)) is not None:
+        return too_long
     kinds = {str(body.get("type")), str(body.get("code"))}
     if kinds & _NO_CREDIT:
         return ModelError(f"{endpoint.name}: {endpoint.preset.title} says that nothing is left to spend. {detail}")
@@ -248,27 +233,6 @@ def _headers(error: Exception) -> Mapping[str, str]:
     return getattr(getattr(error, "response", None), "headers", None) or {}
 
 
-def _overflow(
-    status: int | None, detail: str, body: Mapping[str, Any], endpoint: Endpoint
-) -> ContextWindowError | None:
-    if status not in {None, 400, 413, 500}:
-        return None
-    tokens, window = _count(body.get("n_prompt_tokens")), _count(body.get("n_ctx"))
-    named = status == 413 or bool(_OVERFLOW_TYPES & {str(body.get("code")), str(body.get("type"))})
-    found = next((found for text in _OVERFLOW_TEXTS if (found := re.search(text, detail, re.I | re.S))), None)
-    if not (named or found):
-        return None
-    numbers = found.groupdict() if found else {}
-    tokens, window = tokens or _count(numbers.get("tokens")), window or _count(numbers.get("window"))
-    size = f" of {tokens:,} tokens" if tokens else ""
-    limit = f" of {window:,} tokens" if window else ""
-    return ContextWindowError(
-        f"{endpoint.name}: a prompt{size} does not fit the model's window{limit}.",
-        tokens=tokens,
-        window=window,
-    )
-
-
 def _body(error: Exception) -> Mapping[str, Any]:
     body = getattr(error, "body", None)
     if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping):
@@ -297,10 +261,3 @@ def shortened(text: str, endpoint: Endpoint) -> str:
             text = re.sub(_SHORT_SECRET.format(re.escape(secret)), "…", text)
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return text if len(text) <= _DETAIL_CHARS else text[:_DETAIL_CHARS] + "…"
-
-
-def _count(value: object) -> int | None:
-    digits = re.sub(r"[,_]", "", value) if isinstance(value, str) else value
-    if isinstance(digits, str):
-        digits = int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else None
-    return tokens(digits)
