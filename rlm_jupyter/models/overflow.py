@@ -28,7 +28,7 @@ _OVERFLOW_TEXTS = (
 
 
 def overflow(status: int | None, detail: str, body: Mapping[str, Any], endpoint: Endpoint) -> ContextWindowError | None:
-    """Return the error for a prompt that is too long, with the numbers; `None` where the server says nothing of that."""
+    """Return the error for a prompt that is too long, with its numbers; `None` where the server says no such thing."""
     if status not in {None, 400, 413, 500}:
         return None
     tokens, window = _count(body.get("n_prompt_tokens")), _count(body.get("n_ctx"))
