@@ -1,14 +1,15 @@
 """What a model's reply says: prose and blocks, declared answers, the source of cells.
 
-    fences     where fenced blocks begin and end
-    source     what the source of a cell says, read as Python with IPython's additions
-    shadowing  what a cell defines though the session has it
-    idempotence whether a cell can come to anything else when it is executed again
-    brackets   where the content of a declaration ends
-    final      FINAL and FINAL_VAR in prose and in source
-    reply      a whole reply: segments, and where the model starts to play the kernel
+    fences           where fenced blocks begin and end
+    source           what the source of a cell says, read as Python with IPython's additions
+    shadowing        what a cell defines though the session has it, and what is mended before it is executed
+    idempotence      whether a cell can come to anything else when it is executed again
+    brackets         where the content of a declaration ends
+    final            FINAL and FINAL_VAR in prose and in source
+    reply            a whole reply: segments, and where the model starts to play the kernel
+    file_signatures  which binary format bytes are in
 
-All of it is text in, values out, in time linear in the text.
+All of it is text, or bytes, in, and values out, in time linear in them.
 """
 
 from rlm_jupyter.parsing.final import (
