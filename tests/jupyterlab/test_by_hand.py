@@ -253,3 +253,32 @@ def test_a_cell_of_a_run_that_goes_on_keeps_its_output_when_it_is_run(opened: Op
     page.run(look["id"])
     page.until(lambda: "1235" in texts(page.live("code")[0]), "what it comes to")
     assert not page.errors
+
+
+def test_an_edit_that_was_not_run_has_no_output_once_its_run_is_replaced_by_run_all(
+    opened: Open, model: Waiting
+) -> None:
+    again = "```repl\nx = len(context)\nFINAL(f'{x} anew')\n```"
+    model.play([LOOK, "```repl\nFINAL(seen)\n```", again], opened=3)
+    page = opened("text = 'x' * 1234", ASK, "'mine'")
+    for cell in ("user-1", "user-2", "user-3"):
+        page.run(cell)
+    page.until(lambda: page.cells()[-1]["execution_count"] and page.live("answer"), "the answer")
+    number = page.cells()[-1]["execution_count"]
+    look = page.live("code")[0]
+    page.cell(look["id"]).locator(".cm-content").click()
+    page.page.keyboard.press("Control+End")
+    page.page.keyboard.type("\nseen + 1")
+    page.until(lambda: page.page.locator(".rlm-strip-edited").count(), "that it is edited")
+    page.command("notebook:run-all-cells", wait=False)
+    page.until(lambda: page.cells()[-1]["execution_count"] == number + 4, "all was run, and no live cell counted")
+    page.until(lambda: page.live("answer") and page.live("answer")[0]["source"].endswith("anew"), "another run")
+    page.until_still(lambda: page.cells())
+    kept = next(cell for cell in page.cells() if cell["metadata"].get("rlm", {}).get("left"))
+    assert kept["source"] == f"{look['source']}\nseen + 1"
+    assert not kept["outputs"]
+    assert kept["execution_count"] is None
+    assert "never ran it" in page.page.locator(".rlm-strip-left").inner_text()
+    assert not page.page.get_by_text("Not run: the kernel of its run is gone").count()
+    page.picture("left-by-run-all", 300)
+    assert not page.errors

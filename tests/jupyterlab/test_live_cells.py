@@ -56,7 +56,7 @@ def test_cells_are_there_while_the_run_goes_on(opened: Open, model: Waiting) -> 
     assert page.cells()[-1]["id"] == "user-3"
     page.picture("while", 500)
     bar = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-bar")
-    assert "iteration 1 / 30" in bar.inner_text()
+    assert "iteration 2 / 30" in bar.inner_text()
     assert bar.get_by_role("button", name="Stop").is_visible()
 
     model.let(2)

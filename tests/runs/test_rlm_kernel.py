@@ -333,7 +333,7 @@ async def test_a_cell_that_sets_context_sets_that_of_the_next_prompts(
 ) -> None:
     write_script("len", ["```repl\nFINAL(len(context))\n```"] * 4)
     await front.run("%context book.txt\n%model scripted/len.json")
-    told = (await front.run(f"%%python\n{source}")).text("stderr")
+    told = (await front.run(f"%%python\n{source}")).drawn
     assert f"The next prompts are about this context: {said}." in told
     assert (await front.run("%context")).text() == f"context: {said}\n"
     assert (await front.run("How long?")).result["text/plain"] == shown

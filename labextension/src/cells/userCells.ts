@@ -144,6 +144,13 @@ export class Executed implements IDisposable {
       return;
     }
     const model = args.cell.model as ICodeCellModel;
+    const left = leftMarkOf(model);
+    if (left) {
+      // its run was replaced while it waited for its turn: it shows what it showed as it was left, and no other code's
+      this._restore(model, left.ran ? { ...before, count: null } : { ...before, outputs: [], count: null });
+      prompt(args.cell);
+      return;
+    }
     const outputs = model.outputs.toJSON();
     const said = outputs.find(output => byHand(output) !== null);
     const ran = said ? byHand(said) : null;

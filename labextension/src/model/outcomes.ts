@@ -15,19 +15,19 @@ export function outcomeWords(outcome: string | null, message: string, trans: Tra
     case 'terminated':
       return trans.__('Ended by its termination policy');
     case 'iterations':
-      return trans.__('Iteration limit reached');
+      return trans.__('Stopped: iteration limit reached');
     case 'errors':
-      return trans.__('Too many iterations failed in a row');
+      return trans.__('Stopped: too many iterations failed in a row');
     case 'tokens':
-      return trans.__('Token limit reached');
+      return trans.__('Stopped: token limit reached');
     case 'cost':
-      return trans.__('Cost limit reached');
+      return trans.__('Stopped: cost limit reached');
     case 'seconds':
-      return trans.__('Time limit reached');
+      return trans.__('Stopped: time limit reached');
     case 'subcalls':
-      return trans.__('Sub-call limit reached');
+      return trans.__('Stopped: sub-call limit reached');
     case 'context_window':
-      return trans.__('The conversation no longer fits the model’s window');
+      return trans.__('Stopped: the conversation does not fit the model’s window');
     case 'no_progress':
       return message ? trans.__('Stopped: %1', message) : trans.__('Stopped: the model repeated itself');
     case 'cancelled':

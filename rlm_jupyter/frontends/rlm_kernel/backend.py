@@ -118,8 +118,8 @@ class Driven:
         if recorder is not None and recorder.has_begun:
             self._first, self._recorded = recorder.files.root, len(self._given)
 
-    async def execute(self, source: str, count: int, on_message: OnMessage, note: Note) -> CellRun | None:
-        """Run a person's cell; an interrupt is passed on to it.
+    async def execute(self, source: str, count: int, on_message: OnMessage, note: Note, hint: Note) -> CellRun | None:
+        """Run a person's cell; an interrupt is passed on to it. `note` is told what is wrong, `hint` what is not.
 
         Returns
         -------
@@ -150,7 +150,7 @@ class Driven:
                 has_begun = True
                 run = await kernel.execute(source, on_message=on_message)
             if run.status != "died":
-                await self._take_context(kernel, note)
+                await self._take_context(kernel, note, hint)
                 await self._say_restored(kernel, note)
                 return run
             await kernel.restart()
@@ -176,7 +176,7 @@ class Driven:
         if context.kind != "none":
             self._given.append(context)
 
-    async def _take_context(self, kernel: Kernel, note: Note) -> None:
+    async def _take_context(self, kernel: Kernel, note: Note, hint: Note) -> None:
         """Make what a person's cell has assigned to `context` the context of the prompts to come."""
         try:
             # what comes out of a sandbox is unpickled nowhere else: not by who opens the record, either
@@ -188,7 +188,7 @@ class Driven:
         except (KernelError, ContextError) as error:
             note(f"What this cell assigned to context can't be the context of the next prompts: {error}")
         else:
-            note(f"The next prompts are about this context: {context.info.type_name}, {context.info.size}.")
+            hint(f"The next prompts are about this context: {context.info.type_name}, {context.info.size}.")
 
     async def request_shell(self, msg_type: str, content: dict[str, Any]) -> dict[str, Any] | None:
         """Return what the kernel behind replies to a request; `None` when it is busy or gone."""

@@ -194,7 +194,8 @@ class RLMKernel(Kernel):
 
     async def _pass_on(self, source: str, page: Page) -> None:
         try:
-            run = await _awaited(self._driven.execute(source, page.count, page.relay, page.note))
+            running = self._driven.execute(source, page.count, page.relay, page.note, page.hint)
+            run = await _awaited(running)
         except KernelError as error:
             page.error(type(error).__name__, str(error))
             return
