@@ -172,7 +172,7 @@ class HostedModel(ABC):
     ) -> Reply:
         """Ask for a reply to `messages`, of at most `max_output_tokens`; once, the SDK's own retries are off.
 
-        Whoever asks for a whole tree (`request.ask`) knows better when it is time to ask again.
+        Whoever asks for a whole tree (`request.complete`) knows better when it is time to ask again.
         `logprobs` asks for `token_confidence` too, where the provider tells it.
         `until` gets the same pieces as `on_text`; when it says `True`, the request is closed, which frees the server at
         once, and the reply is what has come, its usage estimated.

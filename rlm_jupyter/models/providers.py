@@ -1,7 +1,8 @@
 """Where models are served: providers as data.
 
 Most speak the chat completions of OpenAI (https://platform.openai.com/docs/api-reference/chat) and differ in
-an address, a key and a few words; what differs is written here and nowhere else.
+an address, a key and a few words: how they are asked is written here. What servers say of themselves is read in
+`servers.py`, their refusals in `sdk_errors.py`; what an image counts there is in `vision.py`.
 """
 
 from __future__ import annotations

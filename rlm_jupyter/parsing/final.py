@@ -112,6 +112,8 @@ def declared_in_prose(prose: str) -> Declaration | None:
 def find_final_answer(text: str, environment: Environment | Callable[[str], Any] | None = None) -> str | None:
     r"""Return the answer that a reply declares with `FINAL(...)` or `FINAL_VAR(name)`, as text.
 
+    For users: a run reads its replies by `parse` and `declared_in_prose`.
+
     Follows the protocol of the paper (arXiv 2512.24601, the system prompt in its appendix): the word stands
     at the start of a line, white space before it allowed; the brackets balance, and brackets within quotes
     don't count where the content begins with a quote; what is inside fenced blocks is code and not looked at.

@@ -41,7 +41,7 @@ async def next_reply(run: Run) -> parsing.ParsedReply:
     Raises
     ------
     LimitReached
-        As `ask`; `no_progress` when it said nothing new `MOST_REPEATS` times in a row.
+        As `request_reply`; `no_progress` when it said nothing new `MOST_REPEATS` times in a row.
     """
     if run.playback is not None and (recorded := run.playback.reply()) is not None:
         run.requests.reply_cap = _next_reply_cap(run, recorded.finish)

@@ -151,15 +151,13 @@ async def refuse_absent(settings: Settings) -> None:
         raise failed  # out here, as in `prepare`
 
 
-def sampled_options(settings: Settings) -> dict[str, Any]:
+def _attempts(settings: Settings) -> dict[str, Any]:
     """Return how often and in which way the question is asked, as far as that is not the default."""
     options: dict[str, Any] = {}
     if settings.samples > 1:
         options |= {"samples": settings.samples, "require_agreement": settings.require_agreement}
     if settings.strategy != "loop":
         options["strategy"] = settings.strategy
-    if settings.see_figures != "auto":
-        options["see_figures"] = settings.see_figures
     return options
 
 
@@ -216,6 +214,9 @@ def request_digest(
 ) -> str:
     """Digest a request: the same prompt, context, models and options give the same.
 
+    Options count that may change the answer. Others don't, such as `insurance` and `preload`, which are recorded
+    only: they change what a kernel costs, and an answer that is on record is found whatever they are.
+
     Parameters
     ----------
     runs_before
@@ -248,7 +249,9 @@ def request_digest(
     asked |= _described(settings) | ({"tools": own} if settings.mcp else {})
     if settings.mcp:
         asked["mcp"] = [server.digest for server in settings.mcp]
-    asked |= sampled_options(settings)
+    asked |= _attempts(settings)
+    if settings.see_figures != "auto":
+        asked["see_figures"] = settings.see_figures
     if any(settings.served):
         asked["served"] = settings.served
     if folders := [(str(path), changed) for path, changed in settings.sandbox.folders()]:

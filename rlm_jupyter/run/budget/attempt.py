@@ -1,4 +1,4 @@
-"""One attempt at a request: reserved, sent, settled, and sent again while the provider refuses everybody."""
+"""`billed`: one request, reserved, sent until the provider takes it, settled."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def _send_when_allowed(request: Request, ledger: Ledger, entry: Bill) -> R
                 with naming(refusal, tries):
                     async with ledger.turn(rate_limiter, again=tries > 0):
                         ledger.delays.put(request, "")
-                        return await _complete(request, ledger, entry)
+                        return await _send_once(request, ledger, entry)
             except ModelUnavailableError as error:
                 if not error.overloaded or entry.usage.total_tokens:
                     raise
@@ -95,8 +95,8 @@ def _extra(request: Request, idle: float | None) -> dict[str, Any]:
     return extra
 
 
-async def _complete(request: Request, ledger: Ledger, entry: Bill) -> Reply:
-    """Send it once."""
+async def _send_once(request: Request, ledger: Ledger, entry: Bill) -> Reply:
+    """Send it once, and put on the bill what was used."""
     model, messages, most = request.model, request.messages, request.most
     written = 0
     repetition = Repetition()

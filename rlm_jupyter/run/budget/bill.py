@@ -14,6 +14,6 @@ class Bill:
         """US dollars; `None` once a price was unknown."""
 
     def settle(self, usage: Usage, cost: float | None) -> None:
-        """Book what was used."""
+        """Add what was used to this bill; the account that holds the limits is settled by `Ledger.request`."""
         self.usage += usage
         self.cost = None if cost is None or self.cost is None else self.cost + cost

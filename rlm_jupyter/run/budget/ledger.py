@@ -194,16 +194,12 @@ class Ledger:
         tokens, price = int(most.total_tokens * excess), (cost or 0.0) * excess
         if self._queue.locked() or not self._take(tokens, price, own):
             async with self.deadline.in_time():
-                await self._reserve(tokens, price, own)
+                await self._wait_for_room(tokens, price, own)
         entry = Bill()
         try:
             yield entry
         finally:
-            self._reserved_tokens -= tokens
-            self._reserved_cost -= price
-            self.usage += entry.usage
-            self.cost = None if self.cost is None or entry.cost is None else self.cost + entry.cost
-            self._changed.set()
+            self._settle(tokens, price, entry)
             self.overbilling.compare(model, entry, most, cost)
 
     def rate_limiter(self, provider: str, slots: int | None = None) -> RateLimiter:
@@ -268,7 +264,8 @@ class Ledger:
             rate_limiter.fail(refusal)
         raise refusal()
 
-    async def _reserve(self, tokens: int, cost: float, own: LastReplyReserve | None) -> None:
+    async def _wait_for_room(self, tokens: int, cost: float, own: LastReplyReserve | None) -> None:
+        """Reserve this as soon as there is room."""
         # first come, first served: only the head of the queue looks again when something is settled
         async with self._queue:
             while not self._take(tokens, cost, own):
@@ -282,6 +279,14 @@ class Ledger:
         self._reserved_tokens += tokens
         self._reserved_cost += cost
         return True
+
+    def _settle(self, tokens: int, cost: float, entry: Bill) -> None:
+        """Put what was used in place of what was reserved."""
+        self._reserved_tokens -= tokens
+        self._reserved_cost -= cost
+        self.usage += entry.usage
+        self.cost = None if self.cost is None or entry.cost is None else self.cost + entry.cost
+        self._changed.set()
 
     def _fits(self, tokens: int, cost: float, own: LastReplyReserve | None) -> bool:
         """Return whether there is room now; raise where nothing in flight could make any."""

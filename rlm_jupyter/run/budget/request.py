@@ -1,4 +1,4 @@
-"""The one place where a model is called: checked against its window, reserved, capped, settled."""
+"""The one way to a model: its window checked, the reply capped, a failure retried, an unusable reply resampled."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from rlm_jupyter.types.tokens import most_tokens
 from rlm_jupyter.types.values import Message, Reply, Usage
 
 _MORE_ROOM = 4
-"""A reply that came back empty is asked for again with so many times its cap."""
+"""A reply that was cut off with nothing to be seen is resampled with so many times its cap."""
 _MOST_UNUSABLE = 2
-"""How often a reply without an end, or an empty one, is drawn again: the next may be another."""
+"""How often a reply without an end, or an empty one, is resampled: the next may be another."""
 _REST_SECONDS = 0.5
 """Before a failed request is retried; twice as long each time (exponential backoff)."""
 _LONGEST_REST = 8.0
@@ -62,7 +62,7 @@ async def complete(
     bill: Bill | None = None,
     own: LastReplyReserve | None = None,
 ) -> Completion:
-    """Request one visible reply of `model`. What a provider could not serve is retried as long as that may help.
+    """Request one visible reply of `model`: a request that failed is retried, an unusable reply resampled.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ async def _back_off(ledger: Ledger, model: Model, failures: int, error: ModelUna
 
 
 def _after_nothing(model: Model, messages: Sequence[Message], reply: Reply, cap: int, unusable: int) -> tuple[int, int]:
-    """Return the cap of the retry after a reply with nothing to be seen, and the number of unusable replies so far."""
+    """Return the cap with which a reply with nothing to be seen is resampled, and how many were unusable so far."""
     if reply.finish == "refusal":
         raise ModelError(f"{model.name} refused to reply.")
     if reply.finish == "length":
