@@ -23,7 +23,7 @@ from rlm_jupyter.replay.from_saved import FromRecord
 from rlm_jupyter.replay.prompt_session import AsyncPromptSession, PromptSession
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.replay.session_record import in_session, resumed_session
-from rlm_jupyter.run import interrupts
+from rlm_jupyter.run import ctrl_c
 from rlm_jupyter.run.alone import answer_alone
 from rlm_jupyter.run.approval import Approve
 from rlm_jupyter.run.arguments import (
@@ -363,7 +363,7 @@ class RLM(FromRecord, InBatches):
             (`stop_reason="cancelled"`), pauses it, approves its cells, speaks to the model, raises a limit.
         """
         question, held = question_and_context(prompt, context, root_prompt)
-        with interrupts.in_order():
+        with ctrl_c.in_order():
             settings = self._for(answer, outputs, output_dir, replace)
             return await answer_alone(settings, question, held, on_event, control)
 

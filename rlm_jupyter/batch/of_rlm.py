@@ -18,7 +18,7 @@ from rlm_jupyter.batch.results import ResultsFile
 from rlm_jupyter.batch.rows import read_rows
 from rlm_jupyter.batch.scoring import Accuracy, Expected, Score, Scoring
 from rlm_jupyter.record import atomic
-from rlm_jupyter.run import background, interrupts
+from rlm_jupyter.run import background, ctrl_c
 from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.approval import check_attended
 from rlm_jupyter.run.arguments import check_models
@@ -113,7 +113,7 @@ class InBatches(ABC):
             return await _run(prepared, on_progress)
 
         future = background.submit(run())
-        with interrupts.Wait(future) as wait:
+        with ctrl_c.Wait(future) as wait:
             try:
                 wait.until_done()
             except KeyboardInterrupt:
@@ -143,7 +143,7 @@ class InBatches(ABC):
         """Do what `batch` does, to be awaited; cancelling it ends the runs, to be resumed."""
         prepared = self._prepared(items, prompt, out, context, key, answer, retry, concurrency,
                                   (batch_max_cost, batch_max_tokens, batch_max_seconds), expected, score)  # fmt: skip
-        with interrupts.in_order():
+        with ctrl_c.in_order():
             return await _run(prepared, on_progress)
 
     def _prepared(

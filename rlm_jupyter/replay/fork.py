@@ -19,7 +19,7 @@ from rlm_jupyter.record.saved_run import SavedRun, Spent
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.replay.recording import PlaybackOptions, Recording
 from rlm_jupyter.replay.resume import play
-from rlm_jupyter.run import interrupts
+from rlm_jupyter.run import ctrl_c
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.outcome import recorded_outcome
 from rlm_jupyter.run.result import OnEvent, Result
@@ -124,7 +124,7 @@ class Forking(Answers):
             spent=Spent(),
             owed=part.owed,
         )
-        with interrupts.in_order():
+        with ctrl_c.in_order():
             recording = recorded_outcome(prompt, context, settings.save, answer_type=settings.answer, earlier=earlier)
             async with recording as outcome:
                 recorder = outcome.recorder

@@ -23,7 +23,7 @@ from rlm_jupyter.replay.diff import Difference
 from rlm_jupyter.replay.earlier import reexecute_run, start_again
 from rlm_jupyter.replay.player import Player
 from rlm_jupyter.replay.recording import PlaybackOptions, Recording
-from rlm_jupyter.run import interrupts
+from rlm_jupyter.run import ctrl_c
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.observers import guarded
@@ -230,7 +230,7 @@ class Resumption(Answers):
             sampling=self._settings.sampling,
         )
         context = saved.context()
-        with interrupts.in_order():
+        with ctrl_c.in_order():
             async with recorded_outcome(
                 prompt, context, True, again=saved, answer_type=self._settings.answer
             ) as outcome:

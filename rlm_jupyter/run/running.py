@@ -11,7 +11,7 @@ from typing import Protocol
 from rlm_jupyter.run import background
 from rlm_jupyter.run.approval import Approvals, Approve, asks_here, check_attended
 from rlm_jupyter.run.control import Control
-from rlm_jupyter.run.interrupts import Wait
+from rlm_jupyter.run.ctrl_c import Wait
 from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.settings import Settings

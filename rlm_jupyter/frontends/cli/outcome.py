@@ -100,7 +100,7 @@ class _Outcome:
 
 def _outcome(running: Running, progress: Progress, approvals: Approvals) -> _Outcome:
     """Wait for the run; Ctrl-C ends it with the best answer so far, a second one without."""
-    from rlm_jupyter.run import background, interrupts
+    from rlm_jupyter.run import background, ctrl_c
 
     interrupted = False
 
@@ -113,7 +113,7 @@ def _outcome(running: Running, progress: Progress, approvals: Approvals) -> _Out
         progress.say("Stopping the run… (Ctrl-C again: leave at once)", "yellow")
 
     try:
-        return _Outcome(interrupts.wait(partial(_look, running, approvals), on_interrupt), interrupted=interrupted)
+        return _Outcome(ctrl_c.wait(partial(_look, running, approvals), on_interrupt), interrupted=interrupted)
     except KeyboardInterrupt:
         # a third one would only bring tracebacks out of the clearing up, which takes a few seconds at most
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlm_jupyter.run import interrupts
+from rlm_jupyter.run import ctrl_c
 from rlm_jupyter.types.errors import RLMError
 
 
@@ -17,7 +17,7 @@ def in_one_line(error: BaseException) -> BaseException:
     from IPython.core.getipython import get_ipython
 
     if isinstance(error, KeyboardInterrupt):
-        interrupts.let_cell_end(get_ipython())
+        ctrl_c.let_cell_end(get_ipython())
     whole, command = line_of(error), ""
     if isinstance(error, RLMError):
         # what executes notebooks reads this text alone; to a person the headline above says where the run is

@@ -17,7 +17,7 @@ from rlm_jupyter.record.catalog import RunSummary
 from rlm_jupyter.record.run_files import read_files
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.recorded_session import RecordedSession
-from rlm_jupyter.run import interrupts
+from rlm_jupyter.run import ctrl_c
 from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.approval import Approvals, asks_here
 from rlm_jupyter.run.background_session import BackgroundSession
@@ -270,7 +270,7 @@ def wait(running: Running, approvals: Approvals | None = None) -> Result | None:
         running.stop()
         is_left = number > 1
 
-    found = interrupts.wait(look, on_interrupt)
+    found = ctrl_c.wait(look, on_interrupt)
     return found if isinstance(found, Result) else None
 
 

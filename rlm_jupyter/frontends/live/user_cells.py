@@ -17,7 +17,7 @@ from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.live.open_runs import OpenRun, by_cell
 from rlm_jupyter.frontends.live.relay import Relay
 from rlm_jupyter.replay.recalled_calls import Recalled
-from rlm_jupyter.run import background, interrupts
+from rlm_jupyter.run import background, ctrl_c
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.running import Running
 from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError
@@ -135,7 +135,7 @@ def _follow(
             raise KeyboardInterrupt(f"the cell heeds no interrupt, and still runs.{owner}") from None
         background.submit(session.interrupt())
 
-    interrupts.wait(look, on_interrupt)
+    ctrl_c.wait(look, on_interrupt)
 
 
 def _end(session: BackgroundSession, relay: Relay, run: CellRun, said: Value | None) -> None:

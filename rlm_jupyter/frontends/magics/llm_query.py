@@ -16,7 +16,7 @@ from rlm_jupyter.run import background
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.request import complete
-from rlm_jupyter.run.interrupts import Wait
+from rlm_jupyter.run.ctrl_c import Wait
 from rlm_jupyter.run.settings import Settings, prepare
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.values import Message
