@@ -16,6 +16,23 @@ _LANGUAGES = (
         for language in ("GERMAN", "FRENCH", "SPANISH", "ITALIAN", "DUTCH", "PORTUGUESE")
     ),
 )
+_CLOSED = frozenset(
+    re.findall(
+        r"\w+",
+        "who whom whose what which when where whence why how whether could shall would may might must please tell show "
+        "give list name find explain describe define "
+        "across along among around behind beside beyond despite inside near outside since toward towards upon "
+        "within without "
+        "wer wessen wem wen was welche welcher welches wann wo woher wohin warum weshalb wieso wie wieviel worin "
+        "worüber womit gibt nenne zeige erkläre "
+        "qui que quoi quel quelle quels quelles quand où pourquoi comment combien dont "
+        "quién quiénes cuál cuáles cuándo dónde cómo cuánto cuántos cuántas "
+        "chi cosa quale quali quando dove perché quanto quanti quante "
+        "wie wat welk welke wanneer waar waarom hoe hoeveel "
+        "quem qual quais onde porque quantos quantas",
+    )
+)
+"""Interrogatives, modals, requests and prepositions: the lists of stopwords lack many of them."""
 _OF_TEXTS = frozenset(
     re.findall(
         r"\w+",
@@ -43,13 +60,13 @@ def terms(text: str, silent: Collection[str] = _ENGLISH) -> list[str]:
 def question_terms(question: str) -> list[str]:
     """Return the terms of a question that say what it is about, each once.
 
-    Left out are the stopwords of its language, and the words by which it speaks of the text, unless they are quoted
-    or there are no others.
+    Left out are the stopwords of its language, the words that make it a question, and those by which it speaks of the
+    text, unless they are quoted or there are no others.
     """
     words = set(re.findall(r"\w+", question.lower()))
     stop = max(_LANGUAGES, key=lambda language: len(words & language))
     quoted = {word for found in _QUOTED.findall(question) for word in re.findall(r"\w+", "".join(found).lower())}
-    found = terms(question, (stop | _OF_TEXTS) - quoted) or terms(question, stop)
+    found = terms(question, (stop | _CLOSED | _OF_TEXTS) - quoted) or terms(question, stop)
     return list(dict.fromkeys(found))
 
 
