@@ -223,7 +223,7 @@ GUARANTEE = "\n\n".join(
         ("How many times does the word warranty occur?", LICENCE, "warranty"),
         ("Is there a warranty at any time?", LICENCE, "warranty"),
         ("Wie oft kommt das Wort Garantie vor?", GUARANTEE, "Garantie"),
-        ("Whose warranty is this, and could it please be shown?", "The warranty is Abel's.\n" * 200, "warranty"),
+        ("Whose warranty is this, please?", "The warranty is Abel's.\n" * 200, "warranty"),
     ],
 )
 async def test_the_word_that_bears_a_question_outweighs_the_common_ones(question, context, word):
@@ -239,7 +239,7 @@ async def test_the_word_that_bears_a_question_outweighs_the_common_ones(question
         ("How many times does the word blockchain occur?", LICENCE),
         ("Which king of France signed at that time?", LICENCE.replace("warranty", "time")),
         ("Wer ist der Geschäftsführer?", GUARANTEE),
-        ("Which volcano near Naples erupted?", LICENCE.replace("no warranty", "near the top no warranty")),
+        ("Which volcano near Naples erupted?", LICENCE.replace("no warranty", "near the top no warranty", 1)),
     ],
 )
 async def test_common_words_alone_are_no_answer(question, context):
