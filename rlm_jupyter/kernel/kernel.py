@@ -17,10 +17,10 @@ from typing import Any, Self
 
 from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.contexts import Contexts
-from rlm_jupyter.kernel.execution import OnMessage, RunningCell
 from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes
 from rlm_jupyter.kernel.insurance import Insurance, SleepingFork
 from rlm_jupyter.kernel.process import KernelProcess
+from rlm_jupyter.kernel.running_cell import OnMessage, RunningCell
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.shell_requests import ShellRequests
 from rlm_jupyter.kernel.shield import run_to_completion

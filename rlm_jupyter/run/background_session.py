@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 
-from rlm_jupyter.kernel.execution import OnMessage
+from rlm_jupyter.kernel.running_cell import OnMessage
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run import background

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from rlm_jupyter.kernel.execution import OnMessage
 from rlm_jupyter.kernel.kernel import Kernel
+from rlm_jupyter.kernel.running_cell import OnMessage
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.event_log import EventLog

@@ -11,8 +11,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rlm_jupyter.kernel.execution import OnMessage
 from rlm_jupyter.kernel.kernel import Kernel
+from rlm_jupyter.kernel.running_cell import OnMessage
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.store import RunFiles
