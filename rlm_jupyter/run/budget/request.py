@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlm_jupyter.models import Model
-from rlm_jupyter.run.budget.attempt import MOST_RATE_LIMIT_SECONDS, Request, billed
 from rlm_jupyter.run.budget.bill import Bill
+from rlm_jupyter.run.budget.billed_request import MOST_RATE_LIMIT_SECONDS, Request, billed
 from rlm_jupyter.run.budget.deadline import naming
 from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.budget.ledger import Ledger
