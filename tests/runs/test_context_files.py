@@ -16,8 +16,8 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 import rlm_jupyter
-from rlm_jupyter.frontends.magics.completion import matches
 from rlm_jupyter.frontends.magics.context import context_of
+from rlm_jupyter.frontends.magics.tab_completion import matches
 from rlm_jupyter.run.files.load import load
 from tests.runs.test_cli import cli, script
 from tests.runs.test_cli import here as here

@@ -25,7 +25,6 @@ from rlm_jupyter.frontends.live import user_cells as by_hand
 from rlm_jupyter.frontends.live.error_line import in_one_line
 from rlm_jupyter.frontends.live.user_cells import to_its_kernel
 from rlm_jupyter.frontends.magics import restore
-from rlm_jupyter.frontends.magics.completion import install
 from rlm_jupyter.frontends.magics.config import Configured
 from rlm_jupyter.frontends.magics.context import context_of
 from rlm_jupyter.frontends.magics.help import usage
@@ -34,6 +33,7 @@ from rlm_jupyter.frontends.magics.llm_query import QuestionMagics
 from rlm_jupyter.frontends.magics.resume import ResumeMagics
 from rlm_jupyter.frontends.magics.session_runs import SessionRuns
 from rlm_jupyter.frontends.magics.sessions import Sessions, cell_id
+from rlm_jupyter.frontends.magics.tab_completion import install
 from rlm_jupyter.frontends.options import split
 from rlm_jupyter.frontends.run_options import magic
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
