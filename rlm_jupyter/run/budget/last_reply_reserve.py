@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class HoldsBack(Protocol):
     """What keeps the room free (`ledger.Ledger`)."""
 
-    def hold_back(self, word: LastReplyReserve, tokens: int, cost: float) -> None:
+    def hold_back(self, reserve: LastReplyReserve, tokens: int, cost: float) -> None:
         """Keep so much free of all other requests."""
 
 

@@ -137,17 +137,17 @@ class Ledger:
         self.tool_calls += 1
         return True
 
-    def hold_back(self, word: LastReplyReserve, tokens: int, cost: float) -> None:
+    def hold_back(self, reserve: LastReplyReserve, tokens: int, cost: float) -> None:
         """Keep room for a run's last reply free of all other requests; `LastReplyReserve.hold` calls this."""
         limits = self.limits
-        self._held_tokens -= word.tokens
-        self._held_cost -= word.cost
-        word.tokens = (
+        self._held_tokens -= reserve.tokens
+        self._held_cost -= reserve.cost
+        reserve.tokens = (
             0 if limits.max_tokens is None else min(tokens, max(limits.max_tokens - self._held_tokens, 0) // 2)
         )
-        word.cost = 0.0 if limits.max_cost is None else min(cost, max(limits.max_cost - self._held_cost, 0.0) / 2)
-        self._held_tokens += word.tokens
-        self._held_cost += word.cost
+        reserve.cost = 0.0 if limits.max_cost is None else min(cost, max(limits.max_cost - self._held_cost, 0.0) / 2)
+        self._held_tokens += reserve.tokens
+        self._held_cost += reserve.cost
         self._changed.set()
 
     def tokens_left(self, own: LastReplyReserve | None = None) -> int | None:
