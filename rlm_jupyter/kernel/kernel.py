@@ -400,7 +400,7 @@ class Kernel:
         if self._cell is not None:
             await self._cell.stop("the cell was interrupted")
 
-    async def signal(self) -> None:
+    async def interrupt_once(self) -> None:
         """Send one interrupt, and kill nothing: a person's cell may take its time, and may go on."""
         if self._cell is not None:
             self._tell("rlm_stop", {"cell": self._cell.id, "reason": "the cell was interrupted"})

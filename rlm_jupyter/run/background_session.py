@@ -247,7 +247,7 @@ class BackgroundSession(Answers):
     async def interrupt(self) -> None:
         """Interrupt a person's cell, if one runs; on the background loop."""
         if self._hand is not None and self._session is not None:
-            await self._session.kernel.signal()
+            await self._session.kernel.interrupt_once()
 
     def ask(self, prompt: str, on_event: OnEvent | None = None) -> Result:
         """Ask another prompt, from any thread."""

@@ -138,7 +138,7 @@ class Driven:
             def interrupt() -> None:
                 nonlocal is_given_up
                 if has_begun:
-                    signals.append(asyncio.create_task(kernel.signal()))
+                    signals.append(asyncio.create_task(kernel.interrupt_once()))
                 else:
                     is_given_up = True
 
