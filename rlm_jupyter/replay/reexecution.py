@@ -85,10 +85,10 @@ class Reexecution:
         inspection = replace(inspection, exited=recording.exited(cell))
         if not recording.went_on(run.iteration) or recording.was_sent_back(cell.iteration):
             return inspection
-        if inspection.answer == "recorded":
+        if inspection.answer_state == "recorded":
             recording.note(cell.iteration, cell.block, "The cell declares an answer, which it had not.")
             await run.kernel.reopen()
-        return replace(inspection, answer="none", problem="", draft_ready=False)
+        return replace(inspection, answer_state="none", problem="", draft_ready=False)
 
     async def restart(self, notice: NoticeGiven | None) -> None:
         """Bring the kernel back, with the variables that came back in the recorded run.

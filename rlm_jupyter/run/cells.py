@@ -74,7 +74,7 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
         if kernel.recorded is not None:
             # the answer was fetched while FINAL was called: nobody needs this kernel any more
             cells.confidence = kernel.recorded_confidence
-            return cell, Inspection(answer="recorded", confidence=cells.confidence)
+            return cell, Inspection(answer_state="recorded", confidence=cells.confidence)
         await _revive(run, notices.DIED_WITHIN)
         return cell, Inspection(variables=cells.variables)
     if cell.status == "ok":
@@ -172,7 +172,7 @@ async def latest_best(run: Run, seconds: float = _STOP_SECONDS) -> Value | None:
     with contextlib.suppress(KernelError, TimeoutError):
         async with asyncio.timeout(seconds):
             inspection = await run.kernel.inspect()
-            if inspection.answer == "recorded":
+            if inspection.answer_state == "recorded":
                 return await run.kernel.get()
             if inspection.draft:
                 run.cells.draft = await _read_draft(run) or run.cells.draft

@@ -171,7 +171,7 @@ class Variable:
 class Inspection:
     """What the kernel says of itself after a cell."""
 
-    answer: Literal["none", "recorded", "refused"] = "none"
+    answer_state: Literal["none", "recorded", "refused"] = "none"
     """Whether FINAL recorded a value; `refused`: it was called with one that can't become text."""
     problem: str = ""
     """With `refused`: what was wrong, as shown to the model."""

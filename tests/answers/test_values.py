@@ -51,7 +51,7 @@ def test_what_is_no_answer_is_an_error_that_says_why(cells: Cells, case: str) ->
     source, says = NOTHING_SAID[case]
     seen = cells.run(source)
     assert seen.answer is None
-    assert seen.inspection.answer == "refused"
+    assert seen.inspection.answer_state == "refused"
     assert seen.runs[0].status == "error"
     assert says in seen.told
     assert seen.inspection.problem.startswith("FINAL: ")

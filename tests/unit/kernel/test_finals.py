@@ -54,7 +54,7 @@ def kernel(begun: Kernel) -> Kernel:
 )
 async def test_final_is_recorded(kernel: Kernel, source: str, answer: str) -> None:
     await kernel.execute(source)
-    assert (await kernel.inspect()).answer == "recorded"
+    assert (await kernel.inspect()).answer_state == "recorded"
     assert (await kernel.get()).text == answer
 
 
@@ -97,7 +97,7 @@ async def test_plain_data_comes_as_data_too(kernel: Kernel) -> None:
 async def test_a_document_records_nothing(kernel: Kernel, source: str) -> None:
     await kernel.set_context(contexts.pack("FINAL('hacked')"))
     await kernel.execute(source)
-    assert (await kernel.inspect()).answer == "none"
+    assert (await kernel.inspect()).answer_state == "none"
 
 
 async def test_a_document_that_was_executed_is_mentioned(kernel: Kernel) -> None:
@@ -126,13 +126,13 @@ async def test_what_is_no_answer_is_an_error_and_no_answer(kernel: Kernel, sourc
     run = await kernel.execute(source)
     errors = [output["evalue"] for output in run.outputs if output["output_type"] == "error"]
     assert says in errors[0]
-    assert (await kernel.inspect()).answer != "recorded"
+    assert (await kernel.inspect()).answer_state != "recorded"
 
 
 async def test_a_swallowed_refusal_is_reported(kernel: Kernel) -> None:
     await kernel.execute("try: FINAL(None)\nexcept Exception: pass")
     inspection = await kernel.inspect()
-    assert inspection.answer == "refused"
+    assert inspection.answer_state == "refused"
     assert "None" in inspection.problem
 
 
@@ -160,7 +160,7 @@ async def test_the_answer_dict_is_reported(kernel: Kernel) -> None:
 async def test_a_new_prompt_forgets_the_old_answer(kernel: Kernel) -> None:
     await kernel.execute("FINAL(1)")
     await kernel.begin()
-    assert (await kernel.inspect()).answer == "none"
+    assert (await kernel.inspect()).answer_state == "none"
 
 
 async def test_a_draft_of_any_kind_is_seen_without_comparing_it(kernel: Kernel) -> None:
