@@ -45,8 +45,8 @@ class Option:
     """Of the command line; in a notebook its value is checked where it is used."""
     group: Literal["", "limits", "sandbox"] = ""
     surfaces: frozenset[Surface] = _RUNS
-    beside: frozenset[Surface] = frozenset()
-    """Where it is taken, too, but not by this entry: it excludes another argument there."""
+    elsewhere: frozenset[Surface] = frozenset()
+    """Where it is taken, too, but declared elsewhere: a trait of another name, or an argument that excludes another."""
     argument: str = ""
     """Of `RLM`, and the trait that configures it, where it isn't `name`."""
 
@@ -97,10 +97,10 @@ OPTIONS = (
     Option("window", "tokens the model reads, with its reply", int, "INT", "as it is served",
            surfaces=_ALL - {"%resume"}),
     Option("option", "a sampling option of the model, as temperature=0.2", str, "NAME=VALUE", repeats=True,
-           surfaces=_RUNS | _SHELL, beside=frozenset({"config"}), argument="model_options"),
+           surfaces=_RUNS | _SHELL, elsewhere=frozenset({"config"}), argument="model_options"),
     Option("sub_option", "a sampling option of the model for sub-calls", str, "NAME=VALUE", repeats=True,
-           surfaces=_RUNS | _SHELL, beside=frozenset({"config"}), argument="sub_model_options"),
-    Option("system_extra", "a paragraph to add to the system message", str, "TEXT", beside=frozenset({"config"}),
+           surfaces=_RUNS | _SHELL, elsewhere=frozenset({"config"}), argument="sub_model_options"),
+    Option("system_extra", "a paragraph to add to the system message", str, "TEXT", elsewhere=frozenset({"config"}),
            argument="system_prompt_extra"),
     Option("termination", "when the run ends: a policy's name, package.module:Class, JSON with name and config, or in "
            "a notebook a variable that holds one", str, "POLICY", "declared", surfaces=_ALL - {"%resume"}),
@@ -144,7 +144,7 @@ OPTIONS = (
     _limit("request_idle_seconds", "silence of a provider after which a request is given up", float, "SECONDS",
            _ALL - {"%resume"}),
     Option("price", "what a model costs, in US dollars for a million tokens", str, "MODEL=IN,OUT[,CACHED]",
-           "its list price", repeats=True, group="limits", surfaces=_SHELL, beside=frozenset({"config"}),
+           "its list price", repeats=True, group="limits", surfaces=_SHELL, elsewhere=frozenset({"config"}),
            argument="prices"),
     Option("sandbox", "bwrap: no network, none of your files (Linux, bubblewrap); none: your rights; auto: the best "
            "there is", str, "KIND", "$RLM_SANDBOX, else auto", choices=("auto", "bwrap", "none"), group="sandbox",
@@ -159,7 +159,7 @@ OPTIONS = (
            repeats=True, surfaces=_RUNS | {"config"}),
     Option("estimate", "say what it may cost, and ask nothing", bool),
     Option("save", "the run's notebook, or a folder/ for it", str, "PATH", "rlm_runs/", surfaces=_MAGIC | {"config"},
-           beside=frozenset({"cli", "fork"})),
+           elsewhere=frozenset({"cli", "fork"})),
     Option("result", "the result's variable", str, "VAR", "rlm_result", "-o", surfaces=_MAGIC | {"%resume"}),
     Option("rerun", "ask anew, though the same was asked before", bool, surfaces=_MAGIC),
     Option("approve", "let each cell wait: run it, edit it, or refuse it with a message", bool, surfaces=_MAGIC),
@@ -236,7 +236,7 @@ _COLUMNS: tuple[tuple[Surface, ...], ...] = (("cli",), ("magic",), ("resume", "f
 
 def _mark(option: Option, surfaces: tuple[Surface, ...]) -> str:
     """Return `✓`; the one command of two that takes it; the trait's name, where that is another."""
-    taken = [surface for surface in surfaces if surface in option.surfaces | option.beside]
+    taken = [surface for surface in surfaces if surface in option.surfaces | option.elsewhere]
     if taken == ["config"] and option.argument:
         return f"`{option.argument}`"
     return "" if not taken else "✓" if len(taken) == len(surfaces) else f"`{taken[0]}`"

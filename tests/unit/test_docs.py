@@ -77,9 +77,12 @@ def test_the_table_of_options_says_what_commands_magics_and_configuration_take()
     taken |= {surface: set(magic.parser._option_string_actions) for surface, magic in MAGICS.items()}
     for option in OPTIONS:
         for surface, flags in taken.items():
-            assert (option.flags[-1] in flags) == (surface in option.surfaces | option.beside), (option.name, surface)
+            assert (option.flags[-1] in flags) == (surface in option.surfaces | option.elsewhere), (
+                option.name,
+                surface,
+            )
         is_trait = RLMMagics.class_trait_names(config=True).count(option.argument or option.name)
-        assert bool(is_trait) == ("config" in option.surfaces | option.beside), option.name
+        assert bool(is_trait) == ("config" in option.surfaces | option.elsewhere), option.name
 
 
 def test_every_document_is_linked_from_the_readme() -> None:

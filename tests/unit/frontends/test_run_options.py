@@ -147,7 +147,7 @@ TAKEN = [
     pytest.param(option, surface, id=f"{option.name}-{surface}")
     for option in OPTIONS
     for surface in SURFACES
-    if option.name in GIVEN and surface in option.surfaces | option.beside
+    if option.name in GIVEN and surface in option.surfaces | option.elsewhere
 ]
 
 
