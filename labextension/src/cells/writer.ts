@@ -6,7 +6,7 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import { keepStyles, withoutCursors } from '../performance/editors';
 import type { LiveCell, Output } from '../protocol/messages';
 import { withHeights } from '../performance/outputHeights';
-import { cellJson, insertedTogether } from './insert';
+import { cellJson, insertedTogether } from './cellJson';
 import { isEdited, leftMarkOf, markFor, markOf } from '../model/marks';
 import { isDone } from '../model/run';
 import type { Change, RunModel } from '../model/run';

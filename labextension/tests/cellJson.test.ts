@@ -1,5 +1,5 @@
 import type { LiveCell } from '../src/protocol/messages';
-import { insertedTogether, cellJson } from '../src/cells/insert';
+import { insertedTogether, cellJson } from '../src/cells/cellJson';
 import { RunModel } from '../src/model/run';
 
 function cell(id: number, chars: number, status: LiveCell['status'] = 'ok'): LiveCell {
