@@ -210,7 +210,7 @@ def test_all_of_a_run_can_be_read_in_both_themes(opened: Open, model: Waiting, t
     runs.get_by_role("checkbox", name="Errors only").uncheck()
     # so does the run's bar, which leads there
     errors = page.page.locator(".rlm-bar .rlm-bar-errors")
-    assert errors.inner_text() == "✕\u00a01"
+    assert errors.inner_text() == "✕\u00a01 error"
     first = page.page.locator(".rlm-runs details details").first
     assert first.get_attribute("open") is None
     assert first.locator(".rlm-runs-errors").get_attribute("title") == "1 error"

@@ -98,7 +98,7 @@ export class RunBar extends Widget {
     const count = errorsOf(this.run.own, this.run);
     const words = this._trans._n('%1 error: go to the first', '%1 errors: go to the first', count);
     this._errors.hidden = !count;
-    say(this._errors, `✕\u00a0${count}`);
+    say(this._errors, `✕\u00a0${this._trans._n('%1 error', '%1 errors', count)}`);
     if (this._errors.title !== words) {
       this._errors.title = words;
       this._errors.setAttribute('aria-label', words);
