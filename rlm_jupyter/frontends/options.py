@@ -15,6 +15,8 @@ _WORD = re.compile(r"@?(?:\"[^\"]*\"|'[^']*')(?=\s|$)|\S+")
 _NO_CHOICE = re.compile(r"argument (?:-\w[, /]+)?(--[\w-]+)(?:/-\w)?: invalid choice: (.*?) \(choose from (.*)\)", re.S)
 _OPEN = re.compile(r"@?([\"'])(?!.*\1$)")
 """The first word of several between quotes of which the last is missing."""
+_CLOSE = 0.75
+"""How alike an option is, at least, that may have been meant: `--foo` is no `--tool`."""
 _NO_NUMBER = re.compile(r"argument (?:-\w[, /]+)?(--[\w-]+)(?:/-\w)?: invalid (int|float) value: (.*)", re.S)
 """What argparse says."""
 
@@ -77,5 +79,5 @@ def close_option(error: str, usage: str) -> str:
         return " (the help is shown by the name and a question mark: %%rlm?)"
     wrong = re.search(r"--[\w-]+", error.partition("unrecognized arguments:")[2])
     known = re.findall(r"--[\w-]+", usage)
-    close = difflib.get_close_matches(wrong[0], known, n=1) if wrong else []
+    close = difflib.get_close_matches(wrong[0], known, n=1, cutoff=_CLOSE) if wrong else []
     return f" (did you mean {close[0]}?)" if close else ""

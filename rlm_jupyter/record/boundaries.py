@@ -26,17 +26,20 @@ def live_opening(started: RunStarted) -> str:
     return f"{_RULE}\n\n{opening_line(started)}"
 
 
-def counted(opening: str, iterations: int, cells: int) -> str:
+def counted(opening: str, iterations: int, cells: int, executed: int) -> str:
     """Return such a line with what stands below it, once all of it does.
 
     Parameters
     ----------
     opening
         As `live_opening` returned it.
-    iterations, cells
-        How many replies there are, and how many cells with code were executed.
+    iterations, cells, executed
+        How many replies there are, how many cells with code, and how many of these were executed.
     """
-    what = f"{_count(iterations, 'iteration')}, {_count(cells, 'cell')} of code"
+    code = f"{_count(cells, 'cell')} of code"
+    if executed < cells:
+        code = f"{executed or 'none'} of {code} executed"
+    what = f"{_count(iterations, 'iteration')}, {code}"
     text = opening.replace("cells, run", f"cells ({what}), run", 1)
     # in the file they have no numbers: those of their kernel would be a person's once more
     return text.replace("a kernel of their own:", "a kernel of their own, not numbered with this notebook's:", 1)

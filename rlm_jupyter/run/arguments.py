@@ -14,6 +14,7 @@ from rlm_jupyter.kernel import supervisor
 from rlm_jupyter.models import Model, load_model
 from rlm_jupyter.models.abilities import abilities_of, fixed
 from rlm_jupyter.models.routing import Routing
+from rlm_jupyter.models.suggested import did_you_mean, priced_model_meant
 from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.artefacts import Outputs
 from rlm_jupyter.run.settings import Strategy
@@ -151,7 +152,7 @@ def check_models(routing: Routing, limits: Limits, samples: int) -> None:
         def unpriced(cost: str, price: str, tokens: str) -> str:
             return (
                 f"{cost} is set, but the price of {model} is not known: give it, as in {price} (US dollars for a "
-                f"million tokens, in and out), or set {tokens}."
+                f"million tokens, in and out), or set {tokens}.{did_you_mean(priced_model_meant(model))}"
             )
 
         raise ConfigurationError(

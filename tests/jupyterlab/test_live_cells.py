@@ -264,7 +264,7 @@ def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: 
     assert not again.errors
 
 
-def test_an_edit_that_was_refused_stays_right_below_the_cell_that_it_was_of(opened: Open, model: Waiting) -> None:
+def test_an_edit_that_was_refused_stays_below_its_cell_and_what_was_said_of_it(opened: Open, model: Waiting) -> None:
     model.play(["```repl\nprint('first')\n```", "I go on.\n```repl\nprint('second')\n```", FINAL], opened=3)
     page = opened("text = 'x' * 10", ASK.replace("--rerun", "--rerun --approve"))
     page.run("user-1")
@@ -281,7 +281,7 @@ def test_an_edit_that_was_refused_stays_right_below_the_cell_that_it_was_of(open
     page.until_still(lambda: page.cells())
     marks = [cell["metadata"]["rlm"] for cell in page.cells() if "rlm" in cell["metadata"]]
     seen = ["edit" if mark.get("left") else mark["role"] for mark in marks]
-    assert seen == ["boundary", "code", "edit", "notice", "prose", "code"]
+    assert seen == ["boundary", "code", "notice", "edit", "prose", "code"]
     # a button that goes takes the keyboard nowhere
     strip.get_by_role("button", name="Run:").click()
     page.until(lambda: page.live("code")[1]["metadata"]["rlm"].get("count"), "it ran")
@@ -458,6 +458,27 @@ HERE: list[str | Said] = [
     "```repl\nimport asyncio\nawait asyncio.sleep(0)\nmade = 'resu' + 'lt'\nmade\n```",
     "```repl\nFINAL('7 ' + 'cm')\n```",
 ]
+
+
+def test_the_cells_of_a_run_that_is_resumed_stand_between_its_lines(opened: Open, model: Waiting) -> None:
+    looks = [f"```repl\nprint('look {n}')\n```" for n in range(2)]
+    model.play([looks[0], "I can't say.", looks[1], "```repl\nFINAL('at last')\n```"], opened=4)
+    page = opened(
+        "text = 'x' * 10", ASK.replace("--rerun", "--rerun --max-iterations 1"), "%rlm_resume --max-iterations 6"
+    )
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: page.cells()[2]["execution_count"] and page.live("boundary")[1:], "the limit")
+    page.run("user-3")
+    page.until(lambda: page.live("answer") and "at last" in page.live("answer")[-1]["source"], "the answer")
+    page.until_still(lambda: page.cells())
+    roles = [cell["metadata"]["rlm"]["role"] for cell in page.cells() if "rlm" in cell["metadata"]]
+    shown = [run for run in page.cells() if run["id"].startswith("rlm-")]
+    lines = [place for place, cell in enumerate(shown) if cell["metadata"]["rlm"]["role"] == "boundary"]
+    assert lines[-1] == len(shown) - 1, roles
+    assert len(lines) == 4, roles  # those of the run as it ended first stand below the cell that asked
+    page.picture("resumed", 300)
+    assert not page.errors
 
 
 def test_here_all_is_shown_once_below_the_cells_of_the_model(opened: Open, model: Waiting) -> None:

@@ -90,6 +90,7 @@ export class Steering {
         this._tell(said);
       }
     }
+    steered.isOver &&= run.isOver; // one that is resumed goes on after the end that is on record
     if (run.isOver && !steered.isOver) {
       steered.isOver = true;
       const isGone = run.facts.outcome === 'cut' || run.facts.outcome === 'closed';

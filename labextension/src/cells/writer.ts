@@ -181,6 +181,9 @@ export class CellWriter extends NotebookCells {
 
   /** A cell that is not in the notebook yet, and those that come right below it. */
   private _insertable(run: RunModel, first: LiveCell): LiveCell[] {
+    if (first.facts.role === 'notice') {
+      return [first]; // a person's edit of the cell above it may stand between it and what comes next
+    }
     const others = [...this._pending.keys()].flatMap(id => run.cell(id) ?? []);
     return insertedTogether(first, others, ({ id, status }) => {
       const pending = this._pending.get(id);
@@ -210,7 +213,9 @@ export class CellWriter extends NotebookCells {
       marked: this.marked().flatMap(({ mark, model }) => (mark.run === run.run ? [model.id] : [])),
       length: shared.cells.length
     };
-    const place = this._belowLeft(spotOf(spot, id => this._index(id)), run);
+    const spotted = spotOf(spot, id => this._index(id));
+    // that a cell was refused stands right below it
+    const place = cells[0].facts.role === 'notice' ? spotted : this._belowLeft(spotted, run);
     const json = cells.map(cell => cellJson(run, cell));
     keepStyles();
     withoutCursors(this._panel.content, () => {
@@ -221,7 +226,7 @@ export class CellWriter extends NotebookCells {
     this._placed = { at: performance.now(), widgets };
   }
 
-  /** What a person wrote in a cell of the run that was refused stays right below that cell. */
+  /** What a person wrote in a cell of the run that was refused stays below that cell, and what was said of it. */
   private _belowLeft(place: number, { run }: RunModel): number {
     const cells = this._panel.content.model?.cells;
     let free = place;

@@ -49,7 +49,6 @@ export class RunBar extends Widget {
     this._said.setAttribute('role', 'status');
     this._said.setAttribute('aria-live', 'polite');
     this.node.append(this._words, this._errors, this._numbers, this._clock, this._buttons, this._said);
-    this._timer = window.setInterval(() => this._tick(), TICK_MILLISECONDS);
     this.refresh();
   }
 
@@ -74,6 +73,10 @@ export class RunBar extends Widget {
     this._show();
     if (run.isOver && isWhole) {
       window.clearInterval(this._timer);
+      this._timer = 0;
+    } else {
+      // one that is resumed goes on after the end that is on record
+      this._timer ||= window.setInterval(() => this._tick(), TICK_MILLISECONDS);
     }
   }
 
@@ -107,11 +110,9 @@ export class RunBar extends Widget {
 
   private _offered(): Name[] {
     if (this.run.isOver) {
-      // what came after this notebook was saved, and sub-calls' whole texts, stand in the run's own
-      const { outcome, subcalls } = this.run.facts;
-      const hasMore = (outcome === 'saved' || subcalls > 0) && notebookOf(this.run) !== null;
+      const hasNotebook = notebookOf(this.run) !== null;
       const hasCells = this.run.cells.length > 0; // else there is nothing to fold
-      return [...(hasMore ? ['open' as const] : []), ...(hasCells ? (['fold', 'remove'] as const) : [])];
+      return [...(hasNotebook ? ['open' as const] : []), ...(hasCells ? (['fold', 'remove'] as const) : [])];
     }
     const pausing: Name = this.run.facts.phase === 'paused' ? 'resume' : 'pause';
     const deciding: Name[] = this.run.isAsking ? ['approve', 'refuse'] : [];
@@ -186,7 +187,7 @@ export class RunBar extends Widget {
   private readonly _buttons = document.createElement('span');
   private readonly _errors = document.createElement('button');
   private readonly _made = new Map<Name, HTMLButtonElement>();
-  private readonly _timer: number;
+  private _timer = 0;
   private _shown: Name[] = [];
   /** When the run was first seen to be over. */
   private _ended = 0;

@@ -26,7 +26,14 @@ from rlm_jupyter.frontends.live.streaming import Part, arrived, arriving
 from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.record.attempts import Attempt, markdown
 from rlm_jupyter.record.boundaries import CHILD_FIRST_LINE, CHILD_LAST_LINE, LAST_LINE, counted, live_opening
-from rlm_jupyter.record.notice import LAST_CALL, UNREAD, compacted_notice, quoted_notice, resampled_notice
+from rlm_jupyter.record.notice import (
+    LAST_CALL,
+    UNREAD,
+    compacted_notice,
+    quoted_notice,
+    resampled_notice,
+    resumed_notice,
+)
 from rlm_jupyter.types.events import (
     CellDecided,
     CellFinished,
@@ -41,6 +48,7 @@ from rlm_jupyter.types.events import (
     ReplyReceived,
     ReplyStreamed,
     RunEnded,
+    RunResumed,
     RunStarted,
     SampleSettled,
     SubcallSettled,
@@ -107,6 +115,8 @@ class Cells:
         """The line above the first of them, until there is one."""
         self._is_framed = False
         """It is there, and the one below them is to come."""
+        self._frames: tuple[LiveCell, str, LiveCell] | None = None
+        """Of a run that has ended: the line above its cells, what that said before, and the line below them."""
 
     def _of_child(self, run: str, child: Child) -> Cells:
         return Cells(run, child, self.children)
@@ -293,19 +303,32 @@ class Cells:
                         )
                     )
                 self._frame(outcome)
+            case RunResumed(iteration=index):
+                self._unframe()
+                self._add(LiveCell(self._id(), "notice", index, source=f"> {resumed_notice(event)}", status="ok"))
             case _:  # what only the numbers show
                 pass
+
+    def _unframe(self) -> None:
+        """Take back the line below the cells of a run that goes on after its end: more of them come."""
+        if self._frames is not None:
+            first, said, last = self._frames
+            first.source, self._frames, self._is_framed = said, None, True
+            self._mark(first)
+            self._drop(last)
 
     def _frame(self, outcome: str) -> None:
         """Add the line below the cells of a root that has some: wherever they are read, they are told from others."""
         if self._is_framed:
             self._is_framed = False
             end = LiveCell(self._id(), "boundary", 0, source=LAST_LINE, status="ok")
+            first = self._order[0]
+            self._frames = first, first.source, end
             if self._child is None:
                 end.facts["outcome"] = outcome
-                first = self._order[0]
-                executed = sum(cell.role == "code" and cell.status != "skipped" for cell in self._order)
-                first.source = counted(first.source, self.facts.iteration, executed)
+                states = [cell.status for cell in self._order if cell.role == "code"]
+                executed = sum(status != "skipped" for status in states)
+                first.source = counted(first.source, self.facts.iteration, len(states), executed)
                 self._mark(first)
             else:
                 end.source = CHILD_LAST_LINE

@@ -28,6 +28,7 @@ from rlm_jupyter.types.events import (
     RequestDelayed,
     RunEnded,
     RunPaused,
+    RunResumed,
     RunStarted,
     RunUnpaused,
     SampleSettled,
@@ -94,6 +95,8 @@ class RunFacts:
             self._remark, self._passes = event.text, event.passes
         elif isinstance(event, RequestDelayed):
             self._delay = event.text
+        elif isinstance(event, RunResumed):  # after the end that is on record
+            self.outcome, self._phase, self._message, self._seconds = None, "writing", "", None
         elif isinstance(event, SampleSettled | DirectReplied | ConversationCompacted):
             self._spend(event.usage, event.cost, event.model)
         else:

@@ -75,7 +75,9 @@ class Progress(Protocol):
         ...
 
 
-def start(shell: Any, *, quiet: bool = False, kernel_is_there: bool = False, here: bool = False) -> Progress:
+def start(
+    shell: Any, *, quiet: bool = False, kernel_is_there: bool = False, here: bool = False, hint: str = ""
+) -> Progress:
     """Return the progress that suits the front end of `shell`.
 
     Parameters
@@ -87,11 +89,15 @@ def start(shell: Any, *, quiet: bool = False, kernel_is_there: bool = False, her
     here
         The model drives this session's own kernel: what its cells put out, less their errors, is shown by itself, and
         they take the numbers after that of the cell that asks.
+    hint
+        What can be done while it goes on; a page shows it as long as that is so.
     """
     view = View(*([WAITING] if kernel_is_there else []), shows_outputs=not here)
     if getattr(shell, "kernel", None) is None:
+        if hint:
+            print(hint)  # noqa: T201
         return TerminalProgress(quiet=quiet)
-    return PageProgress(shell, view, here=here)
+    return PageProgress(shell, view, here=here, hint=hint)
 
 
 class TerminalProgress:
@@ -150,8 +156,9 @@ class TerminalProgress:
 class PageProgress:
     """Updates two displays from a thread of its own."""
 
-    def __init__(self, shell: Any, view: View | None = None, *, here: bool = False) -> None:
+    def __init__(self, shell: Any, view: View | None = None, *, here: bool = False, hint: str = "") -> None:
         self._shell = shell
+        self._hint = hint
         self._view = view or View()
         self._ids = uuid.uuid4().hex, uuid.uuid4().hex
         self._news = threading.Event()
@@ -224,7 +231,8 @@ class PageProgress:
                 self._publish(self._ids[1], self._iterations(), update=True)
 
     def _status(self) -> str:
-        above = fragments.note(self._too_old) if self._too_old and not self.is_live else ""
+        notes = [self._hint, self._too_old if not self.is_live else ""]
+        above = "".join(fragments.note(note) for note in notes if note)
         is_live = self.is_live
         status = self._view.status(brief=is_live)
         return fragments.block(above, status, label="Progress of the run", styled=not is_live)
@@ -240,6 +248,8 @@ class PageProgress:
 
     def _publish(self, display_id: str, html: str, *, update: bool) -> None:
         plain = self._view.text() if display_id == self._ids[0] and html else ""
+        if plain and self._ended is None and self._hint:
+            plain += f"\n{self._hint}"
         self._shell.display_pub.publish(
             {"text/html": html, "text/plain": plain}, transient={"display_id": display_id}, update=update
         )

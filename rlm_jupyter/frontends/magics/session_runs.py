@@ -62,7 +62,9 @@ class SessionRuns:
         background
             Return once it has started.
         """
-        shown = progress.start(self._shell, quiet=background)
+        name = claim.variable
+        hint = f"In the background: {name} shows it, {name}.stop() ends it; then {name} is the result."
+        shown = progress.start(self._shell, quiet=background, hint=hint if background else "")
         approvals = None if background else Approvals(elsewhere=lambda: getattr(shown, "has_buttons", False))
         steering = Steering() if background else None
 
@@ -83,8 +85,6 @@ class SessionRuns:
         shown.steer(running)
         try:
             if background:
-                name = claim.variable  # it stands there after the end, too
-                print(f"In the background: {name} shows it, {name}.stop() ends it; then {name} is the result.")  # noqa: T201
                 self._leave(handle, shown, claim, steering)
             else:
                 self._await(handle, running, shown, claim, approvals)
@@ -127,7 +127,8 @@ class SessionRuns:
         self._settle()
         if result.stop_reason == "cancelled":
             raise KeyboardInterrupt(
-                f"Stopped by you. {variable} {'holds what the run had' if is_put else 'is as it was'}."
+                # that it was stopped stands in the headline above
+                f"{variable} {'holds what the run had by then' if is_put else 'is as it was'}."
             )
         if not is_put:
             print(f"The model had not replied: {variable} is as it was.")  # noqa: T201

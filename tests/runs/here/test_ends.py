@@ -101,9 +101,9 @@ def test_the_users_stop_ends_run_driver_and_bill_and_keeps_what_there_is(
 
     shown = notebook.run(f"%%rlm --here -m {model} --rerun\nWhat?", once(stop, "waits", 0.1))
     assert time.monotonic() - began[0] < 30
-    assert shown.error == "KeyboardInterrupt: Stopped by you. rlm_result holds what the run had."
+    assert shown.error == "KeyboardInterrupt: rlm_result holds what the run had by then."
     # the name is what stops Run All; a person reads what has become of the run
-    assert shown.reply["traceback"] == ["Stopped by you. rlm_result holds what the run had."]
+    assert shown.reply["traceback"] == ["rlm_result holds what the run had by then."]
     assert "Stopped" in shown.text
     assert notebook.run("rlm_result.answer, rlm_result.stop_reason, rlm_result.path.exists()").value == (
         "('a draft', 'cancelled', True)"
@@ -139,7 +139,7 @@ def test_no_reply_is_asked_for_after_a_stop_though_the_word_of_it_comes_late(not
     notebook.run(LATE)
     try:
         shown = notebook.run(f"%%rlm --here -m {model} --rerun\nWhat?", once(notebook.interrupt, "waits", 0.1))
-        assert shown.error.startswith("KeyboardInterrupt: Stopped by you. rlm_result ")
+        assert shown.error.startswith("KeyboardInterrupt: rlm_result ")
         assert notebook.run("rlm_result.answer, len(rlm_result.trajectory.iterations)").value == "('a draft', 1)"
     finally:
         notebook.run("_Here._send = late")
@@ -152,7 +152,7 @@ def test_stop_within_sub_calls(notebook: Notebook, folder: Path, calls: str) -> 
         shown = notebook.run("%%rlm --here -m openai/any --rerun\nWhat?", once(notebook.interrupt, "waits", 0.5))
         asked = len(server.requests)
         assert shown.seconds < 30
-        assert shown.error.startswith("KeyboardInterrupt: Stopped by you. rlm_result ")
+        assert shown.error.startswith("KeyboardInterrupt: rlm_result ")
         assert notebook.run("rlm_result.answer").value == "'a draft'"
         time.sleep(0.3)
         assert len(server.requests) == asked > 1
@@ -170,7 +170,7 @@ def test_stop_while_the_model_thinks(notebook: Notebook, folder: Path) -> None:
         threading.Thread(target=when_asked, daemon=True).start()
         shown = notebook.run("%%rlm --here -m openai/any --rerun\nWhat?")
         assert shown.seconds < 30
-        assert shown.error.startswith("KeyboardInterrupt: Stopped by you. rlm_result ")
+        assert shown.error.startswith("KeyboardInterrupt: rlm_result ")
         assert notebook.run("rlm_result.answer, rlm_result.stop_reason").value == "(None, 'cancelled')"
 
 

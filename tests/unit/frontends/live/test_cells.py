@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from rlm_jupyter.frontends.live.cell import in_parts
 from rlm_jupyter.frontends.live.cells import Cells
 from rlm_jupyter.frontends.live.streaming import arrived, arriving
-from rlm_jupyter.types.events import CellFinished, CellStarted, NoticeGiven, OutputChanged, ReplyStreamed, RunEnded
+from rlm_jupyter.types.events import (
+    CellFinished,
+    CellStarted,
+    NoticeGiven,
+    OutputChanged,
+    ReplyStreamed,
+    RunEnded,
+    RunResumed,
+)
 from rlm_jupyter.types.values import Usage
 from tests.support.protocol import FIRST, PLACE, RUN, received, record, settled, stdout, steps
 from tests.support.sample_run import started
@@ -111,7 +119,25 @@ def test_only_cells_that_were_executed_are_counted_above_them() -> None:
     live.apply(received(2, "```repl\nrefused()\n```\n```repl\nafter()\n```"))
     live.apply(CellFinished(2, 0, "refused()", None, "skipped", (), None, 0.0))
     live.apply(RunEnded("cancelled", None, None, False, 2, 1.0, Usage(1, 1), 0.0))
-    assert "(2 iterations, 1 cell of code)" in live.snapshot()["cells"][0]["source"]
+    assert "(2 iterations, 1 of 3 cells of code executed)" in live.snapshot()["cells"][0]["source"]
+
+
+def test_the_cells_of_a_run_that_is_resumed_stand_between_its_lines() -> None:
+    live = Cells(RUN)
+    live.apply(started())
+    executed(live, 1, "1", "1")
+    live.apply(RunEnded("iterations", None, None, False, 1, 1.0, Usage(1, 1), 0.0))
+    assert live.take()[-1]["item"] == "end"
+    live.apply(RunResumed(1, "any", "any", {}, "2031-01-01T00:00:00Z", reexecuted=True))
+    executed(live, 2, "2", "2")
+    assert live.snapshot()["facts"]["outcome"] is None
+    assert live.take()[-1]["item"] != "end"
+    live.apply(RunEnded("answered", "2", None, True, 2, 1.0, Usage(1, 1), 0.0))
+    told = live.snapshot()["cells"]
+    roles = [cell["facts"]["role"] for cell in told]
+    assert roles == ["boundary", "prose", "code", "notice", "prose", "code", "answer", "boundary"]
+    assert "(2 iterations, 2 cells of code)" in told[0]["source"]
+    assert "Resumed 2031-01-01" in told[3]["source"]
 
 
 LAST_CALL = "I would look once more.\n```repl\nprint('never executed')\n```"
