@@ -484,7 +484,8 @@ class RLM(FromRecord, InBatches):
             Its record is called so: `rlm_runs/NAME.ipynb`.
         resume
             A saved session, or run, to resume: its notebook, its name, or the id of a prompt. Its cells are
-            executed again in a new kernel with the next prompt; contexts, ledger and name are as they were.
+            executed again in a new kernel with the next prompt; contexts and name are as they were,
+            and so is the ledger, unless another is given.
 
         Raises
         ------

@@ -130,7 +130,7 @@ def load_model(
     from rlm_jupyter.models.endpoint import find_endpoint, find_preset
 
     preset, model = find_preset(name.strip())
-    if window is not None and window < 1:
+    if window is not None and not _is_count(window):
         raise ConfigurationError(f"{name}: a window is a number of tokens above zero, not {quoted(window)}.")
     if temperature is not None and (preset.wire not in {"openai", "azure"} or not 0 <= temperature <= 2):
         raise ConfigurationError(f"{name}: no temperature of {quoted(temperature)} can be set there.")
@@ -157,6 +157,10 @@ def load_model(
             return OpenAIModel(endpoint, window=window, temperature=heat, options=sent, sees=sees)
         case "extractive" | "scripted":
             raise AssertionError(f"{preset.wire} asks no server")
+
+
+def _is_count(given: object) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and given > 0
 
 
 def _embedded(preset: Preset, model: str, window: int | None) -> Model:

@@ -293,4 +293,10 @@ def test_a_person_is_asked_about_the_calls_of_a_servers_tools_that_are_named() -
         ConfigurationError, match="The MCP server things: approval='often': it is never, once or always"
     ):
         RLM(model, mcp={"things": THINGS | {"approval": "often"}})
+    # a name that is misspelt would let calls pass that somebody wants to be asked about
+    misspelt = RLM(
+        model, mcp={"mcpServers": {"things": THINGS | {"approval": {"search_thing": "always"}}}}, sandbox="none"
+    )
+    with pytest.raises(ConfigurationError, match=r"has no tool search_thing, .*It has: search_things, get-secret"):
+        Person(lambda event: True).watch(misspelt)
     assert not servers()

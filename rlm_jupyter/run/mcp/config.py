@@ -22,7 +22,8 @@ from rlm_jupyter.types.quoted import quoted
 FILE = ".mcp.json"
 """Holds the servers that are named, under `mcpServers`; of the working directory, else of the home directory."""
 _KEYS = {"command", "args", "env", "cwd", "url", "headers", "type", "description", "disabled", "approval"}
-_OTHERS = "*"
+OTHERS = "*"
+"""In `approval`: all tools that are not named."""
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
@@ -43,7 +44,7 @@ class ServerConfig:
 
     def approval(self, tool: str) -> Approval:
         """Return whether a person is asked about calls of a tool, by its name on the server."""
-        return self.approvals.get(tool, self.approvals.get(_OTHERS, "never"))
+        return self.approvals.get(tool, self.approvals.get(OTHERS, "never"))
 
     @property
     def asks(self) -> bool:
@@ -78,7 +79,8 @@ def servers_of(given: object) -> tuple[ServerConfig, ...]:
     Parameters
     ----------
     given
-        By name: a command line, a list of its words, an address, or a dict as in the usual configuration files
+        By name (with or without `mcpServers` around them): a command line, a list of its words, an address, or a dict
+        as in the usual configuration files
         (`command`, `args`, `env`, `cwd`; or `url`, `headers`), with `approval` for all its tools or by their names
         (`*` for all others). What a name has that is none in Python is `_` in the
         kernel. `None`: none.
@@ -90,6 +92,8 @@ def servers_of(given: object) -> tuple[ServerConfig, ...]:
     """
     if given is None:
         return ()
+    if isinstance(given, Mapping) and [*given] == ["mcpServers"]:  # as the configuration files have them
+        given = given["mcpServers"]
     if not isinstance(given, Mapping):
         raise ConfigurationError(f"mcp is a dict of servers by their names, not {quoted(given)}.")
     servers = tuple(_server(str(name), wanted) for name, wanted in given.items())
@@ -184,7 +188,7 @@ def _server(name: str, wanted: object) -> ServerConfig:
 
 
 def _approvals(name: str, wanted: object) -> dict[str, Approval]:
-    by_tool = wanted if isinstance(wanted, Mapping) else {} if wanted is None else {_OTHERS: wanted}
+    by_tool = wanted if isinstance(wanted, Mapping) else {} if wanted is None else {OTHERS: wanted}
     return {str(tool): check_approval(given, f"The MCP server {name}: approval=") for tool, given in by_tool.items()}
 
 

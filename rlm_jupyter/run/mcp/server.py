@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 
-from rlm_jupyter.run.mcp.config import ServerConfig
+from rlm_jupyter.run.mcp.config import OTHERS, ServerConfig
 from rlm_jupyter.run.mcp.tool import McpResources, McpTool
 from rlm_jupyter.run.tool import ToolFailedError
 from rlm_jupyter.types.errors import ConfigurationError
@@ -63,6 +63,8 @@ class McpServer:
                 return await self._tools(client)
         except TimeoutError:
             raise ConfigurationError(self._not_started(f"it has said nothing for {START_SECONDS:g} s")) from None
+        except ConfigurationError:
+            raise
         except ImportError as error:
             raise ConfigurationError(f"mcp=… needs {error.name}: pip install 'rlm_jupyter[mcp]'") from None
         except Exception as error:  # noqa: BLE001  as above
@@ -160,6 +162,12 @@ class McpServer:
             cursor = page.next_cursor
             if not cursor:
                 break
+        known = [tool.remote for tool in tools if isinstance(tool, McpTool)]
+        if unknown := [name for name in self._config.approvals if name not in (OTHERS, *known)]:
+            raise ConfigurationError(
+                f"The MCP server {self.name} has no tool {unknown[0]}, about whose calls a person is to be asked. "
+                f"It has: {', '.join(known) or 'none'}."
+            )
         if client.server_capabilities.resources is not None:
             about = "List the server's resources: uri, name and what each is about."
             tools.append(McpResources(self._config, self.request, _name("list_resources", names), about, []))

@@ -49,7 +49,8 @@ class McpTool:
         self, server: ServerConfig, request: Request, remote: str, name: str, doc: str, schema: Mapping[str, Any]
     ) -> None:
         self._request = request
-        self._remote = remote
+        self.remote = remote
+        """Its name on the server."""
         self.approval = server.approval(remote)
         self.name = f"{server.module}.{name}"
         properties, required = schema.get("properties") or {}, schema.get("required") or []
@@ -92,7 +93,7 @@ class McpTool:
         arguments = {key: value for key, value in given_arguments.items() if value is not None or self._needs(key)}
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                result = await self._request(lambda client: client.call_tool(self._remote, arguments))
+                result = await self._request(lambda client: client.call_tool(self.remote, arguments))
         except TimeoutError:
             raise ToolFailedError(f"{self.name} took more than {CALL_SECONDS:g} s") from None
         text = "\n".join(_text(block) for block in result.content)
