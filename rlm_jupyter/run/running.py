@@ -15,8 +15,9 @@ from rlm_jupyter.run.ctrl_c import Wait
 from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.settings import Settings
-from rlm_jupyter.types.errors import RLMError
+from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.events import Event
+from rlm_jupyter.types.quoted import quoted
 
 
 class Answers(ABC):
@@ -49,6 +50,10 @@ class Running:
 
     def __init__(self, session: Answers, prompt: str, on_event: OnEvent | None, *, approve: Approve = False) -> None:
         check_prompt(prompt)
+        if (
+            not isinstance(approve, bool) and approve != "calls"
+        ):  # else a word that is misspelt would let cells run unasked
+            raise ConfigurationError(f'approve is True, False or "calls", not {quoted(approve)}.')
         background.refuse_inside()
         self.control = Control(approving=approve is True, is_attended=bool(approve))
         """Stop, pause, approval, notes and limits, from any thread."""

@@ -232,3 +232,11 @@ def test_in_a_notebook_the_cell_asks(in_folder: Path) -> None:
         ask = f"from rlm_jupyter import RLM\nRLM({model!r}, tools=[asking], sandbox='none').completion('And?').answer"
         assert notebook.run(ask, typed=["n", "n", "y"]).value == "'C'"
         assert Path("called.txt").read_text() == "acc"
+
+
+@pytest.mark.parametrize("approve", ["cells", "yes", 1])
+def test_what_is_to_be_approved_is_said_by_a_word_that_is_known(approve: Any) -> None:
+    rlm, called = asking("always", "FINAL('done')")
+    with pytest.raises(ConfigurationError, match=f"approve is True, False or .calls., not {approve!r}"):
+        rlm.start("What?", "a text", approve=approve)
+    assert not called

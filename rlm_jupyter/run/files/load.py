@@ -6,7 +6,7 @@ import glob
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
@@ -76,7 +76,7 @@ def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, no
     >>> load(["src", "docs/**/*.md", "notes.txt"])  # doctest: +SKIP
     """
     wanted: object = paths
-    listed = [*wanted] if isinstance(wanted, Iterable) and not isinstance(wanted, str) else [wanted]
+    listed = [*wanted] if isinstance(wanted, Iterable) and not isinstance(wanted, str | Mapping) else [wanted]
     given = [os.fspath(path) for path in listed if isinstance(path, str | os.PathLike)]
     if len(given) < len(listed):
         raise ConfigurationError(f"load takes a path, or a list of paths, not {quoted(wanted)}.")

@@ -279,7 +279,7 @@ def test_without_pandas(monkeypatch: pytest.MonkeyPatch, notes: Notes) -> None:
         load(put("a.parquet", b"PAR1"))
 
 
-@pytest.mark.parametrize("given", [5, None, ["a", 5], 3.5])
+@pytest.mark.parametrize("given", [5, None, ["a", 5], 3.5, {"a": "a.csv"}])
 def test_what_is_no_path_is_refused_in_a_line(given: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^load takes a path, or a list of paths, not "):
         load(given)
