@@ -176,6 +176,18 @@ def test_a_run_that_ends_by_a_limit_brings_what_is_whole() -> None:
     assert re.fullmatch(r"plot\.png does not open: .*; more\.csv was not written", result.message)
 
 
+def test_a_draft_in_a_notebook_says_what_is_missing_of_it_beside_the_headline() -> None:
+    from rlm_jupyter.frontends.live.result import ShownResult
+
+    played = ScriptedModel([block("print(1)"), "It is x."])
+    rlm = RLM(played, limits=Limits(max_iterations=1), outputs=["miss.csv"])
+    shown = ShownResult.of(rlm.completion("What?", "x"))
+    assert shown.stop_reason == "iterations"
+    assert shown.answer is not None
+    assert "miss.csv was not written" in shown.answer_html()
+    assert "miss.csv was not written" in shown.answer_text()
+
+
 def test_whatever_ends_a_run_its_message_names_the_files_that_are_missing() -> None:
     same = [block(DONE)] * 5
     result = RLM(ScriptedModel([block("print(1)"), *same])).completion("What?", CONTEXT, outputs=["a.csv"])
