@@ -41,7 +41,7 @@ def test_cells_appear_and_can_be_stopped(notebook7: Lab, browser: Browser, model
         assert "12" in texts(code)
         assert page.cells()[2]["execution_count"] is None  # the run goes on
         bar = page.page.locator(".rlm-bar")
-        assert "iteration 1 / 30" in bar.inner_text()
+        assert "iteration 2 / 30" in bar.inner_text()
         page.command("rlm:runs")
         runs = page.page.locator("#rlm-runs")
         page.until(lambda: "Iteration 1" in (runs.text_content() or "") and runs.is_visible(), "the side panel")

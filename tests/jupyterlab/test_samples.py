@@ -29,8 +29,8 @@ def test_the_other_samples_stand_folded_above_the_cells_of_the_first(opened: Ope
     page.until(lambda: ("code", 0) in roles(page), "the first one's cell")
     assert roles(page)[0] == ("subcalls", 0)
     page.until(lambda: asked.get_by_role("button", name="Sample 3").count(), "the third")
-    page.until(lambda: "iteration 1" in second.inner_text(), "what it is at")
-    assert re.match(r"Sample 2: iteration 1 · running", second.inner_text())
+    page.until(lambda: "iteration 2" in second.inner_text(), "what it is at")
+    assert re.match(r"Sample 2: iteration 2 · running", second.inner_text())
     assert [button.inner_text()[:8] for button in asked.get_by_role("button").all()] == ["Sample 2", "Sample 3"]
     page.picture("samples-running")
 
