@@ -75,8 +75,6 @@ def _listed(choices: str) -> str:
 
 def close_option(error: str, usage: str) -> str:
     """Return ` (did you mean --max-cost?)` for an option that `usage` does not name, else nothing."""
-    if re.search(r"(?:^|\s)(?:--help|-h)\b", error.partition("unrecognized arguments:")[2]):
-        return " (the help is shown by the name and a question mark: %%rlm?)"
     wrong = re.search(r"--[\w-]+", error.partition("unrecognized arguments:")[2])
     known = re.findall(r"--[\w-]+", usage)
     close = difflib.get_close_matches(wrong[0], known, n=1, cutoff=_CLOSE) if wrong else []

@@ -165,7 +165,7 @@ def test_options_that_take_a_number_show_which_kind(shell: InteractiveShell) -> 
         ("%rlm -m extractive --sandbox docker What?", "--sandbox docker: there is auto, bwrap and none."),
         ('%rlm -m "openai/gpt 5 What?', 'A quote is opened and not closed: "openai/gpt'),
         ("%rlm -c 'gpl -m extractive What?", "A quote is opened and not closed: 'gpl"),
-        ("%rlm --help", "the help is shown by the name and a question mark: %%rlm?"),
+        ("%rlm --help", "unrecognized arguments: --help. %rlm? shows the options."),
         ("%rlm -m scripted/two.json --max-iterations 0 What?", "--max-iterations 0: it must be more than zero."),
         ("%rlm -m scripted/two.json --read gone What?", "--read: "),
         ("%rlm -m nobody/x What?", "No provider 'nobody'"),
