@@ -15,6 +15,7 @@ All of it is text, or bytes, in, and values out, in time linear in them.
 from rlm_jupyter.parsing.final import (
     Declaration,
     Environment,
+    bare_final,
     declarations,
     declared_in_prose,
     find_final_answer,
@@ -33,6 +34,7 @@ from rlm_jupyter.parsing.source import (
     normal,
     only_constant_final,
     types_final,
+    types_text,
 )
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "ParsedReply",
     "Reading",
     "Segment",
+    "bare_final",
     "constant_final",
     "declarations",
     "declared_in_prose",
@@ -58,5 +61,6 @@ __all__ = [
     "parse",
     "shadowed_names",
     "types_final",
+    "types_text",
     "unquoted",
 ]

@@ -8,6 +8,7 @@ alone: it begins its line, its brackets balance, and nothing but punctuation fol
 from __future__ import annotations
 
 import ast
+import builtins
 import keyword
 import re
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
 _QUOTE_PAIRS = (("“", "”"), ("‘", "’"), ("«", "»"), ("„", "“"))
+_OF_WORDS = (ast.Name, ast.Constant, ast.Tuple, ast.List, ast.BinOp, ast.Sub, ast.expr_context)
+"""What words turn into that are read as Python: names, numbers, commas, hyphens."""
+_PYTHONS_OWN = frozenset(dir(builtins))
 _WORD = r"(FINAL(?:_VAR)?)[^\S\n]*\("
 _IN_SOURCE = re.compile(rf"^[^\S\n]*{_WORD}", re.MULTILINE)
 _IN_ANY_CASE = re.compile(_IN_SOURCE.pattern, re.MULTILINE | re.IGNORECASE)
@@ -212,6 +216,29 @@ def mend_prose_final(source: str) -> str | None:
     calls = [declaration for declaration, mark in zip(broken, marks, strict=True) if mark in called]
     mended = _with_literals(source, calls, [unquoted(declaration.content) for declaration in calls])
     return mended if calls and sources.tree(mended) is not None else None
+
+
+def bare_final(source: str) -> tuple[str, frozenset[str]] | None:
+    """Read a cell that is nothing but `FINAL(Ann Arbor)` of words without their quotes, if they happen to be Python.
+
+    `FINAL(Oslo)`, `FINAL(Oslo, Bergen)` and `FINAL(host-12)` are names to Python; so is a variable.
+
+    Returns
+    -------
+    tuple of str and frozenset of str, or None
+        The content as text, and the names in it; `None`: it is no such cell, or a name in it is one of Python's own.
+    """
+    module = sources.tree(source)
+    match module:
+        case ast.Module(body=[ast.Expr(value=ast.Call(func=ast.Name(id="FINAL"), args=[_, *_], keywords=[]) as call)]):
+            nodes = [node for argument in call.args for node in ast.walk(argument)]
+        case _:
+            return None
+    names = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
+    if not names or not all(isinstance(node, _OF_WORDS) for node in nodes) or names & _PYTHONS_OWN:
+        return None
+    declaration = next(declarations(source), None)
+    return None if declaration is None else (declaration.content, names)
 
 
 def unquoted(content: str) -> str:

@@ -102,6 +102,13 @@ def is_literal(source: str) -> bool:
     return value is not None and _is_literal(value)
 
 
+def types_text(source: str, text: str) -> bool:
+    """Return whether a cell holds this text as a literal."""
+    module = tree(source)
+    nodes = () if module is None else ast.walk(module)
+    return any(isinstance(node, ast.Constant) and node.value == text for node in nodes)
+
+
 def is_no_code(source: str) -> bool:
     """Return whether a block does nothing: it can't be read, or is nothing but a literal."""
     return tree(source) is None or is_literal(source)

@@ -63,7 +63,10 @@ def cue(statuses: Sequence[CellStatus], text: str) -> str:
     if statuses[-1] != "ok":
         return "The block did not succeed: reply with a different one."
     if not text.strip():
-        return "Nothing was shown: reply with a block that prints what you look for."
+        return (
+            "The block printed nothing: nothing met its conditions, or it has no `print`. Reply with a different one, "
+            "with fewer conditions, that prints how many it finds and the first of them."
+        )
     if says_nothing_found(text):
         return f"Nothing was found that way: {_SEARCH}"
     if _NOTHING.fullmatch(text.strip()):

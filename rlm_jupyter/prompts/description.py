@@ -11,12 +11,12 @@ import re
 import reprlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice
 from typing import Any
 
 from rlm_jupyter.parsing.file_signatures import identify
-from rlm_jupyter.prompts.structure import structure
+from rlm_jupyter.prompts.structure import keys_of, structure
 from rlm_jupyter.types.images import measure, pixels
 
 Description = tuple[str, tuple[str, ...]]
@@ -27,6 +27,8 @@ _MOST_COLUMNS = 50
 _MOST_IMAGES = 1_000
 """That are looked at."""
 _MOST_NAME_CHARS = 80
+_LEAST_ALIKE, _MOST_ALIKE = 5, 200
+"""Dicts that are described as one, and looked at for that."""
 _MOST_BITS = 200
 _ADDRESS = re.compile(r" at \w|0x[0-9a-f]")
 """What a class shows that shows nothing of its own; cut or not, it differs from run to run."""
@@ -102,7 +104,8 @@ def _of_items(items: list[Any] | tuple[Any, ...]) -> Description:
         first = f"first {len(items[0]):,}, " if isinstance(items[0], str) else ""
         details.append(f"characters: {sum(texts):,} in all; {first}smallest {min(texts):,}, largest {max(texts):,}")
     elif isinstance(items[0], dict):
-        details.append(f"keys of the first: {_names(items[0])}")
+        alike = _alike(items)
+        details.append(alike.replace("value", "item", 1) or f"keys of the first: {_names(items[0])}")
     elif not images and (size := size_of(items[0])):
         details.append(f"the first: {size}")
     return _count(len(items), "item"), tuple(details)
@@ -110,7 +113,16 @@ def _of_items(items: list[Any] | tuple[Any, ...]) -> Description:
 
 def _of_dict(mapping: Mapping[Any, Any]) -> Description:
     images = _of_images([*mapping.values()]) if len(mapping) > 1 else ""
-    return _count(len(mapping), "key"), (*filter(None, [images]), *_parts(mapping, "key"))
+    parts = (alike,) if (alike := _alike(mapping.values())) else _parts(mapping, "key")
+    return _count(len(mapping), "key"), (*filter(None, [images]), *parts)
+
+
+def _alike(values: Collection[Any]) -> str:
+    """Describe many dicts that have the same keys; empty where they are few, something else, or differ."""
+    sample = [value for value in islice(values, _MOST_ALIKE) if isinstance(value, dict) and value]
+    if len(sample) < min(len(values), _MOST_ALIKE) or len(sample) < _LEAST_ALIKE or len({*map(frozenset, sample)}) > 1:
+        return ""
+    return f"each value is a dict with the keys {keys_of(sample)}"
 
 
 def _of_images(values: Sequence[Any]) -> str:

@@ -69,13 +69,15 @@ _FILES = (
 )
 _MOST_VARIABLES = 100
 _MOST_CONTEXTS = 8
-_SEARCH = """ To find something, print the whole sentences or lines that hold words of it, as in
+_SEARCH = """ To find something, print the whole sentences or lines that hold words of it, those with most of them \
+first, as in
 ```repl
 import re
 words = ["WORD", "ANOTHER WORD"]
 parts = re.split(r"(?<=[.!?])\\s+|\\n", context)
-found = [part[:500] for part in parts if any(word.lower() in part.lower() for word in words)]
-print(len(found), "found:", *found[:20], sep="\\n")
+held = lambda part: sum(word.lower() in part.lower() for word in words)
+found = sorted(filter(held, parts), key=held, reverse=True)
+print(len(found), "found:", *(part[:500] for part in found[:20]), sep="\\n")
 ```"""
 
 

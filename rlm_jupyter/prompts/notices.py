@@ -58,6 +58,11 @@ MEND_FILES = "\n\nMake them by code, and end with FINAL again."
 OUTPUTS_GONE = " The folder OUTPUTS is empty again: make its files once more."
 EMPTY = "the prompt is empty, and was not sent: put the question and the passage into it."
 NO_MORE_IMAGES = "No further image was sent to it."
+NO_PASSAGE = (
+    "the sub-model reads this prompt and nothing of `context`, so it could only make its reply up, and was not asked. "
+    'Put the passage into the prompt, as in llm_query(f"QUESTION\\n\\n{passage}"), or let code decide. If it '
+    "needs none, ask in other words."
+)
 NOT_SENT_AGAIN = "The same prompt was not sent again: change it."
 EXITED = "`exit()` ended this cell, not the kernel. Nothing below it in that reply was executed; leave it out."
 SHADOWING = "What your cell put in place of {names} was left out: the real thing is there already, use it as it is."
@@ -112,6 +117,7 @@ STOPPED = (
 )
 INTERRUPTED = "The cell took too long and was interrupted. Do less at once."
 VARIABLES = "Variables there are: {names}."
+QUOTED = "A text stands in quotes: FINAL({text!r}). "
 READY_EMPTY = 'answer["ready"] is True, but answer["content"] is empty: put the answer there.'
 READY_UNREADABLE = 'answer["content"] can\'t be turned into text: put the answer itself there.'
 DIED_BETWEEN = "The kernel died between two cells"

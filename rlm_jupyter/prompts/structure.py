@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rlm_jupyter.prompts.languages import LEAST_SHARE, language
 from rlm_jupyter.prompts.tables import LEAST_LINES, MOST_NAME_CHARS, MOST_NAMES, converted, kind, short, table
@@ -106,9 +107,9 @@ def _json(text: str) -> tuple[str, ...]:
     if isinstance(data, list):
         what = f"a list of {len(data):,} items"
         if data and all(isinstance(item, dict) for item in data):
-            what = f"a list of {len(data):,} objects, with the keys {_keys(data[:200])}"
+            what = f"a list of {len(data):,} objects, with the keys {keys_of(data[:200])}"
     else:
-        what = f"an object with the keys {_keys([data])}"
+        what = f"an object with the keys {keys_of([data])}"
     return (f"It is JSON: {what}. `import json; data = json.loads(context)`",)
 
 
@@ -122,19 +123,19 @@ def _json_lines(lines: Sequence[str]) -> tuple[str, ...]:
     if not all(isinstance(row, dict) for row in rows):
         return ()
     return (
-        f"It is JSON lines: each line is an object, with the keys {_keys(rows)}. "
+        f"It is JSON lines: each line is an object, with the keys {keys_of(rows)}. "
         '`import json; rows = [json.loads(line) for line in context.split("\\n") if line.strip()]`',
     )
 
 
-def _keys(rows: Sequence[dict[str, object]]) -> str:
+def keys_of(rows: Sequence[dict[str, Any]]) -> str:
     """Name the keys of some objects, with their types; those of nested ones with a dot before them."""
     kinds: dict[str, Counter[str]] = {}
     for row in rows:
         for key, value in row.items():
             inner = value if isinstance(value, dict) and value else {"": value}
             for name, part in inner.items():
-                kinds.setdefault(f"{key}.{name}" if name else key, Counter())[type(part).__name__] += 1
+                kinds.setdefault(f"{key}.{name}" if name else f"{key}", Counter())[type(part).__name__] += 1
     shown = [f"{short(name)} ({kind.most_common(1)[0][0]})" for name, kind in list(kinds.items())[:MOST_NAMES]]
     more = len(kinds) - MOST_NAMES
     return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")

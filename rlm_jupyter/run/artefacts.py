@@ -11,7 +11,6 @@ from typing import Any, Self
 from rlm_jupyter.record.blobs import Objects, digest
 from rlm_jupyter.record.target_folder import Folder, is_taken, write_file
 from rlm_jupyter.run.answer_type import said_with_place
-from rlm_jupyter.run.files.openable import why_not
 from rlm_jupyter.run.output_names import check_distinct, check_name
 from rlm_jupyter.types.errors import ConfigurationError, PolicyError, RecordError
 from rlm_jupyter.types.events import RunEnded
@@ -100,6 +99,8 @@ class Artefact:
             return "is empty"
         if len(content) > self.max_bytes:
             return f"has {len(content):,} bytes; {self.max_bytes:,} are the most"
+        from rlm_jupyter.run.files.openable import why_not  # here: it brings every format, and few runs make files
+
         return why_not(self.name, content) or self._own_check(content)
 
     def _own_check(self, content: bytes) -> str:

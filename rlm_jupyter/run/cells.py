@@ -52,7 +52,7 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
     await kernel.insurance.settled()
     if not kernel.is_alive:
         await _revive(run, notices.DIED_BETWEEN, "died_between")
-    run.subcalls.begin()
+    run.subcalls.begin(executed or source)
     run.emit(CellStarted(run.iteration, cells.block, source))
     cell = CellRun("interrupted")
     try:

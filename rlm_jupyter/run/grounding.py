@@ -1,4 +1,4 @@
-"""`made_up`: a last reply with a figure that comes from nowhere.
+"""Where an answer comes from: `made_up`, a figure from nowhere, and `ends_an_output`, words that code has shown.
 
 Pressed for an answer when nothing came of their code, small models name one.
 """
@@ -28,11 +28,25 @@ def made_up(answer: str, trajectory: Trajectory) -> str | None:
     return next(iter(figures.values()))
 
 
-def _seen(trajectory: Trajectory) -> Iterator[str]:
-    """Yield what a figure may come from, what was seen last first."""
+def ends_an_output(text: str, trajectory: Trajectory) -> bool:
+    """Return whether a line of some output is this text, or ends with it behind a colon, a comma or an equals sign.
+
+    What only stands somewhere in a line may be its label: `total: 12` shows no answer `total`.
+    """
+    form = re.compile(rf"(?:^|[:=,]\s*)[\[('\"]*{re.escape(text)}[\])'\".]*\s*$", re.MULTILINE)
+    return any(form.search(output) for output in _outputs(trajectory))
+
+
+def _outputs(trajectory: Trajectory) -> Iterator[str]:
+    """Yield what cells have shown but for errors, the last one first."""
     for iteration in reversed(trajectory.iterations):
         for cell in iteration.cells:
             yield outputs.render([output for output in cell.outputs if output.get("output_type") != "error"])
+
+
+def _seen(trajectory: Trajectory) -> Iterator[str]:
+    """Yield what a figure may come from, what was seen last first."""
+    yield from _outputs(trajectory)
     yield trajectory.started.prompt
     yield trajectory.started.context.beginning
 

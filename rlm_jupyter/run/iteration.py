@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.run import cells
+from rlm_jupyter.run.grounding import ends_an_output
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.values import CellRun, Inspection, Value
 
@@ -138,7 +139,7 @@ class _Ran:
 
 async def _cell(run: Run, source: str) -> _Ran:
     """Execute one block."""
-    executed, ran = parsing.mend_cell(source, has_context=run.has_context), source
+    executed, ran = parsing.mend_cell(source, has_context=run.has_context) or _with_quotes(run, source), source
     decision = await run.approval(source)
     if not decision.runs:
         cells.finish(run, source, None, CellRun("skipped"))
@@ -176,6 +177,14 @@ async def _cell(run: Run, source: str) -> _Ran:
     return _Ran(ok, exited=exited)
 
 
+def _with_quotes(run: Run, source: str) -> str | None:
+    """Return a cell of `FINAL(Oslo)` as `FINAL('Oslo')`, where there is no such variable and an output ends with it."""
+    bare = parsing.bare_final(source)
+    if bare is None or bare[1] & {variable.name for variable in run.cells.variables}:
+        return None
+    return f"FINAL({bare[0]!r})" if ends_an_output(bare[0], run.trajectory) else None
+
+
 def _tell(run: Run, source: str, cell: CellRun, inspection: Inspection) -> None:
     """Pass on what the kernel wants the model to know."""
     if inspection.restored:
@@ -205,4 +214,5 @@ def _tell(run: Run, source: str, cell: CellRun, inspection: Inspection) -> None:
     failed_name = any(output.get("ename") == "NameError" for output in cell.outputs)
     if failed_name and "FINAL" in source:
         names = ", ".join(variable.name for variable in inspection.variables) or "none yet"
-        run.notice(notices.VARIABLES.format(names=names))
+        quoted = "" if (bare := parsing.bare_final(source)) is None else notices.QUOTED.format(text=bare[0])
+        run.notice(quoted + notices.VARIABLES.format(names=names))

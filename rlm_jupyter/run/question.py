@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlm_jupyter.run.context import Context
-from rlm_jupyter.run.files.load import read_paths
+from rlm_jupyter.run.files.paths import read_paths
 from rlm_jupyter.run.messages import Messages, is_messages, question_of
 from rlm_jupyter.run.prompt import check_length, check_prompt
 from rlm_jupyter.types.errors import ConfigurationError

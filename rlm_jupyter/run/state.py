@@ -173,13 +173,13 @@ class Run:
     @property
     def has_looked(self) -> bool:
         """Whether a cell of this run was executed, or there is nothing more to look at."""
-        return self._knows_all or any(cell.status != "skipped" for cell in self._cells())
+        return self.has_shown_all or any(cell.status != "skipped" for cell in self._cells())
 
     @property
     def has_seen(self) -> bool:
         """Whether a cell of this run has shown anything but errors, or there is nothing more to see."""
         outputs = (output for cell in self._cells() for output in cell.outputs)
-        return self._knows_all or any(output.get("output_type") != "error" for output in outputs)
+        return self.has_shown_all or any(output.get("output_type") != "error" for output in outputs)
 
     @property
     def can_conclude(self) -> bool:
@@ -187,7 +187,8 @@ class Run:
         return bool(self.trajectory.iterations) and (self.has_seen or bool(self.cells.variables))
 
     @property
-    def _knows_all(self) -> bool:
+    def has_shown_all(self) -> bool:
+        """Whether there is nothing of `context` that the first message does not show."""
         return not self.has_context or is_whole(self.trajectory.started.context)
 
     def _cells(self) -> Iterator[Cell]:

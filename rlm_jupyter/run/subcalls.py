@@ -8,16 +8,18 @@ Long because what is answered and what is refused of a call is read in one place
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from rlm_jupyter import parsing
 from rlm_jupyter.models import Model
 from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.routing import Routing
-from rlm_jupyter.prompts.notices import EMPTY, NO_MORE_IMAGES, NOT_SENT_AGAIN
+from rlm_jupyter.prompts.notices import EMPTY, NO_MORE_IMAGES, NO_PASSAGE, NOT_SENT_AGAIN
 from rlm_jupyter.record.past import PastCalls
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.bill import Bill
@@ -42,6 +44,9 @@ from rlm_jupyter.types.prompt import Prompt, images_of
 from rlm_jupyter.types.tokens import tokens_of
 from rlm_jupyter.types.values import AnswerSubcall, Subcall, SubcallFailure, SubcallKind, Usage
 
+_QUESTION_CHARS = 300
+_PASSAGE = re.compile(r"[\n:\"“”«»„{}<>|]| ['‘]")
+"""What a prompt has that holds something to read beside the question: a second line, a colon, a quotation."""
 _STOPPED = "it was stopped before it was answered"
 _PERMANENT_ERRORS = (ModelError, ImagesRefusedError, ContextWindowError)
 """What comes of the same prompt each time; those of their subclasses may pass."""
@@ -297,12 +302,24 @@ def _unfit(run: Run, call: Subcall, asking: Sequence[int], model: Model | None) 
             unfit[i] = problem
         elif not call.prompts[i].strip():  # it costs as much as another one, and its reply could only be made up
             unfit[i] = EMPTY
+        elif model is not None and _has_no_passage(run, call):
+            unfit[i] = NO_PASSAGE
         elif model is not None and images_of(call.prompts[i]) and run.subcalls.sees.get(model.name) is False:
             unfit[i] = f"{run.subcalls.refused_images[model.name]} {NO_MORE_IMAGES}"
         elif model is not None and run.subcalls.known_refusals:
             why = run.subcalls.known_refusals.get((digest(call.prompts[i]), model.name))
             unfit.update({} if why is None else {i: f"{why} {NOT_SENT_AGAIN}"})
     return unfit
+
+
+def _has_no_passage(run: Run, call: Subcall) -> bool:
+    """Question a lone prompt that is a line typed into the cell, once in a run: small models ask of `context` so."""
+    prompt = call.prompts[0]
+    is_short = len(call.prompts) == 1 and isinstance(prompt, str) and len(prompt) <= _QUESTION_CHARS
+    if not is_short or run.has_shown_all or run.subcalls.is_questioned or _PASSAGE.search(prompt.strip()):
+        return False
+    run.subcalls.is_questioned = parsing.types_text(run.subcalls.source, prompt)
+    return run.subcalls.is_questioned
 
 
 def _asked_again(run: Run, call: Subcall, asking: Sequence[int], model: Model) -> dict[int, tuple[str, str]]:

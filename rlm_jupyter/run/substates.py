@@ -109,9 +109,15 @@ class SubcallTally:
     first_look: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the first image is sent to a model of which nobody knows whether it sees."""
 
-    def begin(self) -> None:
+    source: str = ""
+    """Of the running cell."""
+    is_questioned: bool = False
+    """A prompt was not sent because it had no passage in it; for the whole run."""
+
+    def begin(self, source: str = "") -> None:
         """Begin a cell."""
         self.ordinal = self.refused = 0
+        self.source = source
 
     def take(self) -> tuple[str, int, int, str]:
         """Return why a batch was refused, how many replies were cut, how many repeated, who saw no image; forget it."""

@@ -77,7 +77,7 @@ def _question(args: Namespace) -> str:
 
 def _is_question(text: str) -> bool:
     """Tell whether what was given as a path can only be a question: no file that is there, and none that is missing."""
-    from rlm_jupyter.run.files.load import names_file
+    from rlm_jupyter.run.files.paths import names_file
 
     if names_file(text):
         return False

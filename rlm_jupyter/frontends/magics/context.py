@@ -10,7 +10,8 @@ from typing import Any
 from IPython.core.autocall import IPyAutocall
 
 from rlm_jupyter.run.files.blank import is_blank
-from rlm_jupyter.run.files.load import STDIN, read_paths
+from rlm_jupyter.run.files.load import STDIN
+from rlm_jupyter.run.files.paths import read_paths
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
 

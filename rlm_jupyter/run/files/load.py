@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from rlm_jupyter.prompts.description import describe
 from rlm_jupyter.run.files.blank import EmptyContextError, is_blank
 from rlm_jupyter.run.files.encodings import decode
 from rlm_jupyter.run.files.formats import read
 from rlm_jupyter.run.files.found import matches, walk, why
 from rlm_jupyter.run.files.image import SUFFIXES
 from rlm_jupyter.run.files.left_out import LeftOut
-from rlm_jupyter.run.files.unreadable import Note, Unreadable
+from rlm_jupyter.run.files.unreadable import Note, Unreadable, on_stderr
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
 
@@ -29,7 +28,6 @@ MOST_BYTES = 20 * 1024 * 1024
 
 _MOST_NAMES = 3
 _IMAGE_LEFT_OUT = "images beside other files (name them, or a pattern, to read them)."
-_MOST_PATH_CHARS = 1_024
 
 
 def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, note: Note | None = None) -> object:
@@ -82,51 +80,11 @@ def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, no
         raise ConfigurationError(f"load takes a path, or a list of paths, not {quoted(wanted)}.")
     if not all(given) or not given:  # an empty path would be the working directory
         raise ConfigurationError("No file is named for the context.")
-    loading = _Loading(_on_stderr if note is None else note)
+    loading = _Loading(on_stderr if note is None else note)
     for path in given:
         loading.add(path)
     loading.refuse_blank(given)
     return loading.only() if len(given) == 1 and loading.single else loading.contents
-
-
-def read_paths(context: object, *, note: Note | None = None) -> object:
-    """Read a context that is given as a `Path`, or as a list of them; anything else comes back as it is.
-
-    Parameters
-    ----------
-    note
-        As for `load`; also told what was read.
-
-    Raises
-    ------
-    ConfigurationError
-        As for `load`; or it is a `str` that only names an existing file: a run over those few characters would cost
-        and could not answer.
-    """
-    given = context if isinstance(context, list | tuple) else (context,)
-    paths = [path for path in given if isinstance(path, Path)]
-    if paths and len(paths) == len(given):
-        value = load(paths if given is context else paths[0], note=note)
-        named = ", ".join(map(str, paths[:_MOST_NAMES])) + (", …" if len(paths) > _MOST_NAMES else "")
-        (note or _on_stderr)(f"context: read from {named}: {type(value).__name__}, {describe(value)[0]}.")
-        return value
-    if isinstance(context, str) and names_file(context):
-        raise ConfigurationError(
-            f"The context is the text {context!r}, the name of a file: to read the file, pass Path({context!r}), from "
-            f"pathlib; to ask about the name itself, pass [{context!r}]."
-        )
-    return context
-
-
-def names_file(text: str) -> bool:
-    """Return whether a text is the path of a file or folder that is there, or a pattern of some."""
-    if not text.strip() or len(text) > _MOST_PATH_CHARS or not text.isprintable():
-        return False
-    path = os.path.expanduser(text)  # noqa: PTH111  as `load` takes it
-    try:
-        return os.path.exists(path) or bool(glob.has_magic(path) and next(glob.iglob(path), None))  # noqa: PTH110, PTH207
-    except (OSError, ValueError):  # no path at all
-        return False
 
 
 @dataclass
@@ -245,7 +203,3 @@ def _key(path: str) -> str:
     absolute = Path(os.path.abspath(path))  # noqa: PTH100 — without following links, which have names of their own
     here = Path.cwd()
     return absolute.relative_to(here).as_posix() if absolute.is_relative_to(here) else PurePath(path).as_posix()
-
-
-def _on_stderr(text: str) -> None:
-    sys.stderr.write(f"{text}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,11 @@ Note = Callable[[str], None]
 """Told, in one line, what a reader of files should know."""
 
 _MOST_REASON_CHARS = 200
+
+
+def on_stderr(text: str) -> None:
+    """Tell it on standard error: where nobody else is to be told."""
+    sys.stderr.write(f"{text}\n")
 
 
 class Unreadable(ConfigurationError):

@@ -76,7 +76,7 @@ def test_what_to_reply_depends_on_what_came_of_the_cells() -> None:
     assert [cue.partition(":")[0].partition(",")[0] for cue in replies] == [
         "If the outputs answer the question",
         "The block did not succeed",
-        "Nothing was shown",
+        "The block printed nothing",
         "",
     ]
 

@@ -1,0 +1,119 @@
+"""`PreparedBatch`: a batch that may begin, because all that can be checked before was found right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from rlm_jupyter.batch import display
+from rlm_jupyter.batch.engine import Engine
+from rlm_jupyter.batch.items import Item, Question
+from rlm_jupyter.batch.journal import BatchJournal
+from rlm_jupyter.batch.outcome import BatchResult, OnProgress
+from rlm_jupyter.batch.results import ResultsFile
+from rlm_jupyter.batch.rows import read_rows
+from rlm_jupyter.batch.scoring import Accuracy, Expected, Score, Scoring
+from rlm_jupyter.record import atomic
+from rlm_jupyter.run.answer_type import AnswerType
+from rlm_jupyter.run.approval import check_attended
+from rlm_jupyter.run.arguments import check_models
+from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.limits import Limits
+from rlm_jupyter.types.quoted import quoted
+
+
+@dataclass(frozen=True)
+class PreparedBatch:
+    """The items, where their results go, and what holds for all of them together."""
+
+    settings: Settings
+    items: list[Item]
+    results: ResultsFile
+    limits: Limits
+    digest: str
+    prompt: str
+    concurrency: int
+    retries: bool
+    scoring: Scoring | None
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        items: Any,
+        prompt: str,
+        out: str | Path,
+        context: str | None,
+        key: str | None,
+        answer: object,
+        retry: str | None,
+        concurrency: int,
+        limits: tuple[float | None, int | None, float | None],
+        expected: Expected | None,
+        score: Score,
+    ) -> Self:
+        """Check all that can be checked before anything is made; parameters as for `InBatches.batch`.
+
+        Raises
+        ------
+        ConfigurationError
+            Something is wrong or missing.
+        """
+        if answer is not None:
+            settings = replace(settings, answer=AnswerType.of(answer))
+        if settings.outputs is not None:
+            raise ConfigurationError("The runs of a batch make no files: leave outputs out.")
+        if retry not in {None, "failed"}:
+            raise ConfigurationError(f"retry is 'failed' or nothing, not {quoted(retry)}.")
+        if concurrency < 1:
+            raise ConfigurationError(f"concurrency is a whole number from 1 on, not {quoted(concurrency)}.")
+        cost, tokens, seconds = limits
+        at_once = max(settings.limits.concurrency, concurrency)
+        whole = Limits(max_cost=cost, max_tokens=tokens, max_seconds=seconds, concurrency=at_once)
+        check_models(settings.routing, whole, settings.samples)
+        check_attended(settings, None)
+        question, scoring = Question(prompt, context, key), None if expected is None else Scoring(expected, score)
+        results = ResultsFile(out, settings.answer)
+        prepared = question.items(read_rows(items), [] if scoring is None else scoring.columns)
+        digest = question.digest(settings)
+        return cls(settings, prepared, results, whole, digest, prompt, concurrency, retry == "failed", scoring)
+
+    async def run(self, on_progress: OnProgress | None) -> BatchResult:
+        """Do what is missing of it; parameters as for `InBatches.batch`."""
+        results, folder = self.results, self.results.folder
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(f"{folder} can't be made: {error.strerror}.") from None
+        atomic.sweep_once(folder.parent)
+        journal = BatchJournal.open(folder, self.digest, self.prompt[:200])
+        try:
+            results.check_ours(journal.past.written)
+            engine = Engine(
+                self.settings,
+                self.items,
+                journal,
+                results,
+                self.limits,
+                concurrency=self.concurrency,
+                retries=self.retries,
+                scoring=self.scoring,
+                on_progress=on_progress or display.usual(),
+            )
+            await engine.run()
+        finally:
+            journal.close()
+        rows = [row for row in engine.rows() if row.row is not None]
+        scores = [row.score for row in rows if row.score is not None]
+        return BatchResult(
+            rows=rows,
+            path=results.path,
+            total=len(self.items),
+            tokens=engine.whole.usage.total_tokens,
+            cost=engine.whole.cost,
+            stopped=engine.stopped,
+            unsaved=results.fault,
+            accuracy=None if self.scoring is None else Accuracy.of(scores),
+        )
