@@ -69,6 +69,8 @@ _FILES = (
 )
 _MOST_VARIABLES = 100
 _MOST_CONTEXTS = 8
+_ACCESS = {"DataFrame": "df = context", "list": "items = context"}
+"""Code to begin with, by type: models that know only files open one otherwise."""
 _SEARCH = """ To find something, print the whole sentences or lines that hold words of it, those with most of them \
 first, as in
 ```repl
@@ -217,6 +219,7 @@ def _about(context: ContextInfo) -> tuple[list[str], str | None]:
     article = "an" if context.type_name[:1] in "aeioAEIOU" else "a"
     loaded = "" if context.type_name in {"str", "bytes"} else " It is loaded already: there is no file to open."
     details, access = without_code(context.details)
+    access = access or _ACCESS.get(context.type_name)
     lines = [f"`context` is {article} {context.type_name}: {context.size}.{loaded}", *details]
     if context.beginning:
         shown = "This is all of it:" if is_whole(context) else "It begins with:"

@@ -124,4 +124,4 @@ def test_after_a_search_in_vain_another_way_is_asked_for() -> None:
 
 def test_what_is_no_text_is_not_searched_by_lines() -> None:
     opening = initial.opening("Who is Bob?", contexts.pack(["a"]).info, max_iterations=7)
-    assert not parsing.parse(opening).blocks
+    assert parsing.parse(opening).blocks == ("items = context",)
