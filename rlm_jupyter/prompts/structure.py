@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rlm_jupyter.prompts.languages import LEAST_SHARE, language
-from rlm_jupyter.prompts.tables import LEAST_LINES, MOST_NAME_CHARS, MOST_NAMES, converted, kind, short, table
+from rlm_jupyter.prompts.line_shapes import line_shape
+from rlm_jupyter.prompts.tables import LEAST_LINES, MOST_NAME_CHARS, MOST_NAMES, short, table
 
 _SAMPLE = 20_000
 """Characters at the beginning, in the middle and at the end."""
@@ -22,12 +23,6 @@ _PARSED = 300_000
 _SEARCHED = 20_000_000
 """Characters of a text whose headings are counted."""
 
-_TIME = re.compile(
-    r"[\[(]?(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d"
-    r"|\d\d/[A-Z][a-z]{2}/\d{4}:)"
-)
-_CLF = re.compile(r"\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}:")
-_PAIR = re.compile(r"([^\s=]+)=(\S*)")
 _HEADING = re.compile(r"^#{1,6} +\S.*$", re.MULTILINE)
 _CHAPTER = re.compile(
     r"^(?:chapter|kapitel|chapitre|cap[ií]tulo|capitolo|hoofdstuk|part|book)\s+(?:\d+|[IVXLC]+)\b.*$",
@@ -59,7 +54,7 @@ def structure(text: str) -> tuple[str, ...]:
     Behind a line may stand, between backticks, the code that gets at it.
     """
     lines = _lines(text)
-    found = _json(text) or _json_lines(lines) or table(lines) or _pairs(lines) or _log(lines) or _code(text, lines)
+    found = _json(text) or _json_lines(lines) or table(lines) or line_shape(lines) or _code(text, lines)
     return found or (*_headings(text), *language(_ends(text)))
 
 
@@ -68,7 +63,7 @@ def without_code(details: Iterable[str]) -> tuple[list[str], str | None]:
     lines, code = [], None
     for line in details:
         if (found := _CODE_BEHIND.fullmatch(line)) is not None:
-            line, code = found[1], found[2].replace("; ", "\n", 1)
+            line, code = found[1], re.sub(r"\A(import [\w, ]+); ", r"\1\n", found[2])
         lines.append(line)
     return lines, code
 
@@ -139,31 +134,6 @@ def keys_of(rows: Sequence[dict[str, Any]]) -> str:
     shown = [f"{short(name)} ({kind.most_common(1)[0][0]})" for name, kind in list(kinds.items())[:MOST_NAMES]]
     more = len(kinds) - MOST_NAMES
     return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
-
-
-def _pairs(lines: Sequence[str]) -> tuple[str, ...]:
-    """Describe lines that are nothing but `key=value`, all with the same keys."""
-    if len(lines) < LEAST_LINES:
-        return ()
-    keys = [tuple(match[1] for match in _PAIR.finditer(line)) for line in lines]
-    plain = all(_PAIR.sub("", line).strip() == "" for line in lines)
-    if not plain or len(set(keys)) != 1 or not keys[0]:
-        return ()
-    values = [[match[2] for match in _PAIR.finditer(line)] for line in lines]
-    whole = [kind([row[index] for row in values], blank=False) for index in range(len(keys[0]))]
-    return (
-        f"Each line has key=value for the keys {', '.join(map(short, keys[0]))}. "
-        '`rows = [dict(pair.split("=", 1) for pair in line.split()) for line in context.splitlines()]'
-        f"{converted(keys[0], whole)}`",
-    )
-
-
-def _log(lines: Sequence[str]) -> tuple[str, ...]:
-    timed = sum(bool(_TIME.match(line) or _CLF.match(line)) for line in lines)
-    if len(lines) < LEAST_LINES or timed < 0.6 * len(lines):
-        return ()
-    rest = "" if timed == len(lines) else ", though not every one: some go on in further lines"
-    return (f"It is a log: its lines begin with a time{rest}. `lines = context.splitlines()`",)
 
 
 def _code(text: str, lines: Sequence[str]) -> tuple[str, ...]:

@@ -56,6 +56,19 @@ SAID = {
     "log in brackets": ("[2031-03-01T10:00:00] x: heartbeat\n" * 9, "a log: its lines begin with a time."),
     "web log": (CLF * 9, "a log"),
     "syslog": ("Mar  3 12:00:01 host sshd[12]: accepted\n" * 9, "a log"),
+    "log with marks": (
+        "2031-03-01 10:00:00 INFO  [mail] sent to 3\n2031-03-01 10:00:09 ERROR [web] lost\n" * 9,
+        "[line.split(None, 4) for line in context.splitlines() if line.strip()]\n"
+        "# rows[0] is ['2031-03-01', '10:00:00', 'INFO', '[mail]', 'sent to 3']",
+    ),
+    "log without marks": (
+        "2031-03-01 10:00:00 sent\n2031-03-01 10:00:09 lost it\n" * 9,
+        "`lines = context.splitlines()`",
+    ),
+    "labelled fields": (
+        "User: u1 || Said: a, b: c || Count: 3\nUser: u2 || Said: d || Count: 4\n" * 3,
+        "Each line has User, Said, Count, separated by ' || '.",
+    ),
     "tracebacks": ("2031-03-01 10:00:00 INFO ok\n" * 20 + "Traceback\n  at x\n" * 3, "though not every one"),
     "key=value": ("level=INFO ms=3\nlevel=WARN ms=4\n" * 3, "key=value for the keys level, ms"),
     "Python": ((ROOT / "rlm_jupyter/run/cells.py").read_text(), "source code in Python. It parses as one module"),
@@ -106,6 +119,8 @@ SILENT = {
     "HTML": "<html><body>\n<p>Hi, there</p>\n<p>Hi, you</p>\n</body></html>\n",
     "pairs with spaces": "msg=hello world ms=3\nmsg=x y ms=4\nmsg=q r ms=9\n",
     "a Markdown table": "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n",
+    "other labels in a line": "User: u1 || Said: a\nUser: u2 || Label: d\nUser: u3 || Said: e\n",
+    "a label twice": "a: 1 | a: 2\n" * 5,
     "a dialogue": "Ada: hello, you\nHugo: hi, there\nAda: so, what\n",
     "numbers": "1\n2\n3\n4\n",
     "wrapped prose": "It was a long and a cold day in the far north of that land\n" * 30,
@@ -138,6 +153,8 @@ def _rows(text: str, code: str) -> Sequence[Any]:
         ('{"a": "\u2028"}\n\n{"a": 2}\n{"a": 3}\n', {"a": "\u2028"}),
         ("level=INFO ms=3\nlevel=WARN ms=4\nlevel=INFO ms=9\n", {"level": "INFO", "ms": 3}),
         ('[{"a": 1}]', {"a": 1}),
+        ("a: x | b: 2\n\na: y: z | b: 3\na: q | b: 4\n", {"a": "x", "b": 2}),
+        ("10:00:00 INFO a b\n10:00:01 WARN c d\n\n10:00:02 WARN e\n", ["10:00:00", "INFO", "a b"]),
     ],
 )
 def test_the_code_that_is_shown_gets_at_it(text: str, first: object) -> None:
