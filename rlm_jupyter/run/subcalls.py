@@ -315,7 +315,7 @@ def _unfit(run: Run, call: Subcall, asking: Sequence[int], model: Model | None) 
 def _has_no_passage(run: Run, call: Subcall) -> bool:
     """Question a lone prompt that is a line typed into the cell, once in a run: small models ask of `context` so."""
     prompt = call.prompts[0]
-    is_short = len(call.prompts) == 1 and isinstance(prompt, str) and len(prompt) <= _QUESTION_CHARS
+    is_short = len(call.prompts) == 1 and len(prompt) <= _QUESTION_CHARS and not images_of(prompt)
     if not is_short or run.has_shown_all or run.subcalls.is_questioned or _PASSAGE.search(prompt.strip()):
         return False
     run.subcalls.is_questioned = parsing.types_text(run.subcalls.source, prompt)
