@@ -44,6 +44,8 @@ from rlm_jupyter.types.prompt import Prompt, images_of
 from rlm_jupyter.types.tokens import tokens_of
 from rlm_jupyter.types.values import AnswerSubcall, Subcall, SubcallFailure, SubcallKind, Usage
 
+UNSEEN = "{model} sees no images, so what it said of them is made up"
+"""What people are told of it, beside the answer."""
 _QUESTION_CHARS = 300
 _PASSAGE = re.compile(r"[\n:\"“”«»„{}<>|]| ['‘]")
 """What a prompt has that holds something to read beside the question: a second line, a colon, a quotation."""
@@ -237,6 +239,7 @@ class Answering:
         message = message_of(prompt, model)
         if isinstance(prompt, Prompt) and not message.parts:
             run.subcalls.unseen = model.name
+            run.ledger.remarks[f"unseen by {model.name}"] = UNSEEN.format(model=model.name)
         async with _look(run, model, is_seen=bool(message.parts)):
             answered = await complete(
                 model,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Literal, cast, get_args
 
-from rlm_jupyter.run.tool_arguments import converting
+from rlm_jupyter.run.tool_arguments import checking, converting
 from rlm_jupyter.run.tool_forms import bare, form_of, resolved
 from rlm_jupyter.types.call_text import Call
 from rlm_jupyter.types.detached import detached
@@ -140,11 +140,28 @@ class Tool:
             raise ToolFailedError(self._said(error)) from None
         return self._written(result)
 
+    def check(self, call: Call) -> None:
+        """Check the arguments of a call that a person is to be asked about.
+
+        Raises
+        ------
+        ToolFailedError
+            They are wrong.
+        """
+        try:
+            self._checks(*call.positional, **call.named)
+        except Exception as error:  # noqa: BLE001  a validator of the user's may raise anything
+            raise ToolFailedError(self._said(error)) from None
+
     async def _called(self, call: Call) -> Any:
         if self._is_async:
             return await self._checked(*call.positional, **call.named)
         function = functools.partial(self._checked, *call.positional, **call.named)
         return await detached(function, f"rlm-tool-{self.name}")
+
+    @functools.cached_property
+    def _checks(self) -> Callable[..., Any]:
+        return checking(self._function)
 
     @functools.cached_property
     def _checked(self) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from rlm_jupyter.run.state import Run
-from rlm_jupyter.run.tool import MOST_CHARS, ToolFailedError
+from rlm_jupyter.run.tool import MOST_CHARS, Tool, ToolFailedError
 from rlm_jupyter.run.toolbox import HostTool, Toolbox
 from rlm_jupyter.types import call_text
 from rlm_jupyter.types.events import CallDecided, CallProposed, SubcallStarted
@@ -72,6 +72,8 @@ class ToolCalls:
             most = run.limits.max_tool_calls
             raise ToolFailedError(f"tools were called {most:,} times, which is the most (max_tool_calls)")
         if asks and tool.approval != "never":
+            if isinstance(tool, Tool):  # a server's are checked by the server alone
+                tool.check(call)
             await _approved(run, tool, text, ordinal)
         return await tool.call(call)
 

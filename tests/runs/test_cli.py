@@ -168,7 +168,9 @@ def test_a_limit_with_a_draft_prints_it_and_is_no_answer() -> None:
     model = script("```repl\nanswer['content'] = 'a draft'\n```", "```repl\nx = 1\n```")
     done = cli("run", "?", "-m", model, "--max-iterations", "1", "--no-save")
     assert (done.out, done.code) == ("a draft\n", 1)
-    assert "This is the best answer so far: iteration limit reached (--max-iterations 2 raises it)." in done.err
+    assert (
+        "Ended early, with the best answer so far: iteration limit reached (--max-iterations 2 raises it)." in done.err
+    )
 
 
 def test_a_run_that_fails_says_so_in_one_line_and_keeps_its_record() -> None:
@@ -207,7 +209,7 @@ def test_the_newest_run_is_resumed_where_none_is_named() -> None:
 def test_the_best_answer_of_a_failed_run_is_printed_and_is_a_failure() -> None:
     done = cli("run", "?", "-m", script("```repl\nanswer['content'] = 'a draft'\n```"), "--no-save")
     assert (done.out, done.code) == ("a draft\n", 1)
-    assert "This is the best answer so far: scripted/s.json: no replies are left in the script" in done.err
+    assert "Ended early, with the best answer so far: scripted/s.json: no replies are left in the script" in done.err
     assert "resume" not in done.err
 
 
@@ -317,7 +319,7 @@ def test_an_interrupt_stops_run_and_kernel_and_prints_the_best_answer(number: in
     assert (done.out, done.code) == ("a draft\n", 130)
     assert gone(started)
     notebook = named_at_the_end(done)
-    assert "This is the best answer so far: stopped by you." in done.err
+    assert "Ended early, with the best answer so far: stopped by you." in done.err
     assert RunFiles(notebook).exists()
     assert '"cancelled"' in RunFiles(notebook).journal.read_text()
 

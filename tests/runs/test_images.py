@@ -259,6 +259,8 @@ async def test_a_model_that_sees_none_is_told_what_there_is() -> None:
     [call] = result.trajectory.subcalls
     assert not call.images  # none was sent
     assert any("sees no images" in notice for notice in result.trajectory.iterations[0].notices)
+    # the answer is taken for one about the images by whoever reads it alone
+    assert result.message == "openai/gpt-5-mini sees no images, so what it said of them is made up"
 
 
 async def test_the_script_of_the_page_is_sent_an_image_as_a_model_that_sees(

@@ -9,6 +9,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from rlm_jupyter import RLM
 from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.run.files.paths import read_paths
 from rlm_jupyter.run.prompt import MOST_PROMPT_CHARS
 from rlm_jupyter.types.errors import ConfigurationError
 from tests.runs.test_cli import cli, script
@@ -134,3 +135,11 @@ def test_each_front_end_says_where_a_text_goes(shell: InteractiveShell) -> None:
     assert done.code == 2
     assert "put the text into a file and name that: QUESTION -c FILE" in done.err
     assert done.err.count("\n") == 1
+
+
+def test_a_list_of_texts_that_name_files_is_asked_about_and_that_is_said() -> None:
+    said: list[str] = []
+    for names in (["x.txt", "docs/a.md"], ["x.txt", "gone.txt"], ["x.txt"]):
+        assert read_paths(names, note=said.append) is names
+    [note] = said
+    assert note.startswith("context: a list of 2 texts that name files; the names are asked about")

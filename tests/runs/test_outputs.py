@@ -415,7 +415,7 @@ def test_on_the_command_line() -> None:
     done = cli(*never)
     assert (done.code, done.out.strip()) == (1, "4")
     assert (
-        "This is the best answer so far: the answer or its files are not as they were asked for "
+        "Ended early, with the best answer so far: the answer or its files are not as they were asked for "
         "(--max-answer-errors 1 lets it try again). never.csv was not written.\n" in done.err
     )
     for bad, said in (

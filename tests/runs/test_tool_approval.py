@@ -90,6 +90,14 @@ def test_each_call_is_asked_about_and_a_refusal_is_an_error_that_the_model_sees(
         RLM.fork(result.path, 1, model=ScriptedModel([block("FINAL(1)")]), tools=tools)
 
 
+def test_nobody_is_asked_about_a_call_whose_arguments_are_wrong() -> None:
+    cell = TRY.replace("look_up(word)", "look_up([word])").format(words=["a"])
+    rlm, called = asking("always", cell, "FINAL('done')")
+    person = Person(lambda event: True)
+    assert "wrong arguments: word" in printed(person.watch(rlm))
+    assert person.asked == called == []
+
+
 def test_once_is_for_each_run_and_always_until_a_person_says_all() -> None:
     rlm, called = asking("once", TRY.format(words=["a", "b", "c"]), "FINAL('done')")
     answers = iter(["no", True])

@@ -170,7 +170,7 @@ def _why(result: Result, failure: str = "") -> str:
     from rlm_jupyter.run.outcome import raising_option
     from rlm_jupyter.types.endings import LIMITED_BY
 
-    have = "This is the best answer so far" if result.answer is not None else "No answer"
+    have = "Ended early, with the best answer so far" if result.answer is not None else "No answer"
     if result.stop_reason in LIMITED_BY:
         more = f" {result.message.rstrip('.')}." if result.message else ""
         then = "lets it try again" if result.stop_reason == "answer_invalid" else "raises it"
