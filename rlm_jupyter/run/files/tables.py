@@ -11,10 +11,12 @@ from typing import Any
 from rlm_jupyter.run.files.archive import repacked
 from rlm_jupyter.run.files.encodings import decoded
 from rlm_jupyter.run.files.unreadable import INSTALL, Note, Unreadable, first_line, needs, reading
+from rlm_jupyter.types.shortened import shortened
 
 _HEAD = 8_192
 """Bytes that the separator is looked for in."""
 _SEPARATORS = ",;\t|"
+_MOST_TITLES, _MOST_TITLE_CHARS = 5, 200
 _UNSAVED = re.compile(rb'<c (?![^>]*t="str")[^>]*>(?:<f[^>]*/>|<f[^>]*>[^<]*</f>)(?:<v ?/>|<v></v>|</c>)')
 """A formula in a sheet's XML without its value; one that comes to an empty text has the type `str`."""
 
@@ -40,17 +42,42 @@ def separated(data: bytes, note: Note, *, separator: str) -> object:
     except ImportError:
         note(f"taken as text: a table needs pandas ({INSTALL}).")
         return text
+    titles, header = _above_the_header(text[:_HEAD], _SEPARATORS if separator == "," else separator)
     if separator == ",":
-        header = text[:_HEAD].lstrip().partition("\n")[0]
         separator = max(_SEPARATORS, key=header.count)
+    if titles:
+        said = "; ".join(filter(None, map(str.strip, titles)))
+        note(f"left out above the table's header: {shortened(said, _MOST_TITLE_CHARS)}.")
     try:
         # from the bytes: a StringIO of a large file would take four times its size
         return pd.read_csv(
-            io.BytesIO(data), sep=separator, encoding=encoding, encoding_errors="replace", low_memory=False
+            io.BytesIO(data),
+            sep=separator,
+            encoding=encoding,
+            encoding_errors="replace",
+            low_memory=False,
+            skiprows=len(titles),
         )
     except (pd.errors.ParserError, ValueError) as error:
         note(f"taken as text: no regular table ({first_line(error)}).")
         return text
+
+
+def _above_the_header(head: str, separators: str) -> tuple[list[str], str]:
+    """Return the lines of a title, without which the rest is a table, and the header; mostly there is no title.
+
+    With one, pandas would take the title for the only column's name, and the columns before the last for an index.
+    """
+    lines = head.split("\n")[:-1] or [head]
+    filled = [line.strip() for line in lines if line.strip()]
+    count = next((place for place, line in enumerate(lines) if any(mark in line for mark in separators)), 0)
+    header, *rows = [line for line in lines[count:] if line.strip()] or [""]
+    alike = [
+        mark for mark in separators if mark in header and {row.count(mark) for row in rows} == {header.count(mark)}
+    ]
+    if alike and any(map(str.strip, lines[:count])) and count <= _MOST_TITLES:
+        return lines[:count], header
+    return [], filled[0] if filled else ""
 
 
 def parquet(data: bytes, _: Note) -> object:

@@ -221,6 +221,21 @@ def test_tables(name: str, content: str, notes: Notes) -> None:
     assert notes == []
 
 
+@pytest.mark.parametrize("above", ["Orders of May\n", "\nOrders\n\nall of them\n"])
+def test_a_title_above_a_table_is_no_header(above: str, notes: Notes) -> None:
+    frame = load(put("a.csv", f"{above}id;name\n1;Zoë\n2;Bo\n"), note=notes)
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.to_dict("list") == {"id": [1, 2], "name": ["Zoë", "Bo"]}
+    [note] = notes
+    assert note.startswith("a.csv: left out above the table's header: Orders")
+
+
+@pytest.mark.parametrize("text", ["id\n1\n2\n", "name\nAbel, Ada\nHolm, Hugo\nRoth\n"])
+def test_a_column_alone_has_no_title(text: str, notes: Notes) -> None:
+    load(put("a.csv", text), note=notes)
+    assert not [note for note in notes if "left out" in note]
+
+
 def test_a_csv_in_an_older_encoding() -> None:
     text = "wort;zahl\n" + "".join(f"{word};1\n" for word in PROSE["cp1252"].split() * 20)
     frame = load(put("a.csv", text.encode("cp1252")), note=Notes())
