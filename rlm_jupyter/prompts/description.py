@@ -29,6 +29,7 @@ _MOST_IMAGES = 1_000
 _MOST_NAME_CHARS = 80
 _LEAST_ALIKE, _MOST_ALIKE = 5, 200
 """Dicts that are described as one, and looked at for that."""
+_AS_ROWS = '`rows = [{"key": key, **value} for key, value in context.items()]`'
 _MOST_BITS = 200
 _ADDRESS = re.compile(r" at \w|0x[0-9a-f]")
 """What a class shows that shows nothing of its own; cut or not, it differs from run to run."""
@@ -113,7 +114,7 @@ def _of_items(items: list[Any] | tuple[Any, ...]) -> Description:
 
 def _of_dict(mapping: Mapping[Any, Any]) -> Description:
     images = _of_images([*mapping.values()]) if len(mapping) > 1 else ""
-    parts = (alike,) if (alike := _alike(mapping.values())) else _parts(mapping, "key")
+    parts = (f"{alike}. {_AS_ROWS}",) if (alike := _alike(mapping.values())) else _parts(mapping, "key")
     return _count(len(mapping), "key"), (*filter(None, [images]), *parts)
 
 
@@ -122,7 +123,7 @@ def _alike(values: Collection[Any]) -> str:
     sample = [value for value in islice(values, _MOST_ALIKE) if isinstance(value, dict) and value]
     if len(sample) < min(len(values), _MOST_ALIKE) or len(sample) < _LEAST_ALIKE or len({*map(frozenset, sample)}) > 1:
         return ""
-    return f"each value is a dict with the keys {keys_of(sample)}"
+    return f"Each value is a dict with the keys {keys_of(sample)}"
 
 
 def _of_images(values: Sequence[Any]) -> str:

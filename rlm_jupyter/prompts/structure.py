@@ -45,7 +45,7 @@ _CODE = {
     "SQL": re.compile(r"(?:CREATE|INSERT|SELECT|UPDATE|DELETE|ALTER|DROP)\s+.*"),
 }
 """Lines that only such code has."""
-_CODE_BEHIND = re.compile(r"((?:It is|Each line has) .*) `((?:import|rows|lines) .*)`", re.DOTALL)
+_CODE_BEHIND = re.compile(r"((?:It is|Each line has|Each value is) .*) `((?:import|rows|lines) .*)`", re.DOTALL)
 
 
 def structure(text: str) -> tuple[str, ...]:

@@ -188,3 +188,21 @@ def test_code_is_shown_as_a_block_that_runs_and_only_there(text: str) -> None:
     exec(block, names)
     assert "`import" not in opening
     assert names.keys() & {"rows", "data", "lines", "tree", "found"}
+
+
+def test_many_dicts_of_the_same_keys_are_described_as_one() -> None:
+    values = [{"serial": f"S{i}", "place": {"room": "A", "site": i}} for i in range(9)]
+    keys = "with the keys serial (str), place.room (str), place.site (int)"
+    assert pack(values).info.details == ("items: dict", f"Each item is a dict {keys}")
+    context = {f"asset{i}": value for i, value in enumerate(values)}
+    [said], code = without_code(pack(context).info.details)
+    assert said == f"Each value is a dict {keys}."
+    assert code is not None
+    names: dict[str, Any] = {"context": context}
+    exec(code, names)
+    assert names["rows"][3] == {"key": "asset3", **values[3]}
+
+
+@pytest.mark.parametrize("values", [[{"a": 1}] * 4, [{"a": 1}] * 9 + [{"b": 1}], [{"a": 1}] * 9 + [3], [{}] * 9])
+def test_few_or_other_dicts_are_described_one_by_one(values: list[Any]) -> None:
+    assert not [line for line in pack(dict(enumerate(values))).info.details if line.startswith("Each value")]
