@@ -20,9 +20,6 @@ from rlm_jupyter.models.pricing import own_prices
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, SharedPolicy, TerminationPolicy
 from rlm_jupyter.replay.from_saved import FromRecord
-from rlm_jupyter.replay.prompt_session import AsyncPromptSession, PromptSession
-from rlm_jupyter.replay.recorded_session import RecordedSession
-from rlm_jupyter.replay.session_record import in_session, resumed_session
 from rlm_jupyter.run import ctrl_c
 from rlm_jupyter.run.alone import answer_alone
 from rlm_jupyter.run.approval import Approve
@@ -40,7 +37,6 @@ from rlm_jupyter.run.arguments import (
 from rlm_jupyter.run.artefacts import Outputs
 from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.control import Control
-from rlm_jupyter.run.estimate import Estimate, estimate
 from rlm_jupyter.run.figures import SeeFigures
 from rlm_jupyter.run.mcp.config import servers_of
 from rlm_jupyter.run.question import Prompt, context_of, is_none, question_and_context
@@ -53,8 +49,11 @@ from rlm_jupyter.types.events import Event
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what a plain run needs nothing of is loaded where it is used
     from rlm_jupyter.policies.reward import RewardFunction
+    from rlm_jupyter.replay.prompt_session import AsyncPromptSession, PromptSession
+    from rlm_jupyter.replay.recorded_session import RecordedSession
+    from rlm_jupyter.run.estimate import Estimate
 
 
 class RLM(FromRecord, InBatches):
@@ -280,6 +279,8 @@ class RLM(FromRecord, InBatches):
         ConfigurationError
             There is no prompt, or the context can't be handed to a kernel.
         """
+        from rlm_jupyter.run.estimate import estimate
+
         return estimate(self._settings, *question_and_context(prompt, context, root_prompt))
 
     def completion(
@@ -494,6 +495,8 @@ class RLM(FromRecord, InBatches):
         RecordError
             There is no such session, or a context of it is missing.
         """
+        from rlm_jupyter.replay.prompt_session import PromptSession
+
         return PromptSession(self._session(context, ledger, name, resume))
 
     def asession(
@@ -505,11 +508,16 @@ class RLM(FromRecord, InBatches):
         resume: str | Path | None = None,
     ) -> AsyncPromptSession:
         """Open a session for async code, as `session`: `async with rlm.asession(book) as s: await s.ask("…")`."""
+        from rlm_jupyter.replay.prompt_session import AsyncPromptSession
+
         return AsyncPromptSession(self._session(context, ledger, name, resume))
 
     def _session(
         self, context: object, ledger: LedgerOf | None, name: str, resume: str | Path | None
     ) -> RecordedSession:
+        from rlm_jupyter.replay.recorded_session import RecordedSession
+        from rlm_jupyter.replay.session_record import in_session, resumed_session
+
         if ledger not in {None, *get_args(LedgerOf)}:
             raise ConfigurationError(f"ledger is {' or '.join(get_args(LedgerOf))}, not {quoted(ledger)}.")
         if resume is None:

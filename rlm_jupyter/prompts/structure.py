@@ -6,6 +6,7 @@ a wrong word here leads a model astray for a whole run.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections import Counter
@@ -143,15 +144,13 @@ def _code(text: str, lines: Sequence[str]) -> tuple[str, ...]:
     others = sorted(counts.values())[-2]
     if most < 5 or most < LEAST_SHARE * len(lines) or most < 2 * others:
         return ()
-    how = ""
+    how = " `lines = context.splitlines()`"
     if name == "Python" and str.__len__(text) <= _PARSED:
         import ast
 
-        try:
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
             ast.parse(text)
             how = " It parses as one module. `import ast; tree = ast.parse(context)`"
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            how = ""
     return (f"It is source code in {name}.{how}",)
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from rlm_jupyter.record.saved_run import SavedRun
-from rlm_jupyter.replay import replay as replaying
-from rlm_jupyter.replay.fork import AS_ONE_RUN, Forking, forked
-from rlm_jupyter.replay.replay import Replayed
-from rlm_jupyter.replay.resume import Resumption, check_resumable, configuration
-from rlm_jupyter.replay.session_record import last_prompt
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Running, waited
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError
+
+if TYPE_CHECKING:  # a run that begins anew loads nothing of this
+    from rlm_jupyter.record.saved_run import SavedRun
+    from rlm_jupyter.replay.fork import Forking
+    from rlm_jupyter.replay.replay import Replayed
+    from rlm_jupyter.replay.resume import Resumption
 
 
 class FromRecord(ABC):
@@ -148,15 +148,22 @@ class FromRecord(ABC):
         RecordError
             There is no such run, or its context is missing.
         """
+        from rlm_jupyter.replay import replay as replaying
+
         return replaying.replay(run, sandbox=sandbox, on_event=on_event)
 
     @staticmethod
     async def areplay(run: str | Path, *, sandbox: str | None = None, on_event: OnEvent | None = None) -> Replayed:
         """Do what `replay` does, to be awaited."""
+        from rlm_jupyter.replay import replay as replaying
+
         return await replaying.areplay(run, sandbox=sandbox, on_event=on_event)
 
     @classmethod
     def _taking_up(cls, run: str | Path, reexecute: bool, changes: dict[str, Any]) -> tuple[SavedRun, Resumption]:
+        from rlm_jupyter.replay.resume import Resumption, check_resumable
+        from rlm_jupyter.replay.session_record import last_prompt
+
         saved = last_prompt(run)
         check_resumable(saved, None)
         settings = cls._of_saved(saved, changes).settings
@@ -166,6 +173,9 @@ class FromRecord(ABC):
     def _forking(
         cls, run: str | Path, at: int | None, edit: bool, reexecute: bool, changes: dict[str, Any]
     ) -> tuple[SavedRun, Forking]:
+        from rlm_jupyter.replay.fork import AS_ONE_RUN, Forking, forked
+        from rlm_jupyter.replay.session_record import last_prompt
+
         saved = last_prompt(run)
         part = forked(saved, at, edit=edit)
         settings = cls._of_saved(saved, AS_ONE_RUN | changes).settings
@@ -173,6 +183,8 @@ class FromRecord(ABC):
 
     @classmethod
     def _of_saved(cls, saved: SavedRun, changes: dict[str, Any]) -> Self:
+        from rlm_jupyter.replay.resume import configuration
+
         found = configuration(saved, changes)
         try:
             return cls(found.model, **found.options)

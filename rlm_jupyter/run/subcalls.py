@@ -46,7 +46,7 @@ from rlm_jupyter.types.values import AnswerSubcall, Subcall, SubcallFailure, Sub
 
 UNSEEN = "{model} sees no images, so what it said of them is made up"
 """What people are told of it, beside the answer."""
-_QUESTION_CHARS = 300
+_QUESTION_CHARS = range(12, 301)
 _PASSAGE = re.compile(r"[\n:\"“”«»„{}<>|]| ['‘]")
 """What a prompt has that holds something to read beside the question: a second line, a colon, a quotation."""
 _STOPPED = "it was stopped before it was answered"
@@ -318,7 +318,7 @@ def _unfit(run: Run, call: Subcall, asking: Sequence[int], model: Model | None) 
 def _has_no_passage(run: Run, call: Subcall) -> bool:
     """Question a lone prompt that is a line typed into the cell, once in a run: small models ask of `context` so."""
     prompt = call.prompts[0]
-    is_short = len(call.prompts) == 1 and len(prompt) <= _QUESTION_CHARS and not images_of(prompt)
+    is_short = len(call.prompts) == 1 and len(prompt) in _QUESTION_CHARS and not images_of(prompt)
     if not is_short or run.has_shown_all or run.subcalls.is_questioned or _PASSAGE.search(prompt.strip()):
         return False
     run.subcalls.is_questioned = parsing.types_text(run.subcalls.source, prompt)
