@@ -165,9 +165,7 @@ class Session:
                     conversation=conversation,
                 ),
                 policies=PolicyState(policy, reward, asked),
-                replies=ReplyState()
-                if self.runs_before
-                else ReplyState(answer_type=settings.answer, outputs=settings.outputs),
+                replies=self._what_replies_must_bring(),
                 playback=playback,
                 began=0.0 if parent is None else ledger.deadline.seconds,
             )
@@ -188,6 +186,12 @@ class Session:
         self.history.add(run.trajectory)
         entry["told"] = True
         return run.trajectory
+
+    def _what_replies_must_bring(self) -> ReplyState:
+        """Return what the first prompt's answer is checked for; a further one is free."""
+        if self.runs_before:
+            return ReplyState()
+        return ReplyState(answer_type=self.settings.answer, outputs=self.settings.outputs)
 
     async def execute(
         self, source: str, answer_subcall: AnswerSubcall, on_message: OnMessage

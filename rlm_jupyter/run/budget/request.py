@@ -106,8 +106,7 @@ async def complete(
         The provider failed for good.
     """
     started = time.monotonic()
-    if input_tokens is None:
-        input_tokens = estimate_tokens_of(messages)
+    input_tokens = estimate_tokens_of(messages) if input_tokens is None else input_tokens
     cap = check_window(model, messages, input_tokens, max_output_tokens)
     most = most_tokens(messages) if most_input_tokens is None else most_input_tokens
     bill = Bill() if bill is None else bill
