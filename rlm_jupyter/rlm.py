@@ -266,12 +266,20 @@ class RLM(FromRecord, InBatches):
         sandbox = settings.sandbox.chosen()
         templates.warm(templates.environment(settings.kernel_name, settings.cwd or Path.cwd(), None, sandbox))
 
-    def estimate(self, prompt: Prompt, context: object = None, *, root_prompt: str | None = None) -> Estimate:
+    def estimate(
+        self,
+        prompt: Prompt,
+        context: object = None,
+        *,
+        root_prompt: str | None = None,
+        answer: object = None,
+        outputs: object = None,
+    ) -> Estimate:
         """Return what answering `prompt` may cost: the first request, and the whole run at most. Nothing is asked.
 
         Parameters
         ----------
-        prompt, context, root_prompt
+        prompt, context, root_prompt, answer, outputs
             As for `completion`.
 
         Raises
@@ -281,7 +289,7 @@ class RLM(FromRecord, InBatches):
         """
         from rlm_jupyter.run.estimate import estimate
 
-        return estimate(self._settings, *question_and_context(prompt, context, root_prompt))
+        return estimate(self._asked_for(answer, outputs), *question_and_context(prompt, context, root_prompt))
 
     def completion(
         self,
@@ -369,15 +377,25 @@ class RLM(FromRecord, InBatches):
             return await answer_alone(settings, question, held, on_event, control)
 
     def _for(self, answer: object, outputs: object, output_dir: str | Path | None, replaces: bool | None) -> Settings:
-        """Return the settings of a run whose answer is to be this, and that is to make these files."""
+        """Return the settings of a run whose answer is to be this, and that makes these files; they are claimed."""
+        settings = self._asked_for(answer, outputs, output_dir, replaces)
+        if settings.outputs is not None:
+            settings = dataclasses.replace(settings, outputs=settings.outputs.claimed())
+        return settings
+
+    def _asked_for(
+        self,
+        answer: object,
+        outputs: object,
+        output_dir: str | Path | None = None,
+        replaces: bool | None = None,
+    ) -> Settings:
         settings = self._settings
         if answer is not None:
             settings = dataclasses.replace(settings, answer=answer_of(answer, settings.routing.root))
         if outputs is not None or output_dir is not None or replaces is not None:
             found = self._other_outputs(outputs, output_dir, replaces)
             settings = dataclasses.replace(settings, outputs=found)
-        if settings.outputs is not None:
-            settings = dataclasses.replace(settings, outputs=settings.outputs.claimed())
         return settings
 
     def _other_outputs(self, wanted: object, output_dir: str | Path | None, replaces: bool | None) -> Outputs | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 
@@ -21,9 +21,11 @@ from rlm_jupyter.run.settings import Settings, recorded_options, request_digest
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.endings import SAYS_ITSELF, WORDS
 from rlm_jupyter.types.events import ConversationCompacted, Event, RunEnded, RunStarted
+from rlm_jupyter.types.shortened import shortened
 from rlm_jupyter.types.tokens import fitting_chars
 from rlm_jupyter.types.values import ContextInfo, PackedContext, StopReason, Usage
 
+_TOOL_CHARS = 200
 _REASONS = {reason: WORDS[reason] for reason in SAYS_ITSELF} | {"cancelled": "you stopped it"}
 
 
@@ -176,7 +178,7 @@ def ended(run: Run, ending: Ending) -> RunEnded:
     recorder = run.event_log.recorder
     renamed = recorder.files.renamed if recorder is not None else ""
     remarks = [*run.ledger.overbilling.found.values(), *run.ledger.remarks.values()]
-    remarks += filter(None, [_failed_summaries(run.trajectory), renamed])
+    remarks += filter(None, [_failed_summaries(run.trajectory), *_failed_tools(run.trajectory), renamed])
     message = ending.message
     remarks = [remark for remark in remarks if remark != message.rstrip(".")]
     if remarks:
@@ -210,3 +212,13 @@ def _failed_summaries(trajectory: Trajectory) -> str:
     count, last = ("a summary", "") if len(failed) == 1 else (f"{len(failed)} summaries", "the last ")
     where = f"{last}after iteration {failed[-1]:,}"
     return f"{count} of older iterations failed ({where}): their outputs were left out instead"
+
+
+def _failed_tools(trajectory: Trajectory) -> Iterator[str]:
+    """Say of each tool that no call of it has succeeded, if so: the answer came about without it."""
+    calls = [call for call in trajectory.subcalls if call.kind == "tool" and not call.refused]
+    for name in dict.fromkeys(call.model for call in calls):
+        own = [call for call in calls if call.model == name]
+        if name and all(call.failed for call in own):
+            count = "its only call" if len(own) == 1 else f"all {len(own):,} calls"
+            yield f"the tool {name} failed in {count}: {shortened(own[-1].text.rstrip('.'), _TOOL_CHARS)}"

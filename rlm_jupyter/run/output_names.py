@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
@@ -25,6 +26,12 @@ def check_name(name: object) -> None:
         by_option = f"--output {plain} --output-dir says where it goes."
         raise ConfigurationError(
             f"outputs: {plain} output_dir says where it goes.", notebook=by_option, command=by_option
+        )
+    if "," in name and all(PurePath(part.strip()).suffix for part in name.split(",")):
+        raise ConfigurationError(
+            f"outputs: {quoted(name)} names several files: a list has each by itself.",
+            notebook=(by_option := f"--output {quoted(name)} names several files: give each its own --output."),
+            command=by_option,
         )
     is_odd = _FORBIDDEN.search(name) or _DEVICE.fullmatch(name) or name != name.strip() or name.endswith(".")
     if is_odd or len(name.encode()) > _NAME_BYTES:

@@ -250,6 +250,7 @@ def test_a_file_of_the_users_is_never_replaced_unless_they_say_so() -> None:
         ("a\nb", "no name that a file can have"),
         ("x" * 300, "no name that a file can have"),
         ("C:x", "no name that a file can have"),
+        ("a.csv,b.png", "names several files"),
         ("CON", "no name that a file can have"),
         ("lpt1.csv", "no name that a file can have"),
         ("nul .tar.gz", "no name that a file can have"),

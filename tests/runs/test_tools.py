@@ -192,6 +192,20 @@ def test_what_goes_wrong_is_an_error_in_the_cell_and_ends_nothing() -> None:
     ]
 
 
+@pytest.mark.parametrize(("words", "says"), [(["no"], "its only call"), (["no", "no"], "all 2 calls")])
+def test_a_tool_that_always_fails_is_named_beside_the_answer(words: list[str], says: str) -> None:
+    def look_up(word: str) -> str:
+        if word == "no":
+            raise LookupError("no such word")
+        return word
+
+    cell = "for word in {}:\n    try:\n        look_up(word)\n    except SubcallError:\n        pass\nprint('done')"
+    for asked in (words, [*words, "yes"]):
+        model = ScriptedModel([block(cell.format(asked)), block("FINAL('done')")])
+        message = RLM(model, tools=[look_up], save=False, sandbox="none").completion("What?", "a text").message
+        assert message == (f"the tool look_up failed in {says}: LookupError: no such word" if asked == words else "")
+
+
 def test_tools_are_called_at_once_from_threads() -> None:
     barrier = threading.Barrier(8, timeout=20)
 

@@ -199,3 +199,9 @@ def test_a_typical_figure_stands_beside_the_bound_by_assumption_and_by_record() 
     assert recorded.typical_cost == pytest.approx(result.cost)
     assert "the median of 1 run on record" in str(recorded)
     assert "assumed" in other.typical_basis  # ten times as long
+
+
+def test_what_is_asked_of_the_answer_is_counted() -> None:
+    plain, typed = (RLM(mine()).estimate("Who?", "text", answer=answer) for answer in (None, dict[str, list[int]]))
+    assert typed.input_tokens > plain.input_tokens
+    assert RLM(mine()).estimate("Who?", "text", outputs=["a.csv"]).input_tokens > plain.input_tokens
