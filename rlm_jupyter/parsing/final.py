@@ -228,7 +228,8 @@ def bare_final(source: str) -> tuple[str, frozenset[str]] | None:
     tuple of str and frozenset of str, or None
         The content as text, and the names in it; `None`: it is no such cell, or a name in it is one of Python's own.
     """
-    module = sources.tree(source)
+    # most cells hold none, and are spared the reading
+    module = sources.tree(source) if "FINAL" in source else None
     match module:
         case ast.Module(body=[ast.Expr(value=ast.Call(func=ast.Name(id="FINAL"), args=[_, *_], keywords=[]) as call)]):
             nodes = [node for argument in call.args for node in ast.walk(argument)]
