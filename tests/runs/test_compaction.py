@@ -32,6 +32,7 @@ from rlm_jupyter.types.errors import ConfigurationError, ModelError
 from rlm_jupyter.types.events import ConversationCompacted, Event
 from rlm_jupyter.types.tokens import estimate_tokens
 from rlm_jupyter.types.values import Message, Usage
+from tests.runs.test_cli import cli
 
 WINDOW = 16_000
 SUMMARY = "ESTABLISHED: lines were printed [1].\nVARIABLES: x, a number.\nTRIED: nothing.\nLEFT: what is asked for."
@@ -370,3 +371,13 @@ def test_the_documented_example_runs(capsys: pytest.CaptureFixture[str]) -> None
     assert answer == "The heron has 7Q-4411."
     assert before.startswith("Before iteration ")
     assert summary[0] == SUMMARY.splitlines()[0]
+
+
+def test_the_script_of_the_page_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "long-runs.md").read_text()
+    Path("long.json").write_text(page.partition("```json\n")[2].rpartition("\n```\n")[0])
+    Path("README.md").write_text("A text.")
+    done = cli("run", "What?", "--context", "README.md", "-m", "scripted/long.json", "--window", "6000")
+    assert (done.code, done.out) == (0, "done\n")
+    assert "Compacted: of iterations 1 to 2 the model is shown a summary" in done.err
