@@ -6,6 +6,7 @@ import functools
 import inspect
 import json
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlm_jupyter.types.quoted import quoted
@@ -13,6 +14,8 @@ from rlm_jupyter.types.shortened import shortened
 
 _GIVE = "give a pydantic model, a dataclass, int, list[str], Literal['a', 'b'] and the like, or a JSON schema as a dict"
 _REASON_CHARS = 200
+_COMPOUND = {"tuple", "list", "set", "frozenset", "dict", "model", "dataclass", "typed-dict", "named-tuple"}
+"""What pydantic calls a type of keys that JSON has no text for."""
 _UNKNOWN = re.compile(r"Unable to generate pydantic-core schema for (?P<what>.+?)\. Set `")
 
 
@@ -35,12 +38,28 @@ def adapted(wanted: Any) -> tuple[Any, dict[str, Any]]:
         raise TypeError(f"{_name(wanted)} is {kind}, and no type: {_GIVE}")
     try:
         adapter: Any = TypeAdapter(wanted)
+        if any(_has_compound_keys(node) for node in _nodes(adapter.core_schema)):
+            raise TypeError("the keys of an object are texts in JSON, and no lists or objects")
         # a default may be NaN, which is no JSON, and what a class adds to its schema anything
         return adapter, json.loads(to_json(adapter.json_schema(), inf_nan_mode="null"))
     except Exception as error:  # noqa: BLE001  a type may have code of the user's, which describes it
         raise TypeError(
             f"{_name(wanted)} is no type that can be described as JSON{_why(error, wanted)}: {_GIVE}"
         ) from None
+
+
+def _nodes(schema: object) -> Iterator[Mapping[str, Any]]:
+    """Yield the parts of pydantic's own description of a type, itself included."""
+    if isinstance(schema, Mapping):
+        yield schema
+    parts = schema.values() if isinstance(schema, Mapping) else schema if isinstance(schema, list) else ()
+    for part in parts:
+        yield from _nodes(part)
+
+
+def _has_compound_keys(node: Mapping[str, Any]) -> bool:
+    keys = node.get("keys_schema") if node.get("type") == "dict" else None
+    return isinstance(keys, Mapping) and keys.get("type") in _COMPOUND
 
 
 def _name(wanted: object) -> str:

@@ -407,6 +407,7 @@ def test_a_type_of_the_notebook_in_its_own_kernel(in_folder: Path) -> None:
         ([int], "no type that can be described as JSON: give a pydantic model"),
         (lambda x: x, "is a function, and no type: give a pydantic model"),
         (Plain, "answer=Plain is no type that can be described as JSON: give a pydantic model"),
+        (list[dict[tuple[int, int], str]], "the keys of an object are texts in JSON"),
         (list[Plain], r"\(for <class '.*Plain'> there is no form\): give a pydantic model"),
         ({"type": "nonsense"}, "no JSON schema"),
         ({"$ref": "#/$defs/Nowhere"}, r'no JSON schema: it refers to "#/\$defs/Nowhere", which is not in it'),
