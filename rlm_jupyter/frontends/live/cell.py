@@ -43,7 +43,7 @@ class LiveCell:
         return self.status not in {"writing", "proposed", "running"}
 
     def whole(self, after: str | None) -> Item:
-        """All of it, as it may be shown."""
+        """Return all of it, as it may be shown."""
         return {
             "id": self.id,
             "type": "code" if self.role == "code" else "markdown",
@@ -99,7 +99,7 @@ def _chars(item: Item) -> int:
 
 
 def _grown(cell_id: str, before: list[Output], now: list[Output]) -> Iterator[Item]:
-    """How a cell's outputs became others: a text that grows is told by what is new in it."""
+    """Say how a cell's outputs became others: a text that grows is told by what is new in it."""
     same = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now)))
     if same == len(before) == len(now):
         return
@@ -115,7 +115,7 @@ def _grown(cell_id: str, before: list[Output], now: list[Output]) -> Iterator[It
 
 
 def _common(before: str, now: str) -> int:
-    """How many characters two texts begin with alike."""
+    """Return how many characters two texts begin with alike."""
     if now.startswith(before):
         return len(before)
     low, high = 0, min(len(before), len(now))

@@ -134,7 +134,7 @@ class Cells:
             self._apply(event)
 
     def fail(self, message: str = "") -> None:
-        """Nothing more will come: the host failed."""
+        """End, because nothing more will come: the host failed."""
         with self._lock:
             self.facts.fail(message)
             self._close()
@@ -216,7 +216,7 @@ class Cells:
             return items
 
     def snapshot(self, known: Collection[str] = ()) -> Item:
-        """Everything, for a page that has missed something.
+        """Return everything, for a page that has missed something.
 
         Parameters
         ----------
@@ -463,7 +463,7 @@ class Cells:
         return self._draft
 
     def _close(self) -> None:
-        """Nothing of what is there will change any more."""
+        """Close what is there: nothing of it will change any more."""
         self._draft, self._has_grown = None, False
         self._settle(self._order)
 

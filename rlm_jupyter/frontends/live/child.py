@@ -102,7 +102,7 @@ class Child:
         return self._file
 
     def summary(self, of: str | None, *, is_kept: bool) -> Item:
-        """As the page gets it.
+        """Return it as the page gets it.
 
         Parameters
         ----------

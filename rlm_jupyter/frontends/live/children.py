@@ -98,7 +98,7 @@ class Children:
         return child_id in self._all
 
     def fail(self) -> None:
-        """Nothing more will come of any."""
+        """End all, because nothing more will come of any."""
         for child in self._all.values():
             if child.facts.outcome is None:
                 child.facts.fail("")
@@ -188,11 +188,11 @@ class Children:
                 yield {"item": "child", "child": told}
 
     def told(self, woven: Sequence[LiveCell]) -> list[Item]:
-        """All of them."""
+        """Return all of them."""
         return self._summaries(list(self._all.values()), woven)
 
     def cells(self) -> Iterator[ChildCells]:
-        """Of those that are open."""
+        """Return the cells of those that are open."""
         return (child.cells for child in self._all.values() if child.cells is not None)
 
     def _child(self, child_id: str, parent: str | None, position: tuple[int, int, int]) -> Child:

@@ -195,7 +195,7 @@ class LiveRun:
             self._tell()
 
     def _say_again(self) -> None:
-        """Until the page says that it has heard the end."""
+        """Repeat the end until the page says that it has heard it."""
         for seconds in _AGAIN_SECONDS:
             if self._known_to_be_over.wait(seconds):
                 return

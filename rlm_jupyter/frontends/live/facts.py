@@ -162,7 +162,7 @@ class RunFacts:
         self._limits[name] = value
 
     def told(self) -> dict[str, Any]:
-        """As the page gets them."""
+        """Return them as the page gets them."""
         started = self._started
         is_waiting = self._phase == "writing" and self._speed.waiting is not None
         limits = {**(started.limits if started is not None else {}), **self._limits}
@@ -220,7 +220,7 @@ def home() -> Path:
 
 
 def page_path(file: Path) -> dict[str, str | None]:
-    """Where a file is, for a page: it knows its own notebook's folder by another name than the kernel."""
+    """Return where a file is for a page, which knows its notebook's folder by another name than the kernel."""
     try:
         beside = Path(os.path.relpath(file, home())).as_posix()
     except ValueError:  # on another drive

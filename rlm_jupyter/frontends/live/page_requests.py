@@ -27,7 +27,7 @@ class Asks:
         self._said: deque[dict[str, Any]] = deque(maxlen=_MOST_SAID)
 
     def new(self, message: dict[str, Any], most: int | None = None) -> list[dict[str, Any]]:
-        """Those of a page's message that were not heard before, in order; they are heard now.
+        """Return those of a page's message that were not heard before, in order; they are heard now.
 
         What is malformed is passed over with a line in the log; where it has a number, it counts as heard.
 
@@ -68,6 +68,6 @@ class Asks:
             self._said.append({"page": ask["page"], "n": ask["n"], "what": what, "text": text, **more})
 
     def told(self) -> dict[str, Any]:
-        """As the page gets it, among the facts of the run."""
+        """Return it as the page gets it, among the facts of the run."""
         with self._lock:
             return {"heard": dict(self._heard), "said": list(self._said)}

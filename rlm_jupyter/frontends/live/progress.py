@@ -141,7 +141,7 @@ class TerminalProgress:
         return False
 
     def steer(self, running: object) -> None:
-        """Nothing: a terminal interrupts."""
+        """Do nothing: a terminal interrupts."""
 
     def end(self, path: Path | None = None, *, title: str = "", below: str = "", failed: bool = False) -> None:
         """Print how it ended."""

@@ -61,7 +61,7 @@ class Relay:
                     self._show("display_data", {"data": payload.get("data", {})})
 
     def say(self, text: str, html: str, **facts: Any) -> None:
-        """Something of our own; `facts` are for the page, in `metadata.rlm`."""
+        """Show something of our own; `facts` are for the page, in `metadata.rlm`."""
         self._send("display_data", {"data": {"text/plain": text, "text/html": html}, "metadata": {"rlm": facts}})
 
     def release(self) -> None:

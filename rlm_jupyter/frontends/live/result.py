@@ -228,7 +228,7 @@ class BackgroundRun:
 
 
 def kernel_of(held: ShownResult | BackgroundRun) -> BackgroundSession | None:
-    """Where its kernel is, or was: `None` where none was started for it."""
+    """Return where its kernel is, or was: `None` where none was started for it."""
     kept = held._running.session if isinstance(held, BackgroundRun) else held._kept
     return kept if isinstance(kept, BackgroundSession) else None
 

@@ -22,7 +22,7 @@ _TEXTS = Excerpts("Open Run, in the bar, opens the run's own notebook, which has
 
 
 def rest(settled: Sequence[SubcallSettled]) -> float:
-    """How many seconds the list need not be made anew."""
+    """Return how many seconds the list need not be made anew."""
     return 0.0 if len(settled) <= _AT_ONCE else _REST_SECONDS * min(len(settled), SHOWN)
 
 
@@ -50,7 +50,7 @@ def facts(settled: Sequence[SubcallSettled]) -> list[dict[str, Any]]:
 
 
 def in_flight(started: Iterable[SubcallStarted]) -> list[dict[str, Any]]:
-    """Those that were not answered yet, the oldest of them."""
+    """Return those that were not answered yet, the oldest of them."""
     return [
         {
             "kind": call.kind,

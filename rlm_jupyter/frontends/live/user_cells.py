@@ -182,7 +182,7 @@ def _why_not(live: OpenRun | None, position: CellPosition | None) -> str:
 
 
 def _ran_here(live: OpenRun | None) -> bool:
-    """Whether its run was one in the reader's own kernel (`--here`)."""
+    """Return whether its run was one in the reader's own kernel (`--here`)."""
     return live is not None and live.running is not None and not isinstance(live.running, Running)
 
 

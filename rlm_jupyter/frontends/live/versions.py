@@ -12,7 +12,7 @@ NEEDED = (4, 2)
 
 @cache
 def too_old() -> str:
-    """For people: that JupyterLab here is older than live cells need; empty, where it is not, or is elsewhere.
+    """Say that JupyterLab here is older than live cells need; empty, where it is not, or is elsewhere.
 
     A kernel is not told which page it serves. Where JupyterLab is installed beside it, that is most likely the one;
     Notebook 7 is made of the same parts, and counted with it.

@@ -65,7 +65,7 @@ class Steering:
         return _Panel(self, control).box
 
     def used(self) -> dict[str, tuple[float, float]]:
-        """For each limit that is set: what is used of it, and the limit."""
+        """Return, for each limit that is set, what is used of it, and the limit."""
         told = self._facts.told()
         used = {
             "max_iterations": told["iteration"],
@@ -149,7 +149,7 @@ class _Panel:
 
 
 def works(shell: Any) -> bool:
-    """Whether widgets can be shown: a kernel, and ipywidgets."""
+    """Return whether widgets can be shown: a kernel, and ipywidgets."""
     if getattr(shell, "kernel", None) is None:
         return False
     try:
