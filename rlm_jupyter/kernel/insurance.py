@@ -14,6 +14,7 @@ from rlm_jupyter.types.values import CellPosition
 
 log = logging.getLogger(__name__)
 
+_GB = 1e9
 Fork = Callable[[], Awaitable[KernelProcess]]
 """Forks a kernel as it is now; the fork sleeps."""
 
@@ -40,12 +41,24 @@ class Insurance:
         self._is_wanted = is_wanted
         self._fork: SleepingFork | None = None
         self._renewing: asyncio.Task[None] | None = None
+        self.shortage = ""
+        """Why none is kept though one is wanted: there is too little memory; in a line."""
 
-    def renew(self, fork: Fork, position: CellPosition | None) -> None:
-        """Have a fork made in place of the one before, and return at once; no cell may begin before it is `settled`."""
+    def renew(self, fork: Fork, position: CellPosition | None, pid: int) -> None:
+        """Have a fork made in place of the one before, and return at once; no cell may begin before it is `settled`.
+
+        Parameters
+        ----------
+        fork
+            Makes it.
+        position
+            After which cell it is.
+        pid
+            Of the kernel: where less memory is left than it has, none is made, and the one before is ended.
+        """
         if self._is_wanted:
             before = self._renewing
-            self._renewing = asyncio.create_task(self._renew(before, fork, position))
+            self._renewing = asyncio.create_task(self._renew(before, fork, position, pid))
 
     async def settled(self) -> None:
         """Wait until what was asked for is made, or has failed."""
@@ -65,9 +78,17 @@ class Insurance:
         if (fork_before := await self.take_over()) is not None:
             await fork_before.process.kill()
 
-    async def _renew(self, before: asyncio.Task[None] | None, fork: Fork, position: CellPosition | None) -> None:
+    async def _renew(
+        self, before: asyncio.Task[None] | None, fork: Fork, position: CellPosition | None, pid: int
+    ) -> None:
         if before is not None:
             await asyncio.wait([before])
+        if shortage := _shortage(pid):
+            self.shortage = shortage
+            fork_before, self._fork = self._fork, None
+            if fork_before is not None:
+                await run_to_completion(fork_before.process.kill)
+            return
         try:
             process = await fork()
         except (KernelError, OSError) as error:
@@ -76,3 +97,17 @@ class Insurance:
         fork_before, self._fork = self._fork, SleepingFork(process, position)
         if fork_before is not None:
             await run_to_completion(fork_before.process.kill)
+
+
+def _shortage(pid: int) -> str:
+    """Say that a fork of this process may not find the memory that it needs once both write; empty where it will."""
+    import psutil
+
+    try:
+        needed = psutil.Process(pid).memory_info().rss
+    except psutil.Error:  # it is gone, and there is nothing to fork
+        return ""
+    left = psutil.virtual_memory().available
+    if left >= needed:
+        return ""
+    return f"no copy of the kernel was kept: it has {needed / _GB:.1f} GB, and {left / _GB:.1f} GB of memory are left"

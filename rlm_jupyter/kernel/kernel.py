@@ -159,7 +159,9 @@ class Kernel:
             The cell; `None`: none of this prompt has run.
         """
         if self.is_alive and self.recorded is None:
-            self.insurance.renew(lambda: self._fork(sleeps=True), position)
+            process = self._connection.process
+            pid = process.pid if process.supervised is None else process.supervised.kernel_pid
+            self.insurance.renew(lambda: self._fork(sleeps=True), position, pid)
 
     async def revive(self) -> SleepingFork | None:
         """Continue, after its death, in the fork that was kept, with all that it has; it is insured again.

@@ -50,6 +50,8 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
         run.emit(OutputChanged(run.iteration, cells.block, now))
 
     await kernel.insurance.settled()
+    if kernel.insurance.shortage:
+        run.ledger.remarks["insurance"] = kernel.insurance.shortage
     if not kernel.is_alive:
         await _revive(run, notices.DIED_BETWEEN, "died_between")
     run.subcalls.begin(executed or source)

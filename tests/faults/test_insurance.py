@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -219,3 +221,19 @@ def test_it_is_an_option_everywhere_and_checked(shell: InteractiveShell, monkeyp
     monkeypatch.setattr(supervisor, "are_possible", lambda: False)
     with pytest.raises(ConfigurationError, match="Linux"):
         RLM("extractive", insurance=True)
+
+
+async def test_where_memory_is_short_no_fork_is_kept_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = await Kernel.start(Answerer(), insurance=True)
+    try:
+        await insured(kernel, "n = 1")
+        monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1_000_000))
+        await insured(kernel, "n = 2", (2, 0))
+        assert await kernel.insurance.take_over() is None  # the one before has gone, too
+    finally:
+        await kernel.close()
+    result = await run(block("n = 1"), block("n += 1"), block("FINAL(n)"))
+    assert result.answer == "2"
+    assert re.fullmatch(
+        r"no copy of the kernel was kept: it has 0\.\d GB, and 0\.0 GB of memory are left", result.message
+    )
