@@ -87,8 +87,18 @@ class NotebookWriter:
         self._layout.add(record, data)
         self._dirty = True
 
-    def adopt(self) -> None:
-        """Take the notebook that an earlier process has written of this run; see to it that no change to it is lost.
+    @property
+    def left(self) -> atomic.Identity | None:
+        """What tells the file as it was last written from any other; `None`: it was not written."""
+        return self._found
+
+    def adopt(self, left: atomic.Identity | None = None) -> None:
+        """Take the notebook that was written of this run before; see to it that no change to it is lost.
+
+        Parameters
+        ----------
+        left
+            Of the file, where it is known how it was left: if it is still that one, nobody has changed it.
 
         Raises
         ------
@@ -97,7 +107,8 @@ class NotebookWriter:
         """
         with self._writing:
             try:
-                self._keep_changes(b"".join(joined(self._layouts)))
+                if left is None or atomic.identity(self.path) != left:
+                    self._keep_changes(b"".join(joined(self._layouts)))
                 self._found = atomic.identity(self.path)
             except OSError as error:
                 raise RecordError(f"{self.path} can't be read or copied: {error.strerror}.") from error

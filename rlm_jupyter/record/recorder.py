@@ -15,7 +15,7 @@ from rlm_jupyter.record import atomic, journal, removal
 from rlm_jupyter.record.blobs import CHILDREN
 from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.notebook_writer import NotebookWriter
-from rlm_jupyter.record.prompts_beside import prompts_beside
+from rlm_jupyter.record.prompts_beside import PromptsBeside
 from rlm_jupyter.record.run_files import read_child
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import RunFiles
@@ -55,6 +55,8 @@ class Recorder:
         Told what can't be written.
     earlier
         Contexts that the kernel was given before this one, and that no run has kept yet.
+    beside
+        The other prompts of its kernel, as far as they are laid out.
 
     Raises
     ------
@@ -69,8 +71,10 @@ class Recorder:
         again: SavedRun | None = None,
         faults: Faults | None = None,
         earlier: Sequence[PacksContext] = (),
+        beside: PromptsBeside | None = None,
     ) -> None:
         self.files = files
+        self._prompts = PromptsBeside() if beside is None else beside
         self.faults = Faults() if faults is None else faults
         self.is_lost = False
         """The disk has refused the journal: nothing more is written."""
@@ -82,19 +86,19 @@ class Recorder:
             journal.set_aside(files.journal)
         self._journal = Journal.open(files.journal, self._objects)
         packed = context.packed()
-        beside = {} if self._is_child else prompts_beside(files)
+        others = {} if self._is_child else self._prompts.of(files)
         self._notebook = NotebookWriter(
             files.shown,
             objects=self._objects,
             context=packed,
             number=files.number,
-            beside=beside,
+            beside=others,
             children=partial(read_child, files),
         )
         self._begun = False
         if again is not None:
             self._take_in(again)
-        self._is_shared = bool(beside)
+        self._is_shared = bool(others)
         """The notebook has other prompts, and is there already."""
         self._storing = asyncio.create_task(self._store([*earlier, packed]))
 
@@ -115,7 +119,7 @@ class Recorder:
         """Take the notebook that has the prompts before, with the first record: before that, nothing may be changed."""
         if not self._begun and self._is_shared:
             self._begun = True
-            self.attempt(lambda recorder: recorder._notebook.adopt())
+            self.attempt(lambda recorder: recorder._notebook.adopt(self._prompts.left))
         self._begun = True
 
     def _take_in(self, again: SavedRun) -> None:
@@ -192,6 +196,7 @@ class Recorder:
     async def _write_last(self) -> None:
         try:
             await self._notebook.close()
+            self._prompts.left = self._notebook.left
         except RecordError as error:
             has_all = "" if self.is_lost else ", the journal has all of it"
             self.faults.note(f"The notebook is behind its run{has_all}: {error}")
@@ -207,6 +212,7 @@ async def recording(
     faults: Faults | None = None,
     first: RunFiles | None = None,
     earlier: Sequence[PacksContext] = (),
+    beside: PromptsBeside | None = None,
 ) -> AsyncIterator[Recorder | None]:
     """Yield a recorder for a new run, closed on leaving; `None` where nothing is to be saved.
 
@@ -222,7 +228,7 @@ async def recording(
         Told what can't be written: also the default place, which nobody has asked for by name.
     first
         The first prompt to the same kernel, where it is kept: this one stands in its record.
-    earlier
+    earlier, beside
         As for `Recorder`.
 
     Raises
@@ -237,7 +243,7 @@ async def recording(
     elif parent is not None and save:
         recorder = _of_child(parent, context)
     elif first is not None and save:
-        recorder = Recorder(first.next_prompt(), context, faults=faults, earlier=earlier)
+        recorder = Recorder(first.next_prompt(), context, faults=faults, earlier=earlier, beside=beside)
     elif save is True:
         recorder = _by_default(prompt, context, faults, earlier)
     elif save:

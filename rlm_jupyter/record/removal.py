@@ -11,7 +11,7 @@ from pathlib import Path
 from rlm_jupyter.record import atomic, changes, journal, notebook
 from rlm_jupyter.record.blobs import CHILDREN, PROMPTS
 from rlm_jupyter.record.notebook_file import joined
-from rlm_jupyter.record.prompts_beside import laid_out, prompts_beside
+from rlm_jupyter.record.prompts_beside import PromptsBeside, laid_out
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.types.errors import RecordError
 
@@ -74,7 +74,7 @@ def _runs_in(folder: Path) -> Iterator[RunFiles]:
 
 def _is_changed(files: RunFiles) -> bool:
     try:
-        layouts = [laid_out(files), *prompts_beside(files).values()]
+        layouts = [laid_out(files), *PromptsBeside().of(files).values()]
         return changes.is_changed(files.notebook.read_bytes(), b"".join(joined(layouts)))
     except RecordError:
         return True  # it can't be told

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from rlm_jupyter.kernel.running_cell import OnMessage
+from rlm_jupyter.record.prompts_beside import PromptsBeside
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run import background
@@ -53,6 +54,7 @@ class BackgroundSession(Answers):
         self._stack = AsyncExitStack()
         self._session: Session | None = None
         self._turn = asyncio.Lock()
+        self._beside = PromptsBeside()
         self._controls: set[Control] = set()
         self._is_paused = False
         self._hand: asyncio.Task[object] | None = None
@@ -143,6 +145,7 @@ class BackgroundSession(Answers):
                     answer_type=settings.answer,
                     first=self.past.first,
                     earlier=self.past.unkept,
+                    beside=self._beside,
                 ) as outcome:
                     if self.closed:
                         raise ConfigurationError("The kernel of this run is closed.")

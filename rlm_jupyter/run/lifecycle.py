@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 
+import rlm_jupyter
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.prompts import initial
@@ -86,7 +86,7 @@ def run_started(
             settings, prompt, context, attached=bool(surroundings), runs_before=runs_before, earlier=earlier
         ),
         parent=parent,
-        version=version("rlm_jupyter"),
+        version=rlm_jupyter.__version__,
         options=recorded_options(settings, sandbox, attached=bool(surroundings)),
     )
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlm_jupyter.record.prompts_beside import PromptsBeside
 from rlm_jupyter.record.recorder import Faults, Recorder, recording
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import RunFiles, name_from_here
@@ -68,6 +69,7 @@ async def recorded_outcome(
     answer_type: AnswerType | None = None,
     first: RunFiles | None = None,
     earlier: Sequence[PacksContext] = (),
+    beside: PromptsBeside | None = None,
 ) -> AsyncIterator[Outcome]:
     """Record a run; an error that ends it leaves with the result so far. Parameters are those of `recording`.
 
@@ -79,7 +81,7 @@ async def recorded_outcome(
     faults, outcome = Faults(), None
     try:
         async with recording(
-            prompt, context, save, again=again, faults=faults, first=first, earlier=earlier
+            prompt, context, save, again=again, faults=faults, first=first, earlier=earlier, beside=beside
         ) as recorder:
             outcome = Outcome(recorder, faults, answer_type)
             yield outcome

@@ -20,10 +20,11 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.models.scripted import ScriptedModel
-from rlm_jupyter.record import removal
+from rlm_jupyter.record import prompts_beside, removal
 from rlm_jupyter.record.catalog import find, list_runs
 from rlm_jupyter.record.export import WholeRun, to_html, to_jsonl, to_notebook
 from rlm_jupyter.record.journal import Journal
+from rlm_jupyter.record.notebook_layout import Layout
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory
@@ -579,3 +580,25 @@ def test_each_prompt_is_named_by_its_number_in_all_commands(in_folder: Path) -> 
         assert cli("export", name, "--to", "html").code == 0
         assert Path(f"{name}.html").read_text().count("<h2>Prompt") == prompts
         assert to_jsonl(WholeRun.gather(name)).count('"type": "metadata"') == prompts
+
+
+def test_a_further_prompt_lays_out_none_but_the_one_before(in_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    laid_out: list[int] = []
+
+    def counted(files: RunFiles) -> Layout:
+        laid_out.append(files.number)
+        return lay_out(files)
+
+    lay_out = prompts_beside.laid_out
+    monkeypatch.setattr(prompts_beside, "laid_out", counted)
+    model = ScriptedModel([block(f"FINAL({number})") for number in range(6)])
+    with RLM(model, sandbox="none").session("a text", name="many") as session:
+        for _ in range(3):
+            session.ask("What?")
+        notebook = Path("rlm_runs/many.ipynb")
+        notebook.write_text(notebook.read_text().replace("FINAL(1)", "FINAL('mine')"))
+        for _ in range(3):
+            session.ask("What?")
+    assert laid_out == [1, 2, 3, 4, 5]
+    assert "FINAL('mine')" in Path("rlm_runs/many-edited.ipynb").read_text()  # what a person changed is not lost
+    assert [f"FINAL({number})" in notebook.read_text() for number in range(6)] == [True] * 6

@@ -14,6 +14,7 @@ from typing import Any
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.running_cell import OnMessage
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
+from rlm_jupyter.record.prompts_beside import PromptsBeside
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.run import background
@@ -57,6 +58,7 @@ class Driven:
         self._first: RunFiles | None = None
         """The first prompt, whose record the others stand in."""
         self._turn = asyncio.Lock()
+        self._beside = PromptsBeside()
         self._stop: Callable[[], object] | None = None
         self._closed = False
 
@@ -99,7 +101,12 @@ class Driven:
                 async with (
                     settings.routing.lease(),
                     recorded_outcome(
-                        prompt, self._context, settings.save, first=self._first, earlier=unkept
+                        prompt,
+                        self._context,
+                        settings.save,
+                        first=self._first,
+                        earlier=unkept,
+                        beside=self._beside,
                     ) as outcome,
                 ):
                     try:
