@@ -125,7 +125,7 @@ def holds(settings: Settings, run: RunSummary) -> bool:
     """Return whether a recorded run has all that was asked for: an answer of its type, and its files."""
     if run.ended is None or (settings.answer is not None and not settings.answer.takes(run.ended)):
         return False
-    return settings.outputs is None or settings.outputs.again(run.ended, run.files.objects) is not None
+    return settings.outputs is None or settings.outputs.again(run.ended, run.files.objects, lambda _: None) is not None
 
 
 def of_record(run: RunSummary) -> SessionPrompt:

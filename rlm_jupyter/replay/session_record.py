@@ -10,7 +10,7 @@ from typing import cast, get_args
 
 from rlm_jupyter.record import catalog
 from rlm_jupyter.record.saved_run import SavedRun
-from rlm_jupyter.record.store import FOLDER, check_save_path, is_folder
+from rlm_jupyter.record.store import FOLDER, RunFiles, check_save_path, is_folder
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.replay.resume import check_whole
 from rlm_jupyter.run.session_past import SessionPrompt
@@ -48,7 +48,7 @@ def in_session(settings: Settings, name: str, ledger: str) -> Settings:
     return replace(settings, outputs=outputs, save=save, session=name, ledger=cast(LedgerOf, ledger))
 
 
-def check_name(name: str) -> None:
+def check_name(name: object) -> None:
     """Refuse what can't be the name of a session.
 
     Raises
@@ -56,7 +56,7 @@ def check_name(name: str) -> None:
     ConfigurationError
         It has other characters than letters, digits, _ and -, or more than 100.
     """
-    if not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigurationError(f"The name of a session has letters, digits, _ and -, not {quoted(name)}.")
 
 
@@ -100,12 +100,23 @@ def resumed_session(
         There is no such session, or something of it is missing.
     """
     last = last_prompt(run)
+    _check_last(last.files)
     answered = answered_in(last)
     options = last.trajectory.started.options
     settings = replace(settings, session=options.get("session", ""), ledger=ledger or options.get("ledger", "prompt"))
     contexts = last.contexts()
     first = contexts[0] if contexts else PackedContext("none")
     return RecordedSession(settings, first, answered, contexts[1:], make_room)
+
+
+def _check_last(files: RunFiles) -> None:
+    """Refuse a prompt that others came after: they would be lost to all that come later."""
+    if (count := files.prompts()[-1].number) > files.number:
+        root, name = files.root.name, files.prompt_name
+        raise ConfigurationError(
+            f"{name} is prompt {files.number} of {count} of its session: resume={root!r} goes on after the last one, "
+            f"RLM.fork({name!r}) begins a new run from this one."
+        )
 
 
 def last_prompt(run: str | Path) -> SavedRun:

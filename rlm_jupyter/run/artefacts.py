@@ -230,13 +230,20 @@ class Outputs:
             files.append(OutputFile(name=name, sha256=digest([content]), nbytes=len(content), path=path))
         return tuple(files)
 
-    def again(self, ended: RunEnded, objects: Objects) -> dict[str, Path] | None:
+    def again(self, ended: RunEnded, objects: Objects, note: Callable[[str], None]) -> dict[str, Path] | None:
         """Put the files of a recorded run there once more; `None`: they are not all kept, or not as asked for.
 
         Parameters
         ----------
         objects
             Where the run keeps them.
+        note
+            Told in a line what can't be written.
+
+        Raises
+        ------
+        ConfigurationError
+            Their folder can't be made.
         """
         try:
             contents = {file["name"]: objects.get(file["sha256"]) for file in ended.files}
@@ -247,8 +254,8 @@ class Outputs:
             return None
         if any(name not in asked or asked[name].wrong_with(content) for name, content in contents.items()):
             return None
-        agreed = replace(self, replace=self.replace and ended.stop_reason == "answered")
-        files = agreed.put(contents, lambda _: None)
+        agreed = replace(self, folder=self.folder.made(), replace=self.replace and ended.stop_reason == "answered")
+        files = agreed.put(contents, note)
         return {file["name"]: Path(file["path"]) for file in files if file["path"]}
 
 

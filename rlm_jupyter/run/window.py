@@ -34,7 +34,8 @@ async def fit(run: Run, *, summarizes: bool = True) -> list[Message]:
     most = usable_tokens(run)
     if not _make_room(run, most):
         raise LimitReached(
-            f"{run.model.name} reads {run.model.window:,} tokens, and about {tokens(run):,} are needed",
+            f"{run.model.name} reads {run.model.window:,} tokens, its reply included: {most:,} are left for messages, "
+            f"and about {tokens(run):,} are needed",
             stop_reason="context_window",
         )
     return run.requests.conversation.messages(run.trajectory)

@@ -419,6 +419,12 @@ def test_on_the_command_line() -> None:
         "Ended early, with the best answer so far: the answer or its files are not as they were asked for "
         "(--max-answer-errors 1 lets it try again). never.csv was not written.\n" in done.err
     )
+    gone = f"import shutil; shutil.rmtree({str(Path('gone').absolute())!r})"
+    played = script(*map(block, ["print(1)", f"{gone}\n{TABLE}\n{DONE}"]), name="gone.json")
+    lost = ["run", "?", "-c", "text.txt", "-m", played, "--output", "sales.csv", "--output-dir", "gone"]
+    done = cli(*lost, "--sandbox", "none")
+    assert (done.code, done.out.strip()) == (1, "made")
+    assert f"sales.csv could not be written to {Path('gone').absolute()}" in done.err
     for bad, said in (
         (["--output", "a/b"], "is a path: give the plain name"),
         (["--replace"], "name these by --output"),
@@ -460,6 +466,8 @@ def test_in_the_magic_also_from_the_record(shell: InteractiveShell) -> None:
     assert "no model was asked" in shown
     Path("sales.csv").unlink()
     run_cell(shell, ask)  # from the record, which has it
+    run_cell(shell, ask.replace("--output sales.csv", "--output sales.csv --output-dir other"))
+    assert Path("other/sales.csv").read_text() == Path("sales.csv").read_text()
     assert Path("sales.csv").read_text().startswith("region")
     Path("sales.csv").write_text("mine")
     run_cell(shell, ask)

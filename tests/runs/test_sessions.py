@@ -582,6 +582,26 @@ def test_each_prompt_is_named_by_its_number_in_all_commands(in_folder: Path) -> 
         assert to_jsonl(WholeRun.gather(name)).count('"type": "metadata"') == prompts
 
 
+def test_a_prompt_that_others_came_after_is_not_gone_on_from(in_folder: Path) -> None:
+    model = ScriptedModel([block(f"FINAL({number})") for number in range(4)])
+    with RLM(model, sandbox="none").session("a text", name="tree") as session:
+        for _ in range(3):
+            session.ask("What?")
+    with pytest.raises(ConfigurationError, match=r"tree\.1 is prompt 1 of 3 of its session: resume='tree' goes on"):
+        RLM(model, sandbox="none").session(resume="tree.1")
+    with RLM(model, sandbox="none").session(resume="tree.3") as session:
+        assert session.ask("What?").answer == "3"
+
+
+@pytest.mark.parametrize("name", [3, "a b", ""])
+def test_what_is_no_name_of_a_session_is_refused(name: Any) -> None:
+    if name == "":
+        RLM(ScriptedModel([])).session("a text", name=name)  # it has none
+        return
+    with pytest.raises(ConfigurationError, match="The name of a session has letters, digits, _ and -, not"):
+        RLM(ScriptedModel([])).session("a text", name=name)
+
+
 def test_a_further_prompt_lays_out_none_but_the_one_before(in_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     laid_out: list[int] = []
 

@@ -85,7 +85,14 @@ def answered(
             terminal.say(line)
     if outcome.interrupted:
         return INTERRUPTED
-    return ANSWERED if result is not None and result.answer is not None and stop_reason in _AS_ASKED else FAILED
+    return ANSWERED if result is not None and _is_as_asked(result) else FAILED
+
+
+def _is_as_asked(result: Result) -> bool:
+    """Return whether there is an answer that counts, and each file of it is where it was wanted."""
+    ended = result.trajectory.ended
+    files = () if ended is None else ended.files
+    return result.answer is not None and result.stop_reason in _AS_ASKED and all(one["path"] for one in files)
 
 
 @dataclass(frozen=True)

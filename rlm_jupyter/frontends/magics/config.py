@@ -76,7 +76,7 @@ class Configured(Magics):
     samples = Integer(1, min=1, help=help_of("samples")).tag(config=True)
     require_agreement = Bool(False, help=help_of("require_agreement")).tag(config=True)
     strategy = Enum(["loop", "auto"], "loop", help=help_of("strategy")).tag(config=True)
-    compact_at = Float(COMPACT_AT, min=0, max=1, help=help_of("compact_at")).tag(config=True)
+    compact_at = Float(COMPACT_AT, min=0, max=1, allow_none=True, help=help_of("compact_at")).tag(config=True)
     see_figures = Enum(["auto", "always", "never"], "auto", help=help_of("see_figures")).tag(config=True)
     max_iterations = Integer(None, allow_none=True, help=help_of("max_iterations")).tag(config=True)
     max_seconds = Float(None, allow_none=True, help=help_of("max_seconds")).tag(config=True)

@@ -109,7 +109,7 @@ class SessionRuns:
         """Show a recorded prompt of a session, and put its result into a variable."""
         settings, outputs = session.settings, None
         if settings.outputs is not None and found.ended is not None and found.started.options.get("outputs"):
-            outputs = settings.outputs.again(found.ended, found.files.objects)
+            outputs = settings.outputs.again(found.ended, found.files.objects, note=print)
         result = show_recorded(self._shell, found, session, answer_type=settings.answer, outputs=outputs)
         self.conclude(self._kept.claim(variable), result)
 

@@ -7,6 +7,7 @@ channel of the sub-calls. A kernel that was restarted asks for all of it again.
 from __future__ import annotations
 
 import json
+import operator
 import re
 import threading
 from collections.abc import Iterator
@@ -112,6 +113,7 @@ class Trajectory:
         known = self._known()
         if isinstance(number, slice):
             return known[slice(_index(number.start), _index(number.stop), number.step)]
+        number = operator.index(number)  # of anything else Python says that it is none
         if number == 0 or abs(number) > len(known):
             there = f"there are 1 to {len(known):,}" if known else "none is over yet"
             raise IndexError(f"trajectory[{number}]: iterations are counted from 1, and {there}.")
