@@ -38,13 +38,13 @@ class Insurance:
     """
 
     def __init__(self, *, is_wanted: bool) -> None:
-        self._is_wanted = is_wanted
+        self.is_wanted = is_wanted
         self._fork: SleepingFork | None = None
         self._renewing: asyncio.Task[None] | None = None
         self.shortage = ""
         """Why none is kept though one is wanted: there is too little memory; in a line."""
 
-    def renew(self, fork: Fork, position: CellPosition | None, pid: int) -> None:
+    def renew(self, fork: Fork, position: CellPosition | None, pid: int | None) -> None:
         """Have a fork made in place of the one before, and return at once; no cell may begin before it is `settled`.
 
         Parameters
@@ -54,11 +54,11 @@ class Insurance:
         position
             After which cell it is.
         pid
-            Of the kernel: where less memory is left than it has, none is made, and the one before is ended.
+            Of the kernel, where that is known: with less memory left than it has, none is made, and the one before is
+            ended.
         """
-        if self._is_wanted:
-            before = self._renewing
-            self._renewing = asyncio.create_task(self._renew(before, fork, position, pid))
+        before = self._renewing
+        self._renewing = asyncio.create_task(self._renew(before, fork, position, pid))
 
     async def settled(self) -> None:
         """Wait until what was asked for is made, or has failed."""
@@ -79,11 +79,11 @@ class Insurance:
             await fork_before.process.kill()
 
     async def _renew(
-        self, before: asyncio.Task[None] | None, fork: Fork, position: CellPosition | None, pid: int
+        self, before: asyncio.Task[None] | None, fork: Fork, position: CellPosition | None, pid: int | None
     ) -> None:
         if before is not None:
             await asyncio.wait([before])
-        if shortage := _shortage(pid):
+        if pid is not None and (shortage := _shortage(pid)):
             self.shortage = shortage
             fork_before, self._fork = self._fork, None
             if fork_before is not None:

@@ -158,9 +158,9 @@ class Kernel:
         position
             The cell; `None`: none of this prompt has run.
         """
-        if self.is_alive and self.recorded is None:
-            process = self._connection.process
-            pid = process.pid if process.supervised is None else process.supervised.kernel_pid
+        if self.insurance.is_wanted and self.is_alive and self.recorded is None:
+            supervised = self._connection.process.supervised
+            pid = None if supervised is None else supervised.kernel_pid
             self.insurance.renew(lambda: self._fork(sleeps=True), position, pid)
 
     async def revive(self) -> SleepingFork | None:
