@@ -107,6 +107,8 @@ def tools_of(tools: Mapping[str, Any] | None, argument: str) -> list[Tool]:
         return []
     if not isinstance(tools, Mapping):
         raise ConfigurationError(f"{argument} is a dict of functions by name, not {quoted(tools)}.")
+    if wrong := [name for name in tools if not str(name).isidentifier()]:
+        raise ConfigurationError(f"{argument}: {quoted(wrong[0])} is no name that code can call.")
     return [_tool(name, entry) for name, entry in tools.items()]
 
 
@@ -157,8 +159,17 @@ def question_of(prompt: Any, root_prompt: str | None) -> tuple[str, Any]:
     return (prompt if is_short else _TASK), prompt
 
 
-def extra_of(custom_system_prompt: str | None, user_prologue: str | None) -> str:
-    """Return what is added to the system message."""
+def extra_of(custom_system_prompt: Any, user_prologue: Any) -> str:
+    """Return what is added to the system message.
+
+    Raises
+    ------
+    ConfigurationError
+        One of them is no text.
+    """
+    for argument, text in (("custom_system_prompt", custom_system_prompt), ("user_prologue", user_prologue)):
+        if not isinstance(text, str | None):
+            raise ConfigurationError(f"{argument} is a text, not {quoted(text)}.")
     if custom_system_prompt:
         say_once("custom_system_prompt is added to the system message, and does not replace it: that says how this "
                  "kernel works.")  # fmt: skip

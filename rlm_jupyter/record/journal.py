@@ -148,7 +148,7 @@ def read(path: Path, objects: Objects | None = None) -> list[Record]:
             version = record.version
         records.append(record)
     if not records:
-        raise RecordError(f"{path} holds no record.")
+        raise RecordError(f"{path} holds no record: its run has just begun, or it is damaged.")
     return records
 
 

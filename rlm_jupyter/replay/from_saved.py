@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
+import inspect
 from abc import ABC, abstractmethod
 from functools import partial
 from pathlib import Path
@@ -12,6 +15,8 @@ from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Running, waited
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.limits import Limits
+from rlm_jupyter.types.quoted import quoted
 
 if TYPE_CHECKING:  # a run that begins anew loads nothing of this
     from rlm_jupyter.record.saved_run import SavedRun
@@ -176,6 +181,8 @@ class FromRecord(ABC):
         from rlm_jupyter.replay.fork import AS_ONE_RUN, Forking, forked
         from rlm_jupyter.replay.session_record import last_prompt
 
+        if at is not None and (isinstance(at, bool) or not isinstance(at, int)):
+            raise ConfigurationError(f"at is a number of iterations, not {quoted(at)}.")
         saved = last_prompt(run)
         part = forked(saved, at, edit=edit)
         settings = cls._of_saved(saved, AS_ONE_RUN | changes).settings
@@ -189,4 +196,9 @@ class FromRecord(ABC):
         try:
             return cls(found.model, **found.options)
         except TypeError as error:
+            known = [*inspect.signature(cls.__init__).parameters][1:] + [one.name for one in dataclasses.fields(Limits)]
+            if unknown := [name for name in changes if name not in known]:
+                close = difflib.get_close_matches(unknown[0], known, n=1)
+                hint = f" Did you mean {close[0]}?" if close else ""
+                raise ConfigurationError(f"There is no option {unknown[0]!r}.{hint}") from None
             raise ConfigurationError(f"That can't be changed: {error}.") from None

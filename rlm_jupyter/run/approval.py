@@ -137,6 +137,12 @@ def asks_here() -> Approve:
     return "calls" if is_there and threading.current_thread() is threading.main_thread() else False
 
 
+def asking_of(settings: Settings) -> list[str]:
+    """Return what a run may call that asks a person first: tools, and servers of the Model Context Protocol."""
+    servers = [f"{server.name} (an MCP server)" for server in settings.mcp if server.asks]
+    return [*settings.tools.asking, *settings.sub_tools.asking, *servers]
+
+
 def check_attended(settings: Settings, control: Control | None) -> None:
     """Refuse a run with a tool that asks about its calls, where nobody can be asked.
 
@@ -145,8 +151,7 @@ def check_attended(settings: Settings, control: Control | None) -> None:
     ConfigurationError
         Names the tool.
     """
-    servers = [f"{server.name} (an MCP server)" for server in settings.mcp if server.asks]
-    asking = [*settings.tools.asking, *settings.sub_tools.asking, *servers]
+    asking = asking_of(settings)
     if not asking or (control is not None and control.is_attended):
         return
     text = f"The tool {asking[0]} asks a person before it is called, and nobody can be asked here"

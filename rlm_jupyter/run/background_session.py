@@ -136,6 +136,7 @@ class BackgroundSession(Answers):
             if not await self._take_turn(control):
                 return self._stopped(prompt, on_event, control.why_stopped)
             try:
+                self.past.check_newest()
                 settings = self.past.limited(self._settings)
                 ledger = Ledger(settings.limits)
                 async with recorded_outcome(

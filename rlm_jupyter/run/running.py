@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rlm_jupyter.run import background
-from rlm_jupyter.run.approval import Approvals, Approve, asks_here, check_attended
+from rlm_jupyter.run.approval import Approvals, Approve, asking_of, asks_here, check_attended
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.ctrl_c import Wait
 from rlm_jupyter.run.prompt import check_prompt
@@ -136,7 +136,7 @@ def waited(start: StartsRun, on_event: OnEvent | None, settings: Settings, *, cl
     close
         As for `Running.wait`.
     """
-    if not (settings.tools.asking or settings.sub_tools.asking):
+    if not asking_of(settings):
         return start(on_event, approve=False).wait(close=close)
     approvals = Approvals()
 

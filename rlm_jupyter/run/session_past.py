@@ -14,6 +14,7 @@ from rlm_jupyter.run.budget.session_limits import remaining
 from rlm_jupyter.run.context import AnyContext
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.recorded_options import RecordedOptions
 
 
@@ -72,6 +73,24 @@ class SessionPast:
     def first(self) -> RunFiles | None:
         """The run that the record begins with, where it is saved."""
         return next((one.files.root for one in self.answered if one.files is not None), None)
+
+    def check_newest(self) -> None:
+        """Refuse a further prompt where another session has put one to the same record: it would be lost.
+
+        Raises
+        ------
+        ConfigurationError
+            Says how to go on after that one.
+        """
+        first = self.first
+        if first is None:
+            return
+        known = {one.files.number for one in self.answered if one.files is not None}
+        if later := [files for files in first.prompts() if files.number > max(known)]:
+            raise ConfigurationError(
+                f"Another session has gone on with {first.name} ({later[-1].name}), which this one knows nothing of: "
+                f"open it again, session(resume={first.name!r})."
+            )
 
     @property
     def options(self) -> RecordedOptions:

@@ -15,6 +15,8 @@ from rlm_jupyter.types import call_text
 from rlm_jupyter.types.events import CallDecided, CallProposed, SubcallStarted
 from rlm_jupyter.types.values import Subcall, SubcallFailure
 
+PERSON_REFUSED = "The person refused this call"
+"""How the result of such a call begins."""
 _HEAD_CHARS = 400
 """Of a call that a person is asked about."""
 _TAIL_CHARS = 200
@@ -120,7 +122,7 @@ async def _approved(run: Run, tool: HostTool, text: str, ordinal: int) -> None:
         run.emit(CallDecided(*position, decision.runs))
     if not decision.runs:
         said = f". Their message: {decision.note}" if decision.note else ""
-        raise ToolFailedError(f"The person refused this call{said}")
+        raise ToolFailedError(f"{PERSON_REFUSED}{said}")
 
 
 def _shortened(text: str) -> str:

@@ -300,3 +300,19 @@ def test_a_person_is_asked_about_the_calls_of_a_servers_tools_that_are_named() -
     with pytest.raises(ConfigurationError, match=r"has no tool search_thing, .*It has: search_things, get-secret"):
         Person(lambda event: True).watch(misspelt)
     assert not servers()
+
+
+def test_completion_asks_at_a_terminal_about_a_servers_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed: list[str] = []
+
+    def answered(text: str) -> str:
+        typed.append(text)
+        return "y"
+
+    # as at a terminal
+    monkeypatch.setattr("rlm_jupyter.run.running.asks_here", lambda: "calls")
+    monkeypatch.setattr("builtins.input", answered)
+    model = ScriptedModel([block("print(things.search_things('a'))"), block("FINAL('done')")])
+    rlm = RLM(model, mcp={"things": THINGS | {"approval": "always"}}, sandbox="none", save=False)
+    assert rlm.completion("What?", "a text").answer == "done"
+    assert [text.partition("?")[0] for text in typed] == ["Make this call"]

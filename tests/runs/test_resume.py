@@ -122,6 +122,14 @@ def conversation(path: Path) -> list[tuple[str, str]]:
     return [(i.reply.text, i.shown) for i in Trajectory.load(path).iterations]
 
 
+def test_an_option_that_is_misspelt_is_named(in_folder: Path) -> None:
+    RLM(ScriptedModel(["```repl\nprint(1)\n```", "```repl\nFINAL(1)\n```"]), save="run.ipynb").completion("q", "t")
+    with pytest.raises(ConfigurationError, match=r"no option 'max_iteration'\. Did you mean max_iterations\?"):
+        RLM.fork("run.ipynb", 1, max_iteration=9)
+    with pytest.raises(ConfigurationError, match="at is a number of iterations, not '1'"):
+        RLM.fork("run.ipynb", "1")  # type: ignore[arg-type]
+
+
 async def test_wherever_a_run_is_broken_off_it_ends_the_same_and_nothing_is_asked_twice() -> None:
     result = await whole()
     assert result.answer == ANSWER

@@ -593,6 +593,20 @@ def test_a_prompt_that_others_came_after_is_not_gone_on_from(in_folder: Path) ->
         assert session.ask("What?").answer == "3"
 
 
+def test_a_session_that_another_has_gone_on_with_loses_nothing(in_folder: Path) -> None:
+    model = ScriptedModel([block(f"FINAL({number})") for number in range(4)])
+    rlm = RLM(model, sandbox="none")
+    with rlm.session("a text", name="stale") as one:
+        one.ask("first")
+        with rlm.session(resume="stale") as other:
+            other.ask("second")
+        with pytest.raises(ConfigurationError, match=r"Another session has gone on with stale \(stale\.2\)"):
+            one.ask("third")
+    with rlm.session(resume="stale") as again:
+        assert again.ask("third").answer == "2"
+        assert len(again.kernel.past.answered) == 3
+
+
 @pytest.mark.parametrize("name", [3, "a b", ""])
 def test_what_is_no_name_of_a_session_is_refused(name: Any) -> None:
     if name == "":

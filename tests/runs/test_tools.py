@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import enum
 import json
+import re
 import shutil
 import sqlite3
 import threading
@@ -190,6 +191,19 @@ def test_what_goes_wrong_is_an_error_in_the_cell_and_ends_nothing() -> None:
         "TypeError add takes plain data (text, numbers, lists, dicts): object is none",
         "2",
     ]
+
+
+def test_what_is_called_in_an_option_is_not_called(shell: InteractiveShell) -> None:
+    called: list[int] = []
+    shell.user_ns["wipe"] = lambda: called.append(1)
+    for options, says in (
+        ("--tool wipe()", r"--tool takes the name of a function of the notebook, not 'wipe\(\)'"),
+        ("--tool print --sub-tool stok", "--sub-tool takes a function of the notebook, not 'stok': NameError"),
+        ("--answer wipe()", r"--answer takes a type, not 'wipe\(\)'"),
+    ):
+        shown, error = run_cell(shell, f"%rlm -m scripted/no.json {options} What?")
+        assert re.search(says, str(error)), shown
+    assert called == []
 
 
 @pytest.mark.parametrize(("words", "says"), [(["no"], "its only call"), (["no", "no"], "all 2 calls")])

@@ -6,6 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlm_jupyter.frontends.cli import terminal
 from rlm_jupyter.frontends.cli.consent import consent
 from rlm_jupyter.frontends.cli.outcome import answered
 from rlm_jupyter.types.errors import ConfigurationError
@@ -68,9 +69,13 @@ def answered_in_session(args: Namespace, rlm: RLM, kept: SavedRun | None, prompt
     """
     if kept is None:
         session = rlm.session(context, name=args.session, ledger=args.ledger)
+        if not args.quiet:
+            terminal.say(f"Session {args.session}: a new one.")
     else:
         consent(args, kept, kept.cells_again)
         session = rlm.session(resume=kept.files.notebook)
+        if not args.quiet:
+            terminal.say(f"Session {args.session}: goes on after prompt {kept.files.number}.")
     with session:
         if (
             kept is not None

@@ -160,7 +160,7 @@ class Configured(Magics):
             "output_dir": options.output_dir or None,
             "replace": options.replace,
             "tools": named_tools(namespace, options.tool),
-            "sub_tools": named_tools(namespace, options.sub_tool),
+            "sub_tools": named_tools(namespace, options.sub_tool, "--sub-tool"),
             "mcp": named_servers(options.mcp),
             "sandbox": self._sandbox(options),
             "insurance": not options.here and (options.insurance or self.insurance),
@@ -175,6 +175,10 @@ class Configured(Magics):
             return read_schema(Path(options.schema).expanduser())
         if not options.answer:
             return None
+        if "(" in options.answer:  # a call could do something before anybody has agreed
+            raise ConfigurationError(
+                f"--answer takes a type, not {quoted(options.answer)}: give what is called a name in a cell first."
+            )
         try:
             return eval(options.answer, cast(Any, self.shell).user_ns)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,8 +11,10 @@ from rlm_jupyter.run.toolbox import imported_tools
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
 
+_DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
-def named_tools(namespace: Mapping[str, Any], names: Sequence[str] | None) -> list[Any] | None:
+
+def named_tools(namespace: Mapping[str, Any], names: Sequence[str] | None, option: str = "--tool") -> list[Any] | None:
     """Return the functions, or `Tool`s, of these names; `None` where there are none.
 
     Parameters
@@ -19,7 +22,9 @@ def named_tools(namespace: Mapping[str, Any], names: Sequence[str] | None) -> li
     namespace
         Of the notebook.
     names
-        Expressions, as `search` or `index.search`, or `package.module:function`.
+        As `search` or `index.search`, or `package.module:function`.
+    option
+        Which has them, for the errors.
 
     Raises
     ------
@@ -31,14 +36,16 @@ def named_tools(namespace: Mapping[str, Any], names: Sequence[str] | None) -> li
         if ":" in name:
             found += imported_tools([name]) or ()
             continue
+        if not _DOTTED.fullmatch(name):  # an expression could do something before anybody has agreed
+            raise ConfigurationError(f"{option} takes the name of a function of the notebook, not {quoted(name)}.")
         try:
             tool = eval(name, dict(namespace))
         except Exception as error:
             raise ConfigurationError(
-                f"--tool takes a function of the notebook, not {quoted(name)}: {type(error).__name__}: {error}."
+                f"{option} takes a function of the notebook, not {quoted(name)}: {type(error).__name__}: {error}."
             ) from error
         if not isinstance(tool, Tool) and (not callable(tool) or isinstance(tool, type)):
             kind = "a class" if isinstance(tool, type) else f"of type {type(tool).__name__}"
-            raise ConfigurationError(f"--tool takes a function of the notebook; {name} is {kind}.")
+            raise ConfigurationError(f"{option} takes a function of the notebook; {name} is {kind}.")
         found.append(tool)
     return found or None

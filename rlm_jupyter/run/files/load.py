@@ -80,6 +80,8 @@ def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, no
         raise ConfigurationError(f"load takes a path, or a list of paths, not {quoted(wanted)}.")
     if not all(given) or not given:  # an empty path would be the working directory
         raise ConfigurationError("No file is named for the context.")
+    if note is not None and not callable(note):
+        raise ConfigurationError(f"note is a function that takes a line, as notes.append, not {quoted(note)}.")
     loading = _Loading(on_stderr if note is None else note)
     for path in given:
         loading.add(path)
