@@ -33,6 +33,8 @@ def line_shape(lines: Sequence[str]) -> tuple[str, ...]:
 
 def _pairs(lines: Sequence[str]) -> tuple[str, ...]:
     """Describe lines that are nothing but `key=value`, all with the same keys."""
+    if _PAIR.sub("", lines[0]).strip():  # most texts are told by their first line
+        return ()
     keys = [tuple(match[1] for match in _PAIR.finditer(line)) for line in lines]
     plain = all(_PAIR.sub("", line).strip() == "" for line in lines)
     if not plain or len(set(keys)) != 1 or not keys[0]:
@@ -48,6 +50,9 @@ def _pairs(lines: Sequence[str]) -> tuple[str, ...]:
 def _labelled(lines: Sequence[str]) -> tuple[str, ...]:
     """Describe lines such as `User: u1 || Label: order`: the same labels in each, with a mark between them."""
     for separator in _SEPARATORS:
+        first = lines[0].split(separator)
+        if len(first) < 2 or not all(map(_FIELD.fullmatch, first)):
+            continue
         rows = [[_FIELD.fullmatch(part) for part in line.split(separator)] for line in lines]
         fields = [[field for field in row if field is not None] for row in rows]
         if any(len(found) < max(2, len(row)) for found, row in zip(fields, rows, strict=True)):

@@ -158,7 +158,8 @@ def _headings(text: str) -> tuple[str, ...]:
     if str.__len__(text) > _SEARCHED:
         return ()
     for what, form in (("headings", _HEADING), ("chapters", _CHAPTER)):
-        found = form.findall(text)
+        is_ruled_out = form is _HEADING and not str.startswith(text, "#") and "\n#" not in text
+        found = [] if is_ruled_out else form.findall(text)
         is_first = len(found) > 1 and str.startswith(text, found[0])
         if len(found) >= LEAST_LINES or is_first:
             shown = "; ".join(line.strip()[:MOST_NAME_CHARS] for line in found[:4])
