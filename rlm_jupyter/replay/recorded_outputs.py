@@ -42,11 +42,18 @@ def given_again(saved: SavedRun, given: Mapping[str, Any] | None) -> dict[str, A
             f"The check of {checked[0]} was a function, which is not in the record of this run: give the files again, "
             "outputs=[…]"
         )
-    folder = recorded.get("output_dir")
+    folder = _newest_folder(saved) or recorded.get("output_dir")
     if wanted is not None and not wanted:  # a fork that is to make none
         return {}
     is_own = isinstance(folder, str) and saved.journaled > 0 and Path(folder).parent.is_dir()
     return {"outputs": artefacts} | ({"output_dir": folder} if is_own else {})
+
+
+def _newest_folder(saved: SavedRun) -> str:
+    """Return where its files were put last: a run may have been resumed with another folder; empty: nowhere yet."""
+    ends = [record for record in saved.records if isinstance(record, RunEnded)]
+    paths = [file["path"] for end in ends for file in end.files if file["path"]]
+    return str(Path(paths[-1]).parent) if paths else ""
 
 
 def brought(saved: SavedRun) -> frozenset[str]:

@@ -326,6 +326,19 @@ def test_a_run_that_was_broken_off_is_resumed_with_its_files_and_its_folder() ->
     assert (branch.stop_reason, [*branch.outputs]) == ("answered", ["sales.csv"])
 
 
+def test_a_fork_puts_its_files_where_the_run_has_put_them_last() -> None:
+    limits = Limits(max_answer_errors=0)
+    first = RLM(model(DONE), limits=limits).completion("What?", CONTEXT, outputs=["sales.csv"], output_dir="one")
+    reply = block(f"{TABLE}\n{DONE}")
+    assert first.path is not None
+    again = RLM.resume(first.path, model=ScriptedModel([reply]), max_answer_errors=1, output_dir="two")
+    assert {path.parent.name for path in again.outputs.values()} == {"two"}
+    Path("one/sales.csv").write_text("mine")
+    fork = RLM.fork(first.path, 0, model=model(f"{TABLE}\n{DONE}"), replace=True)
+    assert {path.parent.name for path in fork.outputs.values()} == {"two"}
+    assert Path("one/sales.csv").read_text() == "mine"
+
+
 def test_a_check_that_is_in_no_record_has_to_be_given_again() -> None:
     wanted = [Artefact("a.csv", check=lambda content: b"1" in content)]
     first = RLM(model(DONE), limits=Limits(max_answer_errors=0)).completion("What?", CONTEXT, outputs=wanted)
