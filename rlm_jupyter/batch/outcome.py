@@ -1,4 +1,4 @@
-"""`BatchResult`: what a batch brought home; `Progress`: how far it is."""
+"""`BatchResult`: what came of a batch; `Progress`: how far it is."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OnProgress = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What a batch brought home."""
+    """What came of a batch."""
 
     rows: list[ResultRow] = field(repr=False)
     """Of the items that have one, in their order."""

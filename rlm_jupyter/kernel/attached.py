@@ -1,4 +1,4 @@
-"""`AttachedKernel`: a kernel that somebody else started and is in the middle of a cell, lent to us for one run.
+"""`AttachedKernel`: a kernel that somebody else started and is in the middle of a cell, which we attach to for one run.
 
 Its guest executes our cells inside that cell (`guest/attached_cells.py`). It is neither restarted nor ended from here.
 """

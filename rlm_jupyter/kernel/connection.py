@@ -167,8 +167,9 @@ class Connection:
     def send_request(self, msg_id: str, msg_type: str, content: dict[str, Any]) -> None:
         """Send a request of the Jupyter protocol on the shell channel.
 
-        ipykernel 7.0 to 7.3 may leave a request lying that comes while a reply goes: a raw send swallows the edge that
-        announces it, and no later request makes another. So one that nothing is heard of is pointed out on control.
+        ipykernel 7.0 to 7.3 may miss a request that arrives while a reply is sent: a raw send consumes the
+        edge-triggered notification, and no later request triggers another. So one without any sign of life is nudged on
+        control.
         """
         self.check()
         self._shell.send(self._codec.encode(msg_type, content, msg_id=msg_id))

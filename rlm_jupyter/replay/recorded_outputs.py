@@ -57,7 +57,7 @@ def _newest_folder(saved: SavedRun) -> str:
 
 
 def brought(saved: SavedRun) -> frozenset[str]:
-    """Return the SHA-256 of the files that a run has brought home so far, as far as its record still holds them."""
+    """Return the SHA-256 of the files that a run has delivered so far, as far as its record still holds them."""
     if saved.journaled <= 0:
         return frozenset()
     found = {file["sha256"] for record in saved.records if isinstance(record, RunEnded) for file in record.files}

@@ -133,7 +133,7 @@ class Outputs:
     replace: bool = False
     """Files of their names that are there are replaced; else a new one gets a number."""
     ours: frozenset[str] = frozenset()
-    """SHA-256 of what the run has brought home before, which may be replaced: its record holds it, too."""
+    """SHA-256 of what the run has delivered before, which may be replaced: its record holds it, too."""
 
     @classmethod
     def of(cls, wanted: object, folder: object = None, replaces: object = False) -> Self | None:
@@ -179,7 +179,7 @@ class Outputs:
         Parameters
         ----------
         ours
-            SHA-256 of what it has brought home before, where it is resumed.
+            SHA-256 of what it has delivered before, where it is resumed.
 
         Raises
         ------

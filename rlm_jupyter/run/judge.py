@@ -1,4 +1,4 @@
-"""What the policies say of an iteration: its reward, and whether the run ends by it."""
+"""The verdict on an iteration, without a model: its reward by the policies, whether the run ends, and if it may."""
 
 from __future__ import annotations
 

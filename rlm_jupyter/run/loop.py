@@ -1,4 +1,4 @@
-"""The algorithm: ask, execute, show, until there is an answer or a limit (arXiv 2512.24601, Algorithm 1)."""
+"""The algorithm: ask, execute, show, judge, until there is an answer or a limit (arXiv 2512.24601, Algorithm 1)."""
 
 from __future__ import annotations
 

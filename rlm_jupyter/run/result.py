@@ -1,4 +1,4 @@
-"""`Result`: what a run brought home."""
+"""`Result`: what came of a run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class KeptKernel(Protocol):
 
 @dataclass(frozen=True)
 class Result:
-    """What a run brought home."""
+    """What came of a run."""
 
     answer: str | None
     """The answer as text; `None` when there is none."""

@@ -60,7 +60,7 @@ class _NotSentError(RLMError):
 
 @dataclass(frozen=True, slots=True)
 class ChildAnswer:
-    """What a child run brought home."""
+    """The result of a child run."""
 
     text: str | None
     stop_reason: str

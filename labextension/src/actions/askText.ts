@@ -22,7 +22,7 @@ class TextBody extends Widget implements Dialog.IBodyWidget<string> {
   private readonly _text = document.createElement('input');
 }
 
-/** Ask for a text; `null`: the person thought better of it. @param button what it says that goes on. */
+/** Ask for a text; `null`: the person cancelled. @param button what it says that goes on. */
 export async function askText(title: string, label: string, button: string): Promise<string | null> {
   const said = await showDialog({
     title,

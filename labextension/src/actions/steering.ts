@@ -18,7 +18,7 @@ const INTERRUPT_MILLISECONDS = 1500;
 const PATIENCE_MILLISECONDS = 600;
 const SHOWN_CHARS = 200;
 
-/** Asks somebody for a line of text; `null`: they thought better of it. */
+/** Asks somebody for a line of text; `null`: they cancelled. */
 export type AskText = (title: string, label: string, button: string) => Promise<string | null>;
 
 /** What the notebook does for it. */

@@ -138,7 +138,7 @@ export class RunModel {
     return (batch.items ?? []).flatMap(item => this._item(item));
   }
 
-  /** Nothing more will come: the kernel is gone (`cut`), or has hung up (`closed`). */
+  /** Nothing more will come: the kernel is gone (`cut`), or has closed the connection (`closed`). */
   cut(outcome: 'cut' | 'closed' = 'cut'): Change[] {
     if (this.isOver) {
       return [];

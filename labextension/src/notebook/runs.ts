@@ -242,7 +242,7 @@ export class NotebookRuns<V extends View> {
     }
   }
 
-  /** The kernel has hung up: when a run is over, or because it can't go on telling. */
+  /** The kernel has closed the connection: when a run is over, or because it can't go on telling. */
   private _close(line: Line): void {
     for (const { model, line: its } of this._runs.values()) {
       if (its === line && !model.isOver) {

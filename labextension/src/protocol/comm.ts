@@ -21,7 +21,7 @@ export interface Ears {
   onBatch(batch: Batch, line: Line): void;
   /** Something that is no message of a run, or one of another version. */
   onUnknown(data: unknown): void;
-  /** The kernel has hung up. */
+  /** The kernel has closed the connection. */
   onClose(line: Line): void;
 }
 

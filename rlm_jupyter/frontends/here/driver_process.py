@@ -1,4 +1,4 @@
-"""`DriverProcess`: the driver as the notebook's kernel sees it: started, listened to, stopped, seen off."""
+"""`DriverProcess`: the driver as the notebook's kernel sees it: started, heard, stopped, terminated."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Wire:
         socket = self._stream.socket
         while self._outbox:
             send(socket, self._outbox.popleft())
-        # a raw send swallows the edge that would announce what arrived meanwhile: look again ourselves
+        # a raw send consumes the notification of what arrived meanwhile: look again ourselves
         if is_readable(socket):
             self._stream.flush(zmq.POLLIN)
 
