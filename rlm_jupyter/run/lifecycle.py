@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from importlib.metadata import version
 
-import rlm_jupyter
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.prompts import initial
@@ -87,9 +88,15 @@ def run_started(
             settings, prompt, context, attached=bool(surroundings), runs_before=runs_before, earlier=earlier
         ),
         parent=parent,
-        version=rlm_jupyter.__version__,
+        version=_version(),
         options=recorded_options(settings, sandbox, attached=bool(surroundings)),
     )
+
+
+@functools.cache
+def _version() -> str:
+    """Return the version that is installed; looked up once, for that takes as long as all else in the record."""
+    return version("rlm_jupyter")
 
 
 def first_messages(
