@@ -129,6 +129,18 @@ def test_a_server_that_is_called_as_a_module_of_pythons_is_not_hidden_by_its_imp
     assert "- mcp_os (the server os, 7 functions): search_things, " in result.trajectory.started.system
 
 
+@pytest.mark.parametrize("cell", ["import things", "from things import search_things", "import things as t"])
+def test_a_servers_module_can_be_imported_too(cell: str) -> None:
+    result = answered([], f"{cell}\nFINAL(things.search_things('b')[0]['name'])", mcp={"things": THINGS})
+    assert result.answer == "b 0"
+    assert result.trajectory.iterations[0].cells[0].status == "ok"
+
+
+def test_a_library_that_is_called_as_a_server_is_still_imported() -> None:
+    cell = "import pandas\nFINAL(pandas.__name__ + str(hasattr(pandas, 'DataFrame')))"
+    assert answered([], cell, mcp={"pandas": THINGS}).answer == "pandasTrue"
+
+
 def named(name: str) -> Tool:
     return Tool(len, name=name)
 

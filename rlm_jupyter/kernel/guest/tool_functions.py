@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import json
+import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +17,10 @@ from rlm_jupyter.types import call_text
 from rlm_jupyter.types.tool_lines import forms, line
 
 _ABOUT_MODULE = "Functions of the user's, which run elsewhere. help(module.function) describes one.\n\n"
+
+
+class _ServerModule(types.ModuleType):
+    """Holds the functions that a server has."""
 
 
 class _Shown:
@@ -49,14 +55,24 @@ def tool_functions(calls: MakesCalls, specs: Sequence[dict[str, Any]]) -> dict[s
         module, _, name = spec["name"].rpartition(".")
         function = _function(calls, spec)
         if module:
-            package = found.setdefault(module, types.ModuleType(module, _ABOUT_MODULE))
+            package = found.setdefault(module, _ServerModule(module, _ABOUT_MODULE))
             function.__module__ = module
             setattr(package, name, function)
             # `help(module)` leaves out functions that no file of the module's defines; its description has them
             package.__doc__ += f"{line(spec)}\n"
         else:
             found[name] = function
+    for module, package in found.items():
+        if isinstance(package, _ServerModule):
+            _make_importable(module, package)
     return found
+
+
+def _make_importable(name: str, module: _ServerModule) -> None:
+    """Have `import NAME` find it, which models write by habit; a library that is called so goes on being found."""
+    known = sys.modules.get(name)
+    if isinstance(known, _ServerModule) or (known is None and importlib.util.find_spec(name) is None):
+        sys.modules[name] = module
 
 
 def _function(calls: MakesCalls, spec: dict[str, Any]) -> Callable[..., Any]:
