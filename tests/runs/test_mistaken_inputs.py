@@ -141,5 +141,8 @@ def test_a_list_of_texts_that_name_files_is_asked_about_and_that_is_said() -> No
     said: list[str] = []
     for names in (["x.txt", "docs/a.md"], ["x.txt", "gone.txt"], ["x.txt"]):
         assert read_paths(names, note=said.append) is names
-    [note] = said
+    for mixed in ([Path("x.txt"), "a text"], {"a": Path("x.txt")}):
+        assert read_paths(mixed, note=said.append) is mixed
+    note, *others = said
+    assert [other.partition(",")[0] for other in others] == ["context: the paths in it are not read"] * 2
     assert note.startswith("context: a list of 2 texts that name files; the names are asked about")

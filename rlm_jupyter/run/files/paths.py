@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from rlm_jupyter.run.files.unreadable import Note, on_stderr
@@ -21,7 +22,7 @@ def read_paths(context: object, *, note: Note | None = None) -> object:
     Parameters
     ----------
     note
-        As for `load`; also told what was read, and that a list of texts was not read though all name files.
+        As for `load`; also told what was read; that paths beside other things were not, nor a list of texts that all name files.
 
     Raises
     ------
@@ -36,6 +37,12 @@ def read_paths(context: object, *, note: Note | None = None) -> object:
         raise ConfigurationError(
             f"The context is the text {context!r}, the name of a file: to read the file, pass Path({context!r}), from "
             f"pathlib; to ask about the name itself, pass [{context!r}]."
+        )
+    held = context.values() if isinstance(context, dict) else given
+    if any(isinstance(one, Path) for one in islice(held, _MOST_LOOKED_UP)):
+        (note or on_stderr)(
+            "context: the paths in it are not read, and its kernel may not read them either. rlm_jupyter.load(path) "
+            "gives what a file holds."
         )
     if len(given) > 1 and all(isinstance(text, str) and names_file(text) for text in given[:_MOST_LOOKED_UP]):
         (note or on_stderr)(
