@@ -22,7 +22,7 @@ def read_paths(context: object, *, note: Note | None = None) -> object:
     Parameters
     ----------
     note
-        As for `load`; also told what was read; that paths beside other things were not, nor a list of texts that all name files.
+        As for `load`; also told what was read, and what was not: paths beside other things, texts that all name files.
 
     Raises
     ------
