@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from inspect import signature
 from typing import Any
 
 from rlm_jupyter.compat.logger import RLMLogger
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.takes import takes
 
 _CALLED_WITH = {
     "on_subcall_start": "depth, model, prompt",
@@ -64,8 +64,13 @@ def check_mappings(given: Mapping[str, object]) -> None:
             raise ConfigurationError(f"{name} is a dict, not {quoted(value)}.")
 
 
-def check_counts(counts: Mapping[str, object]) -> None:
-    """Refuse what is no whole number.
+def check_counts(least: Mapping[str, int], counts: Mapping[str, object]) -> None:
+    """Refuse what is no whole number, or too small.
+
+    Parameters
+    ----------
+    least
+        By name, the smallest that each may be.
 
     Raises
     ------
@@ -73,8 +78,8 @@ def check_counts(counts: Mapping[str, object]) -> None:
         Names the argument.
     """
     for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ConfigurationError(f"{name} is a whole number, not {quoted(value)}.")
+        if isinstance(value, bool) or not isinstance(value, int) or value < least[name]:
+            raise ConfigurationError(f"{name} is a whole number from {least[name]} on, not {quoted(value)}.")
 
 
 def check_callbacks(callbacks: Mapping[str, Callable[..., object] | None]) -> None:
@@ -87,22 +92,8 @@ def check_callbacks(callbacks: Mapping[str, Callable[..., object] | None]) -> No
     """
     for name, callback in callbacks.items():
         told = _CALLED_WITH[name]
-        if callback is not None and not _takes(callback, len(told.split(", "))):
+        if callback is not None and not takes(callback, len(told.split(", "))):
             raise ConfigurationError(f"{name} is a function of {told}, not {quoted(callback)}.")
-
-
-def _takes(callback: object, count: int) -> bool:
-    if not callable(callback):
-        return False
-    try:
-        called = signature(callback)
-    except (TypeError, ValueError):  # a builtin, of which nobody can tell
-        return True
-    try:
-        called.bind(*range(count))
-    except TypeError:
-        return False
-    return True
 
 
 @contextmanager

@@ -76,7 +76,8 @@ class RLM:
         checks.check_logger(logger)
         switches = {"verbose": verbose, "persistent": persistent, "compaction": compaction}
         checks.check_switches(switches | {"orchestrator": orchestrator})
-        checks.check_counts({"max_depth": max_depth, "max_concurrent_subcalls": max_concurrent_subcalls})
+        counts = {"max_depth": max_depth, "max_concurrent_subcalls": max_concurrent_subcalls}
+        checks.check_counts({"max_depth": 0, "max_concurrent_subcalls": 1}, counts)
         checks.check_mappings(
             {
                 "backend_kwargs": backend_kwargs,

@@ -143,7 +143,10 @@ def load_script(path: str) -> ScriptedModel:
         script = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
         where = Path(path).expanduser().absolute()
-        raise ConfigurationError(f"{name}: the script can't be read, {where}: {error.strerror or error}.") from None
+        meant = f" Did you mean {name}.json?" if where.with_name(f"{where.name}.json").is_file() else ""
+        raise ConfigurationError(
+            f"{name}: the script can't be read, {where}: {error.strerror or error}.{meant}"
+        ) from None
     except ValueError as error:
         raise ConfigurationError(f"{name}: the script is no JSON: {error}.") from None
     parts = script if isinstance(script, dict) else {"replies": script}
@@ -155,6 +158,8 @@ def load_script(path: str) -> ScriptedModel:
         raise ConfigurationError(
             f'{name}: a script is a list of texts, or {{"replies": [texts], "subcalls": [texts], "sees": true}}.'
         )
+    if not replies:
+        raise ConfigurationError(f"{name}: the script has no replies, and a run needs one at least.")
     return ScriptedModel(replies, sub=subcalls, name=name, sees=sees)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import os
 import re
@@ -77,7 +78,10 @@ def _found(run: str | Path, where: str | Path | None) -> tuple[RunFiles, bool]:
         return found, False
     if (found := next(_by_number(name, folders), None) or next(_in_notebooks(name, folders), None)) is not None:
         return found, True
-    raise NoRunError(f"There is no run {str(run)!r} in {base} or its {FOLDER}. Change to the folder of its notebook.")
+    known = [files.notebook.stem for folder in folders for files in _runs_in(folder)]
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"Did you mean {close[0]}?" if close else "Change to the folder of its notebook."
+    raise NoRunError(f"There is no run {str(run)!r} in {base} or its {FOLDER}. {hint}")
 
 
 def _by_id(run: str, folders: list[Path]) -> Iterator[RunFiles]:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from rlm_jupyter.record.blobs import Objects
 from rlm_jupyter.record.encoding import decode, dump, encode, load
-from rlm_jupyter.record.journal_lock import held, lock
+from rlm_jupyter.record.journal_lock import held, is_open, lock
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import Record, RunStarted
 
@@ -147,8 +147,10 @@ def read(path: Path, objects: Objects | None = None) -> list[Record]:
         if isinstance(record, RunStarted):
             version = record.version
         records.append(record)
+    if not records and is_open(path):
+        raise RecordError(f"{path} holds no record yet: its run has only just begun, in another process.")
     if not records:
-        raise RecordError(f"{path} holds no record: its run has just begun, or it is damaged.")
+        raise RecordError(f"{path} holds no record: its run was ended as it began, or it is damaged.")
     return records
 
 

@@ -51,8 +51,6 @@ _AS_BEFORE = (
     "see_figures",
     "answer",
 )
-
-
 _NO_CONTEXT = PackedContext("none")
 
 
@@ -94,6 +92,10 @@ def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = Tru
             given[name] = policy
     if calls:
         recorded_tools.check_given(recorded, given)
+        if recorded.get("answer_validators") and "answer" not in given:
+            text = "The type of the answer has validators, functions that are in no record: give it again"
+            elsewhere = f"{text}, in Python: RLM.resume(…, answer=…) or RLM.fork"
+            raise ConfigurationError(f"{text}, answer=…", notebook=elsewhere, command=elsewhere)
     limits = saved.limits({name: given.pop(name) for name in list(given) if name in _LIMITS})
     options = {"sub_model": _sub_model(saved), **given, "limits": limits}
     options.setdefault("kernel_name", recorded.get("kernel_name"))

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast, get_args
 
-from rlm_jupyter.record import catalog
+from rlm_jupyter.record import catalog, journal_lock
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import FOLDER, RunFiles, check_save_path, is_folder
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.replay.resume import check_whole
 from rlm_jupyter.run.session_past import SessionPrompt
 from rlm_jupyter.run.settings import LedgerOf, Settings
-from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.errors import ConfigurationError, RecordError
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.values import PackedContext
 
@@ -124,10 +124,22 @@ def last_prompt(run: str | Path) -> SavedRun:
 
     Raises
     ------
+    ConfigurationError
+        Another process has only just begun it.
     RecordError
         There is no such run, or it can't be read.
     """
-    return SavedRun.load(catalog.find_prompts(run)[-1].notebook)
+    files = catalog.find_prompts(run)[-1]
+    try:
+        return SavedRun.load(files.notebook)
+    except RecordError:
+        if journal_lock.is_open(files.journal):  # there is no record yet while its kernel starts
+            raise _still_going_on(files.prompt_name) from None
+        raise
+
+
+def _still_going_on(name: str) -> ConfigurationError:
+    return ConfigurationError(f"{name} is still going on: another process is at work on it.")
 
 
 def answered_in(last: SavedRun) -> list[SessionPrompt]:
@@ -148,7 +160,7 @@ def answered_in(last: SavedRun) -> list[SessionPrompt]:
             "not be resumed."
         )
     if last.is_open:
-        raise ConfigurationError(f"{name} is still going on: another process is at work on it.")
+        raise _still_going_on(name)
     if ended is None:
         raise ConfigurationError(
             f"The last prompt of {name} was broken off: resume it first (jupyter rlm resume {name})."

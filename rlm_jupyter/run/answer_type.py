@@ -16,7 +16,7 @@ from rlm_jupyter.types.json_form import form
 from rlm_jupyter.types.json_schema import KEYWORDS, JsonSchema, takes_none
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.shortened import shortened
-from rlm_jupyter.types.type_adapter import adapted
+from rlm_jupyter.types.type_adapter import adapted, has_validators
 from rlm_jupyter.types.unfenced import unfenced
 from rlm_jupyter.types.values import Value
 
@@ -84,6 +84,11 @@ class AnswerType:
     def form(self) -> str:
         """What the model is shown."""
         return form(self.schema)
+
+    @cached_property
+    def has_validators(self) -> bool:
+        """Whether functions of the user's judge an answer, which no record holds."""
+        return self._adapter is not None and has_validators(self._adapter)
 
     @cached_property
     def takes_none(self) -> bool:

@@ -16,6 +16,7 @@ from rlm_jupyter.types.errors import ConfigurationError, PolicyError, RecordErro
 from rlm_jupyter.types.events import RunEnded
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.shortened import shortened
+from rlm_jupyter.types.takes import takes
 from rlm_jupyter.types.values import OutputFile
 
 MOST_BYTES = 100 * 1024**2
@@ -57,6 +58,10 @@ class Artefact:
             raise ConfigurationError(f"The description of {self.name} is a text, not {quoted(given)}.")
         if self.check is not None and not callable(self.check):
             raise ConfigurationError(f"The check of {self.name} is a function, not {quoted(self.check)}.")
+        if self.check is not None and not takes(self.check, 1):
+            raise ConfigurationError(
+                f"The check of {self.name} is called with the file's bytes: give it one parameter."
+            )
         most: object = self.max_bytes
         if isinstance(most, bool) or not isinstance(most, int) or most < 1:
             raise ConfigurationError(f"max_bytes of {self.name} is a whole number above 0, not {quoted(most)}.")

@@ -214,11 +214,11 @@ def ended(run: Run, ending: Ending) -> RunEnded:
 def _failed_summaries(trajectory: Trajectory) -> str:
     """Say that older iterations could not be summarized, if so: the model went on with less than it was to have."""
     records = trajectory.records
-    failed = [one.iteration for one in records if isinstance(one, ConversationCompacted) and one.rejected]
+    failed = [one for one in records if isinstance(one, ConversationCompacted) and one.rejected]
     if not failed:
         return ""
     count, last = ("a summary", "") if len(failed) == 1 else (f"{len(failed)} summaries", "the last ")
-    where = f"{last}after iteration {failed[-1]:,}"
+    where = f"{last}after iteration {failed[-1].iteration:,}: {failed[-1].rejected}"
     return f"{count} of older iterations failed ({where}): their outputs were left out instead"
 
 
@@ -230,4 +230,5 @@ def _failed_tools(trajectory: Trajectory) -> Iterator[str]:
         own = [call for call in calls if call.model == name]
         if name and all(call.failed for call in own):
             count = "its only call" if len(own) == 1 else f"all {len(own):,} calls"
-            yield f"the tool {name} failed in {count}: {shortened(own[-1].text.rstrip('.'), _TOOL_CHARS)}"
+            why = " ".join(own[-1].text.split()).rstrip(".")
+            yield f"the tool {name} failed in {count}: {shortened(why, _TOOL_CHARS)}"

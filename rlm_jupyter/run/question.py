@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.files.blank import EmptyContextError, is_blank
 from rlm_jupyter.run.files.paths import read_paths
 from rlm_jupyter.run.messages import Messages, is_messages, question_of
 from rlm_jupyter.run.prompt import check_length, check_prompt
@@ -45,10 +46,16 @@ def context_of(context: object) -> Context:
     Raises
     ------
     ConfigurationError
-        It can't be handed to a kernel, or there is nothing at that path.
+        It can't be handed to a kernel, there is nothing at that path, or nothing in it.
     """
-    # a front end has made its context already, of what its user named
-    return context if isinstance(context, Context) else Context(read_paths(context))
+    if isinstance(context, Context):  # a front end has made it already, of what its user named
+        return context
+    content = read_paths(context)
+    if content is not None and is_blank(content):
+        raise EmptyContextError(
+            "The context is empty, there is nothing to read in it. To ask without one, leave it out."
+        )
+    return Context(content)
 
 
 def is_none(context: object) -> bool:

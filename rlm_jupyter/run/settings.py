@@ -177,6 +177,7 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) ->
         "strategy": settings.strategy if settings.strategy != "loop" else "",
         "see_figures": settings.see_figures if settings.see_figures != "auto" else "",
         "answer": {} if settings.answer is None else settings.answer.schema,
+        "answer_validators": settings.answer is not None and settings.answer.has_validators,
         "outputs": [] if outputs is None else outputs.specs,
         "output_dir": "" if outputs is None else str(outputs.folder.path),
         "tools": settings.tools.specs,

@@ -39,7 +39,7 @@ class JsonSchema:
         try:
             self.schema: dict[str, Any] = json.loads(json.dumps(schema, allow_nan=False))
         except (TypeError, ValueError, RecursionError) as error:
-            raise ValueError(f"no JSON: {error}") from None
+            raise ValueError(f"no JSON ({error}): {KEYWORDS}") from None
         try:
             if not isinstance(self.schema.get("$schema", ""), str):
                 raise TypeError("$schema is no text")

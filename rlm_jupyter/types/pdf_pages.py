@@ -142,6 +142,8 @@ def _read(source: object) -> tuple[bytes, str]:
         return source, "PdfPages"
     if not isinstance(source, str | Path):
         raise ConfigurationError(f"PdfPages takes the path of a PDF, or its bytes, not {quoted(source)}.")
+    if not str(source):  # which would be the working directory
+        raise ConfigurationError("PdfPages takes the path of a PDF, not an empty text.")
     try:
         return Path(source).expanduser().read_bytes(), str(source)
     except FileNotFoundError:

@@ -26,6 +26,8 @@ class RecordedOptions(TypedDict, total=False):
     reward: Any
     answer: dict[str, Any]
     """A JSON schema."""
+    answer_validators: bool
+    """Its type has functions of the user's that judge an answer; the schema has not."""
     outputs: list[dict[str, Any]]
     output_dir: str
     tools: list[dict[str, Any]]

@@ -48,6 +48,21 @@ def adapted(wanted: Any) -> tuple[Any, dict[str, Any]]:
         ) from None
 
 
+def has_validators(adapter: Any) -> bool:
+    """Return whether functions of the user's judge what is of a type: its JSON schema doesn't tell of them."""
+    return any(_is_validator(node) for node in _nodes(adapter.core_schema))
+
+
+def _is_validator(node: Mapping[str, Any]) -> bool:
+    if post_init := node.get("post_init"):  # of a dataclass `True`, of a model its name; pydantic has one, too
+        called = getattr(node.get("cls"), str(post_init), None)
+        return getattr(called, "__name__", "") != "init_private_attributes"
+    function = node.get("function")
+    called = function.get("function") if isinstance(function, Mapping) else None
+    is_pydantics = (getattr(called, "__module__", None) or "").partition(".")[0] in {"pydantic", "pydantic_core"}
+    return called is not None and str(node.get("type")).startswith("function-") and not is_pydantics
+
+
 def _nodes(schema: object) -> Iterator[Mapping[str, Any]]:
     """Yield the parts of pydantic's own description of a type, itself included."""
     if isinstance(schema, Mapping):

@@ -260,6 +260,7 @@ async def test_where_a_summary_fails_the_run_goes_on_without_it() -> None:
     ] * len(model.summaries)
     how_many = f"{len(failed)} summaries" if failed[1:] else "a summary"
     assert result.message.startswith(f"{how_many} of older iterations failed (")
+    assert "no summary could be had: no summaries today): their outputs were left out instead" in result.message
     assert result.path is not None
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown):

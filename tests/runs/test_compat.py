@@ -292,7 +292,8 @@ def test_what_can_not_be_is_one_line_that_names_the_nearest_thing() -> None:
             ({"other_backends": 3}, "list of one backend"),
             ({"persistent": "yes"}, "persistent is True or False, not 'yes'"),
             ({"verbose": 3}, "verbose is True or False"),
-            ({"max_depth": "1"}, "max_depth is a whole number, not '1'"),
+            ({"max_depth": "1"}, "max_depth is a whole number from 0 on, not '1'"),
+            ({"max_concurrent_subcalls": 0}, "max_concurrent_subcalls is a whole number from 1 on, not 0"),
             ({"custom_tools": {"db": object()}}, "db is of type object, which is no plain data"),
             # named as the caller did
             ({"max_timeout": 0}, r"RLM\(max_timeout=0\): it must be more than zero"),

@@ -239,6 +239,7 @@ def test_a_run_is_stopped_while_its_server_starts() -> None:
         ({"things": 3}, "The MCP server things needs a command or a url."),
         ({"things": ""}, "The MCP server things needs a command or a url."),
         ({"things": {"args": []}}, "The MCP server things needs a command or a url."),
+        ({"things": {"command": "x", "url": "http://x"}}, "The MCP server things has a command and a url: leave one"),
         ({"things": {"command": "x", "arg": []}}, "The MCP server things: what is arg? Known: approval, args, command"),
         ({"things": {"command": "x", "args": "a b"}}, "The MCP server things: args is a list of texts."),
         ({"things": {"command": "x", "env": {"A": 1}}}, "The MCP server things: env is an object of texts."),
@@ -247,7 +248,9 @@ def test_a_run_is_stopped_while_its_server_starts() -> None:
         ({" ": "x"}, "mcp: each server needs a name."),
         ({"context": "x"}, "The MCP server context can't be called so: the kernel has the name context already."),
         ({"things": "'x"}, "is no command"),
-        ({"things": "no-such-program-anywhere --key s3cret"}, "The MCP server things (no-such-program-anywhere): "),
+        ({"things": "no-such-program-anywhere --key s3cret"}, "No such file or directory: 'no-such-program-anywhere'."),
+        ({"things": {"command": "no-such-program x"}}, '\'. Words that follow the program go into "args".'),
+        ({"things": {"command": sys.executable, "cwd": "/no/such"}}, "No such file or directory: '/no/such'."),
         (
             {"things": [sys.executable, "-c", "import sys; sys.exit('no key was given')"]},
             "no key was given. Its command has to speak the Model Context Protocol over its standard streams.",
@@ -271,8 +274,11 @@ def test_what_is_wrong_is_said_in_a_line_before_anything_is_asked(mcp: Any, says
 
 
 def test_servers_are_named_on_the_command_line_and_in_a_magic(shell: InteractiveShell, in_folder: Path) -> None:
-    missing = cli("run", "-m", script(), "--mcp", "things", "What?")
+    missing = cli("run", "-m", script("x"), "--mcp", "things", "What?")
     assert "--mcp names a server of .mcp.json: there is none here" in missing.err
+    (in_folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"things": THINGS | {"disabled": True}}}))
+    off = cli("run", "-m", script("x"), "--mcp", "things", "What?")
+    assert 'The MCP server things is disabled: take its "disabled" out of .mcp.json.' in off.err
     (in_folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"things": THINGS}}))
     model = script(block(USES), block("FINAL(found[0]['name'])"))
     assert cli("run", "-m", model, "--mcp", "things", "What?").out == "a 0\n"

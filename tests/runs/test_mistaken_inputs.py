@@ -78,12 +78,25 @@ def test_the_name_of_a_file_is_refused_before_anything_is_spent(name: str) -> No
     assert not Path("rlm_runs").exists()
 
 
-@pytest.mark.parametrize("text", ["gone.txt", "x.txt\n", "", " ", "\0", "*", "what is x.txt?", "a" * 5_000])
+@pytest.mark.parametrize("text", ["gone.txt", "x.txt\n", "\0", "*", "what is x.txt?", "a" * 5_000])
 async def test_other_texts_are_texts(text: str) -> None:
     if text == "*":
         for path in Path().iterdir():
             path.rename(path.with_name(f".{path.name}"))
     assert (await RLM(ScriptedModel([QUOTED, QUOTED])).acompletion("What?", text)).value == f"<{text}>"
+
+
+@pytest.mark.parametrize("context", ["", " \n", b"", [], {}, (), set()])
+async def test_an_empty_context_is_refused_before_anything_is_spent(context: object) -> None:
+    rlm = RLM(Unasked())  # type: ignore[arg-type]
+    said = "The context is empty, there is nothing to read in it. To ask without one, leave it out."
+    for ask in (rlm.start, rlm.estimate, lambda question, context: rlm.session(context).ask(question)):
+        with pytest.raises(ConfigurationError, match=f"^{said}$"):
+            ask("What?", context)
+    with pytest.raises(ConfigurationError, match=said):
+        await rlm.acompletion(context, root_prompt="What?")  # type: ignore[arg-type]
+    assert not Path("rlm_runs").exists()
+    assert (await RLM(ScriptedModel([QUOTED, QUOTED])).acompletion("What?", [""])).value == "<['']>"
 
 
 async def test_what_a_file_holds_is_no_name_again() -> None:

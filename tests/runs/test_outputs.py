@@ -127,13 +127,15 @@ def no_column(content: bytes) -> None:
     raise KeyError("South")
 
 
+def misused(content: bytes) -> bool:
+    return content > 3  # type: ignore[operator]
+
+
 def buggy(content: Any) -> bool:
     return bool(content.is_wide)
 
 
-@pytest.mark.parametrize(
-    ("check", "said"), [(buggy, "AttributeError: 'bytes' object has"), (lambda: True, "TypeError")]
-)
+@pytest.mark.parametrize(("check", "said"), [(buggy, "AttributeError: 'bytes' object has"), (misused, "TypeError")])
 def test_a_bug_of_a_check_ends_the_run_and_is_not_told_to_the_model(check: Any, said: str) -> None:
     played = model(f"(OUTPUTS / 'a.txt').write_text('a')\n{DONE}", DONE)
     result = RLM(played).completion("What?", CONTEXT, outputs=[Artefact("a.txt", check=check)])
@@ -276,10 +278,11 @@ def test_what_else_can_not_be_is_refused() -> None:
     for arguments, said in (
         ({"max_bytes": 0}, "whole number above 0"),
         ({"check": 3}, "is a function"),
+        ({"check": lambda: True}, "called with the file's bytes: give it one parameter"),
         ({"description": 3}, "is a text"),
     ):
         with pytest.raises(ConfigurationError, match=said):
-            Artefact("a.csv", **arguments)  # type: ignore[arg-type]
+            Artefact("a.csv", **arguments)
     Path("file").write_text("")
     for folder, said in (
         ("file", "is no folder"),

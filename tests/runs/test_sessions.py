@@ -502,6 +502,13 @@ def test_the_command_line_goes_on_with_a_session(in_folder: Path) -> None:
     journal.write_bytes(whole)
     with Journal.open(journal.absolute()):
         assert "Kept: 1 run that did not end" in cli("clean", "--older-than", "0", "--yes").err
+    # another prompt has only just begun, and has no record yet
+    with Journal.open(Path("rlm_runs/notes.rlm/prompts/3.rlm/journal.jsonl").absolute()):
+        busy = cli("run", "More?", "--session", "notes", "--yes")
+        assert (busy.code, busy.err) == (
+            2,
+            "jupyter rlm: notes.3 is still going on: another process is at work on it.\n",
+        )
     assert "--ledger is about the prompts of a session" in cli("run", "What?", "--ledger", "session", *model).err
 
 

@@ -170,6 +170,11 @@ def test_a_validator_that_fails_ends_the_run_and_is_not_told_to_the_model() -> N
     assert result.message.startswith(said)
     assert result.path is not None
     assert RLM.replay(result.path).same
+    # without it, the draft that was never validated would be the answer
+    with pytest.raises(ConfigurationError, match=r"^The type of the answer has validators, .* answer=…$"):
+        RLM.resume(result.path, model=ScriptedModel([]))
+    with pytest.raises(ConfigurationError, match="The type of the answer has validators"):
+        RLM.fork(result.path, 1, model=ScriptedModel([]))
     # mended, the recorded answer is judged again, and nothing is asked for it
     resumed = RLM.resume(result.path, model=ScriptedModel([]), answer=int)
     assert (resumed.stop_reason, resumed.value, len(resumed.trajectory.iterations)) == ("answered", 3, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import math
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ MOST_BYTES = 20 * 1024 * 1024
 """Larger files in a folder are left out; a file that is named is read whatever its size."""
 
 _MOST_NAMES = 3
+_ADDRESS = re.compile(r"\w+://")
 _IMAGE_LEFT_OUT = "images beside other files (name them, or a pattern, to read them)."
 
 
@@ -119,7 +121,8 @@ class _Loading:
             try:
                 self.contents[_key(path)] = self._read(path)
             except (Unreadable, OSError) as error:
-                raise ConfigurationError(f"{given}: {why(error)}") from None
+                hint = " Download it first, and name the file." if _ADDRESS.match(given) else ""
+                raise ConfigurationError(f"{given}: {why(error)}{hint}") from None
 
     def refuse_blank(self, given: list[str]) -> None:
         """Refuse files that hold nothing, and tell of those among others that were named.

@@ -82,7 +82,7 @@ def servers_of(given: object) -> tuple[ServerConfig, ...]:
         By name (with or without `mcpServers` around them): a command line, a list of its words, an address, or a dict
         as in the usual configuration files
         (`command`, `args`, `env`, `cwd`; or `url`, `headers`), with `approval` for all its tools or by their names
-        (`*` for all others). What a name has that is none in Python is `_` in the
+        (`*` for all others); one that is `disabled` is left out. What a name has that is none in Python is `_` in the
         kernel. `None`: none.
 
     Raises
@@ -96,7 +96,7 @@ def servers_of(given: object) -> tuple[ServerConfig, ...]:
         given = given["mcpServers"]
     if not isinstance(given, Mapping):
         raise ConfigurationError(f"mcp is a dict of servers by their names, not {quoted(given)}.")
-    servers = tuple(_server(str(name), wanted) for name, wanted in given.items())
+    servers = tuple(_server(str(name), wanted) for name, wanted in given.items() if not _is_disabled(wanted))
     modules: dict[str, str] = {}
     for server in servers:
         _check_module(server)
@@ -131,7 +131,13 @@ def named_servers(names: Sequence[str] | None) -> dict[str, Any] | None:
                 f"{' and '.join(map(str, found))} {'knows' if len(found) == 1 else 'know'} no server {quoted(name)}. "
                 f"Known: {', '.join(known) or 'none'}."
             )
+        if _is_disabled(known[name]):
+            raise ConfigurationError(f'The MCP server {name} is disabled: take its "disabled" out of {FILE}.')
     return {name: known[name] for name in names}
+
+
+def _is_disabled(wanted: object) -> bool:
+    return isinstance(wanted, Mapping) and wanted.get("disabled") is True
 
 
 def _check_module(server: ServerConfig) -> None:
@@ -174,6 +180,8 @@ def _server(name: str, wanted: object) -> ServerConfig:
         raise ConfigurationError(
             f"The MCP server {name}: what is {', '.join(unknown)}? Known: {', '.join(sorted(_KEYS))}."
         )
+    if _is_text(wanted.get("command")) and _is_text(wanted.get("url")):
+        raise ConfigurationError(f"The MCP server {name} has a command and a url: leave one of them out.")
     args = wanted.get("args", [])
     if not isinstance(args, list | tuple) or not all(isinstance(word, str) for word in args):
         raise ConfigurationError(f"The MCP server {name}: args is a list of texts.")

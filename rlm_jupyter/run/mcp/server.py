@@ -22,6 +22,8 @@ START_SECONDS = 60.0
 """How long a server may take until it has said what tools it has: `npx` may fetch it first."""
 _MOST_TOOLS = 1_000
 _REASON_CHARS = 300
+_LINK = re.compile(r" For further information visit \S+")
+"""By which pydantic ends what it finds wrong."""
 T = TypeVar("T")
 
 
@@ -68,7 +70,7 @@ class McpServer:
         except ImportError as error:
             raise ConfigurationError(f"mcp=… needs {error.name}: pip install 'rlm_jupyter[mcp]'") from None
         except Exception as error:  # noqa: BLE001  as above
-            raise ConfigurationError(self._not_started(_innermost(error))) from None
+            raise ConfigurationError(self._not_started(_innermost(error), found=not _is_missing(error))) from None
 
     async def request(self, send: Callable[[Any], Awaitable[T]]) -> T:
         """Make a request of the client.
@@ -175,8 +177,17 @@ class McpServer:
             tools.append(McpResources(self._config, self.request, name, about, ["uri"]))
         return tools
 
-    def _not_started(self, what: str) -> str:
-        """Return why it has not started, and what to look at."""
+    def _not_started(self, what: str, *, found: bool = True) -> str:
+        """Return why it has not started, and what to look at.
+
+        Parameters
+        ----------
+        found
+            Whether there is such a command, and its working directory.
+        """
+        if not found:
+            words = ' Words that follow the program go into "args".' if " " in self._config.address else ""
+            return f"{self._why(what, f' ({self._config.address})').rstrip('.')}.{words}"
         look = (
             "Does it run, and is that its whole address, often one that ends in /mcp?"
             if self._config.url
@@ -232,7 +243,16 @@ def _name(remote: str, taken: set[str]) -> str:
 
 
 def _innermost(error: BaseException) -> str:
+    text = " ".join(str(_first(error)).split())
+    return _LINK.sub("", text) or type(_first(error)).__name__
+
+
+def _is_missing(error: BaseException) -> bool:
+    """Return whether the command, or the folder that it is to run in, can't be executed."""
+    return isinstance(_first(error), FileNotFoundError | NotADirectoryError | PermissionError)
+
+
+def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
-    text = " ".join(str(error).split())
-    return text or type(error).__name__
+    return error

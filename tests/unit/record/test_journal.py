@@ -239,6 +239,13 @@ def test_two_runs_do_not_write_the_same_journal(path) -> None:
     assert not is_open(path)
 
 
+def test_a_journal_without_a_record_is_being_begun_or_damaged(path) -> None:
+    with Journal.open(path), pytest.raises(RecordError, match="its run has only just begun, in another process"):
+        read(path)
+    with pytest.raises(RecordError, match="its run was ended as it began, or it is damaged"):
+        read(path)
+
+
 def test_a_killed_host_loses_nothing_and_leaves_no_lock(path) -> None:
     script = """
 import os, signal, sys

@@ -215,8 +215,13 @@ def test_a_run_is_found_from_where_people_are(here, monkeypatch) -> None:
     monkeypatch.chdir(here / "rlm_runs")
     assert find("my-id").notebook.absolute() == expected
     assert find("my-id", here).notebook.absolute() == expected
+    near = f"{files.name[:-1]}x"
+    with pytest.raises(RecordError, match=rf"There is no run '{near}' .*\. Did you mean {files.name}\?$"):
+        find(near)
     monkeypatch.chdir("/")
-    with pytest.raises(RecordError, match=r"no run 'my-id' in /"):
+    with pytest.raises(
+        RecordError, match=r"no run 'my-id' in / or its rlm_runs\. Change to the folder of its notebook"
+    ):
         find("my-id")
 
 
