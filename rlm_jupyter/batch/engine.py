@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rlm_jupyter.batch import recovery
+from rlm_jupyter.batch.attempt import Attempt, attempt
 from rlm_jupyter.batch.items import Item
 from rlm_jupyter.batch.journal import BatchJournal
 from rlm_jupyter.batch.outcome import OnProgress, Progress
@@ -19,20 +19,14 @@ from rlm_jupyter.batch.results import ResultsFile
 from rlm_jupyter.batch.row import ResultRow
 from rlm_jupyter.batch.scoring import Scoring
 from rlm_jupyter.record import atomic
-from rlm_jupyter.replay.resume import Resumption
-from rlm_jupyter.run.alone import answer_alone
 from rlm_jupyter.run.budget.ledger import Ledger
-from rlm_jupyter.run.budget.part_ledger import PartLedger
-from rlm_jupyter.run.prompt import check_prompt
-from rlm_jupyter.run.question import context_of
 from rlm_jupyter.run.result import Result, result_of
 from rlm_jupyter.run.settings import Settings
-from rlm_jupyter.types.errors import ConfigurationError, LimitReached, ModelError, RLMError
-from rlm_jupyter.types.events import Event, RunStarted
-from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.values import Usage
 
-OnRefused = Callable[[LimitReached], None]
+if TYPE_CHECKING:
+    from rlm_jupyter.batch.workers import Workers
+
 _MOST_FAILURES = 10
 _REST_SECONDS = 1.0
 """Between two writes of the results, at least."""
@@ -51,12 +45,14 @@ class Engine:
         In their order.
     journal, results
         Open, and checked to be this batch's.
-    limits
-        Of all runs together.
+    whole
+        The account of all runs.
     concurrency
         How many runs go on at once, each with a kernel.
     retries
         Do those again that came to no answer.
+    workers
+        Other processes, where the items are worked on. Default: here.
     """
 
     def __init__(
@@ -65,18 +61,17 @@ class Engine:
         items: list[Item],
         journal: BatchJournal,
         results: ResultsFile,
-        limits: Limits,
+        whole: Ledger,
         *,
         concurrency: int,
         retries: bool,
         scoring: Scoring | None,
         on_progress: OnProgress | None,
+        workers: Workers | None = None,
     ) -> None:
         self._settings, self._items, self._journal, self._results = settings, items, journal, results
         self._concurrency, self._retries, self._scoring = concurrency, retries, scoring
-        self._limits, self._on_progress = limits, on_progress
-        self.whole = Ledger(limits)
-        """The account of all runs."""
+        self.whole, self._on_progress, self._workers = whole, on_progress, workers
         self.stopped = ""
         """Why no further items are begun."""
         self.progress = Progress(len(items))
@@ -91,7 +86,7 @@ class Engine:
         """Work through all items; what was begun and is cancelled can be resumed."""
         await self._take_up()
         writing = asyncio.create_task(self._keep_written())
-        timeout = asyncio.timeout(self._limits.max_seconds)
+        timeout = asyncio.timeout(self.whole.limits.max_seconds)
         try:
             async with timeout:
                 await self._work_on_all()
@@ -162,86 +157,52 @@ class Engine:
 
     async def _settle_one(self, item: Item) -> None:
         """Work on one item; without a row where a limit of the whole leaves no room for it."""
-        task: asyncio.Task[ResultRow]
-        refused = False
-
-        def on_refused(refusal: LimitReached) -> None:
-            nonlocal refused
-            refused = True
-            self.stopped = f"a limit of the batch is reached: {refusal}"
-            task.cancel()
-
-        task = asyncio.create_task(self._row(item, on_refused))
         self.progress.running += 1
         self._tell()
         try:
-            row = await task
-        except asyncio.CancelledError:
-            if not refused or (current := asyncio.current_task()) is None or current.cancelling():
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-                raise
-        else:
-            self._settle(item, row)
+            self._take(item, await self._attempt(item))
         finally:
             self.progress.running -= 1
             self._tell()
 
-    async def _row(self, item: Item, on_refused: OnRefused) -> ResultRow:
-        if item.error:
-            return ResultRow(key=item.key, error=item.error)
-        try:
-            row = self._row_of(item, await self._answer(item, on_refused))
-            self._failures = 0
-            return row
-        except RLMError as error:
-            if isinstance(error, ModelError):
-                self._count_failure(error)
-            if error.result is None:
-                return ResultRow(key=item.key, error=str(error))
-            return replace(self._row_of(item, error.result), error=str(error))
-
-    def _count_failure(self, error: ModelError) -> None:
-        """Begin nothing more where each item fails: a key that has expired is no fault of ten thousand rows."""
-        self._failures += 1
+    def _take(self, item: Item, attempt: Attempt) -> None:
+        """Write down what came of an item, and whether to go on after it."""
+        if attempt.refusal:
+            self._refuse(attempt.refusal)
+        elif attempt.unusable:
+            self.stopped = self.stopped or attempt.unusable
+        elif attempt.row is not None:
+            self._settle(item, attempt.row)
+            self._failures = 0 if attempt.row.stop_reason != "failed" else self._failures + bool(attempt.failure)
+        # a key that has expired is no fault of ten thousand rows
         if self._failures >= max(_MOST_FAILURES, 2 * self._concurrency) and not self.stopped:
-            self.stopped = f"the model failed {self._failures} items in a row: {error}"
+            self.stopped = f"the model failed {self._failures} items in a row: {attempt.failure}"
 
-    async def _answer(self, item: Item, on_refused: OnRefused) -> Result:
-        async with contextlib.AsyncExitStack() as stack:
-            await self._starts.acquire()
-            is_starting = True
-
-            def started(event: Event | None = None) -> None:
-                nonlocal is_starting
-                if is_starting and (event is None or isinstance(event, RunStarted)):
-                    is_starting = False
-                    self._starts.release()
-
-            stack.callback(started)
-            ledger = PartLedger(self._settings.limits, self.whole, on_refused)  # its clock starts now
-            if (going_on := await self._resumption(item, ledger)) is not None:
-                self._journal.begin(item)
-                return await going_on.answer(item.prompt, started, None)
-            check_prompt(item.prompt)
-            held = context_of(item.context)
-            self._journal.begin(item)
-            settings = replace(self._settings, save=self._results.folder / f"{item.name}.ipynb")
-            return await answer_alone(settings, item.prompt, held, started, ledger=ledger)
-
-    async def _resumption(self, item: Item, ledger: PartLedger) -> Resumption | None:
-        """Return what resumes the run of an item, if there is one that can be resumed."""
-        found, before = self._found.get(item.identity), self._journal.past.rows.get(item.identity)
-        if found is None and before is not None:
+    async def _attempt(self, item: Item) -> Attempt:
+        found, is_retried = self._found.get(item.identity), item.identity in self._journal.past.rows
+        if found is None and is_retried:
             found = await asyncio.to_thread(recovery.find, self._results.folder, item.name)
-        if found is None:
-            return None
-        try:
-            return Resumption(found.saved, self._settings, ledger=ledger)
-        except ConfigurationError:
-            if before is None:
-                raise
-            return None  # it met a limit that has not been raised: the item is begun anew
+
+        def begin() -> None:
+            self._journal.begin(item)
+
+        if self._workers is not None and not item.error:
+            begin()
+            return await self._workers.attempt(item, found, retries=is_retried)
+        return await attempt(
+            self._settings,
+            item,
+            self._results.folder,
+            self.whole,
+            found=found,
+            retries=is_retried,
+            starts=self._starts,
+            on_begin=begin,
+            on_refused=lambda refusal: self._refuse(str(refusal)),
+        )
+
+    def _refuse(self, refusal: str) -> None:
+        self.stopped = self.stopped or f"a limit of the batch is reached: {refusal}"
 
     def _row_of(self, item: Item, result: Result) -> ResultRow:
         return ResultRow.of(item.key, result, self._results.path.parent)

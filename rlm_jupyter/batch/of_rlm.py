@@ -12,6 +12,8 @@ from rlm_jupyter.run import background, ctrl_c
 from rlm_jupyter.run.settings import Settings
 
 if TYPE_CHECKING:  # a run of one question loads nothing of a batch
+    from concurrent.futures import Executor
+
     from rlm_jupyter.batch.outcome import BatchResult, OnProgress
     from rlm_jupyter.batch.scoring import Expected, Score
 
@@ -38,6 +40,7 @@ class InBatches(ABC):
         answer: object = None,
         retry: Literal["failed"] | None = None,
         concurrency: int = CONCURRENCY,
+        executor: Executor | None = None,
         batch_max_cost: float | None = None,
         batch_max_tokens: int | None = None,
         batch_max_seconds: float | None = None,
@@ -71,6 +74,10 @@ class InBatches(ABC):
             `failed`: do those again that came to no answer.
         concurrency
             How many runs go on at once, each with a kernel.
+        executor
+            Other processes that do the work, on this machine or others: a `concurrent.futures.Executor`, such as
+            `ProcessPoolExecutor()`, `client.get_executor()` of Dask, `view.executor` of ipyparallel. They take models
+            by name and keys from their own environment, and need a file system that all share. Default: this process.
         batch_max_cost, batch_max_tokens
             What all runs may use together, in US dollars and tokens, earlier calls included. A request that might
             overshoot is not sent: its run is stopped, and resumed by a call with more. The limits of `RLM` hold for
@@ -94,7 +101,8 @@ class InBatches(ABC):
 
         background.refuse_inside()
         prepared = PreparedBatch.of(self.settings, items, prompt, out, context, key, answer, retry, concurrency,
-                                  (batch_max_cost, batch_max_tokens, batch_max_seconds), expected, score)  # fmt: skip
+                                  (batch_max_cost, batch_max_tokens, batch_max_seconds), expected, score,
+                                  executor)  # fmt: skip
         task: asyncio.Task[BatchResult] | None = None
 
         async def run() -> BatchResult:
@@ -123,6 +131,7 @@ class InBatches(ABC):
         answer: object = None,
         retry: Literal["failed"] | None = None,
         concurrency: int = CONCURRENCY,
+        executor: Executor | None = None,
         batch_max_cost: float | None = None,
         batch_max_tokens: int | None = None,
         batch_max_seconds: float | None = None,
@@ -134,6 +143,7 @@ class InBatches(ABC):
         from rlm_jupyter.batch.prepared_batch import PreparedBatch
 
         prepared = PreparedBatch.of(self.settings, items, prompt, out, context, key, answer, retry, concurrency,
-                                  (batch_max_cost, batch_max_tokens, batch_max_seconds), expected, score)  # fmt: skip
+                                  (batch_max_cost, batch_max_tokens, batch_max_seconds), expected, score,
+                                  executor)  # fmt: skip
         with ctrl_c.in_order():
             return await prepared.run(on_progress)

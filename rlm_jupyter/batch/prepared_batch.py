@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rlm_jupyter.batch import display
 from rlm_jupyter.batch.engine import Engine
@@ -18,10 +19,16 @@ from rlm_jupyter.record import atomic
 from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.approval import check_attended
 from rlm_jupyter.run.arguments import check_models
+from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from rlm_jupyter.batch.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,7 @@ class PreparedBatch:
     concurrency: int
     retries: bool
     scoring: Scoring | None
+    executor: Executor | None = None
 
     @classmethod
     def of(
@@ -53,6 +61,7 @@ class PreparedBatch:
         limits: tuple[float | None, int | None, float | None],
         expected: Expected | None,
         score: Score,
+        executor: Executor | None,
     ) -> Self:
         """Check all that can be checked before anything is made; parameters as for `InBatches.batch`.
 
@@ -78,7 +87,8 @@ class PreparedBatch:
         results = ResultsFile(out, settings.answer)
         prepared = question.items(read_rows(items), [] if scoring is None else scoring.columns)
         digest = question.digest(settings)
-        return cls(settings, prepared, results, whole, digest, prompt, concurrency, retry == "failed", scoring)
+        retries = retry == "failed"
+        return cls(settings, prepared, results, whole, digest, prompt, concurrency, retries, scoring, executor)
 
     async def run(self, on_progress: OnProgress | None) -> BatchResult:
         """Do what is missing of it; parameters as for `InBatches.batch`."""
@@ -88,6 +98,8 @@ class PreparedBatch:
         except OSError as error:
             raise ConfigurationError(f"{folder} can't be made: {error.strerror}.") from None
         atomic.sweep_once(folder.parent)
+        whole = Ledger(self.limits)
+        workers = self._workers(whole)
         journal = BatchJournal.open(folder, self.digest, self.prompt[:200])
         try:
             results.check_ours(journal.past.written)
@@ -96,13 +108,15 @@ class PreparedBatch:
                 self.items,
                 journal,
                 results,
-                self.limits,
+                whole,
                 concurrency=self.concurrency,
                 retries=self.retries,
                 scoring=self.scoring,
                 on_progress=on_progress or display.usual(),
+                workers=workers,
             )
-            await engine.run()
+            async with workers or nullcontext():
+                await engine.run()
         finally:
             journal.close()
         rows = [row for row in engine.rows() if row.row is not None]
@@ -117,3 +131,11 @@ class PreparedBatch:
             unsaved=results.fault,
             accuracy=None if self.scoring is None else Accuracy.of(scores),
         )
+
+    def _workers(self, whole: Ledger) -> Workers | None:
+        """Return the processes that do the work; `None`: this one."""
+        if self.executor is None:
+            return None
+        from rlm_jupyter.batch.workers import Workers  # here: most batches have none
+
+        return Workers(self.executor, self.settings, self.results.folder, whole, concurrency=self.concurrency)

@@ -73,6 +73,7 @@ class HostedModel(ABC):
         sees: bool | None = None,
     ) -> None:
         self.endpoint = endpoint
+        self._named: dict[str, Any] = {"window": window, "temperature": temperature, "options": options, "sees": sees}
         self._sees = sees
         self.options = dict(options or {})
         self._placed: dict[str, Any] = {}
@@ -88,6 +89,20 @@ class HostedModel(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} at {self.endpoint.url}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be pickled by name: whoever unpickles it takes the key from an environment of their own.
+
+        Raises
+        ------
+        TypeError
+            Its key was handed over, and stands in no environment.
+        """
+        if self.endpoint.key and self.endpoint.key_variable is None:
+            raise TypeError(f"{self.name} has a key that was handed over (api_key), which goes to no other process")
+        from rlm_jupyter.models import load_model
+
+        return partial(load_model, base_url=self.endpoint.url, **self._named), (self.name,)
 
     @property
     def name(self) -> str:

@@ -31,6 +31,10 @@ class SharedPolicy(Generic[_P]):
         self._policy = policy
         self._free = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be pickled as the policy: another process lends its own."""
+        return type(self), (self._policy,)
+
     @property
     def name(self) -> str:
         """The policy's."""

@@ -60,6 +60,7 @@ class AnswerType:
     """
 
     def __init__(self, wanted: object) -> None:
+        self._wanted = wanted
         self._adapter: Any = None
         if isinstance(wanted, Mapping):
             self._json_schema = _checked_schema(wanted)
@@ -74,6 +75,10 @@ class AnswerType:
                 f"The form of the answer takes {len(self.form):,} characters to describe; {_MOST_FORM_CHARS:,} are the "
                 "most. Ask for less at once."
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be pickled as the type that it was made of."""
+        return type(self), (self._wanted,)
 
     @classmethod
     def of(cls, wanted: object) -> Self | None:

@@ -191,16 +191,29 @@ class Ledger:
             It would not fit, even with nothing else in flight; or the time is up.
         """
         excess = self.overbilling.factor(model)
-        tokens, price = int(most.total_tokens * excess), (cost or 0.0) * excess
-        if self._queue.locked() or not self._take(tokens, price, own):
+        async with self.reserve(int(most.total_tokens * excess), (cost or 0.0) * excess, own) as entry:
+            try:
+                yield entry
+            finally:
+                self.overbilling.compare(model, entry, most, cost)
+
+    @asynccontextmanager
+    async def reserve(self, tokens: int, cost: float, own: LastReplyReserve | None = None) -> AsyncIterator[Bill]:
+        """Reserve so many tokens and US dollars, and settle what was used of them on leaving.
+
+        Raises
+        ------
+        LimitReached
+            As for `request`.
+        """
+        if self._queue.locked() or not self._take(tokens, cost, own):
             async with self.deadline.in_time():
-                await self._wait_for_room(tokens, price, own)
+                await self._wait_for_room(tokens, cost, own)
         entry = Bill()
         try:
             yield entry
         finally:
-            self._settle(tokens, price, entry)
-            self.overbilling.compare(model, entry, most, cost)
+            self._settle(tokens, cost, entry)
 
     def rate_limiter(self, provider: str, slots: int | None = None) -> RateLimiter:
         """Return how fast a provider is asked; by its address, as it refuses everybody when it refuses one request.
