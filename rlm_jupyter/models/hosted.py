@@ -100,9 +100,7 @@ class HostedModel(ABC):
         """
         if self.endpoint.key and self.endpoint.key_variable is None:
             raise TypeError(f"{self.name} has a key that was handed over (api_key), which goes to no other process")
-        from rlm_jupyter.models import load_model
-
-        return partial(load_model, base_url=self.endpoint.url, **self._named), (self.name,)
+        return _loaded, (type(self), self.name, self.endpoint.url, self._named)
 
     @property
     def name(self) -> str:
@@ -341,3 +339,11 @@ class HostedModel(ABC):
         form: Structured | None,
     ) -> Reply | None:
         """Send one request and gather its reply; `None` when the stream ended without saying why."""
+
+
+def _loaded(kind: type[HostedModel], name: str, url: str, options: Mapping[str, Any]) -> HostedModel:
+    """Make a model that was pickled by its name, with the key of this process's environment."""
+    from rlm_jupyter.models.endpoint import find_endpoint, find_preset
+
+    preset, model = find_preset(name)
+    return kind(find_endpoint(preset, model, base_url=url, api_key=None), **options)
