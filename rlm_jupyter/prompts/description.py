@@ -114,16 +114,32 @@ def _of_items(items: list[Any] | tuple[Any, ...]) -> Description:
 
 def _of_dict(mapping: Mapping[Any, Any]) -> Description:
     images = _of_images([*mapping.values()]) if len(mapping) > 1 else ""
-    parts = (f"{alike}. {_AS_ROWS}",) if (alike := _alike(mapping.values())) else _parts(mapping, "key")
+    if alike := _alike(mapping.values()):
+        parts: tuple[str, ...] = (f"{alike}. {_AS_ROWS}",)
+    else:
+        parts = (uniform,) if (uniform := _uniform(mapping)) else _parts(mapping, "key")
     return _count(len(mapping), "key"), (*filter(None, [images]), *parts)
 
 
 def _alike(values: Collection[Any]) -> str:
-    """Describe many dicts that have the same keys; empty where they are few, something else, or differ."""
+    """Describe many dicts that have the same keys, or mostly; empty where they are few, something else, or differ."""
     sample = [value for value in islice(values, _MOST_ALIKE) if isinstance(value, dict) and value]
-    if len(sample) < min(len(values), _MOST_ALIKE) or len(sample) < _LEAST_ALIKE or len({*map(frozenset, sample)}) > 1:
+    if len(sample) < min(len(values), _MOST_ALIKE) or len(sample) < _LEAST_ALIKE:
+        return ""
+    shared = frozenset[Any].intersection(*map(frozenset, sample))
+    if 2 * len(shared) < len(frozenset[Any].union(*map(frozenset, sample))):
         return ""
     return f"Each value is a dict with the keys {keys_of(sample)}"
+
+
+def _uniform(mapping: Mapping[Any, Any]) -> str:
+    """Describe values that are all of one type and size; empty where they are few, many, or differ."""
+    kinds = {(type(value).__name__, size_of(value)) for value in islice(mapping.values(), _MOST_ALIKE)}
+    if not _MOST_KEYS < len(mapping) <= _MOST_ALIKE or len(kinds) > 1:
+        return ""
+    [(kind, size)] = kinds
+    names = ", ".join(map(_name, islice(mapping, 3)))
+    return f"Each value is of type {kind}{f' and has {size}' if size else ''}; keys: {names}, …"
 
 
 def _of_images(values: Sequence[Any]) -> str:

@@ -34,6 +34,7 @@ _ARROW = re.compile(r"-+> ?\d+ ")
 """What IPython puts before the line that failed."""
 _AROUND = re.compile(r" +(?:\d+(?: |$)|\(\.\.\.\))")
 """… and before those around it."""
+_COMPREHENSION = re.compile(r"<(?:listcomp|setcomp|dictcomp|genexpr)>")  # IPython 9 shows the code of another line
 _MOST_FRAMES = 40
 """Lines and frames of a traceback; two functions that call each other have a thousand."""
 _MEASURED = frozenset({"image/png", "image/jpeg", "image/gif"})
@@ -242,14 +243,15 @@ def _frames(traceback: str, starts: list[int]) -> Iterator[str]:
 def _frame(text: str) -> tuple[str, str]:
     """Return a frame as it is shown, and what follows it: the error itself, or how the next one came of it."""
     frame, _, rest = _BLANK.sub("\n\n", text).partition("\n\n")
+    heading, *code = frame.split("\n")
     if text.lstrip().startswith("Cell In"):
         # the lines around are the model's own, and tempt a small one to write tracebacks itself
-        lines = frame.split("\n")
-        if any(map(_ARROW.match, lines)):
-            frame = "\n".join(line for line in lines if not _AROUND.match(line))
+        if _COMPREHENSION.search(heading):
+            frame = heading
+        elif any(map(_ARROW.match, code)):
+            frame = "\n".join([heading, *(line for line in code if not _AROUND.match(line))])
     else:
         # the error may follow without a blank line, as after a syntax error in an imported file
-        heading, *code = frame.split("\n")
         frame = "\n".join([heading, *(line for line in code if line[:1].strip() and not line.startswith("-"))])
     return frame.rstrip("\n"), rest.strip("\n")
 

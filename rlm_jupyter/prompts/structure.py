@@ -125,16 +125,23 @@ def _json_lines(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def keys_of(rows: Sequence[dict[str, Any]]) -> str:
-    """Name the keys of some objects, with their types; those of nested ones with a dot before them."""
+    """Name the keys of some objects, with their types; those of nested ones with a dot before them.
+
+    Those that some of the objects lack stand last, and that is said: code that takes them for granted fails.
+    """
     kinds: dict[str, Counter[str]] = {}
     for row in rows:
         for key, value in row.items():
             inner = value if isinstance(value, dict) and value else {"": value}
             for name, part in inner.items():
                 kinds.setdefault(f"{key}.{name}" if name else f"{key}", Counter())[type(part).__name__] += 1
-    shown = [f"{short(name)} ({kind.most_common(1)[0][0]})" for name, kind in list(kinds.items())[:MOST_NAMES]]
-    more = len(kinds) - MOST_NAMES
-    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
+    named = {name: f"{short(name)} ({kind.most_common(1)[0][0]})" for name, kind in list(kinds.items())[:MOST_NAMES]}
+    lacking = [shown for name, shown in named.items() if kinds[name].total() < len(rows)]
+    more = f" and {len(kinds) - MOST_NAMES:,} more" if len(kinds) > MOST_NAMES else ""
+    if 2 * len(lacking) > len(named):
+        return f"{', '.join(named.values())}{more}; few or none of them have all"
+    listed = ", ".join(shown for shown in named.values() if shown not in lacking)
+    return listed + more + (f"; not in all of them: {', '.join(lacking)}" if lacking else "")
 
 
 def _code(text: str, lines: Sequence[str]) -> tuple[str, ...]:

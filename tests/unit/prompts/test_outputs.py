@@ -1,4 +1,5 @@
 import base64
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -62,6 +63,14 @@ def test_of_a_traceback_remain_the_lines_of_cells_that_failed(kernel: Kernel) ->
     assert "import json" not in text, "the lines around the one that failed"
     assert "\x1b" not in text
     assert lines[-1].startswith("JSONDecodeError: Expecting property name")
+
+
+def test_of_a_comprehension_only_the_place_is_told(kernel: Kernel) -> None:
+    text = kernel.render("import json\nitems = [{}]\nsum(item['a'] for item in items)")
+    assert "----> 3 sum(item['a'] for item in items)\nCell In" in text
+    # IPython shows the cell's first line there, under the number of another
+    assert "import json" not in text
+    assert re.search(r"\nCell In ?\[\d+\], line 3, in <genexpr>\(\.0\)\nKeyError: 'a'", text)
 
 
 def test_a_chain_of_errors_stays_whole(kernel: Kernel) -> None:

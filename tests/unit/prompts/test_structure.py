@@ -46,7 +46,10 @@ SAID = {
     "many columns": (",".join(f"c{i}" for i in range(40)) + ("\n" + ",".join("1" * 40)) * 3, "c29 (int) and 10 more"),
     "times": ("at,v\n2031-01-02T03:04:05Z,1\n2031-01-02 03:04,2\n", "at (date), v (int)"),
     "JSON": ('{"a": {"b": [1]}, "c": "x"}', "JSON: an object with the keys a.b (list), c (str)"),
-    "JSON list": ('\n[{"a": 1, "b": "x"}, {"a": 2}]\n', "JSON: a list of 2 objects, with the keys a (int), b (str)"),
+    "JSON list": (
+        '\n[{"a": 1, "b": "x"}, {"a": 2}]\n',
+        "JSON: a list of 2 objects, with the keys a (int); not in all of them: b (str)",
+    ),
     "JSON numbers": ("[1, 2, 3]", "JSON: a list of 3 items"),
     "JSON lines": (
         '{"a": 1, "u": {"n": "x"}}\n{"a": 2}\n{"b": null}\n',
@@ -201,6 +204,25 @@ def test_many_dicts_of_the_same_keys_are_described_as_one() -> None:
     names: dict[str, Any] = {"context": context}
     exec(code, names)
     assert names["rows"][3] == {"key": "asset3", **values[3]}
+
+
+def test_keys_that_some_dicts_lack_are_said_to_be_lacking() -> None:
+    values = [{"id": i, "status": "open"} | ({"hours": 2} if i % 9 else {}) for i in range(40)]
+    keys = "with the keys id (int), status (str); not in all of them: hours (int)"
+    assert pack(values).info.details == ("items: dict", f"Each item is a dict {keys}")
+    assert f"each line is an object, {keys}" in pack("\n".join(map(json.dumps, values))).info.details[1]
+    mixed = [{"a": 1, "b": 2}, {"c": 3}, {"d": 4, "a": 1}] * 3
+    assert "a (int), b (int), c (int), d (int); few or none of them have all" in structure(json.dumps(mixed))[0]
+    assert pack(mixed).info.details == ("items: dict", "keys of the first: 'a', 'b'")
+
+
+def test_many_values_of_one_kind_and_size_are_described_as_one() -> None:
+    stations = {f"station{i:03}": [1.5] * 25 for i in range(57)}
+    [said] = pack(stations).info.details
+    assert said == "Each value is of type list and has 25 items; keys: 'station000', 'station001', 'station002', …"
+    assert pack(dict.fromkeys(range(40), 2)).info.details == ("Each value is of type int; keys: 0, 1, 2, …",)
+    for other in (dict.fromkeys(range(9), 2), stations | {"other": [1]}, dict.fromkeys(range(999), 2)):
+        assert not pack(other).info.details[0].startswith("Each value")
 
 
 @pytest.mark.parametrize("values", [[{"a": 1}] * 4, [{"a": 1}] * 9 + [{"b": 1}], [{"a": 1}] * 9 + [3], [{}] * 9])
