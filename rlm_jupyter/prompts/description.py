@@ -133,11 +133,16 @@ def _alike(values: Collection[Any]) -> str:
 
 
 def _uniform(mapping: Mapping[Any, Any]) -> str:
-    """Describe values that are all of one type and size; empty where they are few, many, or differ."""
+    """Describe values that are all of one type and size; empty where they are few, many, differ, or are texts.
+
+    Texts are documents more often than not, whose names say which is which.
+    """
     kinds = {(type(value).__name__, size_of(value)) for value in islice(mapping.values(), _MOST_ALIKE)}
     if not _MOST_KEYS < len(mapping) <= _MOST_ALIKE or len(kinds) > 1:
         return ""
     [(kind, size)] = kinds
+    if kind in {"str", "bytes"}:
+        return ""
     names = ", ".join(map(_name, islice(mapping, 3)))
     return f"Each value is of type {kind}{f' and has {size}' if size else ''}; keys: {names}, …"
 
