@@ -233,7 +233,7 @@ class RLM(FromRecord, InBatches):
             compact_at=share_of(compact_at),
             see_figures=see_figures,
             answer=answer_of(answer, routing.root),
-            outputs=outputs_of(outputs, output_dir, replace, samples),
+            outputs=outputs_of(outputs, output_dir, replace, samples, routing.root),
             tools=Toolbox.of(tools),
             sub_tools=Toolbox.of(sub_tools, "sub_tools"),
             mcp=servers_of(mcp),
@@ -403,7 +403,8 @@ class RLM(FromRecord, InBatches):
         before = self._settings.outputs
         if wanted is None and before is not None:
             wanted = before.artefacts
-        found = outputs_of(wanted, output_dir, replaces is not None and replaces, self._settings.samples)
+        root, samples = self._settings.routing.root, self._settings.samples
+        found = outputs_of(wanted, output_dir, replaces is not None and replaces, samples, root)
         if found is None or before is None:
             return found
         return dataclasses.replace(

@@ -52,6 +52,11 @@ def model_of(backend: str, kwargs: Mapping[str, Any] | None, sampling: Mapping[s
     if not isinstance(backend, str):
         raise ConfigurationError(f"backend is the name of a provider, not {quoted(backend)}.")
     given = dict(kwargs or {})
+    if "/" in backend:
+        provider, _, model = backend.partition("/")
+        raise ConfigurationError(
+            f'backend is a provider alone: backend="{provider}", backend_kwargs={{"model_name": "{model}"}}.'
+        )
     name = given.get("model_name")
     if not name:
         raise ConfigurationError(f'The model is not named: backend="{backend}", backend_kwargs={{"model_name": "…"}}.')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from IPython.core.error import UsageError
 
@@ -40,7 +40,7 @@ def split(parser: ArgumentParser, line: str) -> tuple[Namespace, str]:
     try:
         options = parser.parse_args([_unquoted(word[0]) for word in words])
     except UsageError as error:
-        hint = close_option(str(error), parser.format_usage())
+        hint = close_option(str(error), parser._option_string_actions)
         raise UsageError(f"{plainly(str(error))}{hint}. %{parser.prog}? shows the options.") from None
     for word in words[: len(words) - len(options.prompt)]:
         if _OPEN.match(word[0]):
@@ -73,9 +73,8 @@ def _listed(choices: str) -> str:
     return f"{', '.join(names)} and {last}" if names else last
 
 
-def close_option(error: str, usage: str) -> str:
-    """Return ` (did you mean --max-cost?)` for an option that `usage` does not name, else nothing."""
+def close_option(error: str, options: Iterable[str]) -> str:
+    """Return ` (did you mean --max-cost?)` for an option that there is not, where one of these comes near."""
     wrong = re.search(r"--[\w-]+", error.partition("unrecognized arguments:")[2])
-    known = re.findall(r"--[\w-]+", usage)
-    close = difflib.get_close_matches(wrong[0], known, n=1, cutoff=_CLOSE) if wrong else []
+    close = difflib.get_close_matches(wrong[0], list(options), n=1, cutoff=_CLOSE) if wrong else []
     return f" (did you mean {close[0]}?)" if close else ""

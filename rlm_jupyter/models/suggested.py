@@ -22,6 +22,8 @@ def did_you_mean(name: str | None) -> str:
 def provider_meant(name: str) -> str | None:
     """Return `provider/model` for a name whose provider is unknown, or that names none."""
     provider, slash, model = name.partition("/")
+    if name.endswith(".json"):
+        return f"scripted/{name}"
     if slash:
         close = difflib.get_close_matches(provider.lower(), PROVIDERS, n=1)
         return f"{close[0]}/{model}" if close else None

@@ -107,6 +107,8 @@ class RecordedSession(BackgroundSession):
             session.pending += past.given[len(session.contexts) :]
             if differences:
                 session.remark = notices.REEXECUTED.format(differences=as_text(differences))
+                if on_event is not None:
+                    on_event(RemarkMade(_DIFFER.format(count=len(differences), s="s" if len(differences) > 1 else "")))
 
         # a run that had none is to find none
         context = past.opening if not runs or runs[0][0].context_infos else Context(None)
@@ -119,6 +121,9 @@ class RecordedSession(BackgroundSession):
         finally:
             if session is None:
                 await self._stack.aclose()  # the next prompt tries again
+
+
+_DIFFER = "They came to other outputs than recorded in {count} place{s}; the model is told where."
 
 
 def holds(settings: Settings, run: RunSummary) -> bool:

@@ -56,9 +56,12 @@ def served(
     return first, [there(name) for name in sub_model]
 
 
-def outputs_of(wanted: object, folder: str | Path | None, replaces: bool, samples: int) -> Outputs | None:
-    """Check the files that a run is to make; several samples would make each several times."""
+def outputs_of(wanted: object, folder: str | Path | None, replaces: bool, samples: int, model: Model) -> Outputs | None:
+    """Check the files that a run is to make: that the model can, and once; several samples would make each again."""
     found = Outputs.of(wanted, folder, replaces)
+    if found is not None and abilities_of(model).answers_in_text:
+        what = f"{model.name} answers in text, and makes no files: name another model"
+        raise ConfigurationError(f"{what}.", notebook=f"{what} (-m).", command=f"{what} (-m).")
     if found is None and (folder is not None or replaces):
         raise ConfigurationError(
             "output_dir and replace say where files go: name these by outputs=[…].",

@@ -111,6 +111,9 @@ class Result:
         """
         from rlm_jupyter.record import delivery, export
 
+        given: object = path
+        if not isinstance(given, str | Path) or not str(given):
+            raise ConfigurationError(f"save takes the path of a notebook, not {quoted(given)}.")
         path = Path(path)
         if path.suffix.lower() in _OTHER_FORMS:
             raise ConfigurationError(

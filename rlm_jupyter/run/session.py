@@ -44,6 +44,8 @@ from rlm_jupyter.types.events import Event, RequestDelayed, RunStarted
 from rlm_jupyter.types.recorded_options import RecordedOptions
 from rlm_jupyter.types.values import AnswerSubcall, CellRun, ContextInfo, Value, Variable
 
+_ONCE = "samples are made of the first prompt alone, and this one was asked once"
+
 
 @dataclass
 class Session:
@@ -287,6 +289,8 @@ class Session:
     async def _solve(self, run: Run, parent: str | None) -> Ending:
         """Solve the run: by asking directly, by several runs of the question, or by itself."""
         if parent is not None or self.history:  # a further prompt is about the variables of this one kernel
+            if self.settings.samples > 1 and parent is None:
+                run.ledger.remarks["samples"] = _ONCE
             return await until_stopped(run, solve)
         if self.settings.strategy == "auto" and self.settings.answer is None and self.settings.outputs is None:
             ending = await until_stopped(run, lambda run: ask_directly(run, self.context))

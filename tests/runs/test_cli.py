@@ -266,6 +266,8 @@ NO_QUESTION = r"jupyter rlm: The question is missing\. It comes first, or last b
         (["run", "?", "-c", "a.txt", "--read", "gone"], "jupyter rlm: --read: .*gone does not exist."),
         (["run", "?", "-c", "gone.txt", "-m", "extractive"], "jupyter rlm: gone.txt: there is no such file."),
         (["run", "?", "-c", "gone.txt"], "jupyter rlm: gone.txt: there is no such file."),
+        (["run", "?", "--contxt", "a.txt"], r"jupyter rlm: .* \(did you mean --context\?\) .*"),
+        (["run", "?", "-c", "a.txt", "-m", "extractive", "--output", "o.txt"], "jupyter rlm: .*makes no files.*"),
         (["run", "?", "--max-iteration", "3"], r"jupyter rlm: .* \(did you mean --max-iterations\?\) .*"),
         (["run", "?", "-m", "openai/x"], "jupyter rlm: .*OPENAI_API_KEY.*"),
         (["run", "?", "-m", "nobody/x"], "jupyter rlm: .*nobody.*"),

@@ -274,6 +274,7 @@ def test_what_can_not_be_is_one_line_that_names_the_nearest_thing() -> None:
             ({"environment_kwargs": {"setup_code": "x = 1"}}, "custom_tools"),
             ({"backend_kwargs": {}}, "model is not named"),
             ({"backend": "nobody"}, "nobody"),
+            ({"backend": "openai/gpt-5"}, 'backend="openai", backend_kwargs={"model_name": "gpt-5"}'),
             ({"other_backends": ["openai", "openai"]}, "list of one backend"),
             ({"custom_tools": [stock]}, "dict of functions by name"),
             ({"custom_tools": {"llm_query": stock}}, "has that name already"),

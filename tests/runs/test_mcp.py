@@ -240,6 +240,9 @@ def test_a_run_is_stopped_while_its_server_starts() -> None:
         ({"things": ""}, "The MCP server things needs a command or a url."),
         ({"things": {"args": []}}, "The MCP server things needs a command or a url."),
         ({"things": {"command": "x", "url": "http://x"}}, "The MCP server things has a command and a url: leave one"),
+        ({"things": {"comand": "x"}}, "The MCP server things: what is comand? Known: approval, args, command"),
+        ({"things": {"command": "x", "disabled": True}}, 'The MCP server things is disabled: take its "disabled" out.'),
+        ({"things": {"url": "localhost:9/mcp?key=s3cret"}}, "The MCP server things: its url begins with http:// or ht"),
         ({"things": {"command": "x", "arg": []}}, "The MCP server things: what is arg? Known: approval, args, command"),
         ({"things": {"command": "x", "args": "a b"}}, "The MCP server things: args is a list of texts."),
         ({"things": {"command": "x", "env": {"A": 1}}}, "The MCP server things: env is an object of texts."),
@@ -278,7 +281,7 @@ def test_servers_are_named_on_the_command_line_and_in_a_magic(shell: Interactive
     assert "--mcp names a server of .mcp.json: there is none here" in missing.err
     (in_folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"things": THINGS | {"disabled": True}}}))
     off = cli("run", "-m", script("x"), "--mcp", "things", "What?")
-    assert 'The MCP server things is disabled: take its "disabled" out of .mcp.json.' in off.err
+    assert 'The MCP server things is disabled: take its "disabled" out.' in off.err
     (in_folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"things": THINGS}}))
     model = script(block(USES), block("FINAL(found[0]['name'])"))
     assert cli("run", "-m", model, "--mcp", "things", "What?").out == "a 0\n"

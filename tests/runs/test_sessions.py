@@ -178,6 +178,27 @@ def test_a_prompt_that_was_broken_off_is_gone_on_with_in_its_record() -> None:
     assert RLM.replay("fruit").differences == ()
 
 
+def test_what_cells_give_otherwise_is_told_to_the_user_too(in_folder: Path) -> None:
+    Path("number.txt").write_text("1")
+    model = ScriptedModel([block("print(open('number.txt').read())"), block("FINAL(1)"), block("FINAL(2)")])
+    with RLM(model, sandbox="none").session("banana", name="fruit") as session:
+        session.ask("Which number?")
+    Path("number.txt").write_text("2")
+    said: list[str] = []
+    with RLM(model, sandbox="none").session(resume="fruit") as session:
+        session.ask("Which now?", on_event=lambda event: said.append(getattr(event, "text", "")))
+    assert "They came to other outputs than recorded in 1 place; the model is told where." in said
+
+
+def test_a_later_prompt_is_asked_once_and_says_so() -> None:
+    model = ScriptedModel([lambda _: block("FINAL(len(context))")] * 9)
+    with RLM(model, sandbox="none", samples=2).session("banana") as session:
+        assert session.ask("How long?").message == "2 of 2 samples agree"
+        assert (
+            session.ask("And now?").message == "samples are made of the first prompt alone, and this one was asked once"
+        )
+
+
 def test_cells_that_a_person_edits_in_the_one_notebook_are_forked() -> None:
     model = ScriptedModel([*COUNT, block("found += 1"), block("FINAL(found)")])
     with RLM(model, sandbox="none").session("banana", name="fruit") as session:
@@ -482,6 +503,11 @@ def test_the_command_line_goes_on_with_a_session(in_folder: Path) -> None:
         ("--sandbox", "bwrap"): "was begun with --sandbox none",
         ("--no-save",): "--session resumes what is saved",
         ("--output", "q.csv"): "Only the first prompt of a session takes --output",
+        ("--samples", "2"): "Only the first prompt of a session takes --samples",
+        ("--require-agreement",): "Only the first prompt of a session takes --require-agreement",
+        ("--strategy", "auto"): "Only the first prompt of a session takes --strategy",
+        ("--read", "elsewhere"): "The session notes was begun without --read: leave --read out, or begin another.",
+        ("--save", "foo.ipynb"): "leave --save out, or begin another",
         ("--schema", "s.json"): "Only the first prompt of a session takes --schema",
         ("-c", "@more.txt"): "@more.txt: there is no such file. Here a file is named without the @.",
     }.items():

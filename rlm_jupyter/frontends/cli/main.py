@@ -194,7 +194,7 @@ class _Parser(argparse.ArgumentParser):
         commands = next((a.choices for a in self._actions if isinstance(a, argparse._SubParsersAction)), {})
         command = next((commands[word] for word in sys.argv[1:] if word in commands), self)
         # a type of a notebook's is named in notebooks alone
-        hint = close_option(message, f"{command.format_usage()} --answer")
+        hint = close_option(message, [*command._option_string_actions, "--answer"])
         hint = _BY_SCHEMA if "--answer?" in hint else hint
         is_question = message.startswith("unrecognized arguments") and not re.search(r" --?[a-z]", message)
         if not hint and command.prog.endswith(" run") and is_question:

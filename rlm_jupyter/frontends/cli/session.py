@@ -34,7 +34,7 @@ def kept_session(args: Namespace, save: str | bool) -> SavedRun | None:
         if args.ledger is not None:
             raise ConfigurationError("--ledger is about the prompts of a session: name it with --session.")
         return None
-    from rlm_jupyter.record.store import RunFiles
+    from rlm_jupyter.record.store import FOLDER, RunFiles
     from rlm_jupyter.replay.session_record import answered_in, check_name, last_prompt, save_path_of
 
     check_name(args.session)
@@ -42,10 +42,15 @@ def kept_session(args: Namespace, save: str | bool) -> SavedRun | None:
     if isinstance(saved_at, bool):
         raise ConfigurationError("--session resumes what is saved: leave --no-save out.")
     if not RunFiles(Path(saved_at).absolute()).exists():
+        usual = RunFiles((Path(FOLDER) / f"{args.session}.ipynb").absolute())
+        if usual.exists() and usual.notebook != Path(saved_at).absolute():
+            raise ConfigurationError(
+                f"The session {args.session} is kept in {usual.notebook}: leave --save out, or begin another."
+            )
         return None
     last = last_prompt(Path(saved_at).absolute())
     answered_in(last)  # whether it can be resumed
-    for option in ("schema", "output", "output_dir"):
+    for option in ("schema", "output", "output_dir", "samples", "require_agreement", "strategy"):
         if getattr(args, option):
             raise ConfigurationError(
                 f"Only the first prompt of a session takes --{option.replace('_', '-')}: leave it out, or ask without "
@@ -56,6 +61,8 @@ def kept_session(args: Namespace, save: str | bool) -> SavedRun | None:
     _take(args, "sub_model", started.sub_model if started.sub_model != started.model else None)
     _take(args, "sandbox", started.options.get("sandbox", {}).get("kind"))
     _take(args, "ledger", started.options.get("ledger", "prompt"))
+    for option in ("read", "write"):
+        _take_folders(args, option, started.options.get("sandbox", {}).get(option, []))
     return last
 
 
@@ -85,6 +92,15 @@ def answered_in_session(args: Namespace, rlm: RLM, kept: SavedRun | None, prompt
             session.add_context(context)
         save = session.kernel.settings.save
         return answered(args, lambda tell, *, approve: session.start(prompt, on_event=tell, approve=approve), save)
+
+
+def _take_folders(args: Namespace, name: str, before: list[str]) -> None:
+    """Take what the sandbox of the session shows: its cells are executed again, and look there."""
+    given = {str(Path(path).expanduser().absolute()) for path in getattr(args, name) or ()}
+    if given - set(before):
+        was = f"with --{name} {' '.join(before)}" if before else f"without --{name}"
+        raise ConfigurationError(f"The session {args.session} was begun {was}: leave --{name} out, or begin another.")
+    setattr(args, name, before)
 
 
 def _take(args: Namespace, name: str, before: str | None) -> None:

@@ -79,11 +79,10 @@ def servers_of(given: object) -> tuple[ServerConfig, ...]:
     Parameters
     ----------
     given
-        By name (with or without `mcpServers` around them): a command line, a list of its words, an address, or a dict
-        as in the usual configuration files
+        By name: a command line, a list of its words, an address, or a dict as in the usual configuration files
         (`command`, `args`, `env`, `cwd`; or `url`, `headers`), with `approval` for all its tools or by their names
-        (`*` for all others); one that is `disabled` is left out. What a name has that is none in Python is `_` in the
-        kernel. `None`: none.
+        (`*` for all others). With `mcpServers` around them, as there, those that are `disabled` are left out. What a
+        name has that is none in Python is `_` in the kernel. `None`: none.
 
     Raises
     ------
@@ -94,9 +93,11 @@ def servers_of(given: object) -> tuple[ServerConfig, ...]:
         return ()
     if isinstance(given, Mapping) and [*given] == ["mcpServers"]:  # as the configuration files have them
         given = given["mcpServers"]
+        if isinstance(given, Mapping):
+            given = {name: wanted for name, wanted in given.items() if not _is_disabled(wanted)}
     if not isinstance(given, Mapping):
         raise ConfigurationError(f"mcp is a dict of servers by their names, not {quoted(given)}.")
-    servers = tuple(_server(str(name), wanted) for name, wanted in given.items() if not _is_disabled(wanted))
+    servers = tuple(_server(str(name), wanted) for name, wanted in given.items())
     modules: dict[str, str] = {}
     for server in servers:
         _check_module(server)
@@ -131,8 +132,6 @@ def named_servers(names: Sequence[str] | None) -> dict[str, Any] | None:
                 f"{' and '.join(map(str, found))} {'knows' if len(found) == 1 else 'know'} no server {quoted(name)}. "
                 f"Known: {', '.join(known) or 'none'}."
             )
-        if _is_disabled(known[name]):
-            raise ConfigurationError(f'The MCP server {name} is disabled: take its "disabled" out of {FILE}.')
     return {name: known[name] for name in names}
 
 
@@ -174,12 +173,14 @@ def _server(name: str, wanted: object) -> ServerConfig:
         wanted = {"command": words[0], "args": words[1:]} if words else {}
     elif isinstance(wanted, list | tuple) and all(isinstance(word, str) for word in wanted):
         wanted = {"command": wanted[0], "args": [*wanted[1:]]} if wanted else {}
-    if not isinstance(wanted, Mapping) or not (_is_text(wanted.get("command")) or _is_text(wanted.get("url"))):
-        raise ConfigurationError(f"The MCP server {name} needs a command or a url.")
-    if unknown := [str(key) for key in wanted if key not in _KEYS]:
+    if isinstance(wanted, Mapping) and (unknown := [str(key) for key in wanted if key not in _KEYS]):
         raise ConfigurationError(
             f"The MCP server {name}: what is {', '.join(unknown)}? Known: {', '.join(sorted(_KEYS))}."
         )
+    if not isinstance(wanted, Mapping) or not (_is_text(wanted.get("command")) or _is_text(wanted.get("url"))):
+        raise ConfigurationError(f"The MCP server {name} needs a command or a url.")
+    if _is_disabled(wanted):
+        raise ConfigurationError(f'The MCP server {name} is disabled: take its "disabled" out.')
     if _is_text(wanted.get("command")) and _is_text(wanted.get("url")):
         raise ConfigurationError(f"The MCP server {name} has a command and a url: leave one of them out.")
     args = wanted.get("args", [])
@@ -187,6 +188,8 @@ def _server(name: str, wanted: object) -> ServerConfig:
         raise ConfigurationError(f"The MCP server {name}: args is a list of texts.")
     approvals = _approvals(name, wanted.get("approval"))
     if url := wanted.get("url"):
+        if not _expanded(name, url).startswith(("http://", "https://")):
+            raise ConfigurationError(f"The MCP server {name}: its url begins with http:// or https://.")
         headers = _texts(name, wanted, "headers")
         return ServerConfig(name, url=_expanded(name, url), headers=headers, approvals=approvals)
     command = tuple(_expanded(name, word) for word in (wanted["command"], *args))

@@ -21,6 +21,7 @@ from tests.support.loopback import Fault, Loopback
         ("claude-sonet-5", "anthropic/claude-sonnet-5"),
         ("extractiv", "extractive"),
         ("olama", "ollama"),
+        ("replies.json", "scripted/replies.json"),
     ],
 )
 def test_a_provider_that_is_unknown(name: str, meant: str) -> None:

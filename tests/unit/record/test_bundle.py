@@ -387,6 +387,9 @@ def test_a_result_saves_all_of_itself_as_one_file(tmp_path: Path, saved: bool) -
     model = ScriptedModel(["```repl\nFINAL(len(context))\n```"])
     rlm = RLM(model, save=tmp_path / "kept.ipynb" if saved else False)
     result = rlm.completion("How long?", LINE * 2_000)
+    for path in ("", 5):
+        with pytest.raises(ConfigurationError, match="save takes the path of a notebook"):
+            result.save(path)  # type: ignore[arg-type]
     one = result.save(tmp_path / "one")
     again = WholeRun.gather(one)
     assert again.trajectory.records == result.trajectory.records
