@@ -60,6 +60,11 @@ class Insurance:
         before = self._renewing
         self._renewing = asyncio.create_task(self._renew(before, fork, position, pid))
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether what was asked for is made, or has failed."""
+        return self._renewing is None or self._renewing.done()
+
     async def settled(self) -> None:
         """Wait until what was asked for is made, or has failed."""
         while self._renewing is not None and not self._renewing.done():

@@ -51,6 +51,8 @@ class Fence:
     lang: str
     """The tag, in lower case; may be empty."""
     closed: bool
+    certain: bool = True
+    """Whether it ends here whatever the text goes on with: no string of it may be open still."""
 
 
 def find_fences(text: str) -> list[Fence]:
@@ -74,13 +76,14 @@ def find_fences(text: str) -> list[Fence]:
         if closing is None:
             fences.append(Fence(opening.start, body, len(text), len(text), lang, closed=False))
             break
+        certain = True
         if lang in CODE_TAGS:
-            closing = _end_of_python(text, lines, index, closing)
+            closing, certain = _end_of_python(text, lines, index, closing)
         end = lines[closing]
         body_end = end.start - 1 if end.start > body else body
         if body_end > body and text[body_end - 1] == "\r":
             body_end -= 1
-        fences.append(Fence(opening.start, body, body_end, min(end.end + 1, len(text)), lang, closed=True))
+        fences.append(Fence(opening.start, body, body_end, min(end.end + 1, len(text)), lang, True, certain))
         index = closing + 1
     return fences
 
@@ -100,15 +103,17 @@ def _closes(line: _Line, opening: _Line) -> bool:
     return line.closes and line.marker[0] == opening.marker[0] and len(line.marker) >= len(opening.marker)
 
 
-def _end_of_python(text: str, lines: list[_Line], opening: int, first: int) -> int:
+def _end_of_python(text: str, lines: list[_Line], opening: int, first: int) -> tuple[int, bool]:
     """Return the closing line of a block of Python, as an index of `lines`; `first` is the first that could be it.
+
+    Whether that is certain is told, too: it is not as long as a string that begins in the block has no end.
 
     Only inside a triple-quoted string can a line be a fence and the source still be Python, so it is enough
     to find the first fence outside of strings, and to see that it parses.
     """
     position = lines[opening].end + 1
     if text.find('"""', position, lines[first].start) < 0 and text.find("'''", position, lines[first].start) < 0:
-        return first
+        return first, True
     candidates = {lines[i].start: i for i in range(opening + 1, min(opening + _INNER_FENCES, len(lines)))}
     limit = lines[max(candidates.values())].end
     while token := _TOKEN.search(text, position, limit):
@@ -117,12 +122,12 @@ def _end_of_python(text: str, lines: list[_Line], opening: int, first: int) -> i
             closing_quotes = (m for m in _TRIPLE_END[token[0]].finditer(text, position, limit) if m[0] == token[0])
             end = next(closing_quotes, None)
             if end is None:
-                return first
+                return first, False
             position = end.end()
         elif token.start() in candidates:
             found = candidates[token.start()]
             if found == first or not _closes(lines[found], lines[opening]):
-                return first
+                return first, True
             source = text[lines[opening].end + 1 : lines[found].start]
-            return found if sources.tree(source) is not None else first
-    return first
+            return (found if sources.tree(source) is not None else first), True
+    return first, False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rlm_jupyter.parsing import fences
@@ -53,6 +53,8 @@ class Segment:
     """The closing line of a block, and blank lines."""
     lang: str = ""
     """The tag of a block: `repl`, `python` or `py`."""
+    certain: bool = True
+    """As `Fence.certain`."""
 
     @property
     def source(self) -> str:
@@ -125,13 +127,16 @@ def parse(reply: str) -> ParsedReply:
 
 
 class Reading:
-    """Reads a reply while it arrives, to tell when nothing of the rest can count any more.
+    """Reads a reply while it arrives, to tell what will be read so whatever follows.
 
-    It never says so where the whole reply might be read otherwise: `parse` of what was heard until then and
-    `parse` of the whole have the same segments.
+    It never says that the reply is over where the whole might be read otherwise: `parse` of what was heard until then
+    and `parse` of the whole have the same segments.
     """
 
     def __init__(self) -> None:
+        self.opening = ""
+        """The reply up to the end of its first block, once it is certain that this block is executed, as its first;
+        alone it is read the same. Empty: that is not certain yet."""
         self._text = ""
         self._line = 0
         """Where the line begins that is still arriving."""
@@ -144,7 +149,7 @@ class Reading:
             return False
         lines, self._line = self._text[self._line :], self._text.rfind("\n") + 1
         fences_before, whole = self._fences, self._text[: self._line]
-        self._fences += sum(line.lstrip(" ")[:3] in {"```", "~~~"} for line in lines.splitlines())
+        self._fences += sum("```" in line or "~~~" in line for line in lines.splitlines())
         # only such lines can end the reading, and only after a block
         may_end = self._fences > fences_before or _OUTPUT_LABEL.search(lines)
         if self._fences < 2 or not may_end:
@@ -152,7 +157,27 @@ class Reading:
         if self._looks > _LOOKS and len(whole) < self._looked_at * 1.1:
             return False  # nothing but fences, or headings: to read them all each time would be quadratic
         self._looks, self._looked_at = self._looks + 1, len(whole)
-        return _is_settled(whole, parse(whole))
+        parsed = parse(whole)
+        self.opening = self.opening or _certain_opening(parsed)
+        return _is_settled(whole, parsed)
+
+
+def _certain_opening(parsed: ParsedReply) -> str:
+    """Return this beginning of a reply up to the end of its first block; empty where what follows may undo that."""
+    prose: list[Segment] = []
+    for segment in parsed.segments:
+        if segment.kind == "block":
+            opening = "".join(one.prefix + one.text + one.suffix for one in [*prose, segment])
+            # a FINAL before it may close its bracket behind it
+            is_certain = _stays(segment) and not any(finals.opens_in_prose(one.text) for one in prose)
+            return opening if is_certain and parse(opening).blocks == (segment.source,) else ""
+        prose.append(segment)
+    return ""
+
+
+def _stays(block: Segment) -> bool:
+    """Return whether a block is executed, and ends where it does, whatever follows it."""
+    return block.lang == "repl" and block.certain  # of others, a `repl` block would take the place
 
 
 def _is_settled(text: str, parsed: ParsedReply) -> bool:
@@ -160,12 +185,9 @@ def _is_settled(text: str, parsed: ParsedReply) -> bool:
     if parsed.read == len(text):
         return False
     blocks = [segment for segment in parsed.segments if segment.kind == "block"]
-    if not blocks or blocks[0].lang != "repl":
-        return False  # a `repl` block would count instead of these
-    if finals.opens_in_prose(parsed.prose):
-        return False  # its bracket may close behind all this
-    strings = (segment.text for segment in blocks if '"""' in segment.text or "'''" in segment.text)
-    return all(sources.tree(text) is not None for text in strings)  # else a fence stood within a string
+    if not blocks or not _stays(blocks[0]) or not all(block.certain for block in blocks):
+        return False
+    return not finals.opens_in_prose(parsed.prose)  # its bracket may close behind all this
 
 
 def _outside_finals(reply: str, found: list[Fence]) -> list[Fence]:
@@ -240,7 +262,7 @@ def _segments(text: str, running: list[Fence]) -> list[Segment]:
             pending = gap
         prefix = pending + text[fence.start : fence.body]
         source, suffix = text[fence.body : fence.body_end], text[fence.body_end : fence.end]
-        segments.append(Segment("block", source, prefix, suffix, fence.lang))
+        segments.append(Segment("block", source, prefix, suffix, fence.lang, fence.certain))
         position, pending = fence.end, ""
     rest = text[position:]
     if rest.strip() or (rest and not segments):
@@ -258,4 +280,4 @@ def _prose(text: str) -> Segment:
 
 
 def _with_suffix(segment: Segment, suffix: str) -> Segment:
-    return Segment(segment.kind, segment.text, segment.prefix, segment.suffix + suffix, segment.lang)
+    return replace(segment, suffix=segment.suffix + suffix)

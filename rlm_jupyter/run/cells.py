@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlm_jupyter.kernel.guest.codec import DRAFT
@@ -49,23 +49,16 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
         latest = now
         run.emit(OutputChanged(run.iteration, cells.block, now))
 
+    early, cells.early = cells.early, None
     await kernel.insurance.settled()
     if kernel.insurance.shortage:
         run.ledger.remarks["insurance"] = kernel.insurance.shortage
-    if not kernel.is_alive:
+    if early is None and not kernel.is_alive:
         await _revive(run, notices.DIED_BETWEEN, "died_between")
-    run.subcalls.begin(executed or source)
     run.emit(CellStarted(run.iteration, cells.block, source))
     cell = CellRun("interrupted")
     try:
-        margin = run.requests.last_reply_reserve.seconds + INTERRUPT_MARGIN
-        cell = await kernel.execute(
-            executed or source,
-            cell_seconds=run.limits.cell_seconds,
-            # asked again and again: the clock stands still while a person is asked about a call
-            left=lambda: None if (left := run.ledger.deadline.left) is None else left - margin,
-            on_outputs=changed,
-        )
+        cell = await (in_kernel(run, executed or source, changed) if early is None else early.take_over(changed))
     finally:
         # also when the run is being stopped: what the cell had shown is kept
         shown = cell if cell.outputs else CellRun(cell.status, latest, cell.execution_count, cell.seconds)
@@ -82,6 +75,18 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
     if cell.status == "ok":
         kernel.insure((run.iteration, cells.block - 1))
     return cell, inspection
+
+
+async def in_kernel(run: Run, code: str, on_outputs: Callable[[tuple[Output, ...]], None]) -> CellRun:
+    """Execute this code; nothing of it is recorded or told."""
+
+    def left() -> float | None:
+        # asked again and again: the clock stands still while a person is asked about a call
+        margin = run.requests.last_reply_reserve.seconds + INTERRUPT_MARGIN
+        return None if (left := run.ledger.deadline.left) is None else left - margin
+
+    run.subcalls.begin(code)
+    return await run.kernel.execute(code, cell_seconds=run.limits.cell_seconds, left=left, on_outputs=on_outputs)
 
 
 async def inspect_kernel(run: Run) -> Inspection:

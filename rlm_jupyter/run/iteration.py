@@ -139,7 +139,7 @@ class _Ran:
 
 async def _cell(run: Run, source: str) -> _Ran:
     """Execute one block."""
-    executed, ran = parsing.mend_cell(source, has_context=run.has_context) or _with_quotes(run, source), source
+    executed, ran = mended(run, source), source
     decision = await run.approval(source)
     if not decision.runs:
         cells.finish(run, source, None, CellRun("skipped"))
@@ -175,6 +175,11 @@ async def _cell(run: Run, source: str) -> _Ran:
             return _Ran(ok, run.cells.draft)
         run.notice(notices.READY_UNREADABLE)
     return _Ran(ok, exited=exited)
+
+
+def mended(run: Run, source: str) -> str | None:
+    """Return what is executed in place of a cell that would not do what it says; `None`: the cell as it is."""
+    return parsing.mend_cell(source, has_context=run.has_context) or _with_quotes(run, source)
 
 
 def _with_quotes(run: Run, source: str) -> str | None:

@@ -50,6 +50,17 @@ def accept(run: Run, reply: parsing.ParsedReply) -> parsing.ParsedReply:
     return reply
 
 
+def may_reject(run: Run, block: str) -> bool:
+    """Return whether a reply may be resampled, depending on what follows this first block of it."""
+    before = run.trajectory.iterations[-1:]
+    if not before:
+        return False
+    said = [*run.replies.iteration_of, _said(parsing.parse(read_part(before[0])))]
+    begins_so = parsing.normal(block)
+    is_repeated = any(cells[:1] == [begins_so] for _, *cells in said)
+    return is_repeated or _is_echo(run, block)
+
+
 def _nothing_new(run: Run, reply: parsing.ParsedReply) -> str:
     """Return why a reply is rejected: it repeats one that failed or changed nothing, or what the model was told."""
     before = run.trajectory.iterations[-2:]
@@ -73,7 +84,12 @@ def _echoes_conversation(run: Run, reply: parsing.ParsedReply) -> bool:
     """Return whether a reply continues the conversation where code is due: with our words, or the last outputs."""
     if not reply.blocks:
         return reply.unclosed and _TOLD.search(reply.prose) is not None
-    block = reply.blocks[0].strip()
+    return _is_echo(run, reply.blocks[0])
+
+
+def _is_echo(run: Run, block: str) -> bool:
+    """Return whether a block is nothing but our words, or the last outputs."""
+    block = block.strip()
     shown = run.cells.rendered.strip()
     return parsing.is_no_code(block) and bool(_TOLD.search(block) or (shown and block.startswith(shown)))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts.outputs import shown_chars
-from rlm_jupyter.run import reply_checks, window
+from rlm_jupyter.run import arriving, reply_checks, window
 from rlm_jupyter.run.budget import request as calls
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import Completion
@@ -16,7 +18,7 @@ from rlm_jupyter.types.endings import WORDS
 from rlm_jupyter.types.errors import ContextWindowError, LimitReached, NoAnswerError, UnusableReplyError
 from rlm_jupyter.types.events import NoticeGiven, ReplyReceived, ReplyStreamed
 from rlm_jupyter.types.tokens import most_tokens
-from rlm_jupyter.types.values import FinishReason, Message, Usage
+from rlm_jupyter.types.values import FinishReason, Message, Reply, Usage
 
 MOST_REPEATS = 3
 """Replies drawn in a row that repeat the one before them; then the run ends."""
@@ -50,7 +52,9 @@ async def next_reply(run: Run) -> parsing.ParsedReply:
     while len(reasons) < MOST_REPEATS:
         answered = await request_reply(run, temperature=_RESAMPLE_TEMPERATURES[len(reasons) - 1] if reasons else None)
         reply = parsing.parse(answered.reply.text)
-        rejection = reply_checks.rejection(run, reply, answered.reply.text[: reply.read])
+        # one whose first cell is executed already counts: nothing that follows it could change that
+        is_begun = run.cells.early is not None
+        rejection = None if is_begun else reply_checks.rejection(run, reply, answered.reply.text[: reply.read])
         if rejection is None:
             received(run, answered, read=reply.read)
             return reply_checks.accept(run, reply)
@@ -108,7 +112,7 @@ def _next_reply_cap(run: Run, finish: FinishReason) -> int:
 
 
 async def _ask(run: Run, conversation: list[Message], temperature: float | None, last: bool) -> Completion:
-    bill = Bill()
+    bill, started = Bill(), time.monotonic()
     try:
         return await calls.complete(
             run.model,
@@ -119,15 +123,21 @@ async def _ask(run: Run, conversation: list[Message], temperature: float | None,
             most_input_tokens=most_input(run, conversation),
             logprobs=run.policies.termination.wants_logprobs,
             on_text=lambda text: run.emit(ReplyStreamed(run.iteration, text)),
-            until=lambda: parsing.Reading().is_over,
+            until=lambda: parsing.Reading().is_over if last else arriving.listener(run),
             temperature=temperature,
             may_be_empty=True,
             bill=bill,
             # as long as a last reply could come from nothing, nothing is left for one
             own=run.requests.last_reply_reserve if last or not run.can_conclude else None,
+            kept=lambda: "" if run.cells.early is None else run.cells.early.reply,
         )
     except BaseException:
-        run.requests.lost.settle(bill.usage, bill.cost)
+        if run.cells.early is None:
+            run.requests.lost.settle(bill.usage, bill.cost)
+        else:
+            reply = Reply(run.cells.early.reply, run.model.name, bill.usage, "broken_off", estimated=True)
+            received(run, Completion(reply, bill.usage, bill.cost, time.monotonic() - started), read=len(reply.text))
+            await arriving.give_up(run)
         raise
 
 

@@ -233,7 +233,7 @@ class Run:
         """Wait for what a person decides on the next cell; at once, where nobody is to be asked."""
         if self.playback is not None and (decided := self.playback.decision(source)) is not None:
             return decided
-        if not self.control.approving:
+        if not self.control.approving or self.cells.early is not None:
             return Decision(True)
         block = self.cells.block
         proposed = CellProposed(self.iteration, block, source)

@@ -114,6 +114,8 @@ class Answering:
 
     async def answer(self, call: Subcall) -> list[str | SubcallFailure]:
         """Answer every prompt of a call, all at once (`AnswerSubcall`)."""
+        if self.run is not None and (early := self.run.cells.early) is not None:
+            await early.is_due.wait()  # what it costs is recorded behind the reply, and what is left is known with it
         if call.kind == "trajectory":
             return self._past.answer(self.trajectory, call)
         if self.instead is not None:

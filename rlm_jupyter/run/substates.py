@@ -15,6 +15,7 @@ from rlm_jupyter.run.artefacts import Outputs
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.conversation import Conversation
+from rlm_jupyter.run.early_cell import EarlyCell
 from rlm_jupyter.run.history import History
 from rlm_jupyter.types.values import OutputFile, Value, Variable
 
@@ -38,6 +39,8 @@ class CellState:
     """An answer that a policy sent back: the best there is, until another is declared."""
     confidence: float | None = None
     """What the model stated last, from 0 to 1."""
+    early: EarlyCell | None = None
+    """The first cell of the reply that arrives, where it is executed already. Assigned in `run/arriving.py`, too."""
     rendered: str = ""
     """The outputs of the last iteration, whole, as text."""
 

@@ -9,7 +9,9 @@ from typing import Any, Literal, Protocol, TypedDict
 from rlm_jupyter.types.images import Image
 
 Role = Literal["system", "user", "assistant"]
-FinishReason = Literal["stop", "length", "refusal", "other"]
+FinishReason = Literal["stop", "length", "refusal", "broken_off", "other"]
+"""Why a reply ended. `broken_off`: its request failed, or was stopped, when its first cell had begun already; it ends
+with that cell's block."""
 CellStatus = Literal["ok", "error", "interrupted", "died", "skipped"]
 SubcallKind = Literal["llm", "rlm", "tool"]
 CellPosition = tuple[int, int]

@@ -16,7 +16,7 @@ from rlm_jupyter.run.budget.deadline import naming
 from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.request_size import estimate_tokens_of, most_cost
-from rlm_jupyter.types.errors import LimitReached, ModelUnavailableError, UnusableReplyError
+from rlm_jupyter.types.errors import LimitReached, ModelUnavailableError, RLMError, UnusableReplyError
 from rlm_jupyter.types.tokens import estimate_tokens
 from rlm_jupyter.types.values import Message, Reply, Usage
 
@@ -37,6 +37,8 @@ class Request:
     until: Callable[[], Callable[[str], bool]] | None
     temperature: float | None
     schema: Mapping[str, Any] | None = None
+    kept: Callable[[], str] | None = None
+    """Returns what of the reply counts, although it has broken off; empty: nothing does."""
 
 
 async def billed(request: Request, ledger: Ledger, bill: Bill, own: LastReplyReserve | None) -> Reply:
@@ -119,6 +121,8 @@ async def _send_once(request: Request, ledger: Ledger, entry: Bill) -> Reply:
             read = min(estimate_tokens_of(messages), most.input_tokens)
             spent = Usage(input_tokens=read, output_tokens=min(written, most.output_tokens))
             entry.settle(spent, model.cost(spent))
+        if request.kept is not None and isinstance(error, RLMError | TimeoutError) and (kept := request.kept()):
+            return Reply(kept, model.name, entry.usage, "broken_off", estimated=True)
         raise
     entry.settle(reply.usage, model.cost(reply.usage))
     if remark := abilities_of(model).remark:

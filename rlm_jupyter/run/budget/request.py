@@ -61,6 +61,7 @@ async def complete(
     may_be_empty: bool = False,
     bill: Bill | None = None,
     own: LastReplyReserve | None = None,
+    kept: Callable[[], str] | None = None,
 ) -> Completion:
     """Request one visible reply of `model`: a request that failed is retried, an unusable reply resampled.
 
@@ -93,6 +94,8 @@ async def complete(
         Takes what was billed, also where there is no reply in the end.
     own
         The reserve of the run whose own reply this is, which may use it.
+    kept
+        Returns what of a reply that breaks off counts, so that it is not asked for again; empty: nothing.
 
     Raises
     ------
@@ -122,9 +125,8 @@ async def complete(
     failure: ModelUnavailableError | None = None
     while True:
         capped = affordable(model, most, cap, ledger, own)
-        request = Request(
-            model, messages, Usage(input_tokens=most, output_tokens=capped), hear, logprobs, until, temperature, schema
-        )
+        room = Usage(input_tokens=most, output_tokens=capped)
+        request = Request(model, messages, room, hear, logprobs, until, temperature, schema, kept)
         try:
             with naming(failure, failures):
                 reply = await billed(request, ledger, bill, own)

@@ -298,6 +298,64 @@ def test_a_reply_is_closed_only_where_the_rest_can_not_count(text: str, size: in
         assert "```python" in text
 
 
+WRITTEN = [
+    *SPOKEN,
+    "```repl\nFINAL(7)\n```\n",
+    "```repl\n7\n```\n",
+    "```repl\n\n```\n",
+    "So ```repl\nprint(3)\n```\n",
+    "> so ```repl\n",
+    "    ```repl\n",
+    "  ```repl\n  print(4)\n  ```\n",
+    "````repl\n```\nprint(5)\n````\n",
+    "```repl\n%%bash\necho '''\n```\n",
+    "```repl\n!echo '''\n```\n",
+    "'''\n```\n",
+    '```repl\nx = f"{"""a"""}"\n```\n',
+    '```repl\nx = """a""" + "b\\\n```\n',
+    "```repl\nprint(6)\r\n```\r\n",
+    "```repl",
+    "\n",
+    "FINAL(",
+    "(7)\n",
+    "**FINAL(7)**\n",
+    "out)\n```\n",
+]
+
+
+@given(st.lists(st.sampled_from(WRITTEN), max_size=9).map("".join), st.integers(1, 9))
+@settings(max_examples=1_000, deadline=None)
+@example("```repl\n%%bash\necho '''\n```\n'''\n```\n", 3)
+@example("FINAL(seven\n```repl\nprint(1)\n```\nand so on)\n", 7)
+@example("```python\nprint(2)\n```\n```repl\nFINAL(7)\n```\n```repl\nprint(1)\n```\n", 4)
+def test_the_first_block_is_certain_only_where_the_whole_reply_begins_with_it(text: str, size: int) -> None:
+    reading, whole = Reading(), parse(text)
+    for end in range(size, len(text) + size, size):
+        reading.is_over(text[end - size : end])
+        assert not reading.opening or text[:end].startswith(reading.opening)
+    alone = parse(reading.opening)
+    if reading.opening:
+        assert len(alone.blocks) == 1
+        assert whole.blocks[:1] == alone.blocks
+        assert (alone.read, alone.unclosed) == (len(reading.opening), False)
+    elif text.endswith("\n") and whole.blocks and "FINAL" not in text and not re.search(r"\"{3}|'{3}", text):
+        assert "```python" in text
+
+
+@pytest.mark.parametrize(
+    "block", ["print(1)", 's = """a"""', 's = """\n```\n"""', "# it's one\nprint(1)", "x = f(\n    1,\n)"]
+)
+def test_a_first_block_is_certain_as_soon_as_it_is_closed(block: str) -> None:
+    reading = Reading()
+    opening = f"I look.\n```repl\n{block}\n```"
+    reading.is_over(opening)
+    assert not reading.opening
+    reading.is_over("\n")
+    assert reading.opening == opening + "\n"
+    reading.is_over("And more.\n```repl\nprint(2)\n```\n")
+    assert reading.opening == opening + "\n"
+
+
 def test_an_output_shown_before_any_block_is_read() -> None:
     assert parse("Output:\n```\n3\n```\nso\n```repl\nb\n```").blocks == ("b",)
     assert parse("```python\neg\n```\nOutput:\n3\n\n```repl\nb\n```").blocks == ("b",)
