@@ -20,7 +20,7 @@ from rlm_jupyter.record.dollars import keep_amounts
 from rlm_jupyter.record.encoding import dump, encode
 from rlm_jupyter.record.head_cells import farewell, greeting
 from rlm_jupyter.record.notebook_cell import Cell, Role
-from rlm_jupyter.record.notice import LAST_CALL, notice_of, resampled_notice, unread_notice
+from rlm_jupyter.record.notice import UNREAD, notice_of, remark_on, resampled_notice, unread_notice
 from rlm_jupyter.record.subcall_fold import SubcallFold
 from rlm_jupyter.record.subcall_texts import CELL_CHARS, NOTEBOOK_CHARS, Room, Texts
 from rlm_jupyter.types.errors import RecordError
@@ -245,10 +245,9 @@ class Layout:
                 block += 1
             if part == 0:
                 cell.add(dump(data))
-        if record.forced:
-            self._add("notice", record.iteration, f"> {LAST_CALL}")
-        elif record.unread.strip():
-            self._add("notice", record.iteration, unread_notice(record))
+        if remark := remark_on(record):
+            text = unread_notice(record) if remark == UNREAD else f"> {remark}"
+            self._add("notice", record.iteration, text)
 
     def _finish(self, record: CellFinished, data: dict[str, Any]) -> None:
         cell = self._blocks.get((record.iteration, record.block))

@@ -9,6 +9,7 @@ from rlm_jupyter.types.events import ConversationCompacted, NoticeGiven, ReplyRe
 UNREAD = "Not read: here the model wrote an output of its own, before the kernel gave one."
 _REJECTED = re.compile(r"(.*) \((\d+)\)", re.DOTALL)
 LAST_CALL = "This was the last reply, asked for to end the run: code in it was not executed."
+BROKEN_OFF = "The reply broke off here. Its cell had begun by then, so it was not asked for again."
 
 
 def notice_of(record: NoticeGiven | ConversationCompacted | RunResumed) -> str:
@@ -44,6 +45,15 @@ def resampled_notice(rejected: str) -> tuple[str, str]:
 
 def _resampled(reason: str, count: int) -> str:
     return "" if not count else f"Resampled{f' {count} times' if count > 1 else ''}: the reply {reason}."
+
+
+def remark_on(record: ReplyReceived) -> str:
+    """Return in one line what whoever reads a reply that counts is to know of it; empty for most."""
+    if record.forced:
+        return LAST_CALL
+    if record.finish == "broken_off":
+        return BROKEN_OFF
+    return UNREAD if record.unread.strip() else ""
 
 
 def unread_notice(record: ReplyReceived) -> str:

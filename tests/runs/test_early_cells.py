@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 
 from rlm_jupyter import RLM, Limits
+from rlm_jupyter.record.notice import BROKEN_OFF
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run import arriving
 from rlm_jupyter.run.control import Control
@@ -139,6 +141,18 @@ async def test_a_cell_waits_where_the_rest_may_change_what_becomes_of_it(
     assert early == await records_of(replies)
 
 
+@pytest.mark.parametrize("insurance", [False, True])
+async def test_a_kernel_dies_in_a_cell_while_the_model_writes(
+    insurance: bool, begun: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying = "```repl\nx = 1\nimport os, time; time.sleep(0.3); os._exit(3)\n```\n"
+    replies = [LOOK + PROSE, dying + PROSE + LOOK, "```repl\nprint(x)\n```\n" + PROSE]
+    early = await records_of(replies, 0.01, insurance=insurance)
+    assert len(begun) >= 2
+    in_order(monkeypatch)
+    assert early == await records_of(replies, insurance=insurance)
+
+
 async def test_what_is_told_of_a_cell_comes_behind_its_reply(begun: list[str]) -> None:
     told: list[Event] = []
     model = Streamed([SLOW.format(seconds=1) + PROSE, END], chars=20, seconds=0.01)
@@ -181,6 +195,8 @@ async def test_a_reply_that_breaks_off_behind_a_cell_that_has_begun_ends_there(
     assert [cell.status for cell in first.cells] == ["ok"]
     assert model.requests[1][2].content == LOOK.strip()
     assert result.usage == result.trajectory.usage
+    shown = [cell.source for cell in nbformat.read(tmp_path / "run.ipynb", as_version=4).cells]
+    assert shown[shown.index("print(len(context))") + 1] == f"> {BROKEN_OFF}"
     assert (await RLM.areplay(tmp_path / "run.ipynb")).same
     resumed = Streamed([END])
     forked = await RLM.afork(tmp_path / "run.ipynb", at=1, model=resumed)

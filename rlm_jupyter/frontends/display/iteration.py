@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.parsing import Segment, parse
 from rlm_jupyter.prompts import outputs
-from rlm_jupyter.record.notice import UNREAD, resampled_notice
+from rlm_jupyter.record.notice import remark_on, resampled_notice
 from rlm_jupyter.types.events import (
     CellFinished,
     CellStarted,
@@ -169,8 +169,8 @@ class SeenIteration:
             # no block of a last reply is executed: it is shown as what was said
             self.segments = (Segment("prose", reply.text),) if reply.forced else parse(reply.text).segments
             self.is_last_call = reply.forced
-            if reply.unread.strip():
-                self.notices.append(UNREAD)
+            if not reply.forced and (remark := remark_on(reply)):
+                self.notices.append(remark)
 
     def _draw(self) -> str:
         if self.segments is None and self.stream:

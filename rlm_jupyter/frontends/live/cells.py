@@ -27,10 +27,9 @@ from rlm_jupyter.record.answer_table import answer_markdown
 from rlm_jupyter.record.attempts import Attempt, markdown
 from rlm_jupyter.record.boundaries import CHILD_FIRST_LINE, CHILD_LAST_LINE, LAST_LINE, counted, live_opening
 from rlm_jupyter.record.notice import (
-    LAST_CALL,
-    UNREAD,
     compacted_notice,
     quoted_notice,
+    remark_on,
     resampled_notice,
     resumed_notice,
 )
@@ -351,8 +350,7 @@ class Cells:
         self._see(reply, _as_prose(event.text) if event.forced else arrived(event.text))
         if not event.forced:
             self._replies[event.iteration] = reply
-        remark = LAST_CALL if event.forced else UNREAD if event.unread.strip() else ""
-        if remark:
+        if remark := remark_on(event):
             self._add(LiveCell(self._id(), "notice", event.iteration, source=f"> {remark}", status="ok"))
         for cell in reply.cells:
             if cell.role == "prose":
