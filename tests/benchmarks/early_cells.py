@@ -12,7 +12,7 @@ import tempfile
 import time
 from unittest import mock
 
-from rlm_jupyter import RLM
+from rlm_jupyter import RLM, Limits
 from rlm_jupyter.models import load_model
 from rlm_jupyter.run import arriving
 from tests.support.loopback import Loopback, Said
@@ -22,39 +22,51 @@ WORD = "read "
 CELLS = {"nothing": "print(len(context))", "1 s": "import time; time.sleep(1)", "5 s": "import time; time.sleep(5)"}
 
 
-def replies(cell: str, rest: int, rate: float) -> list[Said]:
-    """Return a reply with this cell, and so many tokens behind it, at so many a second; and the answer."""
-    texts = f"I look.\n```repl\n{cell}\n```\n{WORD * rest}", "```repl\nFINAL(len(context))\n```"
+MANY = 40
+"""Iterations of a run whose cells do nothing, to see what beginning early costs by itself."""
+
+
+def replies(cell: str, rest: int, rate: float, count: int = 1) -> list[Said]:
+    """Return replies with this cell, and so many tokens behind it, at so many a second; and the answer."""
+    cells = [f"I look.\n```repl\n{cell}  # {number}\n```\n{WORD * rest}" for number in range(count)]
+    texts = [*cells, "```repl\nFINAL(len(context))\n```"]
     return [Said(text, pieces=max(len(text) // len(WORD), 1), delay=1 / rate if rate else 0.0) for text in texts]
 
 
-async def seconds(cell: str, rest: int, rate: float, *, early: bool) -> float:
+async def seconds(said: list[Said], *, early: bool) -> float:
     """Run it, from the question to the answer."""
     with (
-        Loopback(replies(cell, rest, rate)) as server,
+        Loopback(said) as server,
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(arriving, "may_begin", arriving.may_begin if early else lambda run, source: False),
     ):
-        rlm = RLM(load_model("openai/any", base_url=server.openai_url, api_key="k"), save=folder, sandbox="none")
+        model = load_model("openai/any", base_url=server.openai_url, api_key="k")
+        rlm = RLM(model, save=folder, sandbox="none", limits=Limits(max_iterations=len(said)))
         began = time.monotonic()
         result = await rlm.acompletion("How long?", "abc")
         assert result.answer == "3", result.message
         return time.monotonic() - began
 
 
+async def row(title: str, said: list[Said], rounds: int) -> None:
+    """Print a row of the table: medians, with and without in turn."""
+    taken: dict[bool, list[float]] = {False: [], True: []}
+    for number in range(rounds):
+        for early in (False, True) if number % 2 else (True, False):
+            taken[early].append(await seconds(said, early=early))
+    waiting, early_too = (statistics.median(taken[early]) for early in (False, True))
+    print(f"{title:50} {waiting:6.2f} s -> {early_too:6.2f} s  {early_too / waiting - 1:+.0%}", flush=True)
+
+
 async def measure(rounds: int) -> None:
-    """Print the table: medians, with and without in turn."""
-    await seconds("1", 1, 0, early=True)  # the SDK is imported, the first kernel started
-    for rate in (50, 0):
-        for name, cell in CELLS.items():
-            for rest in (0, 100, 250) if rate else (0, 250):
-                taken = [
-                    [await seconds(cell, rest, rate, early=early) for early in (False, True)] for _ in range(rounds)
-                ]
-                waiting, early = map(statistics.median, zip(*taken, strict=True))
-                speed = f"{rate:3} tokens/s" if rate else "at once"
-                share = f"{waiting:6.2f} s -> {early:6.2f} s, {early / waiting - 1:+.0%}"
-                print(f"{speed:12} a cell of {name:8} {rest:4} tokens behind it: {share}", flush=True)
+    """Print the table."""
+    await seconds(replies("1", 1, 0), early=True)  # the SDK is imported, the first kernel started
+    for name, cell in CELLS.items():
+        for rest in (0, 100, 250):
+            await row(f"50 tokens/s, a cell of {name}, {rest} tokens behind it", replies(cell, rest, 50), rounds)
+    for rest in (0, 250):
+        title = f"at once, {MANY} cells of nothing, {rest} tokens behind each"
+        await row(title, replies(CELLS["nothing"], rest, 0, MANY), rounds)
 
 
 if __name__ == "__main__":

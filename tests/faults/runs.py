@@ -15,6 +15,7 @@ from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.types.events import RunEnded
 from rlm_jupyter.types.values import Message
+from tests.support.streamed import Streamed
 
 
 def block(*lines: str) -> str:
@@ -26,6 +27,7 @@ ROOT = [
     block("first = await allm_query('d')", "second = rlm_query('a part')", "answer['content'] = first"),
     block("print(len(context))", "FINAL(second)"),
 ]
+PROSE = "Then I read what it shows, and say what it means.\n" * 12
 CHILD = [block("print(llm_query('e'))"), block("FINAL('of the child')")]
 
 
@@ -59,6 +61,17 @@ async def whole(folder: Path, control: Control | None = None) -> Any:
     limits = Limits(max_depth=2)
     rlm = RLM(Parts(), limits=limits, save=folder / "run.ipynb")
     return await rlm.acompletion("What?", "some longer text " * 20, control=control)
+
+
+async def streamed(folder: Path, control: Control | None = None) -> Any:
+    """A run whose cells begin while the model still writes; saved in `folder`."""
+    replies = [
+        block("import time; time.sleep(0.05)", "print(llm_query_batched(['a', 'b']))"),
+        block("print(len(context)); time.sleep(0.05)"),
+        block("print('done')", "FINAL(len(context))"),
+    ]
+    model = Streamed([f"{reply}\n{PROSE}" for reply in replies], chars=60, seconds=0.005)
+    return await RLM(model, save=folder / "run.ipynb").acompletion("What?", "some longer text " * 200, control=control)
 
 
 def check_record(folder: Path) -> RunEnded | None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rlm_jupyter.run.control import Control
 from tests.faults.injector import Injector, Watch, struck, watched
-from tests.faults.runs import check_record, whole
+from tests.faults.runs import check_record, streamed, whole
 
 WAYS = ("cancel", "cancel twice", "stop", "stop, then cancel")
 POINTS = (3, 12, 45, 90, 125)
+EARLY = range(24, 76, 7)
+"""Steps at which, for the most part, a cell is early."""
+Run = Callable[[Path, Control], Coroutine[Any, Any, Any]]
 _SECOND = 3
 """Steps after the first at which it is struck again: in the middle of its putting things away."""
 _MOST_SECONDS = 50.0
@@ -31,7 +35,7 @@ def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
         yield watch
 
 
-def strike(way: str, step: int, folder: Path, watch: Watch) -> tuple[str, bool]:
+def strike(way: str, step: int, folder: Path, watch: Watch, run: Run = whole) -> tuple[str, bool]:
     """Strike a run at one step; how it ended, and whether it had come that far."""
     control = Control()
     injector = Injector(frozenset([step]))
@@ -42,7 +46,7 @@ def strike(way: str, step: int, folder: Path, watch: Watch) -> tuple[str, bool]:
     elif way == "stop, then cancel":
         injector.first = control.stop
     began = time.monotonic()
-    how = asyncio.run(struck(lambda: whole(folder, control), injector))
+    how = asyncio.run(struck(lambda: run(folder, control), injector))
     took = time.monotonic() - began
     assert not (left := watch.left()), f"{way} at step {step}: {left}"
     assert took < _MOST_SECONDS, f"{way} at step {step} took {took:.1f} s"
@@ -53,10 +57,10 @@ def strike(way: str, step: int, folder: Path, watch: Watch) -> tuple[str, bool]:
     return how, injector.steps >= step
 
 
-def strike_all(way: str, steps: Iterable[int], folder: Path, watch: Watch) -> None:
+def strike_all(way: str, steps: Iterable[int], folder: Path, watch: Watch, run: Run = whole) -> None:
     seen: Counter[str] = Counter()
     for step in steps:
-        how, reached = strike(way, step, folder / f"{step}", watch)
+        how, reached = strike(way, step, folder / f"{step}", watch, run)
         if not reached:
             break
         seen[how] += 1
@@ -69,6 +73,12 @@ def test_nothing_is_left_of_a_run_that_is_struck(way: str, tmp_path: Path, watch
     """While it starts, while it asks, in a batch, in a child, while it ends; each way at some of them."""
     offset = WAYS.index(way)
     strike_all(way, (step + offset for step in POINTS[offset % 2 :: 2]), tmp_path, watch)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_is_left_of_a_run_that_is_struck_while_a_cell_is_early(way: str, tmp_path: Path, watch: Watch) -> None:
+    offset = WAYS.index(way)
+    strike_all(way, range(EARLY.start + offset, EARLY.stop, EARLY.step), tmp_path, watch, streamed)
 
 
 @pytest.mark.soak
