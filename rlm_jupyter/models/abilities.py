@@ -25,7 +25,8 @@ class Abilities:
     gives_logprobs: bool = False
     """`complete` takes `logprobs=True`, and then fills the reply's `token_confidence`."""
     closes_early: bool = False
-    """`complete` takes `until`, which is given each piece of the reply and says when the rest is not needed."""
+    """`complete` takes `until`, which is given each piece of the reply and says when the rest is not needed. The
+    pieces, put together, are the reply's text: its first cell may be executed before the rest has come."""
     takes_idle_seconds: bool = False
     """`complete` takes `idle_seconds`, the silence after which the request is given up."""
     takes_temperature: bool = False

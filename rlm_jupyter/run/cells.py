@@ -80,13 +80,13 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
 async def in_kernel(run: Run, code: str, on_outputs: Callable[[tuple[Output, ...]], None]) -> CellRun:
     """Execute this code; nothing of it is recorded or told."""
 
-    def left() -> float | None:
+    def left_over() -> float | None:
         # asked again and again: the clock stands still while a person is asked about a call
         margin = run.requests.last_reply_reserve.seconds + INTERRUPT_MARGIN
         return None if (left := run.ledger.deadline.left) is None else left - margin
 
     run.subcalls.begin(code)
-    return await run.kernel.execute(code, cell_seconds=run.limits.cell_seconds, left=left, on_outputs=on_outputs)
+    return await run.kernel.execute(code, cell_seconds=run.limits.cell_seconds, left=left_over, on_outputs=on_outputs)
 
 
 async def inspect_kernel(run: Run) -> Inspection:

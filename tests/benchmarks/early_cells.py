@@ -28,7 +28,7 @@ MANY = 40
 
 def replies(cell: str, rest: int, rate: float, count: int = 1) -> list[Said]:
     """Return replies with this cell, and so many tokens behind it, at so many a second; and the answer."""
-    cells = [f"I look.\n```repl\n{cell}  # {number}\n```\n{WORD * rest}" for number in range(count)]
+    cells = [f"I look.\n```repl\n{cell}; print({number})\n```\n{WORD * rest}" for number in range(count)]
     texts = [*cells, "```repl\nFINAL(len(context))\n```"]
     return [Said(text, pieces=max(len(text) // len(WORD), 1), delay=1 / rate if rate else 0.0) for text in texts]
 

@@ -17,7 +17,7 @@ from rlm_jupyter.frontends.here.transform import awaited
 from rlm_jupyter.frontends.magics.rlm import RLMMagics, load
 from rlm_jupyter.record.trajectory import Trajectory
 from tests.support.here import Notebook, Shown, script
-from tests.support.loopback import Loopback
+from tests.support.loopback import Loopback, Said
 
 
 @pytest.fixture(scope="module")
@@ -349,6 +349,17 @@ def test_a_key_reaches_the_driver_and_nothing_that_others_can_read(notebook: Not
     assert len(seen) == 2
     assert "OPENAI_BASE_URL" in seen[1]
     assert not any("sk-a-secret-key" in text for text in seen)
+
+
+def test_a_cell_begins_in_this_kernel_while_the_model_still_writes(notebook: Notebook) -> None:
+    looks = "```repl\nimport time; seen = [time.time()]\nprint('looking')\n```\n" + "Then I read what it shows. " * 8
+    ends = "```repl\nFINAL(int(time.time() - seen[0] > 1))\n```"
+    with Loopback([Said(looks, pieces=30, delay=0.1), ends]) as server:
+        notebook.run(f"import os\nos.environ |= {{'OPENAI_BASE_URL': {server.openai_url!r}, 'OPENAI_API_KEY': 'k'}}")
+        shown = notebook.run("%%rlm --here -m openai/any --rerun\nWhat?")
+        notebook.run("del os.environ['OPENAI_API_KEY'], os.environ['OPENAI_BASE_URL']")
+    assert shown.error == ""
+    assert notebook.run("rlm_result.answer").value == "'1'"
 
 
 @pytest.mark.parametrize(
