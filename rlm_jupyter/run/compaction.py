@@ -15,11 +15,11 @@ from typing import Literal
 from rlm_jupyter import parsing
 from rlm_jupyter.kernel.guest.trajectory_view import NAME as TRAJECTORY
 from rlm_jupyter.prompts import compaction as prompts
+from rlm_jupyter.record.messages import opening
 from rlm_jupyter.run.budget import request as calls
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import Completion
 from rlm_jupyter.run.budget.request_size import estimate_tokens_of
-from rlm_jupyter.run.conversation import opening
 from rlm_jupyter.run.elision import most_input
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.errors import LimitReached, ModelError
@@ -138,7 +138,7 @@ def _part(run: Run, most: int) -> _Part | None:
     """Return the iterations that are to go: all but the newest, and no more than the window reads with a summary."""
     trajectory, scale = run.trajectory, run.requests.density
     messages = run.requests.conversation.messages(trajectory)
-    fixed = math.ceil(estimate_tokens_of(opening(trajectory)) * scale)
+    fixed = math.ceil(estimate_tokens_of(opening(trajectory, trajectory.compacted)) * scale)
     sizes = [math.ceil(estimate_tokens_of(pair) * scale) for pair in zip(messages[2::2], messages[3::2], strict=True)]
     budget = max(most - fixed, 0)
     cap = min(budget // _SUMMARY_SHARE, MOST_SUMMARY_TOKENS)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlm_jupyter.prompts.direct import told
+from rlm_jupyter.record.messages import follow_up, opening, read_part
 from rlm_jupyter.run.figures import ImageTokens, labelled
 from rlm_jupyter.types.images import MOST_IMAGES
 from rlm_jupyter.types.tokens import tokens_of
@@ -48,7 +48,7 @@ class Conversation:
         if hidden != self._hidden:
             self._messages, self._tokens, self._hidden = [], 0, hidden
         if not self._messages:
-            self._add(*opening(trajectory))
+            self._add(*opening(trajectory, trajectory.compacted))
         elif len(self._messages) > 2:
             # a notice may have come after the last iteration's outputs
             self._remove_last()
@@ -104,26 +104,3 @@ def _figures_left_out(trajectory: Trajectory) -> int:
 def messages(trajectory: Trajectory) -> list[Message]:
     """Return the conversation that the root model reads next, from a record alone."""
     return Conversation().messages(trajectory)
-
-
-def opening(trajectory: Trajectory) -> tuple[Message, Message]:
-    """Return what the conversation begins with: the task, and what stands in place of compacted iterations."""
-    started, compacted = trajectory.started, trajectory.compacted
-    text = started.opening + told([reply.text for reply in trajectory.direct])
-    return (
-        Message("system", started.system),
-        Message("user", text if compacted is None else f"{text}\n\n{compacted.text}"),
-    )
-
-
-def read_part(iteration: Iteration) -> str:
-    """Return what of a reply counts; never empty, which some servers refuse."""
-    reply = iteration.reply
-    return reply.text[: reply.read].rstrip() or "(no reply)"
-
-
-def follow_up(iteration: Iteration, *, elided: bool) -> str:
-    """Return what the model is told after an iteration."""
-    shown = "[The outputs of this iteration are left out now, to make room; your variables are still there.]"
-    parts = [shown if elided else iteration.shown, *iteration.notices]
-    return "\n\n".join(part for part in parts if part) or "(no output)"

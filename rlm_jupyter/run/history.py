@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rlm_jupyter.run.conversation import follow_up, read_part
+from rlm_jupyter.record.messages import follow_up, read_part
 
 if TYPE_CHECKING:
     from rlm_jupyter.kernel.kernel import Kernel

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts import cues
 from rlm_jupyter.record.iteration import Cell, Iteration
-from rlm_jupyter.run.conversation import read_part
+from rlm_jupyter.record.messages import read_part
 from rlm_jupyter.run.state import Run
 
 EMPTY = "is empty"
