@@ -82,6 +82,7 @@ examples:
   jupyter rlm export
   jupyter rlm export 20250102-101500-who --to html
   jupyter rlm export rlm_runs/20250102-101500-who.ipynb --output for-review.ipynb
+  jupyter rlm export results.jsonl --to sft --where "score >= 1"
 
 """
 
@@ -267,7 +268,7 @@ def _parser() -> argparse.ArgumentParser:
             "examples:\n  jupyter rlm show\n  jupyter rlm show rlm_runs/20250102-101500-who.ipynb\n\n",
         )
     )
-    _add_export(command("export", "write a run as one file to send, without keys and home folders", _EXPORT_EXAMPLES))
+    _add_export(command("export", "write runs as one file, without keys and home folders", _EXPORT_EXAMPLES))
     _add_clean(
         command("clean", "delete runs that have ended", "examples:\n  jupyter rlm clean --older-than 30 --yes\n\n")
     )
@@ -366,12 +367,21 @@ def _add_show(show: argparse.ArgumentParser) -> None:
 
 
 def _add_export(export: argparse.ArgumentParser) -> None:
-    export.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
+    export.add_argument(
+        "run",
+        nargs="?",
+        metavar="RUN",
+        help="name, id or path of a run, or results of a batch (default: the newest run)",
+    )
     export.add_argument(
         "--to",
-        choices=("ipynb", "html", "jsonl"),
-        help="a notebook with all that is needed to run it again, a page, or JSON lines for the visualizer of the "
-        "reference implementation (default: what --output ends in, else ipynb)",
+        choices=("ipynb", "html", "jsonl", "otel", "atif", "verifiers", "sft"),
+        help="ipynb: a notebook with all that is needed to run it again; html: a page; jsonl: for the visualizer of "
+        "the reference implementation; otel: a trace of OpenTelemetry, sent where OTEL_EXPORTER_OTLP_ENDPOINT is set; "
+        "atif, verifiers, sft: training data (default: what --output ends in, else ipynb; of results, sft)",
+    )
+    export.add_argument(
+        "--where", metavar="CONDITION", help='of results, only runs whose columns meet this, such as "score >= 1"'
     )
     export.add_argument(
         "-o", "--output", metavar="PATH", help="the file, a folder for it, or - for standard output (default: here)"

@@ -79,12 +79,13 @@ def show(args: Namespace) -> int:
 
 
 def export(args: Namespace) -> int:
-    """Run `jupyter rlm export`: a run as one file to send to somebody; return the exit code."""
+    """Run `jupyter rlm export`: a run, or a batch's, as one file to send to somebody; return the exit code."""
     from rlm_jupyter.frontends.cli import export as sending
 
-    files, *more = _named(args.run)
-    form = {"to": args.to, "output": args.output, "redact": args.redact, "replace": args.replace}
-    sending.export(files, prompts=bool(more), **form)
+    if sending.is_results(args.run):
+        sending.export_results(args)
+    else:
+        sending.export_run(_named(args.run), args)
     return ANSWERED
 
 

@@ -34,6 +34,21 @@ class Cost:
 
 def costs(run: WholeRun) -> list[Cost]:
     """Return a line for each model at each depth; last, what was billed for requests that were stopped."""
+    lines = _recorded(run)
+    stopped = _rest(run, lines)
+    return lines if stopped is None else [*lines, stopped]
+
+
+def stopped(run: WholeRun) -> Cost | None:
+    """Return what was billed for requests of a run that were stopped, and stand in no record; `None`: nothing was.
+
+    What was billed so for the runs below it is theirs.
+    """
+    below = filter(None, map(stopped, run.children))
+    return _rest(run, [*_recorded(run), *below])
+
+
+def _recorded(run: WholeRun) -> list[Cost]:
     lines: defaultdict[tuple[int, str], Cost] = defaultdict(lambda: Cost("", 0))
     for one in run:
         depth, below = one.trajectory.started.depth, {child.trajectory.run_id for child in one.children}
@@ -50,7 +65,7 @@ def costs(run: WholeRun) -> list[Cost]:
                 continue  # a child's own record says what it took
             line = lines[key] if key in lines else Cost(key[1], key[0])
             lines[key] = line.plus(record.usage, record.cost, record.seconds)
-    return [lines[key] for key in sorted(lines)] + _stopped(run, list(lines.values()))
+    return [lines[key] for key in sorted(lines)]
 
 
 def by_model(run: WholeRun) -> dict[str, ModelUsage]:
@@ -78,14 +93,15 @@ def _asked(call: SubcallSettled) -> bool:
     return call.kind != "tool" and (not call.failed or call.usage.total_tokens > 0)
 
 
-def _stopped(run: WholeRun, lines: list[Cost]) -> list[Cost]:
+def _rest(run: WholeRun, lines: list[Cost]) -> Cost | None:
+    """Return what the end of a run has more than these lines."""
     ended = run.trajectory.ended
     if ended is None:
-        return []
+        return None
     seen = sum((line.usage for line in lines), NOTHING)
     more = Usage(
         max(ended.usage.input_tokens - seen.input_tokens, 0), max(ended.usage.output_tokens - seen.output_tokens, 0)
     )
     known = sum(line.cost for line in lines if line.cost is not None)
     cost = None if ended.cost is None else max(ended.cost - known, 0.0)
-    return [Cost("(stopped on the way)", None, 0, more, cost)] if more.total_tokens else []
+    return Cost("(stopped on the way)", None, 0, more, cost) if more.total_tokens else None

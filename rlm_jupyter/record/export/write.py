@@ -17,7 +17,13 @@ from rlm_jupyter.types.errors import ConfigurationError
 if TYPE_CHECKING:
     from rlm_jupyter.record.store import RunFiles
 
-FORMS = ("ipynb", "html", "jsonl")
+FORMS = ("ipynb", "html", "jsonl", "otel", "atif", "verifiers", "sft")
+TRAINING = ("atif", "verifiers", "sft")
+"""What is made of runs that have ended, and may be given a score."""
+_ENDS = {"ipynb": "-export.ipynb", "html": ".html", "jsonl": ".jsonl", "atif": ".atif.json"}
+"""What a file's name ends in; the others in the form and `.jsonl`."""
+_OF_OTHERS = {"ipynb": {"ipynb"}, "html": {"html"}}
+"""The suffixes that a file may have, of those that stand for a form; other forms are lines of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,7 @@ def send(
     files
         The run.
     form
-        `ipynb`, `html` or `jsonl`.
+        One of `FORMS`.
     output
         The file, or a folder for it; named after the run, in the working directory, when left out: with a number
         where that name is taken.
@@ -63,11 +69,14 @@ def send(
     Raises
     ------
     ConfigurationError
-        The file can't be written, or exists and is not to be replaced.
+        The file can't be written, or exists and is not to be replaced; the run is nothing to train on.
     RecordError
         The run can't be read.
     """
-    run = WholeRun.gather(files, context=form == "ipynb", outputs=form != "jsonl", prompts=prompts)
+    has_files = form in {"ipynb", "html"}
+    run = WholeRun.gather(files, context=form == "ipynb", outputs=has_files, prompts=prompts)
+    if form in TRAINING and (why := unfit(run)):
+        raise ConfigurationError(f"{files.name} {why}.")
     without_context = form == "ipynb" and run.context is None
     redactor, run_id = Redactor.of_environment(), run.trajectory.run_id
     if redact:
@@ -75,50 +84,113 @@ def send(
     # a run's name has words of its prompt, which may have been taken out of the run
     named = files.name if prompts else files.prompt_name
     name = named if run.trajectory.run_id == run_id else run.trajectory.run_id
-    path = None if out is not None else _target(files, name, form, output)
-    content = _written(run, form)
-    if path is not None:
-        path = _delivered(path, content, replace, is_named=output is not None and not Path(output).is_dir())
-    elif out is not None:
-        out(content)
+    path = None if out is not None else target(f"{name}{_ENDS.get(form, f'.{form}.jsonl')}", form, output, files.shown)
+    path = deliver(written(run, form), path, output, replace=replace, out=out)
     said = [_removed(redactor) if redact else "Nothing was removed: keys and paths stand there as they were."]
     if without_context:
         said.append("The context is not with the run, so the notebook can be read, and not be run again.")
-    if form != "jsonl" and (missing := left_out(run.trajectory.ended, run.files)):
+    if has_files and (missing := left_out(run.trajectory.ended, run.files)):
         why = "too large, or of a kind that can't be looked through for keys (--no-redact)" if redact else "too large"
         said.append(f"Named by their digests, and not in it: {', '.join(missing)}: {why}.")
     return Sent(path, tuple(said))
 
 
-def _written(run: WholeRun, form: str) -> bytes:
-    # the template engine is loaded only where a page is made
-    from rlm_jupyter.record.export import to_html, to_jsonl, to_notebook
+def unfit(run: WholeRun) -> str:
+    """Say why a run is nothing to train on; empty where it is."""
+    if any(one.trajectory.ended is None for one in (run, *run.prompts)):
+        return "has not ended, so it is nothing to train on: resume it first"
+    if not any(one.trajectory.iterations for one in (run, *run.prompts)):
+        return "has no iteration, so it is nothing to train on"
+    return ""
 
-    if form == "ipynb":
-        return to_notebook(run)
-    text = to_html(run) if form == "html" else to_jsonl(run)
+
+def written(run: WholeRun, form: str, score: float | None = None) -> bytes:
+    """Return a run in a form; `score` is that of its answer, for those of `TRAINING`."""
+    # only this form is loaded: pages need a template engine
+    match form:
+        case "ipynb":
+            from rlm_jupyter.record.export.notebook import to_notebook
+
+            return to_notebook(run)
+        case "html":
+            from rlm_jupyter.record.export.html import to_html
+
+            text = to_html(run)
+        case "otel":
+            from rlm_jupyter.record.export.otlp import to_otlp
+
+            text = to_otlp(run)
+        case "atif":
+            from rlm_jupyter.record.export.atif import to_atif
+
+            text = to_atif(run, score)
+        case "verifiers":
+            from rlm_jupyter.record.export.verifiers import to_verifiers
+
+            text = to_verifiers(run, score)
+        case "sft":
+            from rlm_jupyter.record.export.sft import to_sft
+
+            text = to_sft(run, score)
+        case _:
+            from rlm_jupyter.record.export.jsonl import to_jsonl
+
+            text = to_jsonl(run)
     return text.encode("utf-8", "backslashreplace")
 
 
-def _target(files: RunFiles, name: str, form: str, output: str | Path | None) -> Path:
+def target(name: str, form: str, output: str | Path | None, source: Path) -> Path:
+    """Return the file to write.
+
+    Parameters
+    ----------
+    name
+        Its name, where `output` is a folder, or left out.
+    source
+        What it is made of, which stays as it is.
+
+    Raises
+    ------
+    ConfigurationError
+        It has the name of another form, there is no folder for it, or it is the source itself.
+    """
     path = Path(output or ".")
     if path.is_dir():
-        path = path / (f"{name}-export.ipynb" if form == "ipynb" else f"{name}.{form}")
-    elif path.suffix.removeprefix(".").lower() in {*FORMS} - {form}:
+        path = path / name
+    elif path.suffix.removeprefix(".").lower() in {"ipynb", "html", "jsonl"} - _OF_OTHERS.get(form, {"jsonl"}):
         raise ConfigurationError(
             f"{path.name} is no name for a file of the form {form}. Name another --output, or --to."
         )
     if not path.parent.is_dir():
         raise ConfigurationError(f"There is no folder {path.parent} to write {path.name} to.")
     # by the place that it has in the end: another spelling or a link may lead to the run itself
-    if os.path.realpath(path) == os.path.realpath(files.shown):
-        raise ConfigurationError(f"{path} is the run itself, which stays as it is. Name another --output.")
+    if os.path.realpath(path) == os.path.realpath(source):
+        what = "the run itself" if source.suffix == ".ipynb" else "what is exported"
+        raise ConfigurationError(f"{path} is {what}, which stays as it is. Name another --output.")
     return path
 
 
-def _delivered(path: Path, content: bytes, replace: bool, *, is_named: bool) -> Path:
+def deliver(
+    content: bytes,
+    path: Path | None,
+    output: str | Path | None,
+    *,
+    replace: bool,
+    out: Callable[[bytes], object] | None,
+) -> Path | None:
+    """Write a file, or give its content to `out`; return where it is.
+
+    Raises
+    ------
+    ConfigurationError
+        It can't be written, or exists and is not to be replaced.
+    """
+    if path is None:
+        if out is not None:
+            out(content)
+        return None
     try:
-        if not is_named:
+        if output is None or Path(output).is_dir():
             return atomic.create_numbered(path, content)
         delivery.deliver(path, content, replace=replace, consent="add --replace")
     except OSError as error:
