@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rlm_jupyter import RLM
+from rlm_jupyter.frontends.cli.main import main
 from rlm_jupyter.models.scripted import ScriptedModel
 from tests.runs.test_cli import cli
 from tests.support import consumers, exported
@@ -115,7 +113,10 @@ def test_rows_without_a_run_and_runs_without_an_end_are_counted(batches: Path) -
         (["mine.jsonl"], "mine.jsonl is no file of results that a batch has written."),
         (["torn.jsonl"], "torn.jsonl is no file of results that a batch has written."),
         (["empty.csv"], "There are no items"),
-        (["killed.ipynb", "--to", "sft"], "killed has not ended, so it is nothing to train on: resume it first."),
+        (
+            ["killed.ipynb", "--to", "sft"],
+            "killed has not ended, so it is nothing to train on: resume it, or wait for its end.",
+        ),
         (["killed.ipynb", "--to", "verifiers"], "killed has not ended, so it is nothing to train on"),
         (["killed.ipynb", "--to", "atif"], "killed has not ended, so it is nothing to train on"),
     ],
@@ -143,16 +144,10 @@ def test_the_commands_of_the_docs_run(monkeypatch: pytest.MonkeyPatch) -> None:
         for command in commands:
             before, _, verb = command.partition("jupyter rlm ")
             name, _, value = before.strip().partition("=")
-            given = {name: value.replace("http://localhost:4318", collector.url)} if name else {}
-            words = [word.replace("RUN", "run.ipynb") for word in shlex.split(verb, comments=True)]
-            done = subprocess.run(
-                [sys.executable, "-m", "rlm_jupyter.frontends.cli.main", *words],
-                capture_output=True,
-                text=True,
-                check=False,
-                env=os.environ | given,
-            )
-            assert done.returncode == 0, done.stderr
+            with pytest.MonkeyPatch.context() as patch:
+                if name:
+                    patch.setenv(name, value.replace("http://localhost:4318", collector.url))
+                assert main([word.replace("RUN", "run.ipynb") for word in shlex.split(verb, comments=True)]) == 0, verb
     assert len(commands) == 11
     assert {path.name for path in Path().iterdir() if path.is_file()} == {
         "run.ipynb",

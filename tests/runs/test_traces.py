@@ -15,7 +15,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from rlm_jupyter import RLM, Limits, Result
-from rlm_jupyter.record.export import WholeRun, semconv
+from rlm_jupyter.record.export import WholeRun, otlp, semconv
 from rlm_jupyter.record.export.costs import stopped
 from rlm_jupyter.record.export.otlp import to_otlp
 from rlm_jupyter.record.export.span import Span
@@ -236,6 +236,28 @@ def test_a_run_that_has_not_ended_is_a_trace_that_says_so() -> None:
     again = spans(WholeRun(Trajectory([*killed, reply(2, "x")])))[-1]
     assert again.name == "chat other"
     assert again.interval[0] == pytest.approx(1767326400.0)
+
+
+def test_texts_that_are_no_utf8_are_sent_and_long_ones_cut_as_the_sdk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = "\ud800" + "x" * 5_000
+    call = subcall(1, 0, 0, failed=True, text=odd, prompt_head=odd)
+    end = ended(answer=odd, usage=Usage(120, 12), cost=0.011)
+    run = WholeRun(Trajectory([started(prompt=odd), reply(1, odd), call, cell(1, 0, odd), end]))
+    monkeypatch.setenv(semconv.CAPTURE, "1")
+    monkeypatch.setenv("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "300")
+    assert [span.status.message[:2] for span in parsed(to_otlp(run))] == ["", "", "", "", "?x"]
+    with Collector() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        assert otlp.send([run]) == len(collector.spans) == 5
+    lengths = [len(one.value.string_value) for span in collector.spans for one in span.attributes]
+    assert max(lengths) == 300
+
+
+def test_an_address_is_shown_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "https://me:secret@host/x")
+    assert otlp.endpoint() == "https://host/x"
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://host:4318")
+    assert otlp.endpoint() == "http://host:4318"
 
 
 def test_without_an_address_it_is_a_file(made: Result) -> None:

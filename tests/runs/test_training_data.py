@@ -48,7 +48,7 @@ def whole(made: Result) -> WholeRun:
 
 
 def lines(text: str) -> list[dict[str, Any]]:
-    return [json.loads(one) for one in text.splitlines()]
+    return [json.loads(one) for one in text.split("\n") if one]
 
 
 def trained(window: dict[str, Any]) -> list[str]:
@@ -290,6 +290,6 @@ def test_harbors_validator_accepts_the_file(whole: WholeRun, tmp_path: Path) -> 
 
 def test_surrogates_and_a_run_without_iterations_are_written_too() -> None:
     odd = WholeRun(Trajectory([started(), reply(1, "\ud800"), ended(answer="\ud800")]))
-    for export in (to_sft, to_atif, to_verifiers):
-        export(odd).encode()
+    assert json.loads(to_sft(odd))["messages"][2]["content"] == "?"
+    assert trajectory_of(to_atif(odd)).extra["answer"] == episode_of(to_verifiers(odd)).traces[0].root_reply == "?"
     assert to_sft(WholeRun(Trajectory([started(), ended()]))) == ""

@@ -7,12 +7,11 @@ was shown of them is its observation. What a cell asked of models and tools stan
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rlm_jupyter.record.export.sft import about, tokens
+from rlm_jupyter.record.export.sft import about, line_of, tokens
 from rlm_jupyter.record.export.timeline import Timeline, iso
 from rlm_jupyter.record.messages import follow_up, opening, read_part
 from rlm_jupyter.types.events import ConversationCompacted, OutputsElided, ReplyReceived, SubcallSettled
@@ -40,7 +39,7 @@ def to_atif(run: WholeRun, score: float | None = None) -> str:
     trajectory = _trajectory(run)
     if score is not None:
         trajectory["extra"]["score"] = score
-    return json.dumps(trajectory) + "\n"
+    return line_of(trajectory)
 
 
 def _trajectory(run: WholeRun) -> dict[str, Any]:

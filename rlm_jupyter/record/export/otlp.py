@@ -29,8 +29,8 @@ _KINDS = {"INTERNAL": 1, "CLIENT": 3}
 _ERROR = 2
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-_AT_ONCE = 256
-"""Spans of one request: collectors take four megabytes."""
+_AT_ONCE = 64
+"""Spans of one request: collectors take some megabytes."""
 INSTALL = "pip install 'rlm_jupyter[otel]'"
 
 
@@ -97,8 +97,11 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def endpoint() -> str:
-    """Return where the SDK's exporter sends spans to by its environment variables; empty where none is set."""
-    return next((address for name in _ENDPOINTS if (address := os.environ.get(name, ""))), "")
+    """Return where the SDK's exporter sends spans to by its environment variables, to be shown; empty: none is set."""
+    address = next((address for name in _ENDPOINTS if (address := os.environ.get(name, ""))), "")
+    # without a name and a password
+    scheme, marks, rest = address.rpartition("://")
+    return f"{scheme}{marks}{rest.rpartition('@')[2]}"
 
 
 def send(runs: Iterable[WholeRun]) -> int:
@@ -172,14 +175,15 @@ def _heard(logger: str) -> Iterator[list[str]]:
 
 def _of_sdk(made: Sequence[Span]) -> list[ReadableSpan]:
     """Return the same spans as the SDK has them."""
+    from opentelemetry.attributes import BoundedAttributes
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-    from opentelemetry.sdk.trace import Event, ReadableSpan
+    from opentelemetry.sdk.trace import Event, ReadableSpan, SpanLimits
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
     from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
     # by OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES it may be called otherwise
     resource = Resource({"service.name": names.AGENT}).merge(OTELResourceDetector().detect())
-    scope = InstrumentationScope(names.AGENT)
+    scope, limits = InstrumentationScope(names.AGENT), SpanLimits()
 
     def context(span: Span, span_id: str) -> SpanContext:
         return SpanContext(int(span.trace_id, 16), int(span_id, 16), False, TraceFlags(TraceFlags.SAMPLED))
@@ -190,7 +194,10 @@ def _of_sdk(made: Sequence[Span]) -> list[ReadableSpan]:
             context=context(span, span.span_id),
             parent=None if span.parent_id is None else context(span, span.parent_id),
             resource=resource,
-            attributes=span.attributes,
+            # by OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT and its kin
+            attributes=BoundedAttributes(
+                limits.max_span_attributes, span.attributes, max_value_len=limits.max_span_attribute_length
+            ),
             events=[Event(event.name, event.attributes, _nanoseconds(event.moment)) for event in span.events],
             kind=SpanKind[span.kind],
             status=Status() if span.error is None else Status(StatusCode.ERROR, span.error),

@@ -26,8 +26,12 @@ def to_sft(run: WholeRun, score: float | None = None) -> str:
         Of the run's answer, where it is known.
     """
     lines = [line for one in (run, *run.prompts) for line in _lines(one, score)]
-    # ASCII, because a lone surrogate has no other form that every reader takes
-    return "".join(json.dumps(line) + "\n" for line in lines)
+    return "".join(map(line_of, lines))
+
+
+def line_of(data: dict[str, Any]) -> str:
+    """Return a line of JSON; lone surrogates become question marks, because tokenizers and validators refuse them."""
+    return json.dumps(data, ensure_ascii=False).encode("utf-8", "replace").decode() + "\n"
 
 
 def _lines(run: WholeRun, score: float | None) -> Iterator[dict[str, Any]]:

@@ -121,6 +121,16 @@ def _called(text: str) -> str:
         return text.partition("(")[0]
 
 
+def clean(attributes: Attributes) -> Attributes:
+    """Return attributes whose texts the protocol takes."""
+    return {key: whole(value) if isinstance(value, str) else value for key, value in attributes.items()}
+
+
+def whole(text: str) -> str:
+    """Return a text with question marks in place of lone surrogates, which no UTF-8 has."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def name(attributes: Attributes) -> str:
     """Return a span's name, which the conventions derive from its attributes."""
     operation = str(attributes[names.OPERATION])

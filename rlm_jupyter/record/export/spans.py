@@ -121,10 +121,11 @@ class _RunSpans:
         """Add a span of a record, or of what there is once in a run; return its id."""
         path = of if isinstance(of, str) else self._places[id(of)].number
         span_id = _digest(f"{self._trajectory.run_id} {path}", 8)
-        attributes = attributes | {names.CONVERSATION: self._trajectory.run_id}
+        attributes = said.clean(attributes | {names.CONVERSATION: self._trajectory.run_id})
         name = name or said.name(attributes)
+        why = None if error is None else said.whole(error)
         self._found.append(
-            Span(self._trace_id, span_id, parent, name, kind, interval, attributes, error=error, events=events)
+            Span(self._trace_id, span_id, parent, name, kind, interval, attributes, error=why, events=events)
         )
         return span_id
 
@@ -166,7 +167,7 @@ class _RunSpans:
                 attributes[names.REWARD] = rated.reward
                 about: Attributes = {names.EVALUATION_NAME: "reward", names.EVALUATION_SCORE: rated.reward}
                 about[names.EVALUATION_EXPLANATION] = rated.explanation
-                events.append(SpanEvent(names.EVALUATION, interval[1], about))
+                events.append(SpanEvent(names.EVALUATION, interval[1], said.clean(about)))
         path = f"iteration {number}"
         me = self._add(path, parent, "INTERNAL", interval, attributes, name="iteration", events=tuple(events))
         calls: list[SubcallSettled] = []

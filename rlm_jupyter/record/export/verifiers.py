@@ -7,12 +7,11 @@ probabilities are not recorded, so they are not there: a trainer tokenizes the m
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.record.export.costs import stopped
-from rlm_jupyter.record.export.sft import about, reward
+from rlm_jupyter.record.export.sft import about, line_of, reward
 from rlm_jupyter.record.export.timeline import Timeline
 from rlm_jupyter.record.export.windows import Window, windows
 from rlm_jupyter.types.events import ConversationCompacted, DirectReplied, ReplyReceived, SampleSettled, SubcallSettled
@@ -48,7 +47,7 @@ def to_verifiers(run: WholeRun, score: float | None = None) -> str:
         "ok": ended is not None and ended.stop_reason in _GOOD,
         "traces": [_trace(one, score if one is run else None) for one in run],
     }
-    return json.dumps(episode) + "\n"
+    return line_of(episode)
 
 
 def _task(run: WholeRun) -> dict[str, Any]:

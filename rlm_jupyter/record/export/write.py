@@ -98,7 +98,7 @@ def send(
 def unfit(run: WholeRun) -> str:
     """Say why a run is nothing to train on; empty where it is."""
     if any(one.trajectory.ended is None for one in (run, *run.prompts)):
-        return "has not ended, so it is nothing to train on: resume it first"
+        return "has not ended, so it is nothing to train on: resume it, or wait for its end"
     if not any(one.trajectory.iterations for one in (run, *run.prompts)):
         return "has no iteration, so it is nothing to train on"
     return ""
