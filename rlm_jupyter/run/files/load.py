@@ -29,10 +29,16 @@ MOST_BYTES = 20 * 1024 * 1024
 
 _MOST_NAMES = 3
 _ADDRESS = re.compile(r"\w+://")
+_OUTSIDE = "outside of the folders that may be read."
 _IMAGE_LEFT_OUT = "images beside other files (name them, or a pattern, to read them)."
 
 
-def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, note: Note | None = None) -> object:
+def load(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    note: Note | None = None,
+    within: Sequence[str | os.PathLike[str]] | None = None,
+) -> object:
     """Read a context from files.
 
     A pattern (`*`, `?`, `[…]`, `**` for folders at any depth) stands for the files that it matches, a folder
@@ -46,6 +52,9 @@ def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, no
         One, or several; relative ones start at the working directory, `~` is the home directory.
     note
         Told, in one line each, what was left out or taken for something else. Default: standard error.
+    within
+        Folders. What is in none of them, links followed, is refused where it is named, and left out of folders and
+        patterns. Default: any file may be read.
 
     Returns
     -------
@@ -75,20 +84,26 @@ def load(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, no
     >>> load("report.docx")  # doctest: +SKIP
     >>> load(["src", "docs/**/*.md", "notes.txt"])  # doctest: +SKIP
     """
-    wanted: object = paths
-    listed = [*wanted] if isinstance(wanted, Iterable) and not isinstance(wanted, str | Mapping) else [wanted]
-    given = [os.fspath(path) for path in listed if isinstance(path, str | os.PathLike)]
-    if len(given) < len(listed):
-        raise ConfigurationError(f"load takes a path, or a list of paths, not {quoted(wanted)}.")
-    if not all(given) or not given:  # an empty path would be the working directory
-        raise ConfigurationError("No file is named for the context.")
+    given = _given(paths)
     if note is not None and not callable(note):
         raise ConfigurationError(f"note is a function that takes a line, as notes.append, not {quoted(note)}.")
-    loading = _Loading(on_stderr if note is None else note)
+    folders = None if within is None else tuple(Path(folder).resolve() for folder in within)
+    loading = _Loading(on_stderr if note is None else note, folders)
     for path in given:
         loading.add(path)
     loading.refuse_blank(given)
     return loading.only() if len(given) == 1 and loading.single else loading.contents
+
+
+def _given(paths: object) -> list[str]:
+    """Return what was named, as texts."""
+    listed = [*paths] if isinstance(paths, Iterable) and not isinstance(paths, str | Mapping) else [paths]
+    given = [os.fspath(path) for path in listed if isinstance(path, str | os.PathLike)]
+    if len(given) < len(listed):
+        raise ConfigurationError(f"load takes a path, or a list of paths, not {quoted(paths)}.")
+    if not all(given) or not given:  # an empty path would be the working directory
+        raise ConfigurationError("No file is named for the context.")
+    return given
 
 
 @dataclass
@@ -96,6 +111,7 @@ class _Loading:
     """What was read so far."""
 
     note: Note
+    within: tuple[Path, ...] | None = None
     contents: dict[str, object] = field(default_factory=dict)
     single: bool = True
     """Only files that were named came in; one of them is then no collection."""
@@ -107,6 +123,7 @@ class _Loading:
 
     def add(self, given: str) -> None:
         """Read what one path stands for."""
+        self._refuse_outside(given)
         if given == STDIN:
             if STDIN not in self.contents:
                 self.contents[STDIN] = self._stdin()
@@ -158,6 +175,8 @@ class _Loading:
             try:
                 if Path(path).stat().st_size > most_bytes:
                     raise Unreadable(f"larger than {MOST_BYTES // 1024**2} MB (name it to read it).")
+                if not self._is_within(path):
+                    raise Unreadable(_OUTSIDE)
                 self.contents[_key(path)] = self._read(path)
             except (Unreadable, OSError) as error:
                 left_out.add(_key(path), error.brief if isinstance(error, Unreadable) else why(error))
@@ -180,6 +199,24 @@ class _Loading:
             raise ConfigurationError(" ".join([nothing, *(f"L{line[1:]}" for line in left_out.lines())]))
         for line in left_out.lines():
             self.note(f"{given}: {line}")
+
+    def _refuse_outside(self, given: str) -> None:
+        """Refuse what may not be read, before anybody looks whether it is there."""
+        if self.within is None:
+            return
+        path = os.path.expanduser(given)  # noqa: PTH111
+        if glob.has_magic(path) and not os.path.lexists(path):
+            # what stands before the first wildcard says where a pattern looks, if it does not go up again
+            parts = Path(path).parts
+            fixed = next(place for place, part in enumerate(parts) if glob.has_magic(part))
+            path = os.fspath(Path(*parts[:fixed])) if ".." not in parts[fixed:] else ""
+        if given == STDIN or not path or not self._is_within(path):
+            folders = ", ".join(map(str, self.within)) or "none"
+            raise ConfigurationError(f"{given}: {_OUTSIDE[:-1]} ({folders}).")
+
+    def _is_within(self, path: str) -> bool:
+        real = Path(os.path.realpath(path))
+        return self.within is None or any(real.is_relative_to(folder) for folder in self.within)
 
     def _is_new(self, path: str) -> bool:
         real = os.path.realpath(path)

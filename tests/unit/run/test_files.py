@@ -645,3 +645,28 @@ def test_a_folder_is_called_the_same_in_all_that_is_said_of_it(given: str) -> No
     load(given, note=notes.append)
     assert len(notes) == 2
     assert {note.partition(":")[0] for note in notes} == {"dossier"}
+
+
+def test_nothing_outside_of_the_folders_that_were_named_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    for folder in (inside, outside):
+        folder.mkdir()
+        (folder / "a.txt").write_text(folder.name)
+    (inside / "link.txt").symlink_to(outside / "a.txt")
+    (tmp_path / "way").symlink_to(inside)
+    for path in ("in", "in/*.txt", "way", str(inside), "in/**/*.txt"):
+        notes: list[str] = []
+        found: Any = load(path, note=notes.append, within=[inside])
+        assert [*found.values()] == ["in"]
+        assert any("outside of the folders that may be read" in note for note in notes)
+    assert load("way/a.txt", within=[inside]) == "in"
+    for path in ("out", "out/a.txt", "in/link.txt", "in/../out/a.txt", "*/a.txt", "in/*/../../out/*", "none", "-", "~"):
+        with pytest.raises(ConfigurationError, match="outside of the folders that may be read"):
+            load(path, within=[inside])
+    with pytest.raises(ConfigurationError, match=r"\(none\)"):
+        load("in", within=[])
+    with pytest.raises(ConfigurationError, match="there is no such file"):
+        load("in/none", within=[inside])
