@@ -12,15 +12,17 @@ from typing import Any, Literal
 
 from rlm_jupyter.types.limits import Limits
 
-Surface = Literal["cli", "magic", "resume", "fork", "%resume", "config", "batch"]
+Surface = Literal["cli", "magic", "resume", "fork", "%resume", "config", "batch", "agents"]
 """Where an option is taken: `jupyter rlm run`, `%rlm`, `jupyter rlm resume` and `fork`, `%rlm_resume`, `%config`,
-`jupyter rlm batch`."""
+`jupyter rlm batch`, `jupyter rlm mcp`."""
 _ALL: frozenset[Surface] = frozenset({"cli", "magic", "resume", "fork", "%resume", "config"})
 _SHELL: frozenset[Surface] = frozenset({"cli", "resume", "fork"})
 _RUNS: frozenset[Surface] = frozenset({"cli", "magic"})
 _MAGIC: frozenset[Surface] = frozenset({"magic"})
 _OF_ONE_RUN = frozenset({"session", "ledger", "estimate", "output", "output_dir", "replace"})
 """Options of `jupyter rlm run` that a batch does not take."""
+_OF_WHO_ASKS = _OF_ONE_RUN | {"schema"}
+"""… and that the owner of a server for agents does not set: the agent does, or nobody."""
 _OF_LIMITS = Limits()
 
 
@@ -172,6 +174,8 @@ def options_of(surface: Surface) -> Iterator[Option]:
     """Yield the options that are taken there, in their order."""
     if surface == "batch":
         return (option for option in options_of("cli") if option.name not in _OF_ONE_RUN)
+    if surface == "agents":
+        return (option for option in options_of("cli") if option.name not in _OF_WHO_ASKS)
     return (option for option in OPTIONS if surface in option.surfaces)
 
 

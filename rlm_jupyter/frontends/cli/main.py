@@ -1,4 +1,4 @@
-"""The command line: `jupyter rlm run`, `batch`, `compare`, `demo`, `resume`, `fork`, `replay`, `list` and so on.
+"""The command line: `jupyter rlm run`, `batch`, `compare`, `demo`, `resume`, `fork`, `replay`, `mcp`, `list`, ….
 
 Long because the parsers and the help of all commands stand here; what a command does is imported when it is called.
 """
@@ -20,7 +20,7 @@ from rlm_jupyter.types.errors import ConfigurationError, RLMError
 
 _EXIT_CODES = """\
 exit codes:
-  0    answered (for list, show, export, clean: done; for replay: the same came out)
+  0    answered (for list, show, export, clean, mcp: done; for replay: the same came out; for doctor: all works)
   1    ended without an answer of the kind that was asked for, or failed; the best answer so far is printed, if there is
        one (replay: something else came out)
   2    nothing was started or spent: wrong usage or configuration, no such run, or a model's own server is not there
@@ -77,6 +77,18 @@ examples:
   jupyter rlm models llamacpp --base-url http://192.168.1.5:8080/v1
 
 """
+_DOCTOR_EXAMPLES = """\
+examples:
+  jupyter rlm doctor
+
+"""
+_MCP_EXAMPLES = """\
+examples:
+  jupyter rlm mcp --install claude -m anthropic/claude-sonnet-5 --max-cost 0.50
+  jupyter rlm mcp --install codex --merge -m openai/gpt-5.4-mini --total-cost 5
+  jupyter rlm mcp -m ollama/qwen3:8b --root ~/papers
+
+"""
 _EXPORT_EXAMPLES = """\
 examples:
   jupyter rlm export
@@ -102,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     terminal.settle_streams()
     try:
-        args = _parser().parse_args(argv)
+        args = parsed(sys.argv[1:] if argv is None else argv)
         with _Terminated():
             code = _command(args)
         sys.stdout.flush()
@@ -125,6 +137,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def parsed(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the options and arguments of a command, and in `given` the words themselves.
+
+    Raises
+    ------
+    SystemExit
+        They are wrong, and that was said; or it was help that was asked for.
+    """
+    args = _parser().parse_args(argv)
+    args.given = [*argv]
+    return args
+
+
 def _command(args: argparse.Namespace) -> int:
     """Call what was asked for; only this loads it."""
     match args.command:
@@ -132,22 +157,23 @@ def _command(args: argparse.Namespace) -> int:
             from rlm_jupyter.frontends.cli.run import demo, run
 
             return run(args) if args.command == "run" else demo(args)
-        case "batch":
-            from rlm_jupyter.frontends.cli.batch import batch
+        case "batch" | "compare":
+            from rlm_jupyter.frontends.cli.batch import batch, compare
 
-            return batch(args)
-        case "compare":
-            from rlm_jupyter.frontends.cli.batch import compare
-
-            return compare(args)
+            return batch(args) if args.command == "batch" else compare(args)
         case "resume" | "fork" | "replay":
             from rlm_jupyter.frontends.cli.resume import fork, replay, resume
 
             return {"resume": resume, "fork": fork, "replay": replay}[args.command](args)
-        case "models":
+        case "models" | "doctor":
+            from rlm_jupyter.frontends.cli.doctor import doctor
             from rlm_jupyter.frontends.cli.models import models
 
-            return models(args)
+            return models(args) if args.command == "models" else doctor(args)
+        case "mcp":
+            from rlm_jupyter.frontends.cli.mcp import mcp
+
+            return mcp(args)
         case "list" | "show" | "export" | "clean":
             from rlm_jupyter.frontends.cli import runs
 
@@ -155,8 +181,8 @@ def _command(args: argparse.Namespace) -> int:
             return commands[args.command](args)
         case _:
             raise ConfigurationError(
-                "A command is missing: run, batch, compare, demo, models, resume, fork, replay, list, show, export or "
-                "clean (see jupyter rlm --help)."
+                "A command is missing: run, batch, compare, demo, models, resume, fork, replay, mcp, doctor, list, "
+                "show, export or clean (see jupyter rlm --help)."
             )
 
 
@@ -245,12 +271,7 @@ def _parser() -> argparse.ArgumentParser:
         "examples:\n  jupyter rlm demo\n  jupyter rlm demo --no-save\n\n",
     )
     _add_common(demo)
-    listed = command("models", "list the models that are served", _MODELS_EXAMPLES)
-    listed.add_argument(
-        "provider", nargs="?", metavar="PROVIDER", help="one only (default: your own servers, and all with a key)"
-    )
-    listed.add_argument("--base-url", metavar="URL", help="where it is")
-    listed.add_argument("--json", action="store_true", help="print them as JSON")
+    _add_models(command("models", "list the models that are served", _MODELS_EXAMPLES))
     _add_resume(command("resume", "continue a run that was interrupted, or that met a limit", _RESUME_EXAMPLES))
     _add_fork(command("fork", "begin a new run with the first iterations of another", _FORK_EXAMPLES))
     replay = command(
@@ -259,6 +280,9 @@ def _parser() -> argparse.ArgumentParser:
         "examples:\n  jupyter rlm replay rlm_runs/20250102-101500-who.ipynb --yes\n\n",
     )
     _add_replay(replay)
+    _add_mcp(command("mcp", "let another agent ask: a server of the Model Context Protocol", _MCP_EXAMPLES))
+    doctor = command("doctor", "say what works here, and what to do where it does not", _DOCTOR_EXAMPLES)
+    doctor.add_argument("--json", action="store_true", help="print it as JSON")
     listing = command("list", "list the runs that are kept", "examples:\n  jupyter rlm list\n\n")
     listing.add_argument("folder", nargs="?", metavar="FOLDER", help="where they are (default: rlm_runs)")
     _add_show(
@@ -273,6 +297,14 @@ def _parser() -> argparse.ArgumentParser:
         command("clean", "delete runs that have ended", "examples:\n  jupyter rlm clean --older-than 30 --yes\n\n")
     )
     return parser
+
+
+def _add_models(listed: argparse.ArgumentParser) -> None:
+    listed.add_argument(
+        "provider", nargs="?", metavar="PROVIDER", help="one only (default: your own servers, and all with a key)"
+    )
+    listed.add_argument("--base-url", metavar="URL", help="where it is")
+    listed.add_argument("--json", action="store_true", help="print them as JSON")
 
 
 def _add_replay(replay: argparse.ArgumentParser) -> None:
@@ -316,8 +348,15 @@ def _add_batch(batch: argparse.ArgumentParser) -> None:
     batch.set_defaults(json=False, no_save=True, save=None, output=None, output_dir=None, replace=False)
 
 
+def _add_mcp(parser: argparse.ArgumentParser) -> None:
+    from rlm_jupyter.frontends.cli.mcp_options import add_mcp_options
+
+    add_mcp_options(parser)
+    _add_options(parser, "agents")
+
+
 def _add_options(parser: argparse.ArgumentParser, surface: Surface) -> None:
-    whose = "each run" if surface == "batch" else "the run"
+    whose = "each run" if surface in {"batch", "agents"} else "the run"
     limits = parser.add_argument_group(f"limits, for {whose} and all its sub-calls")
     groups: dict[str, Callable[..., object]] = {"": parser.add_argument, "limits": limits.add_argument}
     groups["sandbox"] = parser.add_argument_group("what the model's code is kept in").add_argument

@@ -106,7 +106,8 @@ def rlm_of(args: Namespace, model: str, limits: Limits) -> RLM:
     from rlm_jupyter.run.toolbox import imported_tools
 
     # a policy of the user's own is looked for where they stand, as `python -m` does
-    sys.path.insert(0, str(Path.cwd()))
+    if sys.path[:1] != [here := str(Path.cwd())]:
+        sys.path.insert(0, here)
     return RLM(
         model,
         sub_model=args.sub_model,

@@ -1,0 +1,1 @@
+"""Runs that another agent asks for: tools of the Model Context Protocol, and what they do."""

@@ -1,0 +1,91 @@
+"""`mcp`: serve runs to other agents, or say how an agent's configuration names this server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlm_jupyter.frontends.cli import ANSWERED
+from rlm_jupyter.frontends.cli.run import EMBEDDED, limits_of, model_of, rlm_of, say_no_model
+from rlm_jupyter.types.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rlm_jupyter.frontends.agents.service import Service
+
+_FOLDERS = {"--root", "--save", "--read", "--write"}
+"""Options that name folders: relative ones begin here, and not where an agent starts the server."""
+
+
+def mcp(args: Namespace) -> int:
+    """Run `jupyter rlm mcp`; return the exit code."""
+    if args.merge and not args.install:
+        raise ConfigurationError("--merge goes with --install: jupyter rlm mcp --install claude --merge")
+    from rlm_jupyter.frontends.agents import roots
+
+    # what is wrong with the options is said now: with --install, later it would stand in another program's log
+    owner_roots = roots.owners(args.root)
+    with contextlib.redirect_stdout(sys.stderr):  # what tools of the user's print as they are imported
+        service = service_of(args)
+    if args.install:
+        from rlm_jupyter.frontends.cli.install import install
+
+        install(args.install, arguments_of(args.given), keys_of(args), merge=args.merge)
+        return ANSWERED
+    from rlm_jupyter.frontends.agents.stdio import serve
+
+    serve(service, owner_roots)
+    return ANSWERED
+
+
+def arguments_of(given: list[str]) -> list[str]:
+    """Return the arguments that start this server again, from any folder: as typed, without those of `--install`."""
+    words, kept = iter(given), []
+    for word in words:
+        option, is_joined, value = word.partition("=")
+        if word == "--merge" or option == "--install":
+            next(words) if option == "--install" and not is_joined else None
+        elif option in _FOLDERS:
+            kept += [option, str(Path(value if is_joined else next(words)).expanduser().absolute())]
+        else:
+            kept.append(word)
+    return kept
+
+
+def keys_of(args: Namespace) -> list[str]:
+    """Return the names of the variables that are set here, and that the models are reached by."""
+    from rlm_jupyter.models import PROVIDERS
+
+    names = (args.model or os.environ.get("RLM_MODEL"), args.sub_model)
+    presets = [PROVIDERS[name.partition("/")[0]] for name in names if name]
+    wanted = [variable for preset in presets for variable in (*preset.key_variables, *preset.url_variables)]
+    wanted += [] if args.model else ["RLM_MODEL"]
+    return [variable for variable in dict.fromkeys(wanted) if os.environ.get(variable, "").strip()]
+
+
+def service_of(args: Namespace) -> Service:
+    """Return what does the work, with the owner's options.
+
+    Raises
+    ------
+    ConfigurationError
+        Something is wrong with them.
+    """
+    from rlm_jupyter.frontends.agents.service import WAIT_SECONDS, Owner, Service
+    from rlm_jupyter.record.store import FOLDER, folder_of
+
+    for name in ("wait", "total_cost"):
+        if (value := getattr(args, name)) is not None and not value > 0:
+            raise ConfigurationError(f"--{name.replace('_', '-')} {value:g}: it must be more than zero.")
+    if args.save is not None:
+        args.save = args.save.rstrip("/") + "/"
+    model, limits = model_of(args), limits_of(args)
+    rlm = rlm_of(args, model or EMBEDDED, limits)
+    if model is None:
+        say_no_model()
+    folder = folder_of(rlm.settings.save) or Path(FOLDER)
+    owner = Owner(limits, folder, WAIT_SECONDS if args.wait is None else args.wait, args.total_cost)
+    return Service(owner, lambda limits: rlm_of(args, model or EMBEDDED, limits))
