@@ -85,7 +85,7 @@ def _spent(ended: RunEnded) -> str:
     return f"Spent: {count(ended.usage.total_tokens, 'token')}{cost}, {ended.seconds:.0f} s."
 
 
-def of_running(run: str, words: str, notebook: Path | None, seconds: float) -> Reply:
+def of_running(run: str, words: str, notebook: Path | None, seconds: float, result: str) -> Reply:
     """Return how far a run is that goes on, and what to do.
 
     Parameters
@@ -94,6 +94,8 @@ def of_running(run: str, words: str, notebook: Path | None, seconds: float) -> R
         How far it is.
     seconds
         Since it was asked.
+    result
+        What the tool is called that waits for it.
     """
     data = {
         "run": run,
@@ -102,4 +104,4 @@ def of_running(run: str, words: str, notebook: Path | None, seconds: float) -> R
         "notebook": None if notebook is None else str(notebook),
         "seconds": round(seconds, 3),
     }
-    return Reply(f'Run {run} goes on: {words}. For its answer, call result with run="{run}".', data)
+    return Reply(f'Run {run} goes on: {words}. For its answer, call {result} with run="{run}".', data)

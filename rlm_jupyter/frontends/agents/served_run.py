@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from rlm_jupyter.frontends.agents.reply import Reply, of_ended, of_running
 from rlm_jupyter.frontends.display.view import View
+from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Running
 from rlm_jupyter.types.endings import in_short
@@ -17,9 +19,27 @@ from rlm_jupyter.types.events import Event
 
 Tell = Callable[[str], Awaitable[None]]
 """Told how far a run is, in a line."""
-StartsRun = Callable[[OnEvent], Running]
 TELL_SECONDS = 2.0
 """Between two lines of progress: far less than any client is silent for before it gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How a run is begun; both are called in threads of their own."""
+
+    read: Callable[[], Context]
+    """Reads what it is about."""
+    start: Callable[[Context, OnEvent], Running]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """What is kept of a run that has ended: without its context, and without the record that is on the disk."""
+
+    reply: Reply
+    state: str
+    cost: float
+    notebook: Path | None
 
 
 class ServedRun:
@@ -33,28 +53,45 @@ class ServedRun:
         What was asked.
     most_cost
         US dollars that it may cost; `None`: no limit.
-    start
-        Reads what it is about, and starts it; called in a thread of its own.
+    work
+        How it is begun.
     """
 
-    def __init__(self, id: str, question: str, most_cost: float | None, start: StartsRun) -> None:  # noqa: A002
+    def __init__(self, id: str, question: str, most_cost: float | None, work: Work) -> None:  # noqa: A002
         self.id, self.question, self._most_cost = id, question, most_cost
         self._began = time.monotonic()
         self._view = View("reading what it is about")
         self._running: Running | None = None
         self._why_stopped: str | None = None
-        self._task = asyncio.create_task(self._run(start))
+        self._task = asyncio.create_task(self._run(work))
         # a failure that nobody asks for is none of the event loop's
         self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
-    async def _run(self, start: StartsRun) -> Result:
-        running = await asyncio.to_thread(start, self._on_event)
-        self._running = running
-        if self._why_stopped is not None:
-            running.stop(self._why_stopped)
-        return await running.awaited()
+    async def _run(self, work: Work) -> _Ended:
+        context = await asyncio.to_thread(work.read)
+        if self._is_stopped():
+            raise RLMError(f"Run {self.id} was stopped before it began.")
+        self._running = await asyncio.to_thread(work.start, context, self._view_event)
+        del context, work
+        if self._is_stopped():
+            self._running.stop(self._why_stopped or "")
+        try:
+            return self._ended(await self._running.awaited())
+        except RLMError as error:
+            if error.result is None:  # it had not begun
+                raise
+            return self._ended(error.result)
+        finally:
+            self._running = None
 
-    def _on_event(self, event: Event) -> None:
+    def _is_stopped(self) -> bool:
+        return self._why_stopped is not None
+
+    def _ended(self, result: Result) -> _Ended:
+        state = in_short(result.stop_reason, result.message)
+        return _Ended(of_ended(self.id, result.trajectory, result.path), state, result.cost or 0.0, result.path)
+
+    def _view_event(self, event: Event) -> None:
         self._view.apply(event)
 
     @property
@@ -63,18 +100,22 @@ class ServedRun:
         return self._task.done()
 
     @property
-    def seconds(self) -> float:
-        """Since it was asked."""
-        return time.monotonic() - self._began
-
-    @property
     def words(self) -> str:
         """How far it is, in a line."""
         return self._view.text()
 
     @property
+    def state(self) -> str:
+        """In a few words, whether it goes on, or how it ended."""
+        if not self.done:
+            return "goes on"
+        return self._task.result().state if self._task.exception() is None else "did not begin"
+
+    @property
     def notebook(self) -> Path | None:
         """Where it is kept, once it is under way and if it is."""
+        if self.done:
+            return self._task.result().notebook if self._task.exception() is None else None
         return None if self._running is None else self._running.control.notebook
 
     @property
@@ -82,8 +123,7 @@ class ServedRun:
         """US dollars that it has cost, or, while it goes on, that it may cost at most."""
         if not self.done:
             return self._most_cost or 0.0
-        result = self._outcome()
-        return 0.0 if result is None else result.cost or 0.0
+        return self._task.result().cost if self._task.exception() is None else 0.0
 
     def stop(self, why: str) -> None:
         """End it with the best answer so far; nothing more is sent to any model."""
@@ -124,34 +164,20 @@ class ServedRun:
         """Wait until it has ended, for so many seconds at most."""
         await asyncio.wait({self._task}, timeout=seconds)
 
-    @property
-    def state(self) -> str:
-        """In a few words, whether it goes on, or how it ended."""
-        result = self._outcome() if self.done else None
-        if result is None:
-            return "did not begin" if self.done else "goes on"
-        return in_short(result.stop_reason, result.message)
-
-    def reply(self) -> Reply:
+    def reply(self, result_tool: str) -> Reply:
         """Return what there is to say of it now.
+
+        Parameters
+        ----------
+        result_tool
+            What the tool is called that waits for it.
 
         Raises
         ------
         RLMError
             It failed before it began: nothing was spent.
         """
-        if not self.done:
-            return of_running(self.id, self.words, self.notebook, self.seconds)
-        result = self._outcome()
-        if result is None:
-            self._task.result()  # raises
-            raise AssertionError("a run without a result has failed")
-        return of_ended(self.id, result.trajectory, result.path)
-
-    def _outcome(self) -> Result | None:
-        """Return the result, also of a run that failed on the way; `None`: it never began."""
-        error = self._task.exception()
-        if error is None:
-            return self._task.result()
-        found: Result | None = error.result if isinstance(error, RLMError) else None
-        return found
+        if self.done:
+            return self._task.result().reply
+        seconds = time.monotonic() - self._began
+        return of_running(self.id, self.words, self.notebook, seconds, result_tool)

@@ -11,7 +11,7 @@ from typing import Any
 from rlm_jupyter.frontends.agents.asked import Asked
 from rlm_jupyter.frontends.agents.reply import Reply, of_ended
 from rlm_jupyter.frontends.agents.roots import absolute
-from rlm_jupyter.frontends.agents.served_run import ServedRun, Tell
+from rlm_jupyter.frontends.agents.served_run import ServedRun, Tell, Work
 from rlm_jupyter.frontends.agents.tools import Forms, tools
 from rlm_jupyter.record import catalog
 from rlm_jupyter.record.run_files import read_files
@@ -49,6 +49,8 @@ class Owner:
     """Seconds that a call waits where it says nothing else."""
     total_cost: float | None = None
     """US dollars that all runs may cost together; `None`: no limit."""
+    prefix: str = ""
+    """Of the tools' names, where they stand among others."""
 
 
 class Service:
@@ -114,12 +116,12 @@ class Service:
         if name == "stop":
             run.stop("stopped by the agent that asked")
             await run.settle(_STOP_SECONDS)
-        return run.reply()
+        return run.reply(f"{self._owner.prefix}result")
 
     async def _waited(self, run: ServedRun, seconds: float, tell: Tell) -> Reply:
         await run.wait(seconds, tell)
         try:
-            return run.reply()
+            return run.reply(f"{self._owner.prefix}result")
         except RLMError:
             del self._runs[run.id]  # it never began, and now that is known
             raise
@@ -137,16 +139,17 @@ class Service:
                 "ask: no folder may be read here. Pass the text itself, or start the server with --root FOLDER."
             )
 
-        def start(on_event: OnEvent) -> Running:
-            rlm = self._rlm_of(limits)
-            context: object = asked.text
-            if asked.paths:
-                context = load(absolute(asked.paths, folders), note=lambda _: None, within=folders)
+        def read() -> Context:
+            if not asked.paths:
+                return Context(asked.text)
             # as it is: a text that is a file's name may be what the file holds
-            return rlm.start(asked.question, Context(context), answer=asked.schema, on_event=on_event)
+            return Context(load(absolute(asked.paths, folders), note=lambda _: None, within=folders))
+
+        def start(context: Context, on_event: OnEvent) -> Running:
+            return self._rlm_of(limits).start(asked.question, context, answer=asked.schema, on_event=on_event)
 
         self._asked += 1
-        run = ServedRun(f"r{self._asked}", asked.question, limits.max_cost, start)
+        run = ServedRun(f"r{self._asked}", asked.question, limits.max_cost, Work(read, start))
         self._runs[run.id] = run
         return run
 
@@ -158,8 +161,7 @@ class Service:
         left = total - sum(run.cost for run in self._runs.values())
         if left <= 0:
             raise ConfigurationError(f"ask: all of the ${total:g} that this server may spend is spent, or is in use.")
-        most = left if limits.max_cost is None else min(left, limits.max_cost)
-        return dataclasses.replace(limits, max_cost=most)
+        return within(limits, left)
 
     def _list(self) -> Reply:
         own = [*reversed(self._runs.values())]
@@ -191,6 +193,12 @@ class Service:
         """Stop all runs, and wait for so many seconds at most until each has written down its end."""
         self.stop(why)
         await asyncio.gather(*(run.settle(seconds) for run in self._runs.values()))
+
+
+def within(limits: Limits, left: float) -> Limits:
+    """Return limits of a run that costs no more than is left, in US dollars."""
+    most = left if limits.max_cost is None else min(left, limits.max_cost)
+    return dataclasses.replace(limits, max_cost=most)
 
 
 def _brief(question: str) -> str:

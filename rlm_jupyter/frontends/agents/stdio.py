@@ -76,7 +76,7 @@ class StdioServer:
         began = time.monotonic()
 
         async def tell(words: str) -> None:
-            await context.session.report_progress(round(time.monotonic() - began, 6), message=words)
+            await context.session.report_progress(round(time.monotonic() - began, 6), message=_sendable(words))
 
         arguments = params.arguments or {}
         folders: tuple[Path, ...] = ()
@@ -127,16 +127,21 @@ def _described(tool: Tool) -> Any:
 def _result(reply: Reply) -> CallToolResult:
     from mcp_types import CallToolResult, TextContent
 
-    # a model may have written a lone surrogate, which the protocol's UTF-8 has no form for
-    text = reply.text.encode("utf-8", "replace").decode()
-    data = json.loads(json.dumps(reply.data).encode("utf-8", "replace")) if reply.data else None
+    data = json.loads(_sendable(json.dumps(reply.data, ensure_ascii=False))) if reply.data else None
     return CallToolResult(
-        content=[TextContent(type="text", text=text)], structured_content=data, is_error=reply.is_error
+        content=[TextContent(type="text", text=_sendable(reply.text))],
+        structured_content=data,
+        is_error=reply.is_error,
     )
 
 
+def _sendable(text: str) -> str:
+    """Return a text without lone surrogates: a model may have written some, and UTF-8 has no form for them."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def serve(service: Service, owner_roots: tuple[Path, ...] | None) -> None:
-    """Serve over standard input and output until the client goes away, or a signal comes; does not return then.
+    """Serve over standard input and output until the client goes away; a signal ends the process.
 
     Raises
     ------
@@ -146,7 +151,8 @@ def serve(service: Service, owner_roots: tuple[Path, ...] | None) -> None:
     try:
         from mcp.shared.exceptions import MCPDeprecationWarning
     except ImportError as error:
-        raise ConfigurationError(f"jupyter rlm mcp needs {error.name}: pip install 'rlm_jupyter[mcp]'") from None
+        package = (error.name or "mcp").partition(".")[0]
+        raise ConfigurationError(f"jupyter rlm mcp needs {package}: pip install 'rlm_jupyter[mcp]'") from None
     warnings.simplefilter("ignore", MCPDeprecationWarning)  # roots are, in the newest protocol, and are still respected
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     asyncio.run(_serve(StdioServer(service, owner_roots), service))
@@ -165,7 +171,10 @@ async def _serve(server: StdioServer, service: Service) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.flush()
         os._exit(_INTERRUPTED)
-    await serving
+    try:
+        await serving
+    except* OSError:  # the client had closed its end of standard output, too
+        pass
 
 
 def _on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlm_jupyter.frontends.cli import ANSWERED
+from rlm_jupyter.frontends.cli import ANSWERED, terminal
 from rlm_jupyter.frontends.cli.run import EMBEDDED, limits_of, model_of, rlm_of, say_no_model
 from rlm_jupyter.types.errors import ConfigurationError
 
@@ -37,6 +37,8 @@ def mcp(args: Namespace) -> int:
         return ANSWERED
     from rlm_jupyter.frontends.agents.stdio import serve
 
+    if sys.stdin.isatty():
+        terminal.say("Serving an agent's client over standard input and output (Ctrl-D ends). To set one up: --install")
     serve(service, owner_roots)
     return ANSWERED
 
@@ -66,15 +68,20 @@ def keys_of(args: Namespace) -> list[str]:
     return [variable for variable in dict.fromkeys(wanted) if os.environ.get(variable, "").strip()]
 
 
-def service_of(args: Namespace) -> Service:
+def service_of(args: Namespace, prefix: str = "") -> Service:
     """Return what does the work, with the owner's options.
+
+    Parameters
+    ----------
+    prefix
+        Of the tools' names.
 
     Raises
     ------
     ConfigurationError
         Something is wrong with them.
     """
-    from rlm_jupyter.frontends.agents.service import WAIT_SECONDS, Owner, Service
+    from rlm_jupyter.frontends.agents.service import WAIT_SECONDS, Owner, Service, within
     from rlm_jupyter.record.store import FOLDER, folder_of
 
     for name in ("wait", "total_cost"):
@@ -83,9 +90,10 @@ def service_of(args: Namespace) -> Service:
     if args.save is not None:
         args.save = args.save.rstrip("/") + "/"
     model, limits = model_of(args), limits_of(args)
-    rlm = rlm_of(args, model or EMBEDDED, limits)
+    # a limit in dollars needs prices
+    rlm = rlm_of(args, model or EMBEDDED, limits if args.total_cost is None else within(limits, args.total_cost))
     if model is None:
         say_no_model()
     folder = folder_of(rlm.settings.save) or Path(FOLDER)
-    owner = Owner(limits, folder, WAIT_SECONDS if args.wait is None else args.wait, args.total_cost)
+    owner = Owner(limits, folder, WAIT_SECONDS if args.wait is None else args.wait, args.total_cost, prefix)
     return Service(owner, lambda limits: rlm_of(args, model or EMBEDDED, limits))
