@@ -59,7 +59,8 @@ def of_ended(run: str, trajectory: Trajectory, notebook: Path | None) -> Reply:
         "tokens": ended.usage.total_tokens,
         "cost": ended.cost,
     }
-    return Reply("\n\n".join([_answer(ended), _source(run, notebook, behind, trajectory), _spent(ended)]), data)
+    text = "\n\n".join([_answer(ended), _source(run, notebook, behind, trajectory), _spent(ended)])
+    return Reply(text, data, is_error=ended.stop_reason == "failed" and ended.answer is None)
 
 
 def _answer(ended: RunEnded) -> str:

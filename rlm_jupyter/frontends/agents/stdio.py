@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -156,6 +157,8 @@ def serve(service: Service, owner_roots: tuple[Path, ...] | None) -> None:
     warnings.simplefilter("ignore", MCPDeprecationWarning)  # roots are, in the newest protocol, and are still respected
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     asyncio.run(_serve(StdioServer(service, owner_roots), service))
+    # else the interpreter's exit looks through all objects of the SDKs, for longer than a client waits before it kills
+    gc.freeze()
 
 
 async def _serve(server: StdioServer, service: Service) -> None:
