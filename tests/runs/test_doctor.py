@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import platform
+import re
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -30,6 +33,8 @@ def test_all_is_well_where_there_is_a_key(monkeypatch: pytest.MonkeyPatch, here:
     assert lines["keys"].split(maxsplit=2)[2] == "ANTHROPIC_API_KEY (not shown, and not tried)."
     assert "a run in a kernel of its own took" in lines["kernel"]
     assert lines["lab"].startswith("ok")
+    said = rf"ok +versions +Python {platform.python_version()}, rlm_jupyter {version('rlm_jupyter')}, ipykernel [\w.]+, .*\."
+    assert re.fullmatch(said, lines["versions"])
     assert lines["runs"].endswith(f"are kept in {here}/rlm_runs.")
     assert not (here / "rlm_runs").exists()
     assert all(line.split()[0] in {"ok", "note"} for line in done.out.splitlines())

@@ -57,11 +57,7 @@ def doctor(args: Namespace) -> int:
 
 def _versions() -> Iterator[Check]:
     known = ", ".join(f"{name} {version(name)}" for name in ("rlm_jupyter", *_PACKAGES))
-    yield Check(
-        "versions",
-        "ok",
-        f"rlm_jupyter {version('rlm_jupyter')}, Python {platform.python_version()}, {', '.join(known)}.",
-    )
+    yield Check("versions", "ok", f"Python {platform.python_version()}, {known}.")
     missing = [extra for extra, module in _EXTRAS.items() if importlib.util.find_spec(module) is None]
     if missing:
         yield Check(
