@@ -32,6 +32,7 @@ from rlm_jupyter.run.arguments import (
     named,
     outputs_of,
     served,
+    server_of,
     share_of,
 )
 from rlm_jupyter.run.artefacts import Outputs
@@ -81,6 +82,14 @@ class RLM(FromRecord, InBatches):
     kernel_name
         A kernelspec whose Python runs the model's code, looked up when a run starts. Default: the interpreter
         that runs this.
+    kernel
+        The address of a Jupyter server (a Kernel Gateway, a user's server of a JupyterHub), as
+        `https://hub.example/user/me`: the model's code runs in kernels that are started there, and there alone; keys,
+        limits and the record stay here. `kernel_name` is then a kernelspec of that server's. It has no `sandbox`,
+        `insurance`, `preload` or `cwd` of ours. Needs the extra `remote`; see docs/remote-kernels.md.
+    token
+        That server's token. It is neither recorded nor shown nor passed to a kernel. Default: `JUPYTER_TOKEN` in the
+        environment.
     cwd
         The kernel's working directory. Default: the caller's. In a sandbox, where it is shown.
     sandbox
@@ -175,6 +184,8 @@ class RLM(FromRecord, InBatches):
         reward: str | Mapping[str, Any] | RewardPolicy | RewardFunction | None = None,
         save: str | Path | bool = True,
         kernel_name: str | None = None,
+        kernel: str | None = None,
+        token: str | None = None,
         cwd: str | Path | None = None,
         sandbox: str | Mapping[str, Any] | Sandbox | None = None,
         insurance: bool = False,
@@ -216,6 +227,7 @@ class RLM(FromRecord, InBatches):
             reward=SharedPolicy(PolicyRegistry.reward_from(reward)),
             save=save,
             kernel_name=kernel_name,
+            server=server_of(kernel, token, cwd=cwd, sandbox=sandbox, insurance=insurance, preload=preload),
             cwd=None if cwd is None else Path(cwd),
             sandbox=Sandbox.of(sandbox),
             insurance=insurance,
@@ -253,8 +265,8 @@ class RLM(FromRecord, InBatches):
     def warm(self) -> None:
         """Start in the background what the next run's kernel is forked from, so that it need not wait for that.
 
-        It returns at once, and does nothing where kernels are not forked (`warm=False`, macOS, Windows). The process
-        takes 30 MB and ends with this one, or after ten minutes in which nobody has used it.
+        It returns at once, and does nothing where kernels are not forked (`warm=False`, `kernel=…`, macOS, Windows).
+        The process takes 30 MB and ends with this one, or after ten minutes in which nobody has used it.
 
         Raises
         ------
@@ -262,6 +274,8 @@ class RLM(FromRecord, InBatches):
             No kernel could be started.
         """
         settings = self._settings
+        if settings.server is not None:
+            return
         templates = Templates(settings.preload, are_used=settings.warm)
         sandbox = settings.sandbox.chosen()
         templates.warm(templates.environment(settings.kernel_name, settings.cwd or Path.cwd(), None, sandbox))

@@ -6,11 +6,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, NoReturn, Self
 
-import zmq
-
-from rlm_jupyter.kernel.channel import Channel
 from rlm_jupyter.kernel.guest.codec import Codec, Frame, WireMessage
 from rlm_jupyter.kernel.process import KernelProcess
 from rlm_jupyter.types.errors import KernelDiedError, KernelError, KernelStartError
@@ -79,9 +77,9 @@ class Connection:
 
             return pass_on
 
-        self._shell = Channel(zmq.DEALER, process.url("shell"), passing(on_shell, self._shell_open))
-        self._control = Channel(zmq.DEALER, process.url("control"), passing(self._on_control))
-        self._iopub = Channel(zmq.SUB, process.url("iopub"), passing(on_iopub, self._iopub_open))
+        self._shell = process.channel("shell", passing(on_shell, self._shell_open))
+        self._control = process.channel("control", passing(self._on_control))
+        self._iopub = process.channel("iopub", passing(on_iopub, self._iopub_open))
         process.on_death(self.died)
 
     @classmethod
@@ -204,7 +202,7 @@ class Connection:
         try:
             self._control.send(self._codec.encode(msg_type, content, msg_id=msg_id, buffers=buffers))
             try:
-                async with asyncio.timeout(seconds):
+                async with self._within(seconds):
                     done: WireMessage = await future
             except TimeoutError:
                 self.check()
@@ -216,6 +214,10 @@ class Connection:
         if "error" in done.content:
             raise KernelError(done.content["error"])
         return done
+
+    def _within(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        """Return what raises `TimeoutError` after so long."""
+        return asyncio.timeout(seconds)
 
     def tell(self, msg_type: str, content: dict[str, Any], buffers: Sequence[Frame] = ()) -> None:
         """Send the guest a message that it does not answer; nothing happens when it is gone."""

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import zmq
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from traitlets import Instance
 
+from rlm_jupyter.kernel.channel import Channel
 from rlm_jupyter.kernel.command import guest_command, process_limit
 from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.fork import ForkProvisioner, SupervisedProcess
@@ -201,6 +203,10 @@ class KernelProcess:
         km: Any = self._km
         port = getattr(km, f"{channel}_port")
         return f"ipc://{km.ip}-{port}" if km.transport == "ipc" else f"tcp://{km.ip}:{port}"
+
+    def channel(self, name: str, on_message: Callable[[list[Any]], None]) -> Channel:
+        """Open `shell`, `control` or `iopub`; `on_message` is told the frames of each message."""
+        return Channel(zmq.SUB if name == "iopub" else zmq.DEALER, self.url(name), on_message)
 
     def on_death(self, tell: Callable[[int | None], None]) -> None:
         """Call `tell` with the exit code as soon as the process ends."""

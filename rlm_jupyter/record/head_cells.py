@@ -23,6 +23,8 @@ def greeting(started: RunStarted, prompt: int = 1) -> str:
     lines.append(
         f"- Run: `{started.run_id}`, {started.moment}" + (f", started by `{started.parent}`" if started.parent else "")
     )
+    if url := started.options.get("kernel_url"):
+        lines.append(f"- Kernel: on {url}")
     if sandbox := started.options.get("sandbox"):
         shown = [f"`{path}`" for path in (*sandbox.get("read", ()), *sandbox.get("write", ()))]
         lines.append(f"- Sandbox: {sandbox['kind']}" + (f", shows {', '.join(shown)}" if shown else ""))

@@ -136,7 +136,14 @@ class FromRecord(ABC):
         return await forking.answer(saved.trajectory.started.prompt, on_event, control)
 
     @staticmethod
-    def replay(run: str | Path, *, sandbox: str | None = None, on_event: OnEvent | None = None) -> Replayed:
+    def replay(
+        run: str | Path,
+        *,
+        sandbox: str | None = None,
+        kernel: str | None = None,
+        token: str | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Replayed:
         """Execute a saved run again without any model, and compare what comes out: a recorded run as a test.
 
         Its cells run, with their side effects; replies and sub-calls come from the record. Nothing is written.
@@ -145,6 +152,8 @@ class FromRecord(ABC):
         ----------
         sandbox
             Another than the run had.
+        kernel, token
+            As for `RLM`: a run whose kernel was on a server is given one again, or `local`.
         run, on_event
             As for `resume`.
 
@@ -155,14 +164,21 @@ class FromRecord(ABC):
         """
         from rlm_jupyter.replay import replay as replaying
 
-        return replaying.replay(run, sandbox=sandbox, on_event=on_event)
+        return replaying.replay(run, sandbox=sandbox, kernel=kernel, token=token, on_event=on_event)
 
     @staticmethod
-    async def areplay(run: str | Path, *, sandbox: str | None = None, on_event: OnEvent | None = None) -> Replayed:
+    async def areplay(
+        run: str | Path,
+        *,
+        sandbox: str | None = None,
+        kernel: str | None = None,
+        token: str | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Replayed:
         """Do what `replay` does, to be awaited."""
         from rlm_jupyter.replay import replay as replaying
 
-        return await replaying.areplay(run, sandbox=sandbox, on_event=on_event)
+        return await replaying.areplay(run, sandbox=sandbox, kernel=kernel, token=token, on_event=on_event)
 
     @classmethod
     def _taking_up(cls, run: str | Path, reexecute: bool, changes: dict[str, Any]) -> tuple[SavedRun, Resumption]:

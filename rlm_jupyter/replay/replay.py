@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rlm_jupyter.kernel import supervisor
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
@@ -23,6 +24,7 @@ from rlm_jupyter.replay.recording import PlaybackOptions, RecordEnds, Recording
 from rlm_jupyter.replay.resume import configuration, play
 from rlm_jupyter.replay.session_record import last_prompt
 from rlm_jupyter.run import background
+from rlm_jupyter.run.arguments import server_of
 from rlm_jupyter.run.artefacts import Outputs
 from rlm_jupyter.run.result import OnEvent
 from rlm_jupyter.run.settings import Settings
@@ -59,7 +61,14 @@ class Replayed:
         return "\n".join(difference.text for difference in self.differences)
 
 
-def replay(run: str | Path | SavedRun, *, sandbox: str | None = None, on_event: OnEvent | None = None) -> Replayed:
+def replay(
+    run: str | Path | SavedRun,
+    *,
+    sandbox: str | None = None,
+    kernel: str | None = None,
+    token: str | None = None,
+    on_event: OnEvent | None = None,
+) -> Replayed:
     """Run a recorded run again without any model, and compare; works in a script and in a notebook.
 
     Its cells are executed, with their side effects. Nothing is asked, spent or written.
@@ -70,6 +79,8 @@ def replay(run: str | Path | SavedRun, *, sandbox: str | None = None, on_event: 
         Its id, its name, or the path of its notebook or folder.
     sandbox
         Another than the run had.
+    kernel, token
+        As for `RLM`; a run whose kernel was on a server is given one again.
     on_event
         Told what happens, on a thread of ours.
 
@@ -81,17 +92,23 @@ def replay(run: str | Path | SavedRun, *, sandbox: str | None = None, on_event: 
         It drove a notebook's own kernel, or answers a sub-call.
     """
     background.refuse_inside()
-    return background.submit(areplay(run, sandbox=sandbox, on_event=on_event)).result()
+    return background.submit(areplay(run, sandbox=sandbox, kernel=kernel, token=token, on_event=on_event)).result()
 
 
 async def areplay(
-    run: str | Path | SavedRun, *, sandbox: str | None = None, on_event: OnEvent | None = None
+    run: str | Path | SavedRun,
+    *,
+    sandbox: str | None = None,
+    kernel: str | None = None,
+    token: str | None = None,
+    on_event: OnEvent | None = None,
 ) -> Replayed:
     """Do what `replay` does, to be awaited."""
     saved = run if isinstance(run, SavedRun) else last_prompt(run)
     recording = Recording(saved.records, PlaybackOptions(only=True))
     try:
-        again = (await play(_settings(saved, sandbox), saved, recording, None, on_event, None)).ended
+        settings = _settings(saved, {"sandbox": sandbox, "kernel": kernel, "token": token})
+        again = (await play(settings, saved, recording, None, on_event, None)).ended
     except RecordEnds:
         again = None
     before = saved.trajectory.ended if saved.has_answer else None
@@ -116,11 +133,11 @@ def _ending(ended: RunEnded | None) -> str:
     return f"{ended.stop_reason}\n{answer or ''}"
 
 
-def _settings(saved: SavedRun, sandbox: str | None) -> Settings:
+def _settings(saved: SavedRun, changes: dict[str, Any]) -> Settings:
     """Return the settings as the run was configured, with nobody to be asked."""
     started = saved.trajectory.started
     tools = described(started.options)
-    options = configuration(saved, {"sandbox": sandbox}, calls=False).options
+    options = configuration(saved, changes, calls=False).options
     subs = started.options.get("sub_models") or [started.sub_model or started.model]
     return Settings(
         routing=Routing(Silent(started.model), [Silent(name) for name in subs]),
@@ -128,13 +145,16 @@ def _settings(saved: SavedRun, sandbox: str | None) -> Settings:
         termination=SharedPolicy(PolicyRegistry.termination_from(options.get("termination"), "declared")),
         reward=SharedPolicy(PolicyRegistry.reward_from(options.get("reward"))),
         save=False,
-        kernel_name=options["kernel_name"],
-        cwd=None if options["cwd"] is None else Path(options["cwd"]),
+        kernel_name=options.get("kernel_name"),
+        server=server_of(options.get("kernel"), options.get("token"), sandbox=options.get("sandbox")),
+        cwd=None if options.get("cwd") is None else Path(options["cwd"]),
         samples=options.get("samples", 1),
         require_agreement=options.get("require_agreement", False),
         strategy=options.get("strategy", "loop"),
         sandbox=Sandbox.of(options.get("sandbox", "auto")),
-        insurance=supervisor.are_possible() and options.get("insurance", options.get("snapshot", False)),
+        insurance=options.get("kernel") is None
+        and supervisor.are_possible()
+        and options.get("insurance", options.get("snapshot", False)),
         outputs=Outputs.of(options.get("outputs")),
         tools=tools["tools"],
         sub_tools=tools["sub_tools"],

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, cast
 
-from rlm_jupyter.kernel import supervisor
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.record import catalog
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.saved_run import SavedRun, last_resumption
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.replay import recorded_outputs, recorded_tools
+from rlm_jupyter.replay import recorded_kernel, recorded_outputs, recorded_tools
 from rlm_jupyter.replay.diff import Difference
 from rlm_jupyter.replay.earlier import reexecute_run, start_again
 from rlm_jupyter.replay.player import Player
@@ -40,9 +38,7 @@ from rlm_jupyter.types.values import PackedContext
 
 _LIMITS = frozenset(Limits.__dataclass_fields__)
 _AS_BEFORE = (
-    "sandbox",
     "prices",
-    "preload",
     "system_prompt_extra",
     "samples",
     "require_agreement",
@@ -98,15 +94,10 @@ def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = Tru
             raise ConfigurationError(f"{text}, answer=…", notebook=elsewhere, command=elsewhere)
     limits = saved.limits({name: given.pop(name) for name in list(given) if name in _LIMITS})
     options = {"sub_model": _sub_model(saved), **given, "limits": limits}
-    options.setdefault("kernel_name", recorded.get("kernel_name"))
-    cwd = recorded.get("cwd")
-    options.setdefault("cwd", cwd if cwd and Path(cwd).is_dir() else None)
+    options = recorded_kernel.options_of(recorded, given) | options
     for name in _AS_BEFORE:
         if name in recorded:
             options.setdefault(name, cast("dict[str, Any]", recorded)[name])
-    if supervisor.are_possible():
-        # what earlier versions did instead, by pickling
-        options.setdefault("insurance", recorded.get("insurance", recorded.get("snapshot", False)))
     options = recorded_outputs.given_again(saved, given if calls else None) | options
     model = options.pop("model", last.model)
     # what was set for a model is not sent to another, which may refuse it

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from rlm_jupyter.kernel import supervisor
+from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models import Model, load_model
 from rlm_jupyter.models.abilities import abilities_of, fixed
 from rlm_jupyter.models.routing import Routing
@@ -21,6 +22,9 @@ from rlm_jupyter.run.settings import Strategy
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
+
+if TYPE_CHECKING:
+    from rlm_jupyter.kernel.remote.server import JupyterServer
 
 
 def served(
@@ -119,6 +123,40 @@ def check_types(limits: object, save: object, cwd: object, insurance: object, sy
         raise ConfigurationError("insurance=True needs a system on which a kernel can be forked: Linux.")
     if cwd is not None and not (isinstance(cwd, str | Path) and Path(cwd).is_dir()):
         raise ConfigurationError(f"The kernel's working directory {cwd} does not exist.")
+
+
+def server_of(kernel: object, token: object, **local: object) -> JupyterServer | None:
+    """Check the Jupyter server that kernels are started on, and that nothing is asked for that a server can't do.
+
+    Parameters
+    ----------
+    local
+        `cwd`, `sandbox`, `insurance` and `preload`, which are of this machine.
+    """
+    if kernel is None and token is None:
+        return None
+    from rlm_jupyter.kernel.remote.server import JupyterServer  # most runs have none
+
+    server = JupyterServer.of(kernel, token)
+    if server is not None:
+        asked = _asked_of_sandbox(local.pop("sandbox"))
+        if wanted := [name for name, value in local.items() if value] + (["sandbox"] if asked else []):
+            what = f"{wanted[0]} is of kernels on this machine, not on a server"
+            option = "the sandbox" if asked and wanted == ["sandbox"] else f"--{wanted[0]}"
+            raise ConfigurationError(
+                f"{what}: leave it out, or kernel.",
+                notebook=f"{what}: leave {option} out, or --kernel-url.",
+                command=f"{what}: leave {option} out, or --kernel-url.",
+            )
+    return server
+
+
+def _asked_of_sandbox(sandbox: object) -> bool:
+    """Return whether a sandbox is asked for, and not just whatever there is."""
+    if isinstance(sandbox, Sandbox):
+        return sandbox.kind == "bwrap" or bool(sandbox.read or sandbox.write or sandbox.memory)
+    given = sandbox if isinstance(sandbox, Mapping) else {"kind": sandbox}
+    return given.get("kind") == "bwrap" or any(value for name, value in given.items() if name != "kind")
 
 
 def modules_of(preload: object) -> tuple[str, ...]:

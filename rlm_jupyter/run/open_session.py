@@ -7,6 +7,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
@@ -27,6 +29,9 @@ from rlm_jupyter.run.subcalls import Answering, ChildAnswer, StartChild
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event, RemarkMade, RunEnded, SampleSettled, SubcallStarted
 from rlm_jupyter.types.values import AnswerSubcall, PackedContext
+
+if TYPE_CHECKING:
+    from rlm_jupyter.kernel.remote.server import JupyterServer
 
 CHILD_PROMPT = "Your task stands at the beginning of `context`, and so does what it is about. Do it."
 """What a child run is asked: the text that `rlm_query` was given is its context."""
@@ -75,16 +80,16 @@ async def open_session(
         settings = await _with_servers(settings, stack, lambda text: guarded(emit)(RemarkMade(text)))
         own = None
         if templates is None:
-            templates = own = Templates(settings.preload, are_used=settings.warm)
+            templates = own = Templates(settings.preload, are_used=settings.warm and settings.server is None)
             stack.push_async_callback(run_to_completion, own.close)
         start_child = child_of(settings, depth, templates) if depth + 1 < settings.limits.max_depth else None
         answering = Answering(settings.routing, depth, start_child, settings.tools)
-        sandbox = settings.sandbox.chosen() if join is None else NO_SANDBOX
-        starting = _start(settings, answering.answer, sandbox, templates) if join is None else join(answering.answer)
-        kernel = await starting
+        sandbox = settings.chosen_sandbox() if join is None else NO_SANDBOX
+        start = join or partial(_start, settings, sandbox, templates, emit)
+        kernel = await start(answering.answer)
         stack.push_async_callback(kernel.close)
         if join is None:
-            if own is not None:
+            if own is not None and settings.server is None:
                 _go_on(own, emit)
             await kernel.set_context(context)
         await _equip(kernel, settings)
@@ -95,7 +100,15 @@ async def open_session(
         yield Session(settings, context, depth, kernel, answering, surroundings, sandbox, start_sample, sample)
 
 
-async def _start(settings: Settings, answer: AnswerSubcall, sandbox: Sandbox, templates: Templates) -> Kernel:
+async def _start(
+    settings: Settings,
+    sandbox: Sandbox,
+    templates: Templates,
+    emit: Callable[[Event], None] | None,
+    answer: AnswerSubcall,
+) -> Kernel:
+    if settings.server is not None:
+        return await _start_there(settings, settings.server, answer, emit)
     return await Kernel.start(
         answer,
         kernel_name=settings.kernel_name,
@@ -104,6 +117,18 @@ async def _start(settings: Settings, answer: AnswerSubcall, sandbox: Sandbox, te
         insurance=settings.insurance,
         templates=templates,
     )
+
+
+async def _start_there(
+    settings: Settings, server: JupyterServer, answer: AnswerSubcall, emit: Callable[[Event], None] | None
+) -> Kernel:
+    """Start a kernel on a Jupyter server."""
+    from rlm_jupyter.kernel.remote.kernel import RemoteKernel  # most runs have none
+
+    def tell(text: str) -> None:
+        guarded(emit)(RemarkMade(text, passes=True))
+
+    return await RemoteKernel.launch(answer, server, settings.kernel_name, tell)
 
 
 async def _equip(kernel: Kernel, settings: Settings) -> None:

@@ -90,7 +90,7 @@ def unopened(
         The options that name the earlier runs of this kernel, for a follow-up prompt.
     """
     run_id = recorder.run_id if recorder else "unsaved"
-    started = run_started(settings, context, prompt, ledger, run_id, sandbox=settings.sandbox.chosen())
+    started = run_started(settings, context, prompt, ledger, run_id, sandbox=settings.chosen_sandbox())
     started = replace(started, options=started.options | (before or {}))
     stopped = control.stopping.is_set()
     return never_begun(

@@ -9,9 +9,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.pricing import Price
 from rlm_jupyter.models.routing import Routing
@@ -29,6 +29,9 @@ from rlm_jupyter.types.events import Event, RemarkMade
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.recorded_options import RecordedOptions
 from rlm_jupyter.types.values import ContextInfo, PackedContext
+
+if TYPE_CHECKING:  # most kernels are on this machine
+    from rlm_jupyter.kernel.remote.server import JupyterServer
 
 Strategy = Literal["loop", "auto"]
 """`loop`: the model always works in a kernel; `auto`: where the whole text fits, it is first asked directly."""
@@ -50,6 +53,8 @@ class Settings:
     """Where the notebook goes: a path (a folder, where it ends with a slash), the default place, or nowhere."""
     kernel_name: str | None = None
     cwd: Path | None = None
+    server: JupyterServer | None = None
+    """The Jupyter server on which kernels are started; `None`: they are processes of this machine."""
     sandbox: Sandbox = field(default_factory=Sandbox)
     insurance: bool = False
     """Keep a sleeping fork of the kernel after each cell, which goes on with all variables if it dies."""
@@ -93,6 +98,10 @@ class Settings:
     """The name of the session that the prompts belong to, where it has one: another session asks anew."""
     system_prompt_extra: str = ""
     """A paragraph of the user's at the end of the system message, of children, too."""
+
+    def chosen_sandbox(self) -> Sandbox:
+        """Return what shuts kernels off; on a server, nothing of ours does."""
+        return self.sandbox.chosen() if self.server is None else NO_SANDBOX
 
     @property
     def sampling(self) -> dict[str, Any]:
@@ -166,7 +175,8 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) ->
     outputs = settings.outputs
     options: RecordedOptions = {
         "kernel_name": settings.kernel_name or "",
-        "cwd": str((settings.cwd or Path.cwd()).absolute()),
+        "cwd": str((settings.cwd or Path.cwd()).absolute()) if settings.server is None else "",
+        "kernel_url": "" if settings.server is None else settings.server.url,
         "lent": attached,
         "termination": settings.policies.get("termination"),
         "reward": settings.policies.get("reward"),
@@ -186,7 +196,7 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) ->
         "model_options": dict(settings.model_options),
         "sub_model_options": dict(settings.sub_model_options),
         "system_prompt_extra": settings.system_prompt_extra,
-        "sandbox": {} if attached else sandbox.asked(),
+        "sandbox": {} if attached or settings.server is not None else sandbox.asked(),
         "session": settings.session,
         "sub_models": [model.name for model in settings.routing.sub] if len(settings.routing.sub) > 1 else [],
         "prices": {name: [*dataclasses.astuple(price)] for name, price in settings.prices.items()},
@@ -237,6 +247,8 @@ def request_digest(
     asked |= _asked_before(settings, runs_before, earlier)
     if any(sampling := [dict(abilities_of(model).options) for model in settings.routing.models]):
         asked["options"] = sampling
+    if settings.server is not None:
+        asked["kernel_url"] = settings.server.url
     if settings.compact_at != COMPACT_AT:
         asked["compact_at"] = settings.compact_at
     if settings.system_prompt_extra:

@@ -13,6 +13,8 @@ class RecordedOptions(TypedDict, total=False):
 
     kernel_name: str
     cwd: str
+    kernel_url: str
+    """Its kernel was on this Jupyter server."""
     lent: bool
     """It ran in a kernel that was there already."""
     kernel: str

@@ -22,6 +22,8 @@ def of_start(started: RunStarted) -> list[tuple[str, str]]:
     context = "" if started.context.type_name == "none" else f" · {_context(started)}"
     kind = started.options.get("sandbox", {}).get("kind")
     sandbox = f" · sandbox: {kind}" if kind not in {None, "none"} else ""
+    if url := started.options.get("kernel_url"):
+        sandbox = f" · kernel: {url}"
     unsafe = [("No sandbox: the model's code runs with your rights.", "yellow")] if kind == "none" else []
     return [(f"{started.model}{context}{sandbox}", "dim"), *unsafe]
 

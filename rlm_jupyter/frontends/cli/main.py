@@ -311,6 +311,10 @@ def _add_replay(replay: argparse.ArgumentParser) -> None:
     replay.add_argument("run", nargs="?", metavar="RUN", help="name, id or path of a run (default: the newest)")
     _add_again(replay)
     replay.add_argument("--sandbox", choices=("auto", "bwrap", "none"), help="as for run (default: as before)")
+    replay.add_argument(
+        "--kernel-url", metavar="URL", help="as for run; local: this machine (default: not on a server)"
+    )
+    replay.add_argument("--kernel-token-env", metavar="NAME", help="as for run (default: JUPYTER_TOKEN)")
     replay.set_defaults(no_reexec=False)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
 from rlm_jupyter.frontends.cli.consent import consent
 from rlm_jupyter.frontends.cli.outcome import answered
-from rlm_jupyter.frontends.cli.run import save_path
+from rlm_jupyter.frontends.cli.run import save_path, token_of
 from rlm_jupyter.frontends.run_options import Surface, changes
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def replay(args: Namespace) -> int:
 
     saved = _saved(args)
     consent(args, saved, saved.cells_again)
-    came = replay(saved, sandbox=args.sandbox, on_event=tell)
+    came = replay(saved, sandbox=args.sandbox, kernel=args.kernel_url, token=token_of(args), on_event=tell)
     if came.passed_over:
         terminal.say(
             f"Not executed, because they had been interrupted: cells of iteration {_listed(came.passed_over)}."
@@ -92,6 +92,7 @@ def _saved(args: Namespace) -> SavedRun:
 
 def _rlm(args: Namespace, saved: SavedRun, surface: Surface, **options: Any) -> RLM:
     """Return `RLM` as the run was configured, with what the arguments change."""
+    from rlm_jupyter.kernel.remote.server import token_in
     from rlm_jupyter.models.pricing import parsed_prices
     from rlm_jupyter.models.sampling import parsed
     from rlm_jupyter.replay.resume import configuration
@@ -108,6 +109,7 @@ def _rlm(args: Namespace, saved: SavedRun, surface: Surface, **options: Any) -> 
         "tool": imported_tools,
         "sub_tool": imported_tools,
         "mcp": named_servers,
+        "kernel_token_env": token_in,
     }
     found = configuration(saved, changes(surface, args, read) | options)
     return RLM(found.model, **found.options)

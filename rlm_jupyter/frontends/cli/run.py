@@ -120,6 +120,8 @@ def rlm_of(args: Namespace, model: str, limits: Limits) -> RLM:
         sandbox={"kind": args.sandbox, "read": args.read or (), "write": args.write or ()},
         insurance=args.insurance,
         preload=args.preload or (),
+        kernel=args.kernel_url,
+        token=token_of(args),
         prices=parsed_prices(args.price or ()),
         model_options=parsed(args.option or ()),
         sub_model_options=parsed(args.sub_option or ()),
@@ -137,6 +139,15 @@ def rlm_of(args: Namespace, model: str, limits: Limits) -> RLM:
         replace=args.replace,
         answer=None if args.schema is None else read_schema(Path(args.schema).expanduser()),
     )
+
+
+def token_of(args: Namespace) -> str | None:
+    """Return the token of the server that kernels are on, where a variable of its own is named for it."""
+    if args.kernel_token_env is None:
+        return None
+    from rlm_jupyter.kernel.remote.server import token_in
+
+    return token_in(args.kernel_token_env)
 
 
 def demo(args: Namespace) -> int:

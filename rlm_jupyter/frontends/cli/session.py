@@ -60,6 +60,12 @@ def kept_session(args: Namespace, save: str | bool) -> SavedRun | None:
     _take(args, "model", started.model)
     _take(args, "sub_model", started.sub_model if started.sub_model != started.model else None)
     _take(args, "sandbox", started.options.get("sandbox", {}).get("kind"))
+    if (before := started.options.get("kernel_url")) != args.kernel_url:
+        # not taken from the record: the token would go to whatever address stands in it
+        raise ConfigurationError(
+            f"The session {args.session} was begun "
+            + (f"with --kernel-url {before}: give it again." if before else "without --kernel-url: leave it out.")
+        )
     _take(args, "ledger", started.options.get("ledger", "prompt"))
     for option in ("read", "write"):
         _take_folders(args, option, started.options.get("sandbox", {}).get(option, []))

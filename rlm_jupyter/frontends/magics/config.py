@@ -73,6 +73,7 @@ class Configured(Magics):
     write = List(Unicode(), help=help_of("write")).tag(config=True)
     insurance = Bool(False, help=help_of("insurance")).tag(config=True)
     preload = List(Unicode(), help=help_of("preload")).tag(config=True)
+    kernel = Unicode(None, allow_none=True, help=help_of("kernel_url")).tag(config=True)
     samples = Integer(1, min=1, help=help_of("samples")).tag(config=True)
     require_agreement = Bool(False, help=help_of("require_agreement")).tag(config=True)
     strategy = Enum(["loop", "auto"], "loop", help=help_of("strategy")).tag(config=True)
@@ -165,6 +166,7 @@ class Configured(Magics):
             "sandbox": self._sandbox(options),
             "insurance": not options.here and (options.insurance or self.insurance),
             "preload": options.preload or self.preload,
+            **self._server(options),
         }
 
     def _answer_type(self, options: Namespace) -> object:
@@ -204,6 +206,17 @@ class Configured(Magics):
         kind = options.sandbox or self._setting("sandbox")
         read, write = options.read or self.read, options.write or self.write
         return Sandbox.of({"kind": kind, "read": read, "write": write})
+
+    def _server(self, options: Namespace) -> dict[str, Any]:
+        """Return where kernels are started; under `--here` none is."""
+        if options.here:
+            return {}
+        kernel, token = options.kernel_url or self.kernel, None
+        if options.kernel_token_env is not None:
+            from rlm_jupyter.kernel.remote.server import token_in  # most runs have none
+
+            token = token_in(options.kernel_token_env)
+        return {"kernel": kernel, "token": token}
 
     def _policy(self, named: str | None, kind: type) -> Any:
         """Look an option up: a policy, or a function that rates, in a variable of that name; else the name."""

@@ -17,6 +17,7 @@ from rlm_jupyter.frontends.magics.help import usage
 from rlm_jupyter.frontends.magics.session_runs import SessionRuns
 from rlm_jupyter.frontends.magics.tools import named_tools
 from rlm_jupyter.frontends.run_options import changes, magic
+from rlm_jupyter.kernel.remote.server import token_in
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.replay.resume import Resumption, check_resumable, configuration
 from rlm_jupyter.replay.session_record import last_prompt
@@ -78,7 +79,9 @@ class ResumeMagics(Magics):
             saved = last_prompt(options.run.strip("'\""))  # IPython leaves quotes in
         check_resumable(saved, None)
         tools = partial(named_tools, cast(Any, self.shell).user_ns)
-        changed = changes("%resume", options, {"tool": tools, "sub_tool": tools, "mcp": named_servers})
+        changed = changes(
+            "%resume", options, {"tool": tools, "sub_tool": tools, "mcp": named_servers, "kernel_token_env": token_in}
+        )
         del changed["result"]
         found = configuration(saved, changed)
         settings = RLM(found.model, **found.options).settings

@@ -291,6 +291,8 @@ def _check_here(options: Namespace) -> None:
         raise UsageError("--here runs in this cell: leave --background out.")
     if options.sandbox or options.read or options.write:
         raise UsageError("--here runs in this notebook's kernel, which is in no sandbox: leave that option out.")
+    if options.kernel_url or options.kernel_token_env:
+        raise UsageError("--here runs in this notebook's kernel, not in one on a server: leave --kernel-url out.")
     if options.insurance:
         raise UsageError("--here runs in this notebook's kernel, which is not forked: leave --insurance out.")
 

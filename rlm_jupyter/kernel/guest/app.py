@@ -21,6 +21,7 @@ from rlm_jupyter.kernel.guest.prepared import PreparedApp
 from rlm_jupyter.kernel.guest.sigint import Interrupts
 from rlm_jupyter.kernel.guest.stream_limits import BoundedStream
 from rlm_jupyter.kernel.guest.thread_context import keep_context
+from rlm_jupyter.kernel.guest.wire import Wire
 
 
 class GuestKernel(IPythonKernel):
@@ -30,12 +31,16 @@ class GuestKernel(IPythonKernel):
         super().__init__(**kwargs)
         if isinstance(self.parent, PreparedApp):
             self.parent.adopt(self)
+        self.move_in(Wire)
+
+    def move_in(self, wire: type[Wire]) -> None:
+        """Put a guest into this kernel, which talks to its host over such a wire."""
         keep_context()
         shell: Any = self.shell
         shell.enable_tip = False  # drawn whenever a client asks who we are, from the numbers of a cell's `random.seed`
         session: Any = self.session
         session.pack = _surviving(session.pack)
-        self.rlm_guest = Guest(self)
+        self.rlm_guest = Guest(self, wire=wire)
         self._interrupts = Interrupts(shell.user_ns, self._fail_calls)
         self.rlm_guest.on_stop = self._interrupts.expect
         bound_displays(shell, self._interrupts)

@@ -73,8 +73,11 @@ class Codec:
             f'{{"msg_id": "{msg_id or self.next_id()}", "msg_type": "{msg_type}", "username": "rlm", '
             f'"session": "{self._session}", "date": "{datetime.now(UTC).isoformat()}", "version": "5.4"}}'
         )
-        parts = [header.encode(), parent, metadata, json.dumps(content).encode()]
-        return [DELIMITER, self._sign(parts), *parts, *buffers]
+        return self.signed([header.encode(), parent, metadata, json.dumps(content).encode(), *buffers])
+
+    def signed(self, parts: Sequence[Frame]) -> list[Frame]:
+        """Return the frames of a message whose parts are given: header, parent, metadata, content and buffers."""
+        return [DELIMITER, self._sign(parts[:4]), *parts]
 
     def decode(self, frames: Sequence[Any]) -> WireMessage | None:
         """Return a received message, or `None` when it is none of ours: broken, or not signed with our key.
@@ -100,7 +103,7 @@ class Codec:
             buffers=[memoryview(frame) for frame in frames[start + 6 :]],
         )
 
-    def _sign(self, parts: Sequence[bytes]) -> bytes:
+    def _sign(self, parts: Sequence[Frame]) -> bytes:
         if self._auth is None:
             return b""
         signer = self._auth.copy()

@@ -40,9 +40,11 @@ class Guest:
         The `ipykernel.ipkernel.IPythonKernel` that this guest lives in.
     names
         Keeps our names in its namespace; whoever gives it sets `context` himself.
+    wire
+        The type of its end of the control channel.
     """
 
-    def __init__(self, kernel: Any, names: ProtectedNames | None = None) -> None:
+    def __init__(self, kernel: Any, names: ProtectedNames | None = None, wire: type[Wire] = Wire) -> None:
         self._kernel = kernel
         self._shell = kernel.shell
         self._cells: set[str] = set()
@@ -65,7 +67,7 @@ class Guest:
             lambda: [name for name, _, _ in self._names.variables()],
             lambda: self.calls.announce(),
         )
-        self.wire = Wire(kernel, self._receive)
+        self.wire = wire(kernel, self._receive)
         self.calls = SubcallClient(self.wire, self.running_cell, self._refusal)
         self._trajectory = Trajectory(self.calls)
         self._names.protect(

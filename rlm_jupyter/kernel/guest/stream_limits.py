@@ -32,6 +32,15 @@ class BoundedStream(OutStream):
         self._by_cell: dict[str, int] = {}
         """Characters that each cell has printed: threads of an earlier one may still be at it."""
 
+    @classmethod
+    def adopt(cls, stream: Any) -> None:
+        """Bound a stream of a kernel that lives already."""
+        if isinstance(stream, OutStream) and not isinstance(stream, cls):
+            stream.__class__ = cls
+            stream._by_cell = {}  # type: ignore[attr-defined]
+            if hasattr(stream, "_original_stdstream_copy"):
+                cls._leave_out(stream._original_stdstream_copy)
+
     def _setup_stream_redirects(self, name: str) -> None:
         """Show what goes to the file descriptor itself: of C code, of processes that a cell has started.
 
@@ -39,8 +48,12 @@ class BoundedStream(OutStream):
         would fill a terminal or a log. And where that takes no more, it stops to read, and who writes is stuck.
         """
         super()._setup_stream_redirects(name)
+        self._leave_out(self._original_stdstream_copy)
+
+    @staticmethod
+    def _leave_out(copy: int) -> None:
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, self._original_stdstream_copy)
+        os.dup2(null, copy)
         os.close(null)
 
     def _cell(self) -> str:

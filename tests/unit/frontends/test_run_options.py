@@ -94,6 +94,16 @@ GIVEN = {
     "write": Given("--write folder", lambda settings: [Path(path).name for path in settings.sandbox.write], ["folder"]),
     "insurance": Given("--insurance", lambda settings: settings.insurance, True),
     "preload": Given("--preload json", lambda settings: settings.preload, ("json",), trait=["json"]),
+    "kernel_url": Given(
+        "--kernel-url http://127.0.0.1:9/user/me",
+        lambda settings: settings.server and settings.server.url,
+        "http://127.0.0.1:9/user/me",
+    ),
+    "kernel_token_env": Given(
+        "--kernel-url http://127.0.0.1:9 --kernel-token-env HUB_TOKEN",
+        lambda settings: settings.server and settings.server.token,
+        "of the hub",
+    ),
     "save": Given("--save made.ipynb", lambda settings: Path(str(settings.save)).name, "made.ipynb"),
 }
 
@@ -123,6 +133,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the values name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RLM_SANDBOX", raising=False)
+    monkeypatch.setenv("HUB_TOKEN", "of the hub")
     (tmp_path / "folder").mkdir()
     (tmp_path / "form.json").write_text('{"type": "integer"}')
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"tickets": {"command": "serve-tickets"}}}))
