@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import re
 import statistics
 import subprocess
@@ -273,6 +274,15 @@ def test_what_can_not_be_there_is_refused(said: str) -> None:
 def test_an_address_is_taken_as_it_stands_in_the_browser() -> None:
     for url in ("https://hub.example/user/me/", "https://hub.example/user/me/lab", "https://hub.example/user/me/tree"):
         assert (JupyterServer.of(url) or pytest.fail("it is one")).url == "https://hub.example/user/me"
+
+
+def test_a_token_goes_to_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    pickled = pickle.dumps(JupyterServer.of("https://hub.example"))
+    assert TOKEN.encode() not in pickled
+    monkeypatch.setenv("JUPYTER_TOKEN", "of the other process")
+    assert pickle.loads(pickled).token == "of the other process"
+    with pytest.raises(TypeError, match="was handed over"):
+        pickle.dumps(JupyterServer.of("https://hub.example", "handed over"))
 
 
 def test_a_run_goes_on_where_it_is_told_to(server: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from rlm_jupyter.types.errors import ConfigurationError
@@ -24,6 +24,20 @@ class JupyterServer:
     url: str
     """Its base address, without a slash at its end, and without any secret."""
     token: str = field(default="", repr=False)
+    variable: str | None = None
+    """That of the environment which the token was taken from; `None`: it was handed over."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be pickled without the token: whoever unpickles it takes that from an environment of their own.
+
+        Raises
+        ------
+        TypeError
+            It was handed over, and stands in no environment.
+        """
+        if self.token and self.variable is None:
+            raise TypeError(f"the token of {self.url} was handed over (token), and goes to no other process")
+        return _unpickled, (type(self), self.url, self.variable)
 
     @classmethod
     def of(cls, kernel: object, token: object = None) -> Self | None:
@@ -66,8 +80,8 @@ class JupyterServer:
         path = parts.path.rstrip("/")
         for page in ("/lab", "/tree"):
             path = path.removesuffix(page)
-        found = os.environ.get(TOKEN, "") if token is None else token
-        return cls(f"{parts.scheme}://{parts.netloc}{path}", found.strip())
+        found, variable = (os.environ.get(TOKEN, ""), TOKEN) if token is None else (token, None)
+        return cls(f"{parts.scheme}://{parts.netloc}{path}", found.strip(), variable)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -89,6 +103,11 @@ class JupyterServer:
                 "without /lab and what follows"
             )
         return f"The Jupyter server at {self.url} failed ({status}): see its log"
+
+
+def _unpickled(kind: type[JupyterServer], url: str, variable: str | None) -> JupyterServer:
+    token = "" if variable is None else os.environ.get(variable, "").strip()
+    return kind(url, token, variable)
 
 
 def token_in(variable: str) -> str:
