@@ -158,8 +158,6 @@ def load_script(path: str) -> ScriptedModel:
         raise ConfigurationError(
             f'{name}: a script is a list of texts, or {{"replies": [texts], "subcalls": [texts], "sees": true}}.'
         )
-    if not replies:
-        raise ConfigurationError(f"{name}: the script has no replies, and a run needs one at least.")
     return ScriptedModel(replies, sub=subcalls, name=name, sees=sees)
 
 
