@@ -99,7 +99,7 @@ class HostedModel(ABC):
             Its key was handed over, and stands in no environment.
         """
         if self.endpoint.key and self.endpoint.key_variable is None:
-            raise TypeError(f"{self.name} has a key that was handed over (api_key), which goes to no other process")
+            raise TypeError(f"{self.name} holds a key that was handed over (api_key), so it can't be pickled")
         return _loaded, (type(self), self.name, self.endpoint.url, self._named)
 
     @property

@@ -264,7 +264,7 @@ def test_what_can_not_be_handed_out_is_said_before_anything_is_spent(processes: 
             (
                 RLM("openai/any", base_url=server.openai_url, api_key="sk-secret"),
                 processes,
-                r"has a key that was handed over \(api_key\)",
+                r"holds a key that was handed over \(api_key\)",
             ),
             (RLM(ScriptedModel([lambda _: UPPER, threading.Lock()])), processes, "can't be handed to workers"),  # type: ignore[list-item]
         ):
