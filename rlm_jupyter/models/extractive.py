@@ -59,7 +59,7 @@ else:
     ),
 )
 _LOST = "A cell of the extractive model did not run to its end; its output says why."
-_NAME_ANOTHER = "The extractive model only matches words: try other words, or a language model."
+_NAME_ANOTHER = "The extractive model only matches words, and sees no image: try other words, or a language model."
 
 
 class ExtractiveModel:

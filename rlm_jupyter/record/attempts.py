@@ -46,4 +46,4 @@ def _name(attempt: Attempt) -> str:
 def _said(attempt: Attempt) -> str:
     if isinstance(attempt, DirectReplied):
         return attempt.text or "(nothing)"
-    return attempt.answer if attempt.answer is not None else no_answer(attempt.stop_reason)
+    return attempt.answer if attempt.answer is not None else no_answer(attempt.stop_reason, attempt.message)

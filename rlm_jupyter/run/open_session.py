@@ -261,4 +261,5 @@ def _settled(number: int, trajectory: Trajectory, ended: RunEnded, seconds: floa
         usage=ended.usage,
         cost=ended.cost,
         seconds=seconds,
+        message=ended.message,
     )

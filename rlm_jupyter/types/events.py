@@ -146,6 +146,8 @@ class SampleSettled:
     usage: Usage
     cost: float | None
     seconds: float
+    message: str = ""
+    """As in `RunEnded`."""
 
 
 @dataclass(frozen=True, slots=True)

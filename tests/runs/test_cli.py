@@ -584,7 +584,10 @@ def test_why_a_run_ended_is_the_same_everywhere() -> None:
     Path("a.txt").write_text("Rome is the capital of Italy.")
     done = cli("run", "zebra?", "-c", "a.txt", "-m", "extractive")
     says = "nothing in the context matches"
-    assert "No answer: Nothing in the context matches. The extractive model only matches words: try " in done.err
+    assert (
+        "No answer: Nothing in the context matches. The extractive model only matches words, and sees no image: try "
+        in done.err
+    )
     assert "to the model" not in done.err  # it has said that it has no answer
     [path] = Path("rlm_runs").glob("*.ipynb")
     told = json.loads(path.read_text())["cells"]

@@ -21,6 +21,7 @@ import pytest
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record import export
+from rlm_jupyter.record.attempts import line
 from rlm_jupyter.record.export import WholeRun
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.trajectory import Trajectory
@@ -130,6 +131,13 @@ async def test_the_others_are_stopped_as_soon_as_they_cannot_change_the_answer()
 async def test_one_that_fails_costs_no_answer() -> None:
     result = await run(Draws([ModelError("no such model"), "FINAL('Lima')", "FINAL('Lima')"]))
     assert (result.answer, result.message) == ("Lima", "2 of 3 samples agree")
+
+
+async def test_of_one_that_fails_the_reason_is_told() -> None:
+    result = await run(Draws(["FINAL('Lima')", ModelError("no such model"), ModelError("no such model")]))
+    failed = [sample for sample in result.trajectory.samples if sample.answer is None]
+    assert failed
+    assert all("No answer: no such model · 0 tokens" in line(sample) for sample in failed)
 
 
 async def test_where_all_fail_the_error_is_raised() -> None:
