@@ -20,7 +20,9 @@ _DEVICE = re.compile(r"(CON|PRN|AUX|NUL|COM[\d¹²³]|LPT[\d¹²³]|CONIN\$|CONO
 def check_name(name: object) -> None:
     """Refuse what is no plain name of a file, on any system."""
     if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError(f"outputs: the name of a file is needed, not {quoted(name)}.")
+        needed = f"the name of a file is needed, not {quoted(name)}."
+        by_option = f"--output: {needed}"
+        raise ConfigurationError(f"outputs: {needed}", notebook=by_option, command=by_option)
     if name in {".", ".."} or "/" in name or "\\" in name:
         plain = f"{quoted(name)} is a path: give the plain name of a file;"
         by_option = f"--output {plain} --output-dir says where it goes."

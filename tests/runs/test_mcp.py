@@ -241,6 +241,8 @@ def test_a_run_is_stopped_while_its_server_starts() -> None:
         ({"things": {"args": []}}, "The MCP server things needs a command or a url."),
         ({"things": {"command": "x", "url": "http://x"}}, "The MCP server things has a command and a url: leave one"),
         ({"things": {"comand": "x"}}, "The MCP server things: what is comand? Known: approval, args, command"),
+        ({"things": {"command": "x", "type": "stdoi"}}, "its type is stdio, or left out, not 'stdoi'."),
+        ({"things": {"url": "http://x/mcp", "type": "sse"}}, "its type is http or streamable-http or"),
         ({"things": {"command": "x", "disabled": True}}, 'The MCP server things is disabled: take its "disabled" out.'),
         ({"things": {"url": "localhost:9/mcp?key=s3cret"}}, "The MCP server things: its url begins with http:// or ht"),
         ({"things": {"command": "x", "arg": []}}, "The MCP server things: what is arg? Known: approval, args, command"),

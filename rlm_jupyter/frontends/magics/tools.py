@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,8 +42,11 @@ def named_tools(namespace: Mapping[str, Any], names: Sequence[str] | None, optio
         try:
             tool = eval(name, dict(namespace))
         except Exception as error:
+            functions = [known for known, value in namespace.items() if callable(value) and not known.startswith("_")]
+            close = difflib.get_close_matches(name, functions, n=1)
             raise ConfigurationError(
                 f"{option} takes a function of the notebook, not {quoted(name)}: {type(error).__name__}: {error}."
+                f"{f' Did you mean {close[0]}?' if close else ''}"
             ) from error
         if not isinstance(tool, Tool) and (not callable(tool) or isinstance(tool, type)):
             kind = "a class" if isinstance(tool, type) else f"of type {type(tool).__name__}"

@@ -22,6 +22,9 @@ from rlm_jupyter.types.quoted import quoted
 FILE = ".mcp.json"
 """Holds the servers that are named, under `mcpServers`; of the working directory, else of the home directory."""
 _KEYS = {"command", "args", "env", "cwd", "url", "headers", "type", "description", "disabled", "approval"}
+_COMMAND_TYPES = ("stdio",)
+_URL_TYPES = ("http", "streamable-http", "streamableHttp", "streamable_http")
+"""What clients call streamable HTTP in their files."""
 OTHERS = "*"
 """In `approval`: all tools that are not named."""
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
@@ -181,8 +184,7 @@ def _server(name: str, wanted: object) -> ServerConfig:
         raise ConfigurationError(f"The MCP server {name} needs a command or a url.")
     if _is_disabled(wanted):
         raise ConfigurationError(f'The MCP server {name} is disabled: take its "disabled" out.')
-    if _is_text(wanted.get("command")) and _is_text(wanted.get("url")):
-        raise ConfigurationError(f"The MCP server {name} has a command and a url: leave one of them out.")
+    _check_type(name, wanted)
     args = wanted.get("args", [])
     if not isinstance(args, list | tuple) or not all(isinstance(word, str) for word in args):
         raise ConfigurationError(f"The MCP server {name}: args is a list of texts.")
@@ -196,6 +198,18 @@ def _server(name: str, wanted: object) -> ServerConfig:
     cwd = wanted.get("cwd")
     env, folder = _texts(name, wanted, "env"), None if cwd is None else str(cwd)
     return ServerConfig(name, command, env, folder, approvals=approvals)
+
+
+def _check_type(name: str, wanted: Mapping[str, Any]) -> None:
+    """Refuse a server that is to be started and to be reached, or in a way that is not known."""
+    has_command = _is_text(wanted.get("command"))
+    if has_command and _is_text(wanted.get("url")):
+        raise ConfigurationError(f"The MCP server {name} has a command and a url: leave one of them out.")
+    kinds = _COMMAND_TYPES if has_command else _URL_TYPES
+    if wanted.get("type") not in (None, *kinds):
+        raise ConfigurationError(
+            f"The MCP server {name}: its type is {' or '.join(kinds)}, or left out, not {quoted(wanted['type'])}."
+        )
 
 
 def _approvals(name: str, wanted: object) -> dict[str, Approval]:
