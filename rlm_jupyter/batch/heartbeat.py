@@ -19,11 +19,14 @@ _LOOK_SECONDS = 1.0
 @contextlib.asynccontextmanager
 async def beating(folder: Path) -> AsyncIterator[None]:
     """Write the file of a batch again and again; on leaving it is removed."""
-    path = folder / _NAME
+    path, is_over = folder / _NAME, asyncio.Event()
 
     async def beat() -> None:
         for count in itertools.count(1):
-            await asyncio.sleep(_BEAT_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_BEAT_SECONDS):
+                    await is_over.wait()
+                return
             with contextlib.suppress(OSError):  # a full disk is no reason to stop
                 await asyncio.to_thread(path.write_text, str(count))
 
@@ -32,8 +35,8 @@ async def beating(folder: Path) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        is_over.set()
+        await asyncio.wait([task])  # a write that is under way would bring the file back
         path.unlink(missing_ok=True)
 
 
