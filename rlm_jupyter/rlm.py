@@ -47,6 +47,7 @@ from rlm_jupyter.run.settings import COMPACT_AT, LedgerOf, Settings, Strategy
 from rlm_jupyter.run.toolbox import Toolbox, Tools
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event
+from rlm_jupyter.types.keywords import names_keywords
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
 
@@ -57,6 +58,7 @@ if TYPE_CHECKING:  # what a plain run needs nothing of is loaded where it is use
     from rlm_jupyter.run.estimate import Estimate
 
 
+@names_keywords(limits=Limits)
 class RLM(FromRecord, InBatches):
     """A recursive language model (arXiv 2512.24601): a model that drives a Jupyter kernel over a long text.
 

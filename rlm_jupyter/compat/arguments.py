@@ -13,6 +13,7 @@ from rlm_jupyter.run.prompt import MOST_PROMPT_CHARS
 from rlm_jupyter.run.tool import Tool
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.suggestion import closest, did_you_mean
 
 _ELSEWHERE = ("docker", "modal", "prime", "daytona", "e2b")
 _HERE = ("local", "ipython")
@@ -197,4 +198,5 @@ def check_options(options: Mapping[str, Any]) -> None:
     known = signature(RLM).parameters
     for name in options:
         if name not in known:
-            raise ConfigurationError(f"RLM takes no argument {name!r}.")
+            meant = did_you_mean(closest(name, known))
+            raise ConfigurationError(f"RLM takes no argument {name!r}.{meant}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Sequence
 
 from IPython.core.error import UsageError
+
+from rlm_jupyter.types.suggestion import closest
 
 _WORD = re.compile(r"@?(?:\"[^\"]*\"|'[^']*')(?=\s|$)|\S+")
 """A word of the line; quotes count only around the whole of it, so that an apostrophe is one, or behind an @."""
@@ -51,8 +52,7 @@ def split(parser: ArgumentParser, line: str) -> tuple[Namespace, str]:
 
 def or_close(name: str, names: Sequence[str]) -> str:
     """Return the one of `names` that was probably meant, else all of them."""
-    close = difflib.get_close_matches(name, names, n=1)
-    return close[0] if close else ", ".join(names)
+    return closest(name, names) or ", ".join(names)
 
 
 def _unquoted(word: str) -> str:
@@ -76,5 +76,5 @@ def _listed(choices: str) -> str:
 def close_option(error: str, options: Iterable[str]) -> str:
     """Return ` (did you mean --max-cost?)` for an option that there is not, where one of these comes near."""
     wrong = re.search(r"--[\w-]+", error.partition("unrecognized arguments:")[2])
-    close = difflib.get_close_matches(wrong[0], list(options), n=1, cutoff=_CLOSE) if wrong else []
-    return f" (did you mean {close[0]}?)" if close else ""
+    close = closest(wrong[0], options, _CLOSE) if wrong else None
+    return f" (did you mean {close}?)" if close else ""

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from rlm_jupyter.models.providers import PROVIDERS, Preset
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.suggestion import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -155,7 +156,7 @@ def find_preset(name: str) -> tuple[Preset, str]:
     provider, _, model = name.partition("/")
     preset = PROVIDERS.get(provider)
     if preset is None:
-        from rlm_jupyter.models.suggested import did_you_mean, provider_meant
+        from rlm_jupyter.models.suggested import provider_meant
 
         meant = did_you_mean(provider_meant(name))
         there = meant or f" A model is named `provider/model`, and the providers are {', '.join(PROVIDERS)}."

@@ -22,8 +22,8 @@ from rlm_jupyter.models.own_server import OwnServer
 from rlm_jupyter.models.sampling import placed
 from rlm_jupyter.models.sendable import sendable
 from rlm_jupyter.models.structured import Structured
-from rlm_jupyter.models.suggested import did_you_mean
 from rlm_jupyter.types.errors import ConfigurationError, ContextWindowError, ModelError
+from rlm_jupyter.types.suggestion import did_you_mean
 from rlm_jupyter.types.tokens import DEFAULT_WINDOW
 from rlm_jupyter.types.values import Message, Reply, Usage
 

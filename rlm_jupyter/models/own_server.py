@@ -12,9 +12,10 @@ from rlm_jupyter.models import sdk_errors
 from rlm_jupyter.models.discovery import listed
 from rlm_jupyter.models.http import THREAD, FetchError
 from rlm_jupyter.models.servers import Served, Server, load, look
-from rlm_jupyter.models.suggested import did_you_mean, model_meant
+from rlm_jupyter.models.suggested import model_meant
 from rlm_jupyter.types.detached import detached
 from rlm_jupyter.types.errors import ModelError
+from rlm_jupyter.types.suggestion import did_you_mean
 from rlm_jupyter.types.values import Reply
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 from collections.abc import Mapping, Sequence
@@ -10,6 +9,7 @@ from typing import Any
 
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.suggestion import closest
 
 _SET_HERE = {
     "model": "it is the model that was named",
@@ -87,8 +87,8 @@ def placed(name: str, sdk: str, send: Any, options: Mapping[str, Any]) -> dict[s
         elif option in _USUAL:
             body[option] = value
         else:
-            close = difflib.get_close_matches(option, [*known, *_USUAL], n=1)
-            hint = f"did you mean {quoted(close[0])}? What" if close else "what"
+            close = closest(option, [*known, *_USUAL])
+            hint = f"did you mean {quoted(close)}? What" if close else "what"
             raise ConfigurationError(
                 f"{name}: the {sdk} SDK takes no option {quoted(option)}; {hint} only the server knows goes into "
                 f"extra_body, as in {{'extra_body': {{{quoted(option)}: …}}}}."

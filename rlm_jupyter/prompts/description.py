@@ -11,11 +11,12 @@ import re
 import reprlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
 from itertools import islice
 from typing import Any
 
 from rlm_jupyter.parsing.file_signatures import identify
+from rlm_jupyter.prompts.images import images_among, measured
 from rlm_jupyter.prompts.structure import keys_of, structure
 from rlm_jupyter.types.images import measure, pixels
 
@@ -24,8 +25,6 @@ Description = tuple[str, tuple[str, ...]]
 
 _MOST_KEYS = 20
 _MOST_COLUMNS = 50
-_MOST_IMAGES = 1_000
-"""That are looked at."""
 _MOST_NAME_CHARS = 80
 _LEAST_ALIKE, _MOST_ALIKE = 5, 200
 """Dicts that are described as one, and looked at for that."""
@@ -51,7 +50,7 @@ def describe(value: object) -> Description:
 def size_of(value: object) -> str:
     """Return the size of a part of something, empty for a number and for what has none."""
     if isinstance(value, bytes | bytearray | memoryview) and (found := measure(value)) is not None:
-        return _measured(found)
+        return measured(found)
     if isinstance(value, str | bytes | bytearray | memoryview):
         unit = "characters" if isinstance(value, str) else "bytes"
         return f"{len(value):,} {unit}"
@@ -87,7 +86,7 @@ def _of_text(text: str) -> Description:
 def _of_bytes(data: bytes | bytearray | memoryview) -> Description:
     size = f"{memoryview(data).nbytes:,} bytes"
     if (found := measure(data)) is not None:
-        size = f"{_measured(found)}, {size}"
+        size = f"{measured(found)}, {size}"
     if (binary := identify(data)) is None:
         return size, ()
     return size, (f"{binary.title}: {binary.code}" if binary.code else binary.title,)
@@ -98,7 +97,7 @@ def _of_items(items: list[Any] | tuple[Any, ...]) -> Description:
         return "0 items", ()
     kinds = Counter(map(type, items)).most_common(5)
     details = ["items: " + ", ".join(f"{kind.__name__}" + (f" ({n:,})" if len(kinds) > 1 else "") for kind, n in kinds)]
-    if images := _of_images(items):
+    if images := images_among(items):
         details.append(images)
     texts = [len(item) for item in items if isinstance(item, str)]
     if texts:
@@ -113,7 +112,7 @@ def _of_items(items: list[Any] | tuple[Any, ...]) -> Description:
 
 
 def _of_dict(mapping: Mapping[Any, Any]) -> Description:
-    images = _of_images([*mapping.values()]) if len(mapping) > 1 else ""
+    images = images_among([*mapping.values()]) if len(mapping) > 1 else ""
     if alike := _alike(mapping.values()):
         parts: tuple[str, ...] = (f"{alike}. {_AS_ROWS}",)
     else:
@@ -145,34 +144,6 @@ def _uniform(mapping: Mapping[Any, Any]) -> str:
         return ""
     names = ", ".join(map(_name, islice(mapping, 3)))
     return f"Each value is of type {kind}{f' and has {size}' if size else ''}; keys: {names}, …"
-
-
-def _of_images(values: Sequence[Any]) -> str:
-    """Say how many of the values are images, of which kinds, and how large they are; empty where none is."""
-    found = [image for value in islice(values, _MOST_IMAGES) if (image := image_in(value)) is not None]
-    if not found:
-        return ""
-    kinds = ", ".join(f"{n:,} {kind}" for kind, n in Counter(kind for kind, _, _ in found).most_common())
-    least, largest = (f(found, key=lambda image: image[1] * image[2]) for f in (min, max))
-    sizes = pixels(*least[1:])
-    if least[1:] != largest[1:]:
-        sizes = f"from {sizes} to {pixels(*largest[1:])}"
-    looked = f", of the first {_MOST_IMAGES:,} items" if len(values) > _MOST_IMAGES else ""
-    return f"images: {kinds}{looked}; {sizes}"
-
-
-def image_in(value: object) -> tuple[str, int, int] | None:
-    """Return the kind, width and height of an image, whether it is bytes or opened; `None`: it is none."""
-    if isinstance(value, bytes | bytearray | memoryview):
-        return measure(value)
-    if ("PIL", "Image") not in {(cls.__module__.partition(".")[0], cls.__name__) for cls in type(value).__mro__}:
-        return None
-    width, height = value.size  # type: ignore[attr-defined]
-    return "PIL", width, height
-
-
-def _measured(image: tuple[str, int, int]) -> str:
-    return f"{image[0]}, {pixels(*image[1:])}"
 
 
 def _parts(mapping: Mapping[Any, Any], unit: str, name_of: Any = None) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import reprlib
 from itertools import islice
 from typing import Any
 
-from rlm_jupyter.prompts.description import image_in
+from rlm_jupyter.prompts.images import image_in
 from rlm_jupyter.types.images import pixels
 from rlm_jupyter.types.values import ContextInfo
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from rlm_jupyter.record.store import FOLDER, RunFiles, as_notebook
 from rlm_jupyter.types.errors import NoRunError, RecordError
 from rlm_jupyter.types.events import RunEnded, RunStarted
 from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.suggestion import closest, did_you_mean
 
 _NUMBER = re.compile(r"\.([0-9]+)-[0-9a-f]{6}\Z")
 """In the id of a further prompt."""
@@ -79,9 +79,8 @@ def _found(run: str | Path, where: str | Path | None) -> tuple[RunFiles, bool]:
     if (found := next(_by_number(name, folders), None) or next(_in_notebooks(name, folders), None)) is not None:
         return found, True
     known = [files.notebook.stem for folder in folders for files in _runs_in(folder)]
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean {close[0]}?" if close else "Change to the folder of its notebook."
-    raise NoRunError(f"There is no run {str(run)!r} in {base} or its {FOLDER}. {hint}")
+    hint = did_you_mean(closest(name, known)) or " Change to the folder of its notebook."
+    raise NoRunError(f"There is no run {str(run)!r} in {base} or its {FOLDER}.{hint}")
 
 
 def _by_id(run: str, folders: list[Path]) -> Iterator[RunFiles]:

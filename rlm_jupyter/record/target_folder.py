@@ -39,6 +39,8 @@ class Folder:
     path: Path
     identity: Identity | None = None
     """Device and number, as it was when the run began; `None`: it has not."""
+    is_new: bool = False
+    """The run has made it."""
 
     @classmethod
     def of(cls, path: Path) -> Self:
@@ -70,6 +72,7 @@ class Folder:
             It can't be made, or written to.
         """
         try:
+            is_new = not self.path.exists()
             self.path.mkdir(exist_ok=True)
             about = self.path.stat()
         except (OSError, ValueError) as error:
@@ -77,7 +80,14 @@ class Folder:
             raise ConfigurationError(f"The folder {quoted(str(self.path))} can't be made: {why}.") from None
         if not os.access(self.path, os.W_OK):
             raise ConfigurationError(f"The folder {self.path} for the files can't be written to.")
-        return replace(self, identity=(about.st_dev, about.st_ino))
+        return replace(self, identity=(about.st_dev, about.st_ino), is_new=is_new or self.is_new)
+
+    def dropped(self) -> None:
+        """Remove it where the run has made it, and there is nothing in it."""
+        with contextlib.suppress(OSError):
+            about = self.path.lstat()
+            if self.is_new and self.identity == (about.st_dev, about.st_ino):
+                self.path.rmdir()
 
 
 def is_taken(folder: Folder, name: str, ours: Collection[str]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 from abc import ABC, abstractmethod
 from functools import partial
@@ -17,6 +16,7 @@ from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.suggestion import closest, did_you_mean
 
 if TYPE_CHECKING:  # a run that begins anew loads nothing of this
     from rlm_jupyter.record.saved_run import SavedRun
@@ -214,7 +214,6 @@ class FromRecord(ABC):
         except TypeError as error:
             known = [*inspect.signature(cls.__init__).parameters][1:] + [one.name for one in dataclasses.fields(Limits)]
             if unknown := [name for name in changes if name not in known]:
-                close = difflib.get_close_matches(unknown[0], known, n=1)
-                hint = f" Did you mean {close[0]}?" if close else ""
-                raise ConfigurationError(f"There is no option {unknown[0]!r}.{hint}") from None
+                meant = did_you_mean(closest(unknown[0], known))
+                raise ConfigurationError(f"There is no option {unknown[0]!r}.{meant}") from None
             raise ConfigurationError(f"That can't be changed: {error}.") from None

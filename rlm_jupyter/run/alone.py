@@ -11,6 +11,7 @@ from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.opening import open_in_time, unopened
 from rlm_jupyter.run.outcome import recorded_outcome
+from rlm_jupyter.run.question import check_readable
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.settings import Settings
 
@@ -39,6 +40,7 @@ async def answer_alone(
         As of `RLM.acompletion`.
     """
     check_attended(settings, control)
+    check_readable(held, settings.routing.root)
     control, on_event = control or Control(), guarded(on_event)
     control.attach()
     ledger = ledger or Ledger(settings.limits)

@@ -139,8 +139,8 @@ def asks_here() -> Approve:
 
 def asking_of(settings: Settings) -> list[str]:
     """Return what a run may call that asks a person first: tools, and servers of the Model Context Protocol."""
-    servers = [f"{server.name} (an MCP server)" for server in settings.mcp if server.asks]
-    return [*settings.tools.asking, *settings.sub_tools.asking, *servers]
+    tools = [f"The tool {name}" for name in (*settings.tools.asking, *settings.sub_tools.asking)]
+    return [*tools, *(server.asking for server in settings.mcp if server.asking)]
 
 
 def check_attended(settings: Settings, control: Control | None) -> None:
@@ -154,7 +154,7 @@ def check_attended(settings: Settings, control: Control | None) -> None:
     asking = asking_of(settings)
     if not asking or (control is not None and control.is_attended):
         return
-    text = f"The tool {asking[0]} asks a person before it is called, and nobody can be asked here"
+    text = f"{asking[0]} asks a person before it is called, and nobody can be asked here"
     raise ConfigurationError(
         f'{text}: use completion at a terminal or in a notebook, or start(…, approve="calls") and decide by its '
         "control.",

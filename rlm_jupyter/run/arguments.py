@@ -15,13 +15,14 @@ from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models import Model, load_model
 from rlm_jupyter.models.abilities import abilities_of, fixed
 from rlm_jupyter.models.routing import Routing
-from rlm_jupyter.models.suggested import did_you_mean, priced_model_meant
+from rlm_jupyter.models.suggested import priced_model_meant
 from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.artefacts import Outputs
 from rlm_jupyter.run.settings import Strategy
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.suggestion import did_you_mean
 
 if TYPE_CHECKING:
     from rlm_jupyter.kernel.remote.server import JupyterServer

@@ -14,6 +14,7 @@ from rlm_jupyter.run.answer_type import said_with_place
 from rlm_jupyter.run.output_names import check_distinct, check_name
 from rlm_jupyter.types.errors import ConfigurationError, PolicyError, RecordError
 from rlm_jupyter.types.events import RunEnded
+from rlm_jupyter.types.keywords import names_keywords
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.shortened import shortened
 from rlm_jupyter.types.takes import takes
@@ -30,6 +31,7 @@ _BUGS = (AttributeError, ImportError, NameError, NotImplementedError, TypeError)
 Check = Callable[[bytes], object]
 
 
+@names_keywords()
 @dataclass(frozen=True)
 class Artefact:
     """A file that a run is to make.

@@ -24,6 +24,7 @@ from rlm_jupyter.run.idle import IdleTimer
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.opening import open_in_time, unopened
 from rlm_jupyter.run.outcome import recorded_outcome
+from rlm_jupyter.run.question import check_readable
 from rlm_jupyter.run.result import OnEvent, Result, result_of
 from rlm_jupyter.run.running import Answers, Running, waited
 from rlm_jupyter.run.session import Session
@@ -137,6 +138,7 @@ class BackgroundSession(Answers):
                 return self._stopped(prompt, on_event, control.why_stopped)
             try:
                 self.past.check_newest()
+                check_readable(self.past.context, self._settings.routing.root)
                 settings = self.past.limited(self._settings)
                 ledger = Ledger(settings.limits)
                 async with recorded_outcome(

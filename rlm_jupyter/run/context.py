@@ -12,6 +12,7 @@ from types import FunctionType, ModuleType
 from typing import Any, Literal
 
 from rlm_jupyter.prompts.description import describe
+from rlm_jupyter.prompts.images import are_images
 from rlm_jupyter.prompts.preview import beginning
 from rlm_jupyter.record.blobs import digest
 from rlm_jupyter.types.errors import ContextError
@@ -103,6 +104,8 @@ class Context:
         self._packed: PackedContext | None = pack(value)
         self.info = self._packed.info
         self.kind = self._packed.kind
+        self.has_no_text = are_images(value)
+        """It is nothing but images."""
 
     def packed(self) -> PackedContext:
         """Return the context as bytes; encoded again when they were released."""

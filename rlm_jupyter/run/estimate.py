@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from rlm_jupyter.models import Model
-from rlm_jupyter.models.suggested import did_you_mean, priced_model_meant
+from rlm_jupyter.models.suggested import priced_model_meant
 from rlm_jupyter.record.catalog import list_runs
 from rlm_jupyter.record.store import folder_of
 from rlm_jupyter.run.budget.ledger import Ledger
@@ -16,6 +16,7 @@ from rlm_jupyter.run.context import AnyContext
 from rlm_jupyter.run.lifecycle import first_messages
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.limits import Limits
+from rlm_jupyter.types.suggestion import did_you_mean
 from rlm_jupyter.types.tokens import BYTES_PER_TOKEN, estimate_tokens
 from rlm_jupyter.types.values import ContextInfo, Usage
 

@@ -70,6 +70,8 @@ async def deliver(run: Run, outputs: Outputs) -> None:
         contents, run.replies.wrong_files = await _sound(run, outputs)
         if contents:
             await _keep(run, replace(outputs, replace=False), contents)
+        else:
+            outputs.folder.dropped()
     _remark(run, run.replies.wrong_files)
 
 

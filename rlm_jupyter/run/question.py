@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rlm_jupyter.run.context import Context
+from rlm_jupyter.models import Model
+from rlm_jupyter.models.abilities import abilities_of
+from rlm_jupyter.run.context import AnyContext, Context
 from rlm_jupyter.run.files.blank import EmptyContextError, is_blank
 from rlm_jupyter.run.files.paths import read_paths
 from rlm_jupyter.run.messages import Messages, is_messages, question_of
@@ -56,6 +58,19 @@ def context_of(context: object) -> Context:
             "The context is empty, there is nothing to read in it. To ask without one, leave it out."
         )
     return Context(content)
+
+
+def check_readable(context: AnyContext, model: Model) -> None:
+    """Refuse images where the model only picks passages of texts.
+
+    Raises
+    ------
+    ConfigurationError
+        It is such a one, and there is no text in the context.
+    """
+    if isinstance(context, Context) and context.has_no_text and abilities_of(model).answers_in_text:
+        what = f"{model.name} picks passages of texts, and the context has images alone: name a model that sees"
+        raise ConfigurationError(f"{what}.", notebook=f"{what} (-m).", command=f"{what} (-m).")
 
 
 def is_none(context: object) -> bool:

@@ -17,6 +17,7 @@ from rlm_jupyter.run.tool_forms import bare, form_of, resolved
 from rlm_jupyter.types.call_text import Call
 from rlm_jupyter.types.detached import detached
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.keywords import names_keywords
 from rlm_jupyter.types.quoted import quoted
 
 MOST_CHARS = 1_000_000
@@ -37,6 +38,7 @@ class ToolFailedError(Exception):
     """A call has no result; the text, which the cell is shown, says why."""
 
 
+@names_keywords()
 class Tool:
     """A function that the model's code may call; it runs where the run is started, not in the kernel.
 

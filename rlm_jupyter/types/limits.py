@@ -6,11 +6,13 @@ import math
 from dataclasses import dataclass, fields
 
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.keywords import names_keywords
 from rlm_jupyter.types.quoted import quoted
 
 _MAY_BE_ZERO = {"max_answer_errors", "max_depth", "max_subcalls", "max_tool_calls"}
 
 
+@names_keywords()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What a run may use. `None` means: no limit.

@@ -23,6 +23,7 @@ from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.types.values import Usage
 from tests.support.loopback import Loopback
+from tests.support.pictures import png
 from tests.support.sample_run import ended, sample, started
 
 FINAL = "I count.\n\n```repl\n# count the letters\nFINAL(len(context))\n```"
@@ -268,6 +269,10 @@ NO_QUESTION = r"jupyter rlm: The question is missing\. It comes first, or last b
         (["run", "?", "-c", "gone.txt"], "jupyter rlm: gone.txt: there is no such file."),
         (["run", "?", "--contxt", "a.txt"], r"jupyter rlm: .* \(did you mean --context\?\) .*"),
         (["run", "?", "-c", "a.txt", "-m", "extractive", "--output", "o.txt"], "jupyter rlm: .*makes no files.*"),
+        (
+            ["run", "?", "-c", "a.png", "-m", "extractive"],
+            r"jupyter rlm: extractive/bm25 picks passages of texts, .*images alone.*",
+        ),
         (["run", "?", "--max-iteration", "3"], r"jupyter rlm: .* \(did you mean --max-iterations\?\) .*"),
         (["run", "?", "-m", "openai/x"], "jupyter rlm: .*OPENAI_API_KEY.*"),
         (["run", "?", "-m", "nobody/x"], "jupyter rlm: .*nobody.*"),
@@ -298,6 +303,7 @@ NO_QUESTION = r"jupyter rlm: The question is missing\. It comes first, or last b
 def test_a_mistake_is_one_line_and_code_2(args: list[str], line: str) -> None:
     Path("a.txt").write_text("text")
     Path("blank.txt").write_text("\n")
+    Path("a.png").write_bytes(png())
     done = cli(*args)
     assert (done.out, done.code) == ("", 2)
     assert done.err.count("\n") == 1

@@ -27,6 +27,7 @@ from rlm_jupyter.frontends.magics.rlm import RLMMagics, load
 from rlm_jupyter.models import discovery as nearby
 from rlm_jupyter.policies import PolicyRegistry
 from tests.support.local_servers import LocalServer
+from tests.support.pictures import png
 
 LOOK = "I look.\n```repl\nprint(len(context))\n```"
 ANSWER = "```repl\nreply = llm_query('who?')\nFINAL(f'**{len(context)}** {reply}')\n```"
@@ -160,6 +161,9 @@ def test_options_that_take_a_number_show_which_kind(shell: InteractiveShell) -> 
         ("%rlm -c bok -m scripted/two.json What?", "no variable 'bok' for the context. Did you mean book?"),
         ("%rlm -c book.title -m scripted/two.json What?", "names of variables, not 'book.title'"),
         ("%rlm -c nothing -m scripted/two.json What?", "'nothing' is None"),
+        ("%rlm -c book -m scripted/two.json --answer Promis What?", "'Promis' is not defined. Did you mean Promise?"),
+        ("%rlm -c book -m scripted/two.json --answer lst[int] What?", "Did you mean list?"),
+        ("%rlm -c picture -m extractive What?", "the context has images alone: name a model that sees (-m)."),
         ("%rlm --max-cots 3 What?", "did you mean --max-cost?"),
         ("%rlm --max-iterations many What?", "--max-iterations many: a whole number is needed"),
         ("%rlm -m extractive --sandbox docker What?", "--sandbox docker: there is auto, bwrap and none."),
@@ -190,7 +194,7 @@ def test_what_is_wrong_is_said_in_one_line(
 ) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
     Path("mine.ipynb").write_text("{}")
-    shell.user_ns |= {"book": "text", "nothing": None, "blank": " \n"}
+    shell.user_ns |= {"book": "text", "nothing": None, "blank": " \n", "Promise": dict, "picture": [png()]}
     text, error = run(shell, line)
     assert says in text
     assert len(text.strip().splitlines()) == 1

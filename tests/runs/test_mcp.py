@@ -309,13 +309,15 @@ def test_a_person_is_asked_about_the_calls_of_a_servers_tools_that_are_named() -
     assert "'name': 'a 0'" in printed(result)
     assert "The person refused this call." in printed(result)
     with pytest.raises(
-        ConfigurationError, match=r"The tool things \(an MCP server\) asks a person before it is called"
+        ConfigurationError, match=r"The tool search_things of the MCP server things asks a person before it is called"
     ):
         asyncio.run(rlm.acompletion("What?", "a text"))
     with pytest.raises(
         ConfigurationError, match="The MCP server things: approval='often': it is never, once or always"
     ):
         RLM(model, mcp={"things": THINGS | {"approval": "often"}})
+    with pytest.raises(ConfigurationError, match="approval=None: it is never, once or always"):
+        RLM(model, mcp={"things": THINGS | {"approval": None}})
     # a name that is misspelt would let calls pass that somebody wants to be asked about
     misspelt = RLM(
         model, mcp={"mcpServers": {"things": THINGS | {"approval": {"search_thing": "always"}}}}, sandbox="none"

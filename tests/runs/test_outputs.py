@@ -336,6 +336,7 @@ def test_a_fork_puts_its_files_where_the_run_has_put_them_last() -> None:
     assert first.path is not None
     again = RLM.resume(first.path, model=ScriptedModel([reply]), max_answer_errors=1, output_dir="two")
     assert {path.parent.name for path in again.outputs.values()} == {"two"}
+    Path("one").mkdir()
     Path("one/sales.csv").write_text("mine")
     fork = RLM.fork(first.path, 0, model=model(f"{TABLE}\n{DONE}"), replace=True)
     assert {path.parent.name for path in fork.outputs.values()} == {"two"}
@@ -638,7 +639,7 @@ def test_a_folder_that_is_gone_is_made_again_or_refused_before_anything_is_asked
     limits = Limits(max_iterations=2)
     first = RLM(model("print(1)"), limits=limits).completion("What?", CONTEXT, outputs="sales.csv", output_dir="made")
     assert first.path is not None
-    Path("made").rmdir()
+    assert not Path("made").exists()
     Path("made").write_text("")
     with pytest.raises(ConfigurationError, match="is no folder"):
         RLM.resume(first.path, model=ScriptedModel([]), max_iterations=4)
@@ -660,3 +661,21 @@ def test_a_picture_begins_like_one() -> None:
     assert kinds == {"sound.wav": ["application/octet-stream"], "a.webp": ["image/webp"]}
     sent = send(SavedRun.load(result.path).files, "ipynb", "out.ipynb")
     assert "sound.wav" in sent.said[-1]  # it can't be looked through for keys
+
+
+def test_a_folder_that_a_run_has_made_and_left_empty_is_removed_again() -> None:
+    Path("theirs").mkdir()
+
+    def run(folder: str, *cells: str) -> Result:
+        rlm = RLM(model(*cells), limits=Limits(max_iterations=2))
+        return rlm.completion("What?", CONTEXT, outputs=["sales.csv"], output_dir=folder)
+
+    assert "sales.csv was not written" in run("theirs", DONE).message
+    failed = run("new", DONE)
+    assert "sales.csv was not written" in failed.message
+    assert not Path("new").exists()
+    assert Path("theirs").is_dir()
+    assert failed.path is not None
+    resumed = RLM.resume(failed.path, model=model(DONE, TABLE + "\n" + DONE), max_iterations=6)
+    assert resumed.answer == "made"
+    assert Path("new/sales.csv").is_file()

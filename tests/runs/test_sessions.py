@@ -536,6 +536,10 @@ def test_the_command_line_goes_on_with_a_session(in_folder: Path) -> None:
             "jupyter rlm: notes.3 is still going on: another process is at work on it.\n",
         )
     assert "--ledger is about the prompts of a session" in cli("run", "What?", "--ledger", "session", *model).err
+    misspelt = cli("run", "How long?", "-m", "extractive", "-c", "book.txt", "--session", "ntes")
+    assert "Session ntes: a new one. There is notes, too." in misspelt.err
+    other = cli("run", "How long?", "-m", "extractive", "-c", "book.txt", "--session", "ledger")
+    assert "Session ledger: a new one.\n" in other.err
 
 
 def test_the_examples_of_the_page_run(in_folder: Path, shell: InteractiveShell) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from argparse import Namespace
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.suggestion import closest, did_you_mean
 
 if TYPE_CHECKING:
     from rlm_jupyter.models.providers import Preset
@@ -41,7 +41,6 @@ def models(args: Namespace) -> int:
         There is no such provider, or no key for the one that was named.
     """
     from rlm_jupyter.models import PROVIDERS
-    from rlm_jupyter.models.suggested import did_you_mean
 
     served = {name: preset for name, preset in PROVIDERS.items() if preset.wire not in {"extractive", "scripted"}}
     if args.provider is None:
@@ -51,8 +50,7 @@ def models(args: Namespace) -> int:
     elif args.provider in served:
         chosen = [served[args.provider]]
     else:
-        close = difflib.get_close_matches(args.provider, served, n=1)
-        hint = did_you_mean(close[0]) if close else f" There are {', '.join(served)}."
+        hint = did_you_mean(closest(args.provider, served)) or f" There are {', '.join(served)}."
         raise ConfigurationError(f"No provider {quoted(args.provider)} serves models.{hint}")
     if args.provider is not None:
         _check_key(chosen[0], args.base_url)

@@ -10,11 +10,15 @@ from rlm_jupyter.frontends.cli import terminal
 from rlm_jupyter.frontends.cli.consent import consent
 from rlm_jupyter.frontends.cli.outcome import answered
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.suggestion import closest
 
 if TYPE_CHECKING:
     from rlm_jupyter.record.saved_run import SavedRun
     from rlm_jupyter.rlm import RLM
     from rlm_jupyter.run.context import Context
+
+_CLOSE = 0.8
+"""How alike two sessions' names are, 0 to 1, where one may have been meant for the other."""
 
 
 def kept_session(args: Namespace, save: str | bool) -> SavedRun | None:
@@ -83,7 +87,7 @@ def answered_in_session(args: Namespace, rlm: RLM, kept: SavedRun | None, prompt
     if kept is None:
         session = rlm.session(context, name=args.session, ledger=args.ledger)
         if not args.quiet:
-            terminal.say(f"Session {args.session}: a new one.")
+            terminal.say(f"Session {args.session}: a new one.{_like(args.session)}")
     else:
         consent(args, kept, kept.cells_again)
         session = rlm.session(resume=kept.files.notebook)
@@ -117,3 +121,11 @@ def _take(args: Namespace, name: str, before: str | None) -> None:
         was = f"with {flag} {before}" if before else f"without {flag}"
         raise ConfigurationError(f"The session {args.session} was begun {was}: leave {flag} out, or begin another.")
     setattr(args, name, before)
+
+
+def _like(name: str) -> str:
+    """Name the session that may have been meant, where one of a name that comes near is kept in the usual folder."""
+    from rlm_jupyter.record.store import FOLDER
+
+    near = closest(name, (path.stem for path in Path(FOLDER).glob("*.ipynb")), _CLOSE)
+    return f" There is {near}, too." if near else ""

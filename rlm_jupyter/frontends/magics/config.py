@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 from argparse import Namespace
 from contextlib import nullcontext
@@ -27,6 +28,7 @@ from rlm_jupyter.run.settings import COMPACT_AT
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.suggestion import closest, did_you_mean
 
 _LIMITS = tuple(option.name for option in options_of("magic") if option.group == "limits")
 """Each has a trait of its name."""
@@ -181,11 +183,14 @@ class Configured(Magics):
             raise ConfigurationError(
                 f"--answer takes a type, not {quoted(options.answer)}: give what is called a name in a cell first."
             )
+        namespace = cast(Any, self.shell).user_ns
         try:
-            return eval(options.answer, cast(Any, self.shell).user_ns)
+            return eval(options.answer, namespace)
         except Exception as error:
+            types = [name for name, value in {**vars(builtins), **namespace}.items() if isinstance(value, type)]
+            meant = did_you_mean(closest(error.name or "", types)) if isinstance(error, NameError) else ""
             raise ConfigurationError(
-                f"--answer takes a type, not {quoted(options.answer)}: {type(error).__name__}: {error}."
+                f"--answer takes a type, not {quoted(options.answer)}: {type(error).__name__}: {error}.{meant}"
             ) from error
 
     def _attempts(self, options: Namespace) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from rlm_jupyter.run.files.load import STDIN
 from rlm_jupyter.run.files.paths import read_paths
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.suggestion import closest, did_you_mean
 
 _AT = "@"
 """Stands before a path."""
@@ -63,9 +63,8 @@ def _variable(shell: Any, name: str) -> object:
         file = f"a file is named by -c @{name}" if Path(name).exists() else "assign it to a variable first"
         raise ConfigurationError(f"-c takes names of variables, not {quoted(name)}: {file}.")
     if name not in shell.user_ns:
-        close = difflib.get_close_matches(name, _data(shell))
-        hint = f" Did you mean {' or '.join(close)}?" if close else ""
-        raise ConfigurationError(f"There is no variable {quoted(name)} for the context.{hint}")
+        meant = did_you_mean(closest(name, _data(shell)))
+        raise ConfigurationError(f"There is no variable {quoted(name)} for the context.{meant}")
     value: object = shell.user_ns[name]
     if value is None:
         raise ConfigurationError(f"The variable {quoted(name)} is None: there is nothing in it to read.")

@@ -44,6 +44,7 @@ from rlm_jupyter.run.approval import Approve, asks_here
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.estimate import estimate
 from rlm_jupyter.run.prompt import check_length
+from rlm_jupyter.run.question import check_readable
 from rlm_jupyter.run.running import Running
 from rlm_jupyter.run.settings import refuse_absent
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
@@ -231,6 +232,7 @@ class RLMMagics(Configured):
             return
         if options.approve:
             self._check_somebody_answers(options)
+        check_readable(named.kernel.past.context, named.kernel.settings.routing.root)
         background.submit(refuse_absent(named.kernel.settings)).result()
         if named.kernel.is_recorded:
             for line in named.kernel.make_room():
@@ -256,6 +258,7 @@ class RLMMagics(Configured):
             return
         if options.approve:
             self._check_somebody_answers(options)
+        check_readable(context, configured.settings.routing.root)
         background.submit(refuse_absent(configured.settings)).result()
         self.runs.run(
             lambda tell: configured.start(prompt, context, on_event=tell, keep_kernel=True, approve=_approve(options)),

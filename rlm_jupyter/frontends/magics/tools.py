@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from rlm_jupyter.run.tool import Tool
 from rlm_jupyter.run.toolbox import imported_tools
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.suggestion import closest, did_you_mean
 
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
@@ -43,10 +43,9 @@ def named_tools(namespace: Mapping[str, Any], names: Sequence[str] | None, optio
             tool = eval(name, dict(namespace))
         except Exception as error:
             functions = [known for known, value in namespace.items() if callable(value) and not known.startswith("_")]
-            close = difflib.get_close_matches(name, functions, n=1)
             raise ConfigurationError(
                 f"{option} takes a function of the notebook, not {quoted(name)}: {type(error).__name__}: {error}."
-                f"{f' Did you mean {close[0]}?' if close else ''}"
+                f"{did_you_mean(closest(name, functions))}"
             ) from error
         if not isinstance(tool, Tool) and (not callable(tool) or isinstance(tool, type)):
             kind = "a class" if isinstance(tool, type) else f"of type {type(tool).__name__}"

@@ -91,6 +91,8 @@ def functions(calls: MakesCalls) -> dict[str, Any]:
         arlm_query,
         arlm_query_batched,
     )
+    for function in found:  # what Python calls it in an error of its arguments
+        function.__qualname__ = function.__name__
     return {function.__name__: function for function in found}
 
 

@@ -50,9 +50,14 @@ class ServerConfig:
         return self.approvals.get(tool, self.approvals.get(OTHERS, "never"))
 
     @property
-    def asks(self) -> bool:
-        """Whether a person is asked about calls of any of its tools."""
-        return any(approval != "never" for approval in self.approvals.values())
+    def asking(self) -> str:
+        """Which of its tools ask a person about calls, to begin a sentence with; empty: none."""
+        names = [name for name, approval in self.approvals.items() if approval != "never"]
+        if not names:
+            return ""
+        if OTHERS in names:
+            return f"The MCP server {self.name}"
+        return f"The tool {' or '.join(names)} of the MCP server {self.name}"
 
     @property
     def module(self) -> str:
@@ -188,7 +193,7 @@ def _server(name: str, wanted: object) -> ServerConfig:
     args = wanted.get("args", [])
     if not isinstance(args, list | tuple) or not all(isinstance(word, str) for word in args):
         raise ConfigurationError(f"The MCP server {name}: args is a list of texts.")
-    approvals = _approvals(name, wanted.get("approval"))
+    approvals = _approvals(name, wanted.get("approval", {}))
     if url := wanted.get("url"):
         if not _expanded(name, url).startswith(("http://", "https://")):
             raise ConfigurationError(f"The MCP server {name}: its url begins with http:// or https://.")
@@ -213,7 +218,7 @@ def _check_type(name: str, wanted: Mapping[str, Any]) -> None:
 
 
 def _approvals(name: str, wanted: object) -> dict[str, Approval]:
-    by_tool = wanted if isinstance(wanted, Mapping) else {} if wanted is None else {OTHERS: wanted}
+    by_tool = wanted if isinstance(wanted, Mapping) else {OTHERS: wanted}
     return {str(tool): check_approval(given, f"The MCP server {name}: approval=") for tool, given in by_tool.items()}
 
 

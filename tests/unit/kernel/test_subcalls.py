@@ -85,6 +85,11 @@ async def test_a_call_of_another_form_is_refused_in_one_short_line(
     assert answerer.calls == []
 
 
+async def test_an_argument_that_there_is_not_is_one_of_the_function_as_the_model_knows_it(kernel: Kernel) -> None:
+    run = await kernel.execute("llm_query('What?', answers=int)")
+    assert run.outputs[0]["evalue"].startswith("llm_query() got an unexpected keyword argument 'answers'")
+
+
 async def test_what_a_cell_names_as_a_model_reaches_the_host_cut(kernel: Kernel, answerer: Answerer) -> None:
     # past the guest's own check
     await kernel.execute("llm_query.__closure__[0].cell_contents.call('llm', ['x'], 'y' * 1_000_000)")

@@ -1,0 +1,82 @@
+"""`names_keywords`: a class that says what a misspelt keyword argument was meant to be.
+
+Python does so by itself from 3.13 on, of the function's own parameters alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from rlm_jupyter.types.suggestion import closest, did_you_mean
+
+_Class = TypeVar("_Class", bound=type[Any])
+
+
+def names_keywords(**groups: type[Any]) -> Callable[[_Class], _Class]:
+    """Decorate a class: its constructor and public methods answer a keyword that they don't take with the one meant.
+
+    It is looked for among the function's own and the constructor's. The error is a TypeError, as Python's own. Async
+    generators keep Python's.
+
+    Parameters
+    ----------
+    groups
+        Dataclasses whose fields may be meant, too, by the argument of the constructor that takes one: `limits=Limits`.
+    """
+
+    def decorate(cls: _Class) -> _Class:
+        for name, function in inspect.getmembers(cls, inspect.isfunction):
+            if name == "__init__" or not name.startswith("_"):
+                setattr(cls, name, _checked(cls, function, groups))
+        return cls
+
+    return decorate
+
+
+def _checked(cls: type[Any], function: Callable[..., Any], groups: Mapping[str, type[Any]]) -> Callable[..., Any]:
+    known = frozenset(inspect.signature(function).parameters)
+    if any(one.kind is one.VAR_KEYWORD for one in inspect.signature(function).parameters.values()):
+        return function
+
+    def check(given: dict[str, Any]) -> None:
+        if not known.issuperset(given):
+            raise TypeError(_unknown(cls, function, groups, next(name for name in given if name not in known)))
+
+    if inspect.isasyncgenfunction(function):
+        return function
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            check(kwargs)
+            return await function(*args, **kwargs)
+
+        return awaited
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        check(kwargs)
+        return function(*args, **kwargs)
+
+    return called
+
+
+def _unknown(cls: type[Any], function: Callable[..., Any], groups: Mapping[str, type[Any]], name: str) -> str:
+    """Return the error's text."""
+    is_constructor = function.__name__ == "__init__"
+    title = cls.__name__ if is_constructor else f"{cls.__name__}.{function.__name__}"
+    said = f"{title}() got an unexpected keyword argument {name!r}."
+    own, options = ([*inspect.signature(of).parameters][1:] for of in (function, cls.__init__))
+    call = "{}={}" if is_constructor else f"{cls.__name__}(…, {{}}={{}})"
+    given_as = {
+        one.name: call.format(argument, f"{group.__name__}({one.name}=…)")
+        for argument, group in groups.items()
+        for one in fields(group)
+    }
+    given_as |= {one: call.format(one, "…") for one in options} | {one: one for one in own}
+    meant = closest(name, given_as)
+    return f"{said}{did_you_mean(meant and given_as[meant])}"
