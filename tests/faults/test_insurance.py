@@ -15,7 +15,7 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
 from rlm_jupyter import RLM, Limits, Result, Sandbox
-from rlm_jupyter.frontends.cli.main import _parser
+from rlm_jupyter.frontends.cli.parser import parsed
 from rlm_jupyter.kernel import supervisor
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.templates import Templates
@@ -205,7 +205,7 @@ async def test_a_run_with_deaths_is_gone_on_with_and_replayed(in_folder: Path) -
 def test_it_is_an_option_everywhere_and_checked(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match="insurance is True or False, not str"):
         RLM("extractive", insurance="yes")  # type: ignore[arg-type]
-    assert _parser().parse_args(["run", "q", "--insurance"]).insurance
+    assert parsed(["run", "q", "--insurance"]).insurance
     magics: Any = shell.find_magic("rlm").__self__
 
     def configured(line: str) -> bool:

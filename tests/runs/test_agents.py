@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from rlm_jupyter.frontends.agents.tools import tools
-from rlm_jupyter.frontends.cli.main import parsed
+from rlm_jupyter.frontends.cli.parser import parsed
 from rlm_jupyter.record.catalog import list_runs
 from rlm_jupyter.record.trajectory import Trajectory
 from tests.runs.test_cli import cli, script

@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from rlm_jupyter.frontends.cli import progress, terminal
+from rlm_jupyter.frontends.cli.commands import COMMANDS
 from rlm_jupyter.record.journal import Journal
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.types.values import Usage
@@ -718,19 +719,22 @@ def test_clean_leaves_what_is_not_the_runs() -> None:
     assert Path("mine/journal.jsonl").read_text() == "mine"
 
 
-@pytest.mark.parametrize("command", ["run", "demo", "list", "show", "export", "clean"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str) -> None:
     done = cli(command, "--help")
     assert done.code == 0
-    assert "examples:" in done.out
-    assert "exit codes:" in done.out
+    assert f"examples:\n  jupyter rlm {command}" in done.out
+    assert "\n\nexit codes:" in done.out
 
 
 def test_help_and_version_load_nothing_heavy() -> None:
     code = (
-        "import sys; from rlm_jupyter.frontends.cli import main as cli\n"
-        "for args in (['--help'], ['run', '--help'], ['--version']):\n"
-        "    assert cli.main(args) == 0\n"
+        "import sys; from rlm_jupyter.frontends.cli import commands, main as cli\n"
+        "def loaded(): return {name for name in commands.COMMANDS if f'{commands.__name__}.{name}' in sys.modules}\n"
+        "assert cli.main(['--help']) == cli.main(['--version']) == 0 and not loaded()\n"
+        "assert cli.main(['run', '--help']) == 0 and loaded() == {'run'}\n"
+        "for name in commands.COMMANDS:\n"
+        "    assert cli.main([name, '--help']) == 0\n"
         "heavy = {'openai', 'anthropic', 'IPython', 'jupyter_client', 'zmq', 'nbformat', 'rich', 'pandas', 'asyncio'}\n"
         "sys.exit(','.join(heavy & set(sys.modules)) or 0)"
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rlm_jupyter import RLM, Limits
-from rlm_jupyter.frontends.cli.main import _parser
+from rlm_jupyter.frontends.cli.parser import parsed
 from rlm_jupyter.frontends.cli.progress import Progress
 from rlm_jupyter.frontends.display.view import View
 from rlm_jupyter.frontends.live.facts import RunFacts
@@ -346,4 +346,4 @@ async def test_a_server_of_ones_own_has_longer_until_its_reply_begins(provider: 
 
 
 def test_the_silence_can_be_set_where_the_other_limits_are() -> None:
-    assert _parser().parse_args(["run", "What?", "--request-idle-seconds", "30"]).request_idle_seconds == 30
+    assert parsed(["run", "What?", "--request-idle-seconds", "30"]).request_idle_seconds == 30

@@ -321,7 +321,7 @@ def test_the_sdk_is_loaded_only_where_spans_are_sent() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "from rlm_jupyter.record.export import otlp\n"
-        "import rlm_jupyter.frontends.cli.export, rlm_jupyter.record.export.write\n"
+        "import rlm_jupyter.frontends.cli.commands.export, rlm_jupyter.record.export.write\n"
         "from rlm_jupyter.types.errors import ConfigurationError\n"
         "try:\n    otlp.send([])\nexcept ConfigurationError as error:\n    print(error)"
     )

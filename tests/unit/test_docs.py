@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from rlm_jupyter.frontends.cli.main import _parser
+from rlm_jupyter.frontends.cli.parser import make_parser, parsed
 from rlm_jupyter.frontends.magics.resume import ResumeMagics
 from rlm_jupyter.frontends.magics.rlm import RLMMagics
 from rlm_jupyter.frontends.run_options import OPTIONS
@@ -64,7 +64,7 @@ def test_the_commands_of_the_command_line_are_understood(path: Path) -> None:
     blocks = re.findall(r"^```bash\n(.*?)^```", path.read_text(), re.M | re.S)
     lines = [line for block in blocks for line in block.splitlines() if line.startswith("jupyter rlm ")]
     for line in lines:
-        _parser().parse_args(shlex.split(line, comments=True)[2:])
+        parsed(shlex.split(line, comments=True)[2:])
 
 
 def test_the_page_of_options_is_made_of_their_table() -> None:
@@ -72,8 +72,8 @@ def test_the_page_of_options_is_made_of_their_table() -> None:
 
 
 def test_the_table_of_options_says_what_commands_magics_and_configuration_take() -> None:
-    commands: Any = next(action.choices for action in _parser()._actions if action.dest == "command")
-    taken = {surface: set(commands[name]._option_string_actions) for surface, name in COMMANDS.items()}
+    commands = {surface: make_parser(name).called for surface, name in COMMANDS.items()}
+    taken = {surface: set(its._option_string_actions) for surface, its in commands.items() if its is not None}
     taken |= {surface: set(magic.parser._option_string_actions) for surface, magic in MAGICS.items()}
     for option in OPTIONS:
         for surface, flags in taken.items():

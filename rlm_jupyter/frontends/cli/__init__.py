@@ -1,4 +1,4 @@
-"""What the subcommands of `jupyter rlm` do; the command line itself is `rlm_jupyter.frontends.cli.main`."""
+"""The command line, `jupyter rlm`: `main` calls a command of `commands`; the rest is what several of them share."""
 
 ANSWERED = 0
 """Exit code: there is an answer; for commands that answer nothing: done."""

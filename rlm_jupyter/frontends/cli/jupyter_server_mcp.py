@@ -89,8 +89,8 @@ async def _call(tool: str, arguments: Mapping[str, object]) -> str:
 def _service() -> "tuple[Service, Sequence[Path]]":
     """Return what does the work, and the folders that it may read: made by the first call."""
     from rlm_jupyter.frontends.agents import roots
-    from rlm_jupyter.frontends.cli.main import parsed
-    from rlm_jupyter.frontends.cli.mcp import service_of
+    from rlm_jupyter.frontends.cli.commands.mcp import service_of
+    from rlm_jupyter.frontends.cli.parser import parsed
 
     try:
         args = parsed(["mcp", *shlex.split(os.environ[VARIABLE])])

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from rlm_jupyter.frontends.cli.main import _parser
-from rlm_jupyter.frontends.cli.run import limits_of, rlm_of
+from rlm_jupyter.frontends.cli.configuration import limits_of, rlm_of
+from rlm_jupyter.frontends.cli.parser import parsed
 from rlm_jupyter.frontends.magics.rlm import RLMMagics
 from rlm_jupyter.frontends.run_options import OPTIONS, Option, Surface
 from rlm_jupyter.kernel import supervisor
@@ -114,7 +114,7 @@ def by_magic(words: str) -> Settings:
 
 
 def by_command(words: str) -> Settings:
-    args = _parser().parse_args(["run", "q", *words.split()])
+    args = parsed(["run", "q", *words.split()])
     return rlm_of(args, args.model, limits_of(args)).settings
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rlm_jupyter.frontends.cli import models as served
+from rlm_jupyter.frontends.cli.commands import models as served
 from rlm_jupyter.models import discovery as nearby
 from rlm_jupyter.models import load_model
 from rlm_jupyter.models.hosted import HostedModel
@@ -268,7 +268,7 @@ def test_whatever_else_listens_there_holds_nobody_up(finding: None, monkeypatch:
 
 
 def listed(provider: str | None, base_url: str | None = None, *, as_json: bool = False) -> int:
-    return served.models(Namespace(provider=provider, base_url=base_url, json=as_json))
+    return served.run(Namespace(provider=provider, base_url=base_url, json=as_json))
 
 
 def test_what_is_served_is_listed(

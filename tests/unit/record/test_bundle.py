@@ -18,8 +18,8 @@ import pytest
 from nbclient import NotebookClient
 
 from rlm_jupyter import RLM, Limits, Result
-from rlm_jupyter.frontends.cli import runs as kept
-from rlm_jupyter.frontends.cli.main import _parser
+from rlm_jupyter.frontends.cli.commands import export as exporting
+from rlm_jupyter.frontends.cli.parser import parsed
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record.catalog import find, list_runs
 from rlm_jupyter.record.export import WholeRun, bundle, to_html, to_jsonl, to_notebook
@@ -314,7 +314,7 @@ def test_a_childs_cells_are_shown_whole_on_a_page_with_what_they_put_out() -> No
 
 def export(capsys: pytest.CaptureFixture[str], *args: str) -> str:
     """What the command says, without another process; errors are raised."""
-    assert kept.export(_parser().parse_args(["export", *args])) == 0
+    assert exporting.run(parsed(["export", *args])) == 0
     return capsys.readouterr().err
 
 

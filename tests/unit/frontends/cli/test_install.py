@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from rlm_jupyter.frontends.cli import mcp_options
-from rlm_jupyter.frontends.cli.install import CLIENTS
 from rlm_jupyter.frontends.cli.main import main
 
 KEY = "sk-ant-0123456789-never-written"
@@ -125,10 +123,6 @@ def test_files_and_folders_are_made_where_there_are_none(home: Path) -> None:
     assert json.loads((home / ".vscode" / "mcp.json").read_text())["servers"]["rlm"]["type"] == "stdio"
     assert install("codex", "--merge") == 0
     assert tomllib.loads((home / ".codex" / "config.toml").read_text())["mcp_servers"]["rlm"]["command"]
-
-
-def test_every_agent_that_can_be_named_is_known() -> None:
-    assert tuple(CLIENTS) == mcp_options.CLIENTS
 
 
 def test_options_that_would_not_serve_are_refused_before(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlm_jupyter.frontends.cli import terminal
+from rlm_jupyter.frontends.cli import ANSWERED, terminal
+from rlm_jupyter.frontends.cli.kept_runs import prompts_named
 from rlm_jupyter.types.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -16,16 +17,61 @@ if TYPE_CHECKING:
     from rlm_jupyter.record.store import RunFiles
 
 _STDOUT = "-"
+EXAMPLES = """\
+  jupyter rlm export
+  jupyter rlm export 20250102-101500-who --to html
+  jupyter rlm export rlm_runs/20250102-101500-who.ipynb --output for-review.ipynb
+  jupyter rlm export results.jsonl --to sft --where "score >= 1"
+"""
 
 
-def is_results(run: str | None) -> bool:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's arguments to its parser."""
+    parser.add_argument(
+        "run",
+        nargs="?",
+        metavar="RUN",
+        help="name, id or path of a run, or results of a batch (default: the newest run)",
+    )
+    parser.add_argument(
+        "--to",
+        choices=("ipynb", "html", "jsonl", "otel", "atif", "verifiers", "sft"),
+        help="ipynb: a notebook with all that is needed to run it again; html: a page; jsonl: for the visualizer of "
+        "the reference implementation; otel: a trace of OpenTelemetry, sent where OTEL_EXPORTER_OTLP_ENDPOINT is set; "
+        "atif, verifiers, sft: training data (default: what --output ends in, else ipynb; of results, sft)",
+    )
+    parser.add_argument(
+        "--where", metavar="CONDITION", help='of results, only runs whose columns meet this, such as "score >= 1"'
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="PATH", help="the file, a folder for it, or - for standard output (default: here)"
+    )
+    parser.add_argument("--replace", action="store_true", help="replace the file that is named, where it exists")
+    parser.add_argument(
+        "--redact",
+        action=BooleanOptionalAction,
+        default=True,
+        help="take out API keys, home folders and user names (default: yes)",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Run `jupyter rlm export`: a run, or a batch's, as one file to send to somebody; return the exit code."""
+    if _is_results(args.run):
+        _export_results(args)
+    else:
+        _export_run(prompts_named(args.run), args)
+    return ANSWERED
+
+
+def _is_results(run: str | None) -> bool:
     """Return whether what is to be exported is named as a batch's results are."""
     from rlm_jupyter.batch.selection import SUFFIXES
 
     return run is not None and Path(run).suffix.lower() in SUFFIXES
 
 
-def export_run(prompts: list[RunFiles], args: Namespace) -> None:
+def _export_run(prompts: list[RunFiles], args: Namespace) -> None:
     """Write a run as one file, or send it; says where it is, and what was taken out of it.
 
     Parameters
@@ -61,7 +107,7 @@ def export_run(prompts: list[RunFiles], args: Namespace) -> None:
     _say(more)
 
 
-def export_results(args: Namespace) -> None:
+def _export_results(args: Namespace) -> None:
     """Write the runs of a batch's results as one file of lines, or send them.
 
     Parameters

@@ -1,15 +1,14 @@
-"""`batch`: ask one question about each of many items, show how far it is, say what came of it; `compare`."""
+"""`batch`: ask one question about each of many items, show how far it is, say what came of it."""
 
 from __future__ import annotations
 
-import json
 import os
-from argparse import Namespace
-from dataclasses import asdict
+from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Self
 
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
-from rlm_jupyter.frontends.cli.run import EMBEDDED, limits_of, model_of, rlm_of, say_no_model
+from rlm_jupyter.frontends.cli.arguments import add_options, add_quiet
+from rlm_jupyter.frontends.cli.configuration import EMBEDDED, limits_of, model_of, rlm_of, say_no_model
 
 if TYPE_CHECKING:
     from rlm_jupyter.batch.outcome import Progress
@@ -27,9 +26,54 @@ _OPTIONS = (
     "expected",
     "score",
 )
+EXAMPLES = """\
+  jupyter rlm batch reviews.csv --prompt "Is {text} about food? yes or no" --out results.csv -m openai/gpt-5.4-mini
+  jupyter rlm batch contracts.jsonl --prompt "Who signed last?" --context @file --schema signer.json --out out.parquet
+  jupyter rlm batch questions.jsonl --prompt "{question}" --context text --expected answer --out results.jsonl
+  jupyter rlm batch questions.jsonl --prompt "{question}" --context text --out results.jsonl --retry failed
+"""
 
 
-def batch(args: Namespace) -> int:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's arguments to its parser."""
+    parser.add_argument("items", metavar="ITEMS", help="a file of rows: .jsonl, .csv, .tsv or .parquet")
+    parser.add_argument(
+        "--prompt", required=True, metavar="TEXT", help='the question, with columns in braces: "Is {text} about food?"'
+    )
+    parser.add_argument(
+        "--out",
+        required=True,
+        metavar="FILE",
+        help="the results: .jsonl, .csv or .parquet; the notebooks of the runs are in FILE.batch/ beside it",
+    )
+    parser.add_argument(
+        "-c",
+        "--context",
+        metavar="COLUMN",
+        help="what it is about: a column, a text with columns in braces, or @ before either: the path of a file",
+    )
+    parser.add_argument("--key", metavar="COLUMN", help="what names an item in the results (default: a digest)")
+    parser.add_argument("--retry", choices=("failed",), help="do those again that came to no answer")
+    parser.add_argument(
+        "--concurrency", type=int, default=16, metavar="INT", help="runs at once, each with a kernel (default: 16)"
+    )
+    parser.add_argument("--expected", metavar="COLUMN", help="the column with the right answer: print the accuracy")
+    parser.add_argument(
+        "--score",
+        choices=("exact", "number", "set"),
+        default="exact",
+        help="how answers are compared with it (default: exact)",
+    )
+    limits = parser.add_argument_group("limits, for the whole batch")
+    limits.add_argument("--batch-max-cost", type=float, metavar="USD", help="US dollars, earlier calls included")
+    limits.add_argument("--batch-max-tokens", type=int, metavar="INT", help="tokens, earlier calls included")
+    limits.add_argument("--batch-max-seconds", type=float, metavar="SECONDS", help="wall time of this call")
+    add_options(parser, "batch")
+    add_quiet(parser)
+    parser.set_defaults(json=False, no_save=True, save=None, output=None, output_dir=None, replace=False)
+
+
+def run(args: Namespace) -> int:
     """Run `jupyter rlm batch`; return the exit code."""
     model = model_of(args)
     rlm = rlm_of(args, model or EMBEDDED, limits_of(args))
@@ -53,30 +97,6 @@ def batch(args: Namespace) -> int:
         terminal.say("To do those that failed again: --retry failed")
     is_whole = len(result.rows) == result.total and not result.failed and not result.unsaved
     return ANSWERED if is_whole else FAILED
-
-
-def compare(args: Namespace) -> int:
-    """Run `jupyter rlm compare`; return the exit code."""
-    from rlm_jupyter.batch.comparison import compare
-
-    comparison = compare(*args.results)
-    if not args.json:
-        terminal.write(str(comparison))
-        return ANSWERED
-    better = [[asdict(pair) for pair in pairs] for pairs in comparison.better]
-    data = {
-        "results": comparison.names,
-        "accuracies": [asdict(its) for its in comparison.accuracies],
-        "difference": comparison.gain,
-        "interval": comparison.interval,
-        "p": comparison.p,
-        "items": len(comparison.pairs),
-        "unpaired": comparison.unpaired,
-        "better_in_first": better[0],
-        "better_in_second": better[1],
-    }
-    terminal.write(json.dumps(data, default=str))
-    return ANSWERED
 
 
 class BatchProgress:

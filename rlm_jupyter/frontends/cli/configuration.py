@@ -1,29 +1,21 @@
-"""`run` and `demo`: put a prompt to a model, show how it goes, print the answer."""
+"""The `RLM` that a command's options describe, and its parts."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import shlex
 import sys
 from argparse import Namespace
-from contextlib import nullcontext
-from dataclasses import asdict, fields
-from functools import partial
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlm_jupyter.frontends.cli import ANSWERED, terminal
-from rlm_jupyter.frontends.cli.context import context_of
-from rlm_jupyter.frontends.cli.outcome import answered
+from rlm_jupyter.frontends.cli import terminal
 from rlm_jupyter.types.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rlm_jupyter.rlm import RLM
     from rlm_jupyter.types.limits import Limits
 
-DEMO_PROMPT = "When are default parameter values evaluated?"
 _NO_MODEL = (
     "No model is named, so the embedded `extractive` answers. It is not a language model: it picks sentences that "
     "share words with the question.\nName a model by -m or RLM_MODEL, such as -m {examples}."
@@ -31,60 +23,6 @@ _NO_MODEL = (
 EMBEDDED = "extractive"
 """The model that answers where none is named."""
 _EXAMPLES = ("anthropic", "openai", "ollama")
-
-
-def run(args: Namespace) -> int:
-    """Run `jupyter rlm run`; return the exit code."""
-    limits = limits_of(args)
-    prompt = _question(args)
-    from rlm_jupyter.frontends.cli.session import answered_in_session, kept_session
-    from rlm_jupyter.models.endpoint import keyless
-
-    kept = kept_session(args, save_path(args))
-    with keyless() if args.estimate else nullcontext():
-        model = model_of(args)
-        rlm = rlm_of(args, model or EMBEDDED, limits)
-    from rlm_jupyter.run.context import Context
-
-    context = Context(context_of(args))
-    if model is None:
-        say_no_model()
-    if args.estimate:
-        estimate = rlm.estimate(prompt, context)
-        terminal.write(json.dumps(asdict(estimate)) if args.json else str(estimate))
-        return ANSWERED
-    if args.session is not None:
-        return answered_in_session(args, rlm, kept, prompt, context)
-    return answered(
-        args, lambda tell, *, approve: rlm.start(prompt, context, on_event=tell, approve=approve), rlm.settings.save
-    )
-
-
-def _question(args: Namespace) -> str:
-    """Return the question: where it stands last, the parser has taken it for one more of the paths of `--context`."""
-    if args.prompt and args.prompt.strip():
-        return str(args.prompt)
-    *paths, last = args.context or [""]
-    if args.prompt is None and _is_question(last):
-        args.context = paths or None
-        return str(last)
-    question = '"QUESTION"' if not last or os.path.lexists(last) else shlex.quote(last)
-    raise ConfigurationError(
-        f"The question is missing. It comes first, or last behind --: jupyter rlm run {question} --context PATH, "
-        f"or jupyter rlm run --context PATH -- {question}"
-    )
-
-
-def _is_question(text: str) -> bool:
-    """Tell whether what was given as a path can only be a question: no file that is there, and none that is missing."""
-    from rlm_jupyter.run.files.paths import names_file
-
-    if names_file(text):
-        return False
-    text = text.strip()
-    if len(text.split()) > 1:
-        return text.endswith("?") or re.search(r"[/\\*]|\.\w{1,5}$", text) is None
-    return text[:-1].isalpha() and text.endswith("?")
 
 
 def limits_of(args: Namespace) -> Limits:
@@ -148,28 +86,6 @@ def token_of(args: Namespace) -> str | None:
     from rlm_jupyter.kernel.remote.server import token_in
 
     return token_in(args.kernel_token_env)
-
-
-def demo(args: Namespace) -> int:
-    """Run `jupyter rlm demo`; return the exit code."""
-    try:
-        from pydoc_data.topics import topics
-    except ImportError:
-        raise ConfigurationError(
-            "This Python comes without its documentation (pydoc_data), which demo reads."
-        ) from None
-    from rlm_jupyter.rlm import RLM
-
-    text = "\n\n".join(topics.values())
-    terminal.write(f"Question: {DEMO_PROMPT}\nContext: {len(text):,} characters of Python's own documentation\n")
-    rlm = RLM(EMBEDDED, save=save_path(args))
-    start = partial(rlm.start, DEMO_PROMPT, text)
-    return answered(
-        args,
-        lambda tell, *, approve: start(on_event=tell, approve=approve),
-        rlm.settings.save,
-        notebook_on=terminal.write,
-    )
 
 
 def save_path(args: Namespace) -> str | bool:

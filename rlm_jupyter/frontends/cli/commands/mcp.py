@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.frontends.cli import ANSWERED, terminal
-from rlm_jupyter.frontends.cli.run import EMBEDDED, limits_of, model_of, rlm_of, say_no_model
+from rlm_jupyter.frontends.cli.arguments import add_options
+from rlm_jupyter.frontends.cli.configuration import EMBEDDED, limits_of, model_of, rlm_of, say_no_model
+from rlm_jupyter.frontends.cli.install import CLIENTS, install
 from rlm_jupyter.types.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -18,9 +20,43 @@ if TYPE_CHECKING:
 
 _FOLDERS = {"--root", "--save", "--read", "--write"}
 """Options that name folders: relative ones begin here, and not where an agent starts the server."""
+EXAMPLES = """\
+  jupyter rlm mcp --install claude -m anthropic/claude-sonnet-5 --max-cost 0.50
+  jupyter rlm mcp --install codex --merge -m openai/gpt-5.4-mini --total-cost 5
+  jupyter rlm mcp -m ollama/qwen3:8b --root ~/papers
+"""
 
 
-def mcp(args: Namespace) -> int:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's arguments to its parser."""
+    parser.add_argument(
+        "--root",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="a folder whose files may be asked about (default: the roots that the client names, else the working "
+        "directory)",
+    )
+    parser.add_argument(
+        "--wait",
+        type=float,
+        metavar="SECONDS",
+        help="how long a call waits for its run before it says that it goes on (default: 50)",
+    )
+    parser.add_argument("--save", metavar="FOLDER", help="where runs are kept (default: rlm_runs/)")
+    parser.add_argument("--total-cost", type=float, metavar="USD", help="US dollars that all runs may cost together")
+    parser.add_argument(
+        "--install", choices=[*CLIENTS], help="print what this agent's configuration has to say, and end"
+    )
+    parser.add_argument(
+        "--merge", action="store_true", help="with --install: put it into that file, beside what is there"
+    )
+    # what `run` has, and nobody sets here
+    parser.set_defaults(no_save=False, output=None, output_dir=None, replace=False, schema=None)
+    add_options(parser, "agents")
+
+
+def run(args: Namespace) -> int:
     """Run `jupyter rlm mcp`; return the exit code."""
     if args.merge and not args.install:
         raise ConfigurationError("--merge goes with --install: jupyter rlm mcp --install claude --merge")
@@ -31,8 +67,6 @@ def mcp(args: Namespace) -> int:
     with contextlib.redirect_stdout(sys.stderr):  # what tools of the user's print as they are imported
         service = service_of(args)
     if args.install:
-        from rlm_jupyter.frontends.cli.install import install
-
         install(args.install, arguments_of(args.given), keys_of(args), merge=args.merge)
         return ANSWERED
     from rlm_jupyter.frontends.agents.stdio import serve

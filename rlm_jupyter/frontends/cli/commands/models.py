@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,7 +32,23 @@ class _Found:
     why: str = ""
 
 
-def models(args: Namespace) -> int:
+EXAMPLES = """\
+  jupyter rlm models
+  jupyter rlm models ollama
+  jupyter rlm models llamacpp --base-url http://192.168.1.5:8080/v1
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's arguments to its parser."""
+    parser.add_argument(
+        "provider", nargs="?", metavar="PROVIDER", help="one only (default: your own servers, and all with a key)"
+    )
+    parser.add_argument("--base-url", metavar="URL", help="where it is")
+    parser.add_argument("--json", action="store_true", help="print them as JSON")
+
+
+def run(args: Namespace) -> int:
     """Run `jupyter rlm models`; return the exit code: 1 where the one that was named lists nothing.
 
     Raises

@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -18,6 +18,9 @@ from typing import Literal
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
 from rlm_jupyter.types.errors import RLMError
 
+EXAMPLES = """\
+  jupyter rlm doctor
+"""
 State = Literal["ok", "note", "fail"]
 _PACKAGES = ("ipykernel", "ipython", "jupyter_client", "anthropic", "openai")
 _EXTRAS = {"files": "pandas", "images": "pypdfium2", "mcp": "mcp"}
@@ -39,7 +42,12 @@ class Check:
     """What to do about it."""
 
 
-def doctor(args: Namespace) -> int:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's arguments to its parser."""
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+
+
+def run(args: Namespace) -> int:
     """Run `jupyter rlm doctor`; return the exit code: 1 where something is missing that runs need."""
     checks: tuple[Callable[[], Iterator[Check]], ...] = (_versions, _kernel, _sandbox, _models, _keys, _lab, _folder)
     with ThreadPoolExecutor(len(checks)) as pool:
