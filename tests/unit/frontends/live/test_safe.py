@@ -10,7 +10,8 @@ import pytest
 from rlm_jupyter.frontends.display import sanitize as safe
 from rlm_jupyter.frontends.display.sanitize import Cleaner, clean
 from rlm_jupyter.frontends.display.sanitize_svg import clean_svg
-from rlm_jupyter.frontends.live import subcall_cells as asked
+from rlm_jupyter.frontends.live.cell_list import CellList
+from rlm_jupyter.frontends.live.subcall_cells import SubcallCells
 from tests.support.protocol import settled, stdout
 
 SVG = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
@@ -134,7 +135,12 @@ def test_prose_takes_no_section_and_keeps_its_words(said: str, written: str) -> 
 
 def test_nothing_in_a_sub_call_is_markup() -> None:
     evil = "</pre></details>\n\n# h\n<script>x()</script> ![a](http://evil) **b** $x$ `c`"
-    source = asked.markdown([settled(0, evil)], 0)
+    cells = CellList("run", {})
+    cells.add(asking := cells.new("code", 1))
+    calls = SubcallCells(cells)
+    calls.settle(settled(0, evil), asking)
+    calls.refresh()
+    source = next(cell.source for cell in cells if cell.role == "subcalls")
     assert "\n" not in source
     assert "<script" not in source
     assert source.count("</details>") == 2
