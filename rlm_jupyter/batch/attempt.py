@@ -141,7 +141,7 @@ async def _answer(
     """Resume its run, or begin one."""
     if found is not None:
         try:
-            going_on = Resumption(found.saved, settings, ledger=ledger)
+            going_on = Resumption(found.saved, settings, reexecutes_stopped=True, ledger=ledger)
         except ConfigurationError:
             if not retries:
                 raise

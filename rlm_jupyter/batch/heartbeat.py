@@ -9,6 +9,8 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from rlm_jupyter.batch import parent
+
 _NAME = "host"
 _BEAT_SECONDS = 5.0
 _STILL_SECONDS = 60.0
@@ -46,9 +48,9 @@ def is_seen(folder: Path) -> bool:
 
 
 async def until_silent(folder: Path) -> None:
-    """Wait until whoever wrote the file has removed it, or writes it no more."""
+    """Wait until whoever wrote the file has removed it, writes it no more, or has started this process and is gone."""
     content, since = "", time.monotonic()
-    while True:
+    while not parent.is_gone():
         try:
             now = await asyncio.to_thread((folder / _NAME).read_text)
         except OSError:

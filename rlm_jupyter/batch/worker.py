@@ -17,7 +17,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
-from rlm_jupyter.batch import heartbeat, recovery
+from rlm_jupyter.batch import heartbeat, parent, recovery
 from rlm_jupyter.batch.attempt import Attempt, attempt
 from rlm_jupyter.batch.items import Item
 from rlm_jupyter.batch.row import ResultRow
@@ -111,12 +111,24 @@ def work(task: Task) -> Attempt:
     if task.item is None:
         return Attempt()
     doing = background.submit(_until_silent(settings, task, task.item, folder))
+    _under_way.add(doing)
+    parent.end_with_it(_is_busy)
     try:
         return doing.result()
     except BaseException:
         doing.cancel()
         concurrent.futures.wait([doing], _END_SECONDS)
         raise
+    finally:
+        _under_way.discard(doing)
+
+
+_under_way: set[concurrent.futures.Future[Attempt]] = set()
+"""What the threads of this process are at work on."""
+
+
+def _is_busy() -> bool:
+    return bool(_under_way)
 
 
 @lru_cache(maxsize=8)

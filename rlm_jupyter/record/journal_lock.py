@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from io import BufferedReader, FileIO
 from pathlib import Path
+from weakref import WeakSet
 
 try:
     import fcntl
 except ImportError:  # Windows, where a file that is open can't be renamed or removed anyway
     fcntl = None  # type: ignore[assignment]
+
+
+_files: WeakSet[BufferedReader | FileIO] = WeakSet()
+"""That are locked by this process."""
 
 
 def lock(file: BufferedReader | FileIO) -> bool:
@@ -23,7 +29,19 @@ def lock(file: BufferedReader | FileIO) -> bool:
             return False
         except OSError:
             return True  # a file system without locks, such as some network ones
+        _files.add(file)
     return True
+
+
+def _leave() -> None:
+    """Close the files in a process that was forked, as those of a pool: their locks would last as long as it does."""
+    for file in list(_files):
+        (file.raw if isinstance(file, BufferedReader) else file).close()  # no buffer's lock is waited for
+    _files.clear()
+
+
+if fcntl is not None:
+    os.register_at_fork(after_in_child=_leave)
 
 
 def is_open(path: Path) -> bool:

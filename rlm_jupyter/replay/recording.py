@@ -47,6 +47,8 @@ class PlaybackOptions:
 
     reexecutes: bool = True
     """Cells are executed again; else the kernel stays empty."""
+    reexecutes_stopped: bool = False
+    """So is the cell in which the run was stopped: it was not stopped for that cell."""
     only: bool = False
     """Nothing new is to happen: no model is there, and where the record ends, it ends."""
     copies: bool = False
@@ -103,7 +105,7 @@ class Recording:
         self.owed = RecordedCalls(owed)
         self.last_iteration = max((getattr(record, "iteration", 0) for record in records), default=0)
         self._left = deque(records[1:])
-        again = self.options.only or goes_on_in_its_last(records)
+        again = self.options.only or self.options.reexecutes_stopped or goes_on_in_its_last(records)
         self._superseded = superseded(records, again=again)
         self.stopped_in = stopped_in(records, again=again)
         """Iteration and block of the cells in which a person had stopped the run, and which are not executed again."""

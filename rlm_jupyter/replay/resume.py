@@ -183,12 +183,20 @@ class Resumption(Answers):
         What it is resumed with.
     reexecutes
         Execute its cells again; else its kernel is empty.
+    reexecutes_stopped
+        Also the cell in which it was stopped: a batch ended, and nobody had that cell in mind.
     ledger
         Holds it to its limits. Default: one of its own.
     """
 
     def __init__(
-        self, saved: SavedRun, settings: Settings, *, reexecutes: bool = True, ledger: Ledger | None = None
+        self,
+        saved: SavedRun,
+        settings: Settings,
+        *,
+        reexecutes: bool = True,
+        reexecutes_stopped: bool = False,
+        ledger: Ledger | None = None,
     ) -> None:
         check_resumable(saved, settings.limits)
         if settings.system_prompt_extra != saved.trajectory.started.options.get("system_prompt_extra", ""):
@@ -208,6 +216,7 @@ class Resumption(Answers):
         self._saved = saved
         self._settings = settings
         self._reexecutes = reexecutes
+        self._reexecutes_stopped = reexecutes_stopped
         self._ledger = ledger
 
     async def answer(self, prompt: str, on_event: OnEvent | None, control: Control | None) -> Result:
@@ -217,6 +226,7 @@ class Resumption(Answers):
         check_resumable(saved, self._settings.limits)
         playback_options = PlaybackOptions(
             reexecutes=self._reexecutes,
+            reexecutes_stopped=self._reexecutes_stopped,
             spent=await asyncio.to_thread(saved.spent),
             unclaimed=saved.unclaimed(saved.children()),
             sub_models=[model.name for model in self._settings.routing.sub],

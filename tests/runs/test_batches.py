@@ -356,6 +356,26 @@ async def test_cancelling_ends_the_runs_and_no_kernel_is_left() -> None:
     assert [row.answer for row in again.rows] == ["ONE", "TWO", "THREE"]
 
 
+async def test_a_cell_in_which_the_batch_ended_is_executed_again() -> None:
+    model = scripted("```repl\nimport time\nprint('begun')\ntime.sleep(4)\nword = context.upper()\n```")
+    running = asyncio.create_task(
+        RLM(model).abatch(WORDS[:1], prompt="?", context="word", out="results.jsonl", on_progress=lambda _: None)
+    )
+    while not [*Path().glob("results.jsonl.batch/*.rlm/journal.jsonl")] or len(model.requests) < 1:
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(2)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    [journal] = Path().glob("results.jsonl.batch/*.rlm/journal.jsonl")
+    assert '"status": "interrupted"' in journal.read_text()
+    # nobody has stopped the run for this cell: what it sets is there again
+    result = await RLM(scripted("```repl\nFINAL(word)\n```")).abatch(
+        WORDS[:1], prompt="?", context="word", out="results.jsonl"
+    )
+    assert [row.answer for row in result.rows] == ["ONE"]
+
+
 def command(*more: str) -> list[str]:
     items = [sys.executable, "-m", "rlm_jupyter.frontends.cli.main", "batch", "items.jsonl", "--prompt", "Upper?"]
     return [*items, "--context", "word", "--out", "results.jsonl", "--key", "id", *more]

@@ -1,8 +1,11 @@
 import json
 import math
+import multiprocessing
+import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -343,3 +346,17 @@ def test_a_journal_that_is_set_aside_replaces_none_that_was_before(path) -> None
     with Journal.open(path), pytest.raises(RecordError, match="still going on"):
         set_aside(path)
     assert path.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="nothing is forked there")
+def test_a_process_that_was_forked_does_not_hold_the_lock(tmp_path: Path) -> None:
+    writer = Journal.open(tmp_path / "journal.jsonl")
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child.start()
+    try:
+        assert is_open(tmp_path / "journal.jsonl")
+        writer.close()
+        assert not is_open(tmp_path / "journal.jsonl")
+    finally:
+        child.kill()
+        child.join()
