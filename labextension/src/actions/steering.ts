@@ -6,7 +6,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { Acknowledged } from '../protocol/acknowledged';
 import { Asks } from '../protocol/requests';
-import type { Line } from '../protocol/comm';
+import type { RunComm } from '../protocol/comm';
 import type { Ask, Form, NumberedAsk, Place, Said } from '../protocol/messages';
 import type { Show } from './openFile';
 import { exportSaved } from './exportSaved';
@@ -22,7 +22,7 @@ const SHOWN_CHARS = 200;
 export type AskText = (title: string, label: string, button: string) => Promise<string | null>;
 
 /** What the notebook does for it. */
-export interface Hands {
+export interface NotebookAccess {
   /** Interrupt the kernel, where it waits for this run. */
   interrupt(run: RunModel): Promise<void> | undefined;
   /** What a cell says now. */
@@ -35,7 +35,7 @@ export interface Hands {
 
 interface Steered {
   run: RunModel;
-  line: Line;
+  comm: RunComm;
   asks: Asks;
   acknowledged: Acknowledged;
   /** Of what was said, that which this page has shown. */
@@ -47,17 +47,17 @@ export class Steering {
   constructor(
     private readonly _trans: TranslationBundle,
     private readonly _askText: AskText,
-    private readonly _hands: Hands,
+    private readonly _notebook: NotebookAccess,
     private readonly _onAsk: (run: RunModel) => void
   ) {}
 
   /** A run has begun, or (not `isNew`) was found again. */
-  begin(run: RunModel, line: Line, isNew: boolean): void {
+  begin(run: RunModel, comm: RunComm, isNew: boolean): void {
     this.end(run);
-    const asks = new Asks(message => void line.send(message));
+    const asks = new Asks(message => void comm.send(message));
     this._steered.set(run.run, {
       run,
-      line,
+      comm,
       asks,
       acknowledged: new Acknowledged(this._trans),
       shown: new Set(),
@@ -106,7 +106,7 @@ export class Steering {
     if (!steered || (run.isOver && ask.type !== 'export' && ask.type !== 'child')) {
       return undefined;
     }
-    if (steered.line.isClosed) {
+    if (steered.comm.isClosed) {
       Notification.warning(this._trans.__('The kernel that this run belongs to is gone.'));
       return undefined;
     }
@@ -121,13 +121,13 @@ export class Steering {
     return this._steered.get(run.run)?.acknowledged.words(run.facts, limitNames(this._trans)) ?? '';
   }
 
-  /** Stop a run: by the line, and by an interrupt where the kernel does not hear it. */
+  /** Stop a run: by the comm, and by an interrupt where the kernel does not hear it. */
   stop(run: RunModel): void {
     this.ask(run, { type: 'stop' });
     window.setTimeout(() => {
       const unheard = this._steered.get(run.run)?.asks.unheard ?? [];
       if (!run.isOver && unheard.some(ask => ask.type === 'stop')) {
-        this._hands.interrupt(run)?.catch((error: Error) => {
+        this._notebook.interrupt(run)?.catch((error: Error) => {
           void showErrorMessage(this._trans.__('The run could not be stopped'), error);
         });
       }
@@ -141,7 +141,7 @@ export class Steering {
     if (call) {
       this.ask(run, { type: 'approve', call: call.id, all });
     } else if (cell) {
-      const source = this._hands.source(cell.id) ?? cell.source;
+      const source = this._notebook.source(cell.id) ?? cell.source;
       this.ask(run, { type: 'approve', cell: cell.id, ...(source === cell.source ? {} : { edited: source }) });
     }
   }
@@ -233,12 +233,12 @@ export class Steering {
     this._writing.delete(key);
   }
 
-  /** A run that was only found in the notebook has no line: the notebook's kernel is asked. */
+  /** A run that was only found in the notebook has no comm: the notebook's kernel is asked. */
   private async _exportSaved(run: RunModel, form: Form): Promise<void> {
     const key = `${run.run}-${form}`;
     this._finish(key);
     this._begin(key);
-    const { what, text, file } = await exportSaved(this._hands.kernel(), run.facts.run_id, form, this._trans);
+    const { what, text, file } = await exportSaved(this._notebook.kernel(), run.facts.run_id, form, this._trans);
     this._finish(key);
     if (what === 'exported' && file) {
       this._exported(file, text);
@@ -252,7 +252,7 @@ export class Steering {
     const name = place.beside === null || place.beside.startsWith('../') ? place.path : place.beside;
     const written = this._trans.__('Written to %1', name);
     Notification.success(`${written}\n${text}`, { autoClose: 8000 });
-    void this._hands.show(place);
+    void this._notebook.show(place);
   }
 
   /** Nothing that a person said is lost without a word. */

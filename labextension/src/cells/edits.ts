@@ -44,7 +44,7 @@ export class Edits implements IDisposable {
   }
 
   /** Show below a cell what there is to know of its source. */
-  dress(widget: Cell): void {
+  label(widget: Cell): void {
     const { model } = widget;
     if (model.type !== 'code') {
       return;
@@ -84,7 +84,7 @@ export class Edits implements IDisposable {
   /** A cell is executed: why it was not before does not matter any more. */
   forget(model: ICellModel): void {
     if (this._refusals.delete(model)) {
-      this._dress(model);
+      this._label(model);
     }
   }
 
@@ -94,7 +94,7 @@ export class Edits implements IDisposable {
     if (mark) {
       const source = model.sharedModel.getSource();
       this._sign(model, { ...(mark.edit === source ? without(mark, 'edit', 'reason') : mark), base: source });
-      this._dress(model);
+      this._label(model);
     }
   }
 
@@ -110,7 +110,7 @@ export class Edits implements IDisposable {
       model.sharedModel.updateSource(0, edit.length, mark.base);
     }
     this._refusals.set(model, { text });
-    this._dress(model);
+    this._label(model);
   }
 
   private _strip(model: ICellModel, mark: Mark | null, refusal: Refusal | undefined): Strip | null {
@@ -212,7 +212,7 @@ export class Edits implements IDisposable {
     this._refusals.delete(model);
     if (mark?.edit !== undefined) {
       this._sign(model, without(mark, 'edit', 'reason'));
-      this._dress(model);
+      this._label(model);
     }
   }
 
@@ -267,17 +267,17 @@ export class Edits implements IDisposable {
     } else if (!isOther) {
       this._before = model.sharedModel.getSource(); // the run has written on
     }
-    this._dress(model);
+    this._label(model);
   }
 
   private _sign(model: ICellModel, mark: Mark): void {
     this._panel.content.model?.sharedModel.transact(() => model.setMetadata('rlm', mark as never), false);
   }
 
-  private _dress(model: ICellModel): void {
+  private _label(model: ICellModel): void {
     const widget = this._writer.widget(model.id);
     if (widget) {
-      this.dress(widget);
+      this.label(widget);
     }
   }
 

@@ -13,7 +13,7 @@ import type { LongCode } from './longCode';
 import { isAstray, leftMarkOf, markOf } from '../model/marks';
 import type { Mark } from '../model/marks';
 
-export class Dress {
+export class CellLabels {
   constructor(
     private readonly _panel: NotebookPanel,
     private readonly _writer: CellWriter,
@@ -24,21 +24,21 @@ export class Dress {
     private readonly _trans: TranslationBundle
   ) {}
 
-  /** Dress all cells that are there, and from now on those that come by another way than from the kernel. */
+  /** Label all cells that are there, and from now on those that come by another way than from the kernel. */
   start(): void {
     this._panel.content.widgets.forEach(widget => this.put(widget));
     this._panel.content.model?.cells.changed.connect(this._soon, this);
   }
 
-  /** Dress a cell. */
+  /** Label a cell. */
   put(widget: Cell): void {
     this._writer.decorate(widget, mark => this._label(mark));
-    this._rows.dress(widget);
-    this._edits.dress(widget);
-    this._longCode.dress(widget);
+    this._rows.label(widget);
+    this._edits.label(widget);
+    this._longCode.label(widget);
     prompt(widget, this._isUnderWay);
-    if (!this._dressed.has(widget)) {
-      this._dressed.add(widget);
+    if (!this._labelled.has(widget)) {
+      this._labelled.add(widget);
       keepDrawn(this._panel.content, widget);
       // Lab names a cell anew when it comes into view for the first time
       void widget.ready.then(() => !widget.isDisposed && this.put(widget));
@@ -49,19 +49,19 @@ export class Dress {
   row(cellId: string): void {
     const widget = this._writer.widget(cellId);
     if (widget) {
-      this._rows.dress(widget);
+      this._rows.label(widget);
     }
   }
 
   /** Undone, pasted, loaded. */
   private _soon(_: unknown, change: { newValues: ICellModel[] }): void {
-    const isDue = this._undressed.size > 0;
+    const isDue = this._unlabelled.size > 0;
     const ours = change.newValues.filter(model => markOf(model) ?? leftMarkOf(model));
-    ours.forEach(model => this._undressed.add(model.id));
-    if (!isDue && this._undressed.size) {
+    ours.forEach(model => this._unlabelled.add(model.id));
+    if (!isDue && this._unlabelled.size) {
       window.setTimeout(() => {
-        const widgets = this._panel.isDisposed ? [] : [...this._undressed].map(id => this._writer.widget(id));
-        this._undressed.clear();
+        const widgets = this._panel.isDisposed ? [] : [...this._unlabelled].map(id => this._writer.widget(id));
+        this._unlabelled.clear();
         widgets.filter(widget => widget !== undefined).forEach(widget => this.put(widget));
       });
     }
@@ -83,8 +83,8 @@ export class Dress {
     return typeof mark.depth === 'number' ? trans.__('%1, of a child at depth %2', what, mark.depth) : what;
   }
 
-  private readonly _dressed = new WeakSet<Cell>();
-  private readonly _undressed = new Set<string>();
+  private readonly _labelled = new WeakSet<Cell>();
+  private readonly _unlabelled = new Set<string>();
 }
 
 /**

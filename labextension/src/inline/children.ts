@@ -169,7 +169,7 @@ export class Rows {
   ) {}
 
   /** Give a cell of sub-calls its row, or bring that up to date; other cells have none. */
-  dress(widget: Cell): void {
+  label(widget: Cell): void {
     const row = this._rows.get(widget);
     if (row && !row.isDisposed) {
       row.refresh();

@@ -20,7 +20,7 @@ export class LongCode {
   constructor(private readonly _trans: TranslationBundle) {}
 
   /** Fold, or unfold, the code of a cell that is done; one that is written or edited is shown whole. */
-  dress(widget: Cell): void {
+  label(widget: Cell): void {
     const { model } = widget;
     const mark = model.type === 'code' ? markOf(model) : null;
     const lines = mark && isDone(mark.status as LiveCell['status']) ? linesOf(model.sharedModel.getSource()) : 0;

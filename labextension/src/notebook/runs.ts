@@ -8,14 +8,14 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
 
 import { Listener } from '../protocol/comm';
-import type { Line } from '../protocol/comm';
+import type { RunComm } from '../protocol/comm';
 import type { Batch } from '../protocol/messages';
 import { RunModel } from '../model/run';
 import type { Change } from '../model/run';
 import type { View } from './runsView';
 import { own, owned } from '../model/ownership';
 import { Steering } from '../actions/steering';
-import type { AskText, Hands } from '../actions/steering';
+import type { AskText, NotebookAccess } from '../actions/steering';
 
 const RESYNC_MILLISECONDS = 1000;
 /** How long a run that is found again waits, at most, for the steps that this page has not heard. */
@@ -23,7 +23,7 @@ const CATCH_UP_MILLISECONDS = 8000;
 
 interface Heard {
   model: RunModel;
-  line: Line;
+  comm: RunComm;
 }
 
 export class NotebookRuns<V extends View> {
@@ -31,17 +31,17 @@ export class NotebookRuns<V extends View> {
     private readonly _context: NotebookPanel['context'],
     private readonly _trans: TranslationBundle,
     askText: AskText,
-    show: Hands['show'],
+    show: NotebookAccess['show'],
     private readonly _isOn: () => boolean
   ) {
-    const hands: Hands = {
+    const access: NotebookAccess = {
       // it reaches the run as long as the cell that asked waits for it
       interrupt: run => (this._first?.isWaiting(run) ? this._kernel?.interrupt() : undefined),
       source: cellId => this._first?.source(cellId),
       kernel: () => this._kernel,
       show
     };
-    this.steering = new Steering(_trans, askText, hands, run => this._views.forEach(view => view.draw(run, [])));
+    this.steering = new Steering(_trans, askText, access, run => this._views.forEach(view => view.draw(run, [])));
     _context.sessionContext.kernelChanged.connect(this._attach, this);
     _context.sessionContext.statusChanged.connect(this._look, this);
     NotebookActions.executed.connect(this._check, this);
@@ -107,9 +107,9 @@ export class NotebookRuns<V extends View> {
       return;
     }
     this._listener = new Listener(kernel, {
-      onBatch: (batch, line) => this._hear(batch, line),
+      onBatch: (batch, comm) => this._hear(batch, comm),
       onUnknown: data => this._wonder(data),
-      onClose: line => this._close(line)
+      onClose: comm => this._close(comm)
     });
     const cells = this._context.model.sharedModel.cells.map(cell => cell.getId());
     // whoever shares a document has the cells of others from the pages that wrote them
@@ -129,17 +129,17 @@ export class NotebookRuns<V extends View> {
     this.all.forEach(model => this._follow(model, model.cut()));
   }
 
-  private _hear(batch: Batch, line: Line): void {
+  private _hear(batch: Batch, comm: RunComm): void {
     if (!this._isOn()) {
       return;
     }
     let heard = this._runs.get(batch.run);
     if (!heard) {
-      const parent = batch.parent ?? owned().find(([, run]) => run === batch.run)?.[0] ?? line.cell;
+      const parent = batch.parent ?? owned().find(([, run]) => run === batch.run)?.[0] ?? comm.cell;
       if (parent === null) {
         return; // another page has it
       }
-      heard = this._begin(batch, parent, line);
+      heard = this._begin(batch, parent, comm);
     }
     const wasOver = heard.model.isOver;
     try {
@@ -159,9 +159,9 @@ export class NotebookRuns<V extends View> {
       this._first?.finish(heard.model, batch.shown);
     }
     if (heard.model.isOver && !wasOver) {
-      void line.send({ type: 'over' });
+      void comm.send({ type: 'over' });
       if (this._first?.isUnheard(heard.model)) {
-        void line.send({ type: 'shown' });
+        void comm.send({ type: 'shown' });
       }
       if (!heard.model.cells.length && !heard.model.facts.run_id) {
         this.forget(heard.model); // it never began, and the error of its cell says why
@@ -169,7 +169,7 @@ export class NotebookRuns<V extends View> {
     }
   }
 
-  private _begin(batch: Batch, parent: string, line: Line): Heard {
+  private _begin(batch: Batch, parent: string, comm: RunComm): Heard {
     const model = new RunModel(batch.run, parent, batch.execution ?? '');
     if (batch.parent !== undefined) {
       // two runs of one execution stand side by side; those of an earlier one are replaced
@@ -179,7 +179,7 @@ export class NotebookRuns<V extends View> {
       earlier.filter(run => run.isOver && !beside.includes(run)).forEach(run => this.forget(run));
       own(parent, batch.run);
     }
-    const heard = { model, line };
+    const heard = { model, comm };
     this._runs.set(model.run, heard);
     if (batch.parent === undefined) {
       own(parent, batch.run);
@@ -192,7 +192,7 @@ export class NotebookRuns<V extends View> {
       window.setTimeout(() => this._follow(model, this._takeHeld(model)), CATCH_UP_MILLISECONDS);
     }
     this._views.forEach(view => view.meet(model));
-    this.steering.begin(model, line, batch.parent !== undefined);
+    this.steering.begin(model, comm, batch.parent !== undefined);
     return heard;
   }
 
@@ -243,9 +243,9 @@ export class NotebookRuns<V extends View> {
   }
 
   /** The kernel has closed the connection: when a run is over, or because it can't go on telling. */
-  private _close(line: Line): void {
-    for (const { model, line: its } of this._runs.values()) {
-      if (its === line && !model.isOver) {
+  private _close(comm: RunComm): void {
+    for (const { model, comm: its } of this._runs.values()) {
+      if (its === comm && !model.isOver) {
         this._follow(model, model.cut('closed'));
       }
     }
@@ -257,7 +257,7 @@ export class NotebookRuns<V extends View> {
       return;
     }
     this._asking.add(run.run);
-    void this._runs.get(run.run)?.line.send({ type: 'resync', known: run.known });
+    void this._runs.get(run.run)?.comm.send({ type: 'resync', known: run.known });
     window.setTimeout(() => {
       this._asking.delete(run.run);
       if (run.missed && this._runs.has(run.run) && this._kernel?.status !== 'unknown') {
@@ -271,9 +271,9 @@ export class NotebookRuns<V extends View> {
     if (!this._views.some(view => view.panel.content === args.notebook)) {
       return;
     }
-    for (const { model, line } of this._runs.values()) {
+    for (const { model, comm } of this._runs.values()) {
       if (!model.isOver) {
-        void line.send({ type: 'check' });
+        void comm.send({ type: 'check' });
       } else if (model.missed) {
         this._resync(model);
       }

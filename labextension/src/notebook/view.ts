@@ -16,7 +16,7 @@ import type { ISignal } from '@lumino/signaling';
 import { goOn } from '../cells/advance';
 import { CellWriter } from '../cells/writer';
 import { Rows } from '../inline/children';
-import { Dress } from '../inline/cellLabels';
+import { CellLabels } from '../inline/cellLabels';
 import { keepStyles } from '../performance/editors';
 import { Edits } from '../cells/edits';
 import { Executed } from '../cells/userCells';
@@ -71,8 +71,8 @@ export class LiveNotebook implements View {
     );
     this._edits = new Edits(panel, this._writer, mark => this._recordOf(mark), _trans);
     const isUnderWay = (run: string): boolean => this._runs.get(run)?.isOver === false;
-    this._dress = new Dress(panel, this._writer, rows, this._edits, new LongCode(_trans), isUnderWay, _trans);
-    this._writer.left.connect((_, model) => this._runs.views.forEach(view => view._dressed(model)));
+    this._labels = new CellLabels(panel, this._writer, rows, this._edits, new LongCode(_trans), isUnderWay, _trans);
+    this._writer.left.connect((_, model) => this._runs.views.forEach(view => view._relabel(model)));
     const asks = {
       approval: (id: string) => this._approval(id),
       isBusy: (run: string) => this._isBusy(run),
@@ -87,7 +87,7 @@ export class LiveNotebook implements View {
       // the first editor brings the style sheet of all
       void panel.content.widgets[0]?.ready.then(keepStyles);
       this._folds.restore();
-      this._dress.start();
+      this._labels.start();
       this.runs.forEach(run => this.draw(run, []));
       this._saved.start();
     });
@@ -220,14 +220,14 @@ export class LiveNotebook implements View {
   draw(run: RunModel, changes: Change[]): void {
     for (const change of changes) {
       if (change.kind === 'child' && change.child.of) {
-        this._dress.row(change.child.of);
+        this._labels.row(change.child.of);
       }
       if (change.kind !== 'placed' && change.kind !== 'status' && change.kind !== 'done') {
         continue;
       }
       const widget = this._writer.widget(change.cell.id);
       if (widget) {
-        this._dress.put(widget);
+        this._labels.put(widget);
       }
       if (widget && change.kind === 'placed') {
         widget.setHidden(this.isFolded(run.parent));
@@ -335,17 +335,17 @@ export class LiveNotebook implements View {
     return place ? () => void this.show(place) : null;
   }
 
-  private _dressed(model: ICellModel): void {
+  private _relabel(model: ICellModel): void {
     const widget = this._writer.widget(model.id);
     if (widget) {
-      this._dress.put(widget);
+      this._labels.put(widget);
     }
   }
 
   private readonly _runs: NotebookRuns<LiveNotebook>;
   private readonly _writer: CellWriter;
   private readonly _executed: Executed;
-  private readonly _dress: Dress;
+  private readonly _labels: CellLabels;
   private readonly _edits: Edits;
   private readonly _bars: Bars;
   private readonly _folds: Folds;

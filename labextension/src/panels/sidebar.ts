@@ -8,7 +8,7 @@ import { Filter } from '../model/filter';
 import type { RunModel } from '../model/run';
 import type { LiveNotebook } from '../notebook/view';
 import { RunTree } from './tree';
-import type { Doing } from './tree';
+import type { TreeActions } from './tree';
 
 const REST_MILLISECONDS = 250;
 /** There is no room for more digits. */
@@ -61,7 +61,7 @@ export class RunsPanel extends Widget {
     let before: Element | null = null;
     let found = 0;
     for (const run of all) {
-      const tree = this._known.get(run) ?? new RunTree(run, this._doing, this._trans);
+      const tree = this._known.get(run) ?? new RunTree(run, this._treeActions, this._trans);
       this._known.set(run, tree);
       const matches = tree.paint(this._filter);
       found += matches;
@@ -150,7 +150,7 @@ export class RunsPanel extends Widget {
     }
   }
 
-  private readonly _doing: Doing = {
+  private readonly _treeActions: TreeActions = {
     jump: cellId => void this._notebook?.jump(cellId),
     show: place => void this._notebook?.show(place),
     export: (run, form) => this._notebook?.steering.export(run, form),

@@ -14,7 +14,7 @@ import type { RunModel } from '../model/run';
 const LINE_CHARS = 60;
 
 /** What can be done from the tree. */
-export interface Doing {
+export interface TreeActions {
   jump(cellId: string): void;
   show(place: Place): void;
   export(run: RunModel, form: Form): void;
@@ -34,7 +34,7 @@ interface Branch {
 export class RunTree {
   constructor(
     readonly run: RunModel,
-    private readonly _doing: Doing,
+    private readonly _treeActions: TreeActions,
     private readonly _trans: TranslationBundle
   ) {
     this._root = this._branch(run.run, '');
@@ -158,7 +158,7 @@ export class RunTree {
 
   private _child(child: Child): HTMLElement {
     const { node } = new ChildButton(this.run, child, this._trans, (run, id, open) =>
-      this._doing.showChild(run, id, open)
+      this._treeActions.showChild(run, id, open)
     );
     node.classList.add('rlm-runs-link');
     node.dataset.rlmKey = `child-${child.id}`;
@@ -175,7 +175,7 @@ export class RunTree {
     both.className = 'rlm-runs-child';
     const label = this._trans.__('Notebook');
     const button = this._button(label, this._trans.__('Open the notebook of this child'), `notebook-${child}`);
-    button.addEventListener('click', () => this._doing.show(place));
+    button.addEventListener('click', () => this._treeActions.show(place));
     both.append(row, button);
     return both;
   }
@@ -197,11 +197,11 @@ export class RunTree {
     }
     this._offered = state;
     const go = this._button(trans.__('Cell'), trans.__('Go to the cell that asked'), 'cell');
-    go.addEventListener('click', () => this._doing.jump(this.run.parent));
+    go.addEventListener('click', () => this._treeActions.jump(this.run.parent));
     this._actions.replaceChildren(go);
     if (place) {
       const open = this._button(trans.__('Notebook'), trans.__("Open the run's own notebook"), 'notebook');
-      open.addEventListener('click', () => this._doing.show(place));
+      open.addEventListener('click', () => this._treeActions.show(place));
       this._actions.append(open);
     }
     const forms: [Form, string, string][] = [
@@ -211,7 +211,7 @@ export class RunTree {
     ];
     for (const [form, label, caption] of place ? forms : []) {
       const button = this._button(trans.__('Export %1', label), caption, form);
-      button.addEventListener('click', () => this._doing.export(this.run, form));
+      button.addEventListener('click', () => this._treeActions.export(this.run, form));
       this._actions.append(button);
     }
   }
@@ -243,7 +243,7 @@ export class RunTree {
   private _link(cellId: string, key: string, text: string): HTMLButtonElement {
     const button = this._button(text, this._trans.__('Go to the cell'), key);
     button.className = 'rlm-runs-link';
-    button.addEventListener('click', () => this._doing.jump(cellId));
+    button.addEventListener('click', () => this._treeActions.jump(cellId));
     return button;
   }
 

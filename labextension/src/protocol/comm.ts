@@ -1,4 +1,4 @@
-/** The line between a page and a kernel: it brings a run's messages, and takes what people ask for. */
+/** The comms between a page and a kernel: they bring a run's messages, and take what people ask for. */
 
 import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import { UUID } from '@lumino/coreutils';
@@ -16,22 +16,22 @@ const CONTROL_MILLISECONDS = 1500;
 const MOST_ATTEMPTS = 4;
 
 /** Who is told what comes. */
-export interface Ears {
+export interface RunListener {
   /** A message of a run. */
-  onBatch(batch: Batch, line: Line): void;
+  onBatch(batch: Batch, comm: RunComm): void;
   /** Something that is no message of a run, or one of another version. */
   onUnknown(data: unknown): void;
   /** The kernel has closed the connection. */
-  onClose(line: Line): void;
+  onClose(comm: RunComm): void;
 }
 
-/** One comm of the kernel's. */
-export class Line {
+/** One run's comm. */
+export class RunComm {
   /** @param _control sends by the control channel: the cell began before this page, or there are no subshells. */
   constructor(
     private readonly _comm: Kernel.IComm,
     private readonly _kernel: Kernel.IKernelConnection,
-    private readonly _ears: Ears,
+    private readonly _listener: RunListener,
     private _control: ((message: Message) => void) | null = null,
     /** Whose run this page listens for; one that begins while it is there says so itself. */
     readonly cell: string | null = null
@@ -40,7 +40,7 @@ export class Line {
       this._isHeard = true;
       this.take(message.content.data);
     };
-    _comm.onClose = () => _ears.onClose(this);
+    _comm.onClose = () => _listener.onClose(this);
   }
 
   /** Whether nothing more will come, and nothing more be heard. */
@@ -51,9 +51,9 @@ export class Line {
   /** Hand on what came. */
   take(data: unknown): void {
     if (isBatch(data)) {
-      this._ears.onBatch(data, this);
+      this._listener.onBatch(data, this);
     } else {
-      this._ears.onUnknown(data);
+      this._listener.onUnknown(data);
     }
   }
 
@@ -87,7 +87,7 @@ export class Line {
 export class Listener {
   constructor(
     private readonly _kernel: Kernel.IKernelConnection,
-    private readonly _ears: Ears
+    private readonly _listener: RunListener
   ) {
     _kernel.registerCommTarget(TARGET, this._open);
   }
@@ -96,8 +96,8 @@ export class Listener {
   private _listen(cellId: string, id: string): void {
     if (!this._kernel.isDisposed && this._kernel.handleComms && !this._kernel.hasComm(id)) {
       const control = (message: Message): void => this._control(id, message);
-      const line = new Line(this._kernel.createComm(TARGET, id), this._kernel, this._ears, control, cellId);
-      void line.send({ type: 'resync', known: [] });
+      const runComm = new RunComm(this._kernel.createComm(TARGET, id), this._kernel, this._listener, control, cellId);
+      void runComm.send({ type: 'resync', known: [] });
     }
   }
 
@@ -183,8 +183,8 @@ export class Listener {
       // Lab before 4.4 has no subshells, nor have some kernels: all that are busy read their control channel
       const { supportsSubshells } = this._kernel as { supportsSubshells?: boolean };
       const control = (message: Message): void => this._control(comm.commId, message);
-      const line = new Line(comm, this._kernel, this._ears, supportsSubshells === true ? null : control);
-      line.take(data);
+      const runComm = new RunComm(comm, this._kernel, this._listener, supportsSubshells === true ? null : control);
+      runComm.take(data);
     }
   };
 
