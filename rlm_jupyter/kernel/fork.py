@@ -48,11 +48,6 @@ class SupervisedProcess:
         self.pid, self.kernel_pid = supervisor.pid, process_number(pidfd)
         self.returncode: int | None = None
 
-    @property
-    def is_live_fork(self) -> bool:
-        """Whether it was forked from a kernel, and not from a template or not at all."""
-        return self._life is not None
-
     def exit_code(self) -> int | None:
         """Return its exit code, negative for a signal; `None` while it runs, or where it is not known."""
         return self.supervisor.code(self.number) if self.supervisor.has_ended(self.number) else None

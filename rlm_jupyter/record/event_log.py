@@ -7,6 +7,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from rlm_jupyter.record.recorder import Recorder
@@ -80,7 +81,8 @@ class EventLog:
 
     def enter(self, record: Record, journaled: dict[str, Any] | None = None) -> None:
         """Enter a fact behind all that is journaled; `journaled` is what `Recorder.journal` made of it, if it did."""
-        self._on_disk(lambda recorder: recorder.add(record, journaled))
+        if self.recorder is not None:
+            self._attempt(self.recorder, partial(self.recorder.add, record, journaled))
         if isinstance(record, SubcallSettled) and self.recorder is not None:
             # these are objects on the disk; all of them in memory could be many times the context
             images = tuple(replace(image, data=b"") for image in record.images)
@@ -101,21 +103,21 @@ class EventLog:
         """Journal what was paid for, and these; the rest of the entering is for `_catch_up`."""
         facts = [*(fact() for fact in self._paid), *records]
         self._paid.clear()
-        if facts:
-            journaled = self._on_disk(lambda recorder: recorder.journal(*facts)) or itertools.repeat(None)
-            self._late += zip(facts, journaled, strict=False)
+        if not facts:
+            return
+        recorder, journaled = self.recorder, None
+        if recorder is not None:
+            journaled = self._attempt(recorder, partial(recorder.journal, *facts))
+        self._late += zip(facts, journaled or itertools.repeat(None), strict=False)
 
     def _catch_up(self) -> None:
         """Enter what is in the journal into the trajectory and the notebook, and tell it."""
         while self._late:  # whoever is told may bring the next
             self.enter(*self._late.popleft())
 
-    def _on_disk(self, write: Callable[[Recorder], T]) -> T | None:
-        """Do this with the recorder, if there is one; where the disk refuses, there is none any more."""
-        if self.recorder is None:
-            return None
-        iteration = self._iteration()
-        written = self.recorder.attempt(write, f" from iteration {iteration} on" if iteration else "")
-        if self.recorder.is_lost:
+    def _attempt(self, recorder: Recorder, write: Callable[[], T]) -> T | None:
+        """Do this with the recorder; where the disk refuses, there is none any more."""
+        written = recorder.attempt(write, self._iteration)
+        if recorder.is_lost:
             self.recorder = None
         return written

@@ -78,11 +78,12 @@ class Journal:
         RecordError
             The disk refuses; the journal is as it was.
         """
-        encoded = [encode(record, self._objects) for record in records]
-        lines = b"".join(
-            dump({"schema": SCHEMA} | data if isinstance(record, RunStarted) else data) + b"\n"
-            for record, data in zip(records, encoded, strict=True)
-        )
+        encoded, dumped = list[dict[str, Any]](), list[bytes]()
+        for record in records:
+            data = encode(record, self._objects)
+            encoded.append(data)
+            dumped += [dump({"schema": SCHEMA} | data if isinstance(record, RunStarted) else data), b"\n"]
+        lines = b"".join(dumped)
         try:
             rest = memoryview(lines)
             while rest:

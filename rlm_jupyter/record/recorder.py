@@ -119,7 +119,7 @@ class Recorder:
         """Take the notebook that has the prompts before, with the first record: before that, nothing may be changed."""
         if not self._begun and self._is_shared:
             self._begun = True
-            self.attempt(lambda recorder: recorder._notebook.adopt(self._prompts.left))
+            self.attempt(partial(self._notebook.adopt, self._prompts.left))
         self._begun = True
 
     def _take_in(self, again: SavedRun) -> None:
@@ -150,24 +150,26 @@ class Recorder:
 
     def keep(self, record: Record) -> None:
         """Do as `add`, unless the disk refuses, or has before."""
-        self.attempt(lambda recorder: recorder.add(record))
+        self.attempt(partial(self.add, record))
 
-    def attempt(self, write: Callable[[Recorder], T], when: str = "") -> T | None:
-        """Do this with the recorder; where the disk refuses, that is noted, and nothing is written from then on.
+    def attempt(self, write: Callable[[], T], iteration: Callable[[], int] = int) -> T | None:
+        """Write something; where the disk refuses, that is noted, and nothing is written from then on.
 
         Parameters
         ----------
-        when
-            From where on, in words.
+        iteration
+            Gives the one that the run is at, for the note. Default: it is at none.
         """
         if self.is_lost:
             return None
         try:
-            return write(self)
+            return write()
         except RecordError as error:
             # the answer is worth more than its record
             self.is_lost = True
-            self.faults.note(f"The run goes on without being saved{when}: {error}")
+            at = iteration()
+            since = f" from iteration {at} on" if at else ""
+            self.faults.note(f"The run goes on without being saved{since}: {error}")
             return None
 
     async def close(self) -> None:

@@ -48,6 +48,8 @@ class Trajectory:
 
     def __init__(self, records: Sequence[Record] = ()) -> None:
         self._records: list[Record] = []
+        self.length = 0
+        """How many records there are: what was derived holds while it stays the same."""
         self._by_iteration: dict[int, list[Record]] = {}
         self._counted: list[int] = []
         self._views: dict[int, Iteration] = {}
@@ -76,6 +78,7 @@ class Trajectory:
         if isinstance(record, RunStarted) != (not self._records):
             raise RecordError(f"A run begins with RunStarted, and once; this is {type(record).__name__}.")
         self._records.append(record)
+        self.length += 1
         self._ended = record if isinstance(record, RunEnded) else None
         if isinstance(record, OutputsElided):
             self._elided_through = max(self._elided_through, record.through)
@@ -96,11 +99,6 @@ class Trajectory:
     def records(self) -> tuple[Record, ...]:
         """All records, in order."""
         return tuple(self._records)
-
-    @property
-    def length(self) -> int:
-        """How many records there are: what was derived holds while it stays the same."""
-        return len(self._records)
 
     @property
     def started(self) -> RunStarted:

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TypeVar
 
 from rlm_jupyter.prompts import notices
-from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.run.artefacts import Outputs
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.detached import detached
@@ -124,15 +123,11 @@ async def _keep(run: Run, outputs: Outputs, contents: Mapping[str, bytes]) -> No
     def keep() -> None:
         if recorder is not None:
             for content in contents.values():
-                recorder.attempt(partial(_put, content))
+                recorder.attempt(partial(recorder.files.put, content))
         run.replies.files = outputs.put(contents, notes.append)
 
     await _whole(keep)
     _remark(run, notes)
-
-
-def _put(content: bytes, recorder: Recorder) -> None:
-    recorder.files.put(content)
 
 
 async def _whole(call: Callable[[], _T]) -> _T:

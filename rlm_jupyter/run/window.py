@@ -51,8 +51,9 @@ async def shrink(run: Run, *, summarizes: bool = True) -> bool:
 
 def _make_room(run: Run, most: int) -> bool:
     """Leave out outputs, then whole iterations, at last the newest outputs; return whether it fits `most` now."""
-    if tokens(run) > most:
-        free(run, most // 2)
+    if tokens(run) <= most:
+        return True
+    free(run, most // 2)
     while tokens(run) > most:
         if not (elide(run) or leave_out(run, most) or elide(run, last=True)):
             return False

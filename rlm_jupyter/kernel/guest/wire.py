@@ -110,7 +110,7 @@ class Wire:
         while self._outbox:
             send(socket, self._outbox.popleft())
         # a raw send consumes the notification of what arrived meanwhile: look again ourselves
-        if is_readable(socket):
+        if socket.getsockopt(zmq.EVENTS) & _POLLIN:
             self._stream.flush(zmq.POLLIN)
 
 
@@ -120,8 +120,3 @@ def send(socket: Any, frames: Sequence[Frame]) -> None:
     for frame in first:
         socket.send(frame, _SNDMORE, copy=len(frame) < _LARGE)
     socket.send(last, 0, copy=len(last) < _LARGE)
-
-
-def is_readable(socket: Any) -> bool:
-    """Return whether a message is there; cheaper than to try."""
-    return bool(socket.getsockopt(zmq.EVENTS) & _POLLIN)
