@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Wire = Literal["openai", "azure", "anthropic", "extractive", "scripted"]
+WireFormat = Literal["openai", "azure", "anthropic", "extractive", "scripted"]
 """What is spoken: `extractive` and `scripted` are inside this package and speak to nobody."""
 
 
@@ -26,7 +26,7 @@ class Preset:
     """The part of a model's name before the first slash."""
     title: str
     """For people."""
-    wire: Wire = "openai"
+    wire: WireFormat = "openai"
     base_url: str = ""
     """The address used when none is given; empty where there can't be one."""
     url_variables: tuple[str, ...] = ()

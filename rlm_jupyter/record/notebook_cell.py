@@ -1,4 +1,4 @@
-"""`Cell`: one cell of a run's notebook, encoded as nbformat 4.5 writes it, each of its parts once."""
+"""`NotebookCell`: one cell of a run's notebook, encoded as nbformat 4.5 writes it, each of its parts once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Role = Literal[
 
 
 @dataclass(slots=True)
-class Cell:
+class NotebookCell:
     """A cell that grows: records are added to it, a code cell gets its outputs.
 
     What belongs to us is in `metadata.rlm`: `role`, `iteration`, `block`, how the cell stands in the
@@ -95,13 +95,13 @@ class Cell:
 
 
 def source_of(cell: dict[str, Any]) -> str:
-    """Return the source of a cell that was read from a notebook, exactly as it was given to `Cell`."""
+    """Return the source of a cell that was read from a notebook, exactly as it was given to `NotebookCell`."""
     text = _join(cell["source"])
     return str(unescape(text)) if "source" in cell["metadata"]["rlm"].get("escaped", ()) else text
 
 
 def outputs_of(cell: dict[str, Any]) -> list[Output]:
-    """Return the outputs of a code cell that was read from a notebook, exactly as they were given to `Cell`."""
+    """Return the outputs of a code cell that was read from a notebook, exactly as they were given to `NotebookCell`."""
     outputs = [joined(output) for output in cell["outputs"]]
     return list(unescape(outputs)) if "outputs" in cell["metadata"]["rlm"].get("escaped", ()) else outputs
 

@@ -19,7 +19,7 @@ from rlm_jupyter.record.child_steps import Children, ChildSteps, no_children
 from rlm_jupyter.record.dollars import keep_amounts
 from rlm_jupyter.record.encoding import dump, encode
 from rlm_jupyter.record.head_cells import farewell, greeting
-from rlm_jupyter.record.notebook_cell import Cell, Role
+from rlm_jupyter.record.notebook_cell import NotebookCell, Role
 from rlm_jupyter.record.notice import UNREAD, notice_of, remark_on, resampled_notice, unread_notice
 from rlm_jupyter.record.subcall_fold import SubcallFold
 from rlm_jupyter.record.subcall_texts import CELL_CHARS, NOTEBOOK_CHARS, Room, Texts
@@ -85,8 +85,8 @@ class Layout:
         self._prompt = prompt
         self._tag = {} if prompt == 1 else {"prompt": prompt}
         self._context = None if context is None else _inline(context)
-        self._cells: list[Cell] = []
-        self._blocks: dict[tuple[int, int], Cell] = {}
+        self._cells: list[NotebookCell] = []
+        self._blocks: dict[tuple[int, int], NotebookCell] = {}
         self._cells_of: defaultdict[int, int] = defaultdict(int)
         self._asked: dict[str, SubcallFold] = {}
         self._replies = 0
@@ -177,7 +177,7 @@ class Layout:
         return dump(ours)[:-1] + prompts + b', "records": [\n   ' + records + b"\n  ]}"
 
     def _markdown(self, suffix: str, source: str, role: Role) -> bytes:
-        return Cell("markdown", f"{self._id_base}-{suffix}", source, {"role": role, **self._tag}).encode()
+        return NotebookCell("markdown", f"{self._id_base}-{suffix}", source, {"role": role, **self._tag}).encode()
 
     @property
     def _id_base(self) -> str:
@@ -195,9 +195,9 @@ class Layout:
         self._records.append(dump(data))
         base, restore = self._id_base, f"%load_ext rlm_jupyter\n%rlm_restore {record.run_id}"
         self._cells += [
-            Cell("markdown", f"{base}-prompt", greeting(record, self._prompt), {"role": "prompt", **self._tag}),
-            Cell("code", f"{base}-restore", restore, {"role": "restore", **self._tag}),
-            Cell("markdown", f"{base}-begin", opening_line(record), {"role": "boundary", **self._tag}),
+            NotebookCell("markdown", f"{base}-prompt", greeting(record, self._prompt), {"role": "prompt", **self._tag}),
+            NotebookCell("code", f"{base}-restore", restore, {"role": "restore", **self._tag}),
+            NotebookCell("markdown", f"{base}-begin", opening_line(record), {"role": "boundary", **self._tag}),
         ]
 
     def _add(
@@ -209,12 +209,12 @@ class Layout:
         kind: Literal["markdown", "code"] = "markdown",
         hidden: bool = False,
         **meta: Any,
-    ) -> Cell:
+    ) -> NotebookCell:
         number = self._cells_of[iteration]
         self._cells_of[iteration] += 1
         ours = {"role": role, "iteration": iteration} | self._tag | meta
         shown = keep_amounts(source) if kind == "markdown" else source
-        cell = Cell(kind, f"{self._id_base}-{iteration}-{number}", shown, ours, hidden=hidden)
+        cell = NotebookCell(kind, f"{self._id_base}-{iteration}-{number}", shown, ours, hidden=hidden)
         self._cells.append(cell)
         return cell
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rlm_jupyter.record import subcall_list
 from rlm_jupyter.record.child_steps import ChildSteps
-from rlm_jupyter.record.notebook_cell import Cell
+from rlm_jupyter.record.notebook_cell import NotebookCell
 from rlm_jupyter.record.subcall_texts import Texts
 from rlm_jupyter.record.thumbnails import MOST
 from rlm_jupyter.types.events import SubcallSettled
@@ -42,11 +42,11 @@ class SubcallFold:
         steps = self._steps.of(record)
         self._listed[record.ordinal] = subcall_list.listed_call(record, self._texts, pictures, steps)
 
-    def encode(self, asking: Cell, tag: dict[str, Any]) -> bytes:
+    def encode(self, asking: NotebookCell, tag: dict[str, Any]) -> bytes:
         """Return the cell as JSON; drawn anew only when there are more sub-calls."""
         if self._drawn[0] != len(self._settled):
             listed = [self._listed[ordinal] for ordinal in sorted(self._listed)]
             source = subcall_list.folded(self._settled, listed, 0, self._texts)
             meta = {"role": "subcalls", "iteration": self._settled[0].iteration, **tag}
-            self._drawn = len(self._settled), Cell("markdown", f"{asking.id}-calls", source, meta).encode()
+            self._drawn = len(self._settled), NotebookCell("markdown", f"{asking.id}-calls", source, meta).encode()
         return self._drawn[1]

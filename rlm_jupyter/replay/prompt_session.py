@@ -9,7 +9,7 @@ from typing import Self
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.run import background
 from rlm_jupyter.run.approval import Approve
-from rlm_jupyter.run.messages import is_messages, question_of
+from rlm_jupyter.run.chat_prompt import is_messages, question_of
 from rlm_jupyter.run.prompt import check_length, check_prompt
 from rlm_jupyter.run.question import Prompt, context_of
 from rlm_jupyter.run.result import OnEvent, Result

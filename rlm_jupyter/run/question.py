@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from rlm_jupyter.models import Model
 from rlm_jupyter.models.abilities import abilities_of
+from rlm_jupyter.run.chat_prompt import Messages, is_messages, question_of
 from rlm_jupyter.run.context import AnyContext, Context
 from rlm_jupyter.run.files.blank import EmptyContextError, is_blank
 from rlm_jupyter.run.files.paths import read_paths
-from rlm_jupyter.run.messages import Messages, is_messages, question_of
 from rlm_jupyter.run.prompt import check_length, check_prompt
 from rlm_jupyter.types.errors import ConfigurationError
 
 Prompt = str | Messages
-"""A question, or chat messages of which the last is the question (`messages.question_of`)."""
+"""A question, or chat messages of which the last is the question (`chat_prompt.question_of`)."""
 
 
 def question_and_context(prompt: Prompt, context: object, root_prompt: str | None = None) -> tuple[str, Context]:

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from rlm_jupyter import RLM, Limits
+from rlm_jupyter.kernel.remote import guest_source as source
 from rlm_jupyter.kernel.remote import link as links
-from rlm_jupyter.kernel.remote import source
 from rlm_jupyter.kernel.remote.kernel import RemoteKernel
 from rlm_jupyter.kernel.remote.server import JupyterServer
 from rlm_jupyter.models.scripted import ScriptedModel

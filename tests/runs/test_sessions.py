@@ -29,7 +29,7 @@ from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay.prompt_session import PromptSession
-from rlm_jupyter.run.messages import LAST_MESSAGE, question_of
+from rlm_jupyter.run.chat_prompt import LAST_MESSAGE, question_of
 from rlm_jupyter.run.result import Result
 from rlm_jupyter.types.errors import ConfigurationError, ModelError
 from tests.runs.test_cli import Done, start

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlm_jupyter.frontends.agents.reply import Reply, of_ended, of_running
+from rlm_jupyter.frontends.agents.tool_reply import ToolReply, of_ended, of_running
 from rlm_jupyter.frontends.display.view import View
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.result import OnEvent, Result
@@ -36,7 +36,7 @@ class Work:
 class _Ended:
     """What is kept of a run that has ended: without its context, and without the record that is on the disk."""
 
-    reply: Reply
+    reply: ToolReply
     state: str
     cost: float
     notebook: Path | None
@@ -164,7 +164,7 @@ class ServedRun:
         """Wait until it has ended, for so many seconds at most."""
         await asyncio.wait({self._task}, timeout=seconds)
 
-    def reply(self, result_tool: str) -> Reply:
+    def reply(self, result_tool: str) -> ToolReply:
         """Return what there is to say of it now.
 
         Parameters

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.frontends.agents.asked import Asked
-from rlm_jupyter.frontends.agents.reply import Reply, of_ended
 from rlm_jupyter.frontends.agents.roots import absolute
 from rlm_jupyter.frontends.agents.served_run import ServedRun, Tell, Work
+from rlm_jupyter.frontends.agents.tool_reply import ToolReply, of_ended
 from rlm_jupyter.frontends.agents.tools import Forms, tools
 from rlm_jupyter.record import catalog
 from rlm_jupyter.record.run_files import read_files
@@ -71,7 +71,7 @@ class Service:
         self.tools = tools(owner.wait)
         self._forms = Forms(self.tools)
 
-    async def call(self, name: str, arguments: Mapping[str, Any], folders: Sequence[Path], tell: Tell) -> Reply:
+    async def call(self, name: str, arguments: Mapping[str, Any], folders: Sequence[Path], tell: Tell) -> ToolReply:
         """Call a tool.
 
         Parameters
@@ -83,7 +83,7 @@ class Service:
 
         Returns
         -------
-        Reply
+        ToolReply
             What went wrong is one, too, in one line.
         """
         try:
@@ -92,9 +92,9 @@ class Service:
             self._forms.check(name, arguments)
             return await self._call(name, arguments, folders, tell)
         except RLMError as error:
-            return Reply(shortened(" ".join(str(error).split()), _LINE_CHARS), is_error=True)
+            return ToolReply(shortened(" ".join(str(error).split()), _LINE_CHARS), is_error=True)
 
-    async def _call(self, name: str, arguments: Mapping[str, Any], folders: Sequence[Path], tell: Tell) -> Reply:
+    async def _call(self, name: str, arguments: Mapping[str, Any], folders: Sequence[Path], tell: Tell) -> ToolReply:
         wait = float(arguments.get("wait_seconds", self._owner.wait))
         match name:
             case "ask":
@@ -112,13 +112,13 @@ class Service:
             return await self._waited(run, wait, tell)
         if name == "note":
             run.note(arguments["text"])
-            return Reply(f"Run {run.id}: its model reads this before its next step.", {"run": run.id})
+            return ToolReply(f"Run {run.id}: its model reads this before its next step.", {"run": run.id})
         if name == "stop":
             run.stop("stopped by the agent that asked")
             await run.settle(_STOP_SECONDS)
         return run.reply(f"{self._owner.prefix}result")
 
-    async def _waited(self, run: ServedRun, seconds: float, tell: Tell) -> Reply:
+    async def _waited(self, run: ServedRun, seconds: float, tell: Tell) -> ToolReply:
         await run.wait(seconds, tell)
         try:
             return run.reply(f"{self._owner.prefix}result")
@@ -163,7 +163,7 @@ class Service:
             raise ConfigurationError(f"ask: all of the ${total:g} that this server may spend is spent, or is in use.")
         return within(limits, left)
 
-    def _list(self) -> Reply:
+    def _list(self) -> ToolReply:
         own = [*reversed(self._runs.values())]
         listed = [{"run": run.id, "state": run.state, "question": _brief(run.question)} for run in own]
         notebooks = {run.notebook for run in own}
@@ -172,9 +172,9 @@ class Service:
                 state = in_short(one.ended.stop_reason, one.ended.message) if one.ended else "has not ended"
                 listed.append({"run": one.files.name, "state": state, "question": _brief(one.started.prompt)})
         lines = [f"{one['run']}  {one['state']}: {one['question']}" for one in listed]
-        return Reply("\n".join(lines) or "There are no runs yet.", {"runs": listed})
+        return ToolReply("\n".join(lines) or "There are no runs yet.", {"runs": listed})
 
-    def _kept(self, name: str) -> Reply:
+    def _kept(self, name: str) -> ToolReply:
         """Return what came of an earlier run, which is kept under its name."""
         for one in catalog.list_runs(self._owner.folder):
             if name in {one.files.name, one.started.run_id}:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.frontends.agents import roots
-from rlm_jupyter.frontends.agents.reply import Reply
 from rlm_jupyter.frontends.agents.service import Service
+from rlm_jupyter.frontends.agents.tool_reply import ToolReply
 from rlm_jupyter.frontends.agents.tools import INSTRUCTIONS, Tool
 from rlm_jupyter.run import background
 from rlm_jupyter.types.errors import ConfigurationError
@@ -125,7 +125,7 @@ def _described(tool: Tool) -> Any:
     )
 
 
-def _result(reply: Reply) -> CallToolResult:
+def _result(reply: ToolReply) -> CallToolResult:
     from mcp_types import CallToolResult, TextContent
 
     data = json.loads(_sendable(json.dumps(reply.data, ensure_ascii=False))) if reply.data else None

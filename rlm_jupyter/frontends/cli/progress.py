@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rlm_jupyter.frontends.cli import lines, terminal
-from rlm_jupyter.frontends.display.children import Underway
 from rlm_jupyter.frontends.display.clock import Clock
+from rlm_jupyter.frontends.display.running_children import RunningChildren
 from rlm_jupyter.frontends.display.status import Speed
 from rlm_jupyter.record import attempts
 from rlm_jupyter.record.notice import compacted_line
@@ -85,7 +85,7 @@ class Progress:
     """Those of them that are calls of tools."""
     _settled: int = 0
     _failed: int = 0
-    _children: Underway = field(default_factory=Underway)
+    _children: RunningChildren = field(default_factory=RunningChildren)
     _speed: Speed = field(default_factory=Speed)
     _told: float = 0.0
     _delay_told: float = -math.inf

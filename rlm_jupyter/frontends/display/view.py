@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.frontends.display import html as fragments
-from rlm_jupyter.frontends.display.children import Underway
 from rlm_jupyter.frontends.display.clock import WAITS, Clock, Waits
 from rlm_jupyter.frontends.display.iteration import OfIteration, SeenIteration, count
+from rlm_jupyter.frontends.display.running_children import RunningChildren
 from rlm_jupyter.frontends.display.spending import Spending
 from rlm_jupyter.frontends.display.status import Speed
 from rlm_jupyter.record.attempts import Attempt, line
@@ -79,7 +79,7 @@ class View:
         self._now: SeenIteration | None = None
         self._spending = Spending()
         self._in_flight = 0
-        self._children = Underway()
+        self._children = RunningChildren()
         self._speed = Speed()
         self._limits: Mapping[str, Any] = {}
         self._attempts: list[Attempt] = []

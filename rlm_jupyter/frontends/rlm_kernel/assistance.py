@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.frontends.rlm_kernel.backend import Driven
-from rlm_jupyter.frontends.rlm_kernel.cell import PYTHON, body_at, is_code, is_python, rest_at
 from rlm_jupyter.frontends.rlm_kernel.commands import HELP
 from rlm_jupyter.frontends.rlm_kernel.config import LIMITS
+from rlm_jupyter.frontends.rlm_kernel.parsed_cell import PYTHON, body_at, is_code, is_python, rest_at
 from rlm_jupyter.models import PROVIDERS, discovery
 from rlm_jupyter.run import background
 

@@ -9,9 +9,9 @@ import shlex
 
 from rlm_jupyter.frontends import keys
 from rlm_jupyter.frontends.rlm_kernel.backend import Driven
-from rlm_jupyter.frontends.rlm_kernel.cell import Command
 from rlm_jupyter.frontends.rlm_kernel.config import Configuration
 from rlm_jupyter.frontends.rlm_kernel.output import Page
+from rlm_jupyter.frontends.rlm_kernel.parsed_cell import Command
 from rlm_jupyter.models.pricing import parsed_prices
 from rlm_jupyter.run import background
 from rlm_jupyter.run.files import load as files

@@ -12,10 +12,10 @@ from ipykernel.kernelbase import Kernel
 
 from rlm_jupyter.frontends.rlm_kernel.assistance import Assistance
 from rlm_jupyter.frontends.rlm_kernel.backend import Driven
-from rlm_jupyter.frontends.rlm_kernel.cell import Code, Prompt, read
 from rlm_jupyter.frontends.rlm_kernel.commands import HELP, Commands
 from rlm_jupyter.frontends.rlm_kernel.config import Configuration
 from rlm_jupyter.frontends.rlm_kernel.output import Page
+from rlm_jupyter.frontends.rlm_kernel.parsed_cell import Code, Prompt, read
 from rlm_jupyter.models import discovery
 from rlm_jupyter.run import background
 from rlm_jupyter.run.prompt import check_length

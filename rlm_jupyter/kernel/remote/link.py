@@ -14,9 +14,9 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketExce
 
 from rlm_jupyter.kernel.guest.codec import DELIMITER, Codec, Frame, WireMessage
 from rlm_jupyter.kernel.guest.numbered import LINK, PIECE_BYTES, Numbered
+from rlm_jupyter.kernel.remote.guest_source import bootstrap
 from rlm_jupyter.kernel.remote.rest import Rest
 from rlm_jupyter.kernel.remote.server import JupyterServer
-from rlm_jupyter.kernel.remote.source import bootstrap
 from rlm_jupyter.kernel.remote.websocket import PROTOCOL, Websocket, acknowledge_at_once, packed, unpacked
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from functools import partial
 from rlm_jupyter.run.files.archive import COMPRESSED, decompressed, unpacked
 from rlm_jupyter.run.files.encodings import decode
 from rlm_jupyter.run.files.image import SUFFIXES, image
-from rlm_jupyter.run.files.markup import notebook, page
 from rlm_jupyter.run.files.office import document, presentation
+from rlm_jupyter.run.files.pages import notebook, page
 from rlm_jupyter.run.files.pdf import pages
 from rlm_jupyter.run.files.plain_data import plain_data
 from rlm_jupyter.run.files.tables import parquet, separated, workbook

@@ -23,10 +23,10 @@ COMMANDS: Mapping[str, str] = {
     "export": "write runs as one file, without keys and home folders",
     "clean": "delete runs that have ended",
 }
-"""What each does, in the order of the help. Its module here has its name, and the members of `Command`."""
+"""What each does, in the order of the help. Its module here has its name, and the members of `CommandModule`."""
 
 
-class Command(Protocol):
+class CommandModule(Protocol):
     """A module of this package."""
 
     EXAMPLES: str
@@ -39,6 +39,6 @@ class Command(Protocol):
         """Carry the command out; return the exit code."""
 
 
-def load(name: str) -> Command:
+def load(name: str) -> CommandModule:
     """Import the module of a command."""
-    return cast(Command, importlib.import_module(f"{__name__}.{name}"))
+    return cast(CommandModule, importlib.import_module(f"{__name__}.{name}"))

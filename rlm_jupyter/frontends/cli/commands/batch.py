@@ -7,8 +7,8 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Self
 
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
-from rlm_jupyter.frontends.cli.arguments import add_options, add_quiet
 from rlm_jupyter.frontends.cli.configuration import EMBEDDED, limits_of, model_of, rlm_of, say_no_model
+from rlm_jupyter.frontends.cli.shared_arguments import add_options, add_quiet
 
 if TYPE_CHECKING:
     from rlm_jupyter.batch.outcome import Progress

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
-from rlm_jupyter.frontends.cli.arguments import add_folder
 from rlm_jupyter.frontends.cli.kept_runs import folder_of
+from rlm_jupyter.frontends.cli.shared_arguments import add_folder
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
 
 if TYPE_CHECKING:

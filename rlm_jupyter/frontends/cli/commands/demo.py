@@ -6,9 +6,9 @@ from argparse import ArgumentParser, Namespace
 from functools import partial
 
 from rlm_jupyter.frontends.cli import terminal
-from rlm_jupyter.frontends.cli.arguments import add_saving
 from rlm_jupyter.frontends.cli.configuration import EMBEDDED, save_path
 from rlm_jupyter.frontends.cli.outcome import answered
+from rlm_jupyter.frontends.cli.shared_arguments import add_saving
 from rlm_jupyter.types.errors import ConfigurationError
 
 EXAMPLES = """\

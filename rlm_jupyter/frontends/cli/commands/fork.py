@@ -6,11 +6,11 @@ from argparse import ArgumentParser, Namespace
 from functools import partial
 
 from rlm_jupyter.frontends.cli import terminal
-from rlm_jupyter.frontends.cli.arguments import add_resumption
 from rlm_jupyter.frontends.cli.configuration import save_path
 from rlm_jupyter.frontends.cli.consent import consent
 from rlm_jupyter.frontends.cli.outcome import answered
-from rlm_jupyter.frontends.cli.saved_run import rlm_as_saved, saved_run
+from rlm_jupyter.frontends.cli.recorded_run import rlm_as_saved, saved_run
+from rlm_jupyter.frontends.cli.shared_arguments import add_resumption
 
 EXAMPLES = """\
   jupyter rlm fork 20250102-101500-who --at 3 -m openai/gpt-5

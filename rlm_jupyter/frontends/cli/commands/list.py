@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.frontends.cli import ANSWERED, terminal
-from rlm_jupyter.frontends.cli.arguments import add_folder
 from rlm_jupyter.frontends.cli.kept_runs import folder_of, state_of
+from rlm_jupyter.frontends.cli.shared_arguments import add_folder
 
 if TYPE_CHECKING:
     from rlm_jupyter.record.catalog import RunSummary

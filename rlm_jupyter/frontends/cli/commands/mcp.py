@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.frontends.cli import ANSWERED, terminal
-from rlm_jupyter.frontends.cli.arguments import add_options
 from rlm_jupyter.frontends.cli.configuration import EMBEDDED, limits_of, model_of, rlm_of, say_no_model
 from rlm_jupyter.frontends.cli.install import CLIENTS, install
+from rlm_jupyter.frontends.cli.shared_arguments import add_options
 from rlm_jupyter.types.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
-from rlm_jupyter.frontends.cli.arguments import add_consent, add_run
 from rlm_jupyter.frontends.cli.configuration import token_of
 from rlm_jupyter.frontends.cli.consent import consent
-from rlm_jupyter.frontends.cli.saved_run import saved_run
+from rlm_jupyter.frontends.cli.recorded_run import saved_run
+from rlm_jupyter.frontends.cli.shared_arguments import add_consent, add_run
 
 if TYPE_CHECKING:
     from rlm_jupyter.types.events import Event

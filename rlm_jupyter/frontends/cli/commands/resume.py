@@ -5,10 +5,10 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from functools import partial
 
-from rlm_jupyter.frontends.cli.arguments import add_resumption
 from rlm_jupyter.frontends.cli.consent import consent
 from rlm_jupyter.frontends.cli.outcome import answered
-from rlm_jupyter.frontends.cli.saved_run import rlm_as_saved, saved_run
+from rlm_jupyter.frontends.cli.recorded_run import rlm_as_saved, saved_run
+from rlm_jupyter.frontends.cli.shared_arguments import add_resumption
 
 EXAMPLES = """\
   jupyter rlm resume

@@ -11,10 +11,10 @@ from contextlib import nullcontext
 from dataclasses import asdict
 
 from rlm_jupyter.frontends.cli import ANSWERED, terminal
-from rlm_jupyter.frontends.cli.arguments import add_options, add_saving
 from rlm_jupyter.frontends.cli.configuration import EMBEDDED, limits_of, model_of, rlm_of, save_path, say_no_model
 from rlm_jupyter.frontends.cli.context import context_of
 from rlm_jupyter.frontends.cli.outcome import answered
+from rlm_jupyter.frontends.cli.shared_arguments import add_options, add_saving
 from rlm_jupyter.types.errors import ConfigurationError
 
 EXAMPLES = """\

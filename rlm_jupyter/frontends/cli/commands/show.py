@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.frontends.cli import ANSWERED, terminal
-from rlm_jupyter.frontends.cli.arguments import add_run
 from rlm_jupyter.frontends.cli.kept_runs import prompts_named, state_of
+from rlm_jupyter.frontends.cli.shared_arguments import add_run
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rlm_jupyter import RLM, Limits
-from rlm_jupyter.frontends.display.children import Underway
+from rlm_jupyter.frontends.display.running_children import RunningChildren
 from rlm_jupyter.frontends.display.view import View
 from rlm_jupyter.frontends.live.cells import Cells
 from rlm_jupyter.frontends.live.child import Child
@@ -378,4 +378,4 @@ def test_progress_says_how_far_children_are() -> None:
     view.apply(report("a", ended()))
     view.apply(report("b", ended(), 1))
     assert "child" not in view.status()
-    assert Underway().words == ""
+    assert RunningChildren().words == ""

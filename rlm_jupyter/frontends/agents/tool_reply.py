@@ -1,4 +1,4 @@
-"""`Reply`: what an agent is told of a run: a text to read, and the same as data."""
+"""`ToolReply`: what an agent is told of a run: a text to read, and the same as data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AS_ASKED = {"answered", "terminated"}
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ToolReply:
     """What a tool returns."""
 
     text: str
@@ -25,7 +25,7 @@ class Reply:
     """Nothing came of the call: the text says why."""
 
 
-def of_ended(run: str, trajectory: Trajectory, notebook: Path | None) -> Reply:
+def of_ended(run: str, trajectory: Trajectory, notebook: Path | None) -> ToolReply:
     """Return what came of a run that has ended.
 
     Parameters
@@ -60,7 +60,7 @@ def of_ended(run: str, trajectory: Trajectory, notebook: Path | None) -> Reply:
         "cost": ended.cost,
     }
     text = "\n\n".join([_answer(ended), _source(run, notebook, behind, trajectory), _spent(ended)])
-    return Reply(text, data, is_error=ended.stop_reason == "failed" and ended.answer is None)
+    return ToolReply(text, data, is_error=ended.stop_reason == "failed" and ended.answer is None)
 
 
 def _answer(ended: RunEnded) -> str:
@@ -86,7 +86,7 @@ def _spent(ended: RunEnded) -> str:
     return f"Spent: {count(ended.usage.total_tokens, 'token')}{cost}, {ended.seconds:.0f} s."
 
 
-def of_running(run: str, words: str, notebook: Path | None, seconds: float, result: str) -> Reply:
+def of_running(run: str, words: str, notebook: Path | None, seconds: float, result: str) -> ToolReply:
     """Return how far a run is that goes on, and what to do.
 
     Parameters
@@ -105,4 +105,4 @@ def of_running(run: str, words: str, notebook: Path | None, seconds: float, resu
         "notebook": None if notebook is None else str(notebook),
         "seconds": round(seconds, 3),
     }
-    return Reply(f'Run {run} goes on: {words}. For its answer, call {result} with run="{run}".', data)
+    return ToolReply(f'Run {run} goes on: {words}. For its answer, call {result} with run="{run}".', data)

@@ -1,11 +1,11 @@
-"""`Underway`: the children that are going on, in words."""
+"""`RunningChildren`: the children that are going on, in words."""
 
 from __future__ import annotations
 
 from rlm_jupyter.types.events import ChildReported, ReplyReceived, ReplyStreamed, RunEnded, RunStarted
 
 
-class Underway:
+class RunningChildren:
     """Folds what children report; knows of each at which iteration it is."""
 
     def __init__(self) -> None:
