@@ -24,7 +24,7 @@ from rlm_jupyter.kernel.running_cell import OnMessage, RunningCell
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.shell_requests import ShellRequests
 from rlm_jupyter.kernel.shield import run_to_completion
-from rlm_jupyter.kernel.subcalls import Subcalls
+from rlm_jupyter.kernel.subcalls import SubcallDispatcher
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.kernel.untrusted import changed, fetched, inspection, output, readable
 from rlm_jupyter.types.errors import ForkRefusedError, KernelDiedError, KernelStartError
@@ -52,7 +52,7 @@ class Kernel:
 
     def __init__(self, answer_subcall: AnswerSubcall, launch: Mapping[str, Any], *, insurance: bool = False) -> None:
         self._launch_options = launch
-        self._subcalls = Subcalls(answer_subcall, self._tell, self.get)
+        self._subcalls = SubcallDispatcher(answer_subcall, self._tell, self.get)
         self._declared = _Declared()
         self._takes_none = False
         self._cell: RunningCell | None = None

@@ -12,7 +12,7 @@ from typing import Any
 from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.guest.codec import WireMessage
 from rlm_jupyter.kernel.iopub import CellOutputs
-from rlm_jupyter.kernel.subcalls import Subcalls
+from rlm_jupyter.kernel.subcalls import SubcallDispatcher
 from rlm_jupyter.types.errors import KernelDiedError
 from rlm_jupyter.types.values import CellRun, CellStatus, Output
 
@@ -46,7 +46,7 @@ class RunningCell:
     def __init__(
         self,
         connection: Connection,
-        subcalls: Subcalls,
+        subcalls: SubcallDispatcher,
         on_outputs: Callable[[tuple[Output, ...]], None] | None = None,
         on_message: OnMessage | None = None,
     ) -> None:

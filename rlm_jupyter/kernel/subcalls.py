@@ -1,4 +1,4 @@
-"""`Subcalls`: the host's half of the sub-calls of one kernel.
+"""`SubcallDispatcher`: the host's half of the sub-calls of one kernel.
 
 It is given one callable that answers, so it knows neither models nor runs. The kernel is not trusted:
 what a message says is only what to ask; depth, models and limits are the callable's own.
@@ -28,7 +28,7 @@ _Told = list[tuple[str, memoryview]]
 _KINDS: dict[str, CallKind] = {"llm": "llm", "rlm": "rlm", "tool": "tool", "trajectory": "trajectory"}
 
 
-class Subcalls:
+class SubcallDispatcher:
     """Answers calls as they come, all at once.
 
     Parameters

@@ -25,7 +25,7 @@ from rlm_jupyter.run.samples import StartSample
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings, prepare
 from rlm_jupyter.run.state import Run
-from rlm_jupyter.run.subcalls import Answering, ChildAnswer, StartChild
+from rlm_jupyter.run.subcalls import ChildAnswer, StartChild, SubcallService
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event, RemarkMade, RunEnded, SampleSettled, SubcallStarted
 from rlm_jupyter.types.values import AnswerSubcall, PackedContext
@@ -83,7 +83,7 @@ async def open_session(
             templates = own = Templates(settings.preload, are_used=settings.warm and settings.server is None)
             stack.push_async_callback(run_to_completion, own.close)
         start_child = child_of(settings, depth, templates) if depth + 1 < settings.limits.max_depth else None
-        answering = Answering(settings.routing, depth, start_child, settings.tools)
+        answering = SubcallService(settings.routing, depth, start_child, settings.tools)
         sandbox = settings.chosen_sandbox() if join is None else NO_SANDBOX
         start = join or partial(_start, settings, sandbox, templates, emit)
         kernel = await start(answering.answer)

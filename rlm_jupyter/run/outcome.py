@@ -48,9 +48,9 @@ class Outcome:
         error.result = self.result(trajectory)
         if self._path is not None:
             error.advice = saved_in(self._path)
-            is_lent = trajectory.started.options.get("lent")
+            is_attached = trajectory.started.options.get("lent")
             files = None if self.recorder is None else self.recorder.files
-            if files is not None and not is_lent and _has_more("failed", trajectory, files.number):
+            if files is not None and not is_attached and _has_more("failed", trajectory, files.number):
                 error.resume = f"To resume it: {resume_command(files.notebook)}"
 
 

@@ -37,7 +37,7 @@ from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.samples import StartSample, best_of
 from rlm_jupyter.run.settings import Settings, as_far_as_given
 from rlm_jupyter.run.state import INTERRUPT_MARGIN, Playback, Run
-from rlm_jupyter.run.subcalls import Answering
+from rlm_jupyter.run.subcalls import SubcallService
 from rlm_jupyter.run.substates import CellState, PolicyState, ReplyState, RequestState
 from rlm_jupyter.types.errors import ContextError, KernelDiedError, KernelError, RLMError
 from rlm_jupyter.types.events import Event, RequestDelayed, RunStarted
@@ -55,7 +55,7 @@ class Session:
     context: AnyContext
     depth: int
     kernel: Kernel
-    answering: Answering
+    answering: SubcallService
     surroundings: str = ""
     """What the model is told of a kernel that was there before it, and is not ours."""
     sandbox: Sandbox = NO_SANDBOX

@@ -83,7 +83,7 @@ class _Plan:
     """These get the answer that the same prompt has got: by its SHA-256, and the model."""
 
 
-class Answering:
+class SubcallService:
     """Answers the sub-calls of one run's kernel.
 
     Parameters

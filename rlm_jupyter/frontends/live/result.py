@@ -112,8 +112,8 @@ class ShownResult(Result):
 
     def _how_to_resume(self) -> str:
         """Return the line to type where a limit or a person has ended the run; empty where that leads nowhere."""
-        is_lent = self.trajectory.started.options.get("lent")
-        return "" if self.path is None or is_lent else how_to_resume(self.stop_reason, self.path, self)
+        is_attached = self.trajectory.started.options.get("lent")
+        return "" if self.path is None or is_attached else how_to_resume(self.stop_reason, self.path, self)
 
     def _remark_html(self) -> str:
         """Return what there is to say beside the headline: of a draft by a limit, what is missing of it, say a file."""

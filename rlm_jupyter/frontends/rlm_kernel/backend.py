@@ -26,7 +26,7 @@ from rlm_jupyter.run.outcome import recorded_outcome
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings, prepare
-from rlm_jupyter.run.subcalls import Answering
+from rlm_jupyter.run.subcalls import SubcallService
 from rlm_jupyter.types.errors import ContextError, KernelDiedError, KernelError
 from rlm_jupyter.types.values import CellRun, ContextInfo, PackedContext, Subcall, SubcallFailure
 
@@ -52,7 +52,7 @@ class Driven:
         """`context_0`, `context_1`…; the last is `context`."""
         self._recorded = 0
         """So many of them stand in the record."""
-        self._answering: Answering | None = None
+        self._answering: SubcallService | None = None
         self._history = History()
         self._runs_before: list[dict[str, Any]] = []
         self._first: RunFiles | None = None
@@ -85,7 +85,7 @@ class Driven:
                 await prepare(settings, on_event, control)
                 kernel = await self._ready(note)
                 await self._count_from(kernel, count + 1)
-                self._answering = Answering(settings.routing, 0, _children(settings), settings.tools)
+                self._answering = SubcallService(settings.routing, 0, _children(settings), settings.tools)
                 session = Session(
                     settings,
                     self._context,
