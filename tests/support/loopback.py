@@ -14,121 +14,26 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from aiohttp import web
 
+from tests.support.loopback_replies import Fault as Fault
+from tests.support.loopback_replies import Request as Request
+from tests.support.loopback_replies import Said as Said
+from tests.support.loopback_replies import Scripted as Scripted
+from tests.support.provider_formats import anthropic_events, anthropic_whole, openai_events, openai_whole
+
 KEY = "sk-loopback-0123456789"
 """A key for tests; the server takes any, unless it was given the one that it wants."""
-PIECES = 3
 CHARS_PER_TOKEN = 2
 """Fewer than anybody expects of English: as a tokenizer has it for tables, code and other languages."""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Something that a server does instead of replying."""
-
-    code: int = 0
-    body: dict[str, Any] | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-    drop: str = ""
-    """`before`: no response at all; `early`: a stream without text; `middle`: after some text; `end`: the
-    stream ends in good order, but without saying that the reply did; `error`: the error is sent inside; `stall`:
-    after some text nothing more comes, and the connection stays open."""
-    text: str = ""
-    raw: Iterable[bytes] | None = None
-    """Sent as the body, as it is, with status `code`; it may have no end."""
-
-    @classmethod
-    def sends(cls, *raw: bytes, code: int = 200, headers: dict[str, str] | None = None) -> Fault:
-        """Whatever a server may send; by default as a stream of events."""
-        return cls(code, headers={"content-type": "text/event-stream", **(headers or {})}, raw=raw)
-
-    @classmethod
-    def status(cls, code: int, message: str = "scripted failure", *, retry_after: float | None = None) -> Fault:
-        """An HTTP error."""
-        kinds = {
-            401: "authentication_error",
-            404: "not_found_error",
-            429: "rate_limit_error",
-            529: "overloaded_error",
-        }
-        error = {
-            "message": message,
-            "type": kinds.get(code, "api_error" if code >= 500 else "invalid_request_error"),
-        }
-        headers = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
-        return cls(code, {"type": "error", "error": error}, headers)
-
-    @classmethod
-    def overflow(cls, tokens: int, window: int) -> Fault:
-        """The prompt is too long, as llama.cpp says it."""
-        error = {
-            "code": 400,
-            "message": f"request ({tokens} tokens) exceeds the available context size ({window} tokens)",
-            "type": "exceed_context_size_error",
-            "n_prompt_tokens": tokens,
-            "n_ctx": window,
-        }
-        return cls(400, {"error": error})
-
-    @classmethod
-    def dropped(cls, where: str, text: str = "The beginning of a reply that ") -> Fault:
-        """The connection breaks off; `where` as in `drop`."""
-        return cls(drop=where, text=text)
-
-
-@dataclass(frozen=True)
-class Said:
-    """A reply with more to it than its text."""
-
-    text: str
-    finish: str = "stop"
-    """In OpenAI's words: `stop`, `length`, `content_filter`."""
-    input_tokens: int = 100
-    """All that was read, cached tokens included."""
-    output_tokens: int = 10
-    cached_tokens: int = 0
-    cache_write_tokens: int = 0
-    reasoning_tokens: int = 0
-    uncounted_thinking: int = 0
-    """Tokens that only the total has (as at Gemini's endpoint)."""
-    thinking: str = ""
-    counted: bool = True
-    """Whether usage is told at all (OpenAI's side only)."""
-    logprobs: tuple[float, ...] = ()
-    """Of the tokens, told where they are asked for (OpenAI's side only); one for each piece, in turn."""
-    delay: float = 0.0
-    """Seconds between pieces."""
-    pieces: int = PIECES
-    """In which it is streamed."""
-
-
-Scripted = str | Said | Fault | Callable[[list[dict[str, str]]], "str | Said"]
-
-
-@dataclass(frozen=True)
-class Request:
-    """A request as it came."""
-
-    path: str
-    headers: dict[str, str]
-    body: dict[str, Any]
-
-    @property
-    def messages(self) -> list[dict[str, str]]:
-        """Role and text, the system message first, whichever wire it came over."""
-        system = self.body.get("system")
-        first = [{"role": "system", "content": _text(system)}] if system else []
-        return first + [{"role": m["role"], "content": _text(m["content"])} for m in self.body["messages"]]
 
 
 class Loopback:
@@ -259,8 +164,8 @@ class Loopback:
             anthropic = http.path.endswith("/messages")
             if not request.body.get("stream"):
                 assert isinstance(said, Said)
-                return web.json_response((_anthropic_whole if anthropic else _openai_whole)(said, request))
-            return await self._stream(http, (_anthropic_events if anthropic else _openai_events)(said, request), said)
+                return web.json_response((anthropic_whole if anthropic else openai_whole)(said, request))
+            return await self._stream(http, (anthropic_events if anthropic else openai_events)(said, request), said)
         except (asyncio.CancelledError, ConnectionResetError):
             self.abandoned += 1
             raise
@@ -350,133 +255,6 @@ def _cut(http: web.Request) -> None:
     """Close the connection as a crash would: no last chunk, no farewell."""
     assert http.transport is not None
     http.transport.abort()
-
-
-def _text(content: Any) -> str:
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content or ())
-
-
-def _pieces(text: str, pieces: int) -> Sequence[str]:
-    size = max(-(-len(text) // pieces), 1)
-    return [text[i : i + size] for i in range(0, len(text), size)]
-
-
-def _sse(data: dict[str, Any], event: str = "") -> bytes:
-    named = f"event: {event}\n" if event else ""
-    return f"{named}data: {json.dumps(data)}\n\n".encode()
-
-
-def _openai_usage(said: Said) -> dict[str, Any] | None:
-    if not said.counted:
-        return None
-    return {
-        "prompt_tokens": said.input_tokens,
-        "completion_tokens": said.output_tokens,
-        "total_tokens": said.input_tokens + said.output_tokens + said.uncounted_thinking,
-        "prompt_tokens_details": {"cached_tokens": said.cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": said.reasoning_tokens},
-    }
-
-
-def _openai_whole(said: Said, request: Request) -> dict[str, Any]:
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": said.text},
-        "finish_reason": said.finish,
-    }
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 0,
-        "model": request.body.get("model", "deployment"),
-        "choices": [choice],
-        "usage": _openai_usage(said),
-    }
-
-
-def _openai_events(said: Said | Fault, request: Request) -> Iterator[bytes]:
-    model = request.body.get("model", "deployment")
-    base = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 0, "model": model}
-
-    def chunk(delta: dict[str, str], finish: str | None = None, logprob: float | None = None) -> bytes:
-        told = None if logprob is None else {"content": [{"token": "", "logprob": logprob, "top_logprobs": []}]}
-        return _sse({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": told}]})
-
-    yield chunk({"role": "assistant", "content": ""})
-    if isinstance(said, Fault):
-        if said.drop != "early":
-            yield chunk({"content": said.text})
-        if said.drop == "error":
-            yield _sse({"error": {"message": "out of memory", "type": "server_error"}})
-        return
-    if said.thinking:
-        yield chunk({"reasoning_content": said.thinking})
-    logprobs = itertools.cycle(said.logprobs if request.body.get("logprobs") and said.logprobs else (None,))
-    for piece, logprob in zip(_pieces(said.text, said.pieces), logprobs, strict=False):
-        yield chunk({"content": piece}, None, logprob)
-    yield chunk({}, said.finish)
-    if said.counted and request.body.get("stream_options", {}).get("include_usage"):
-        yield _sse({**base, "choices": [], "usage": _openai_usage(said)})
-    yield b"data: [DONE]\n\n"
-
-
-_ANTHROPIC_FINISH = {"stop": "end_turn", "length": "max_tokens", "content_filter": "refusal"}
-
-
-def _anthropic_usage(said: Said) -> dict[str, Any]:
-    return {
-        "input_tokens": said.input_tokens - said.cached_tokens - said.cache_write_tokens,
-        "cache_read_input_tokens": said.cached_tokens,
-        "cache_creation_input_tokens": said.cache_write_tokens,
-        "output_tokens": said.output_tokens,
-        "output_tokens_details": {"thinking_tokens": said.reasoning_tokens},
-    }
-
-
-def _anthropic_message(request: Request, content: list[dict[str, Any]], stop: str | None, usage: Any) -> dict[str, Any]:
-    return {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": request.body["model"],
-        "content": content,
-        "stop_reason": stop,
-        "stop_sequence": None,
-        "usage": usage,
-    }
-
-
-def _anthropic_whole(said: Said, request: Request) -> dict[str, Any]:
-    content = [{"type": "text", "text": said.text}] if said.text else []
-    return _anthropic_message(request, content, _ANTHROPIC_FINISH[said.finish], _anthropic_usage(said))
-
-
-def _anthropic_events(said: Said | Fault, request: Request) -> Iterator[bytes]:
-    def block(index: int, kind: str, pieces: Sequence[str]) -> Iterator[bytes]:
-        empty = {"type": kind, kind: "", **({"signature": ""} if kind == "thinking" else {})}
-        yield _sse({"type": "content_block_start", "index": index, "content_block": empty}, "content_block_start")
-        for piece in pieces:
-            delta = {"type": f"{kind}_delta", kind: piece}
-            yield _sse({"type": "content_block_delta", "index": index, "delta": delta}, "content_block_delta")
-
-    usage = _anthropic_usage(said if isinstance(said, Said) else Said(""))
-    start = _anthropic_message(request, [], None, {**usage, "output_tokens": 1})
-    yield _sse({"type": "message_start", "message": start}, "message_start")
-    if isinstance(said, Fault):
-        if said.drop != "early":
-            yield from block(0, "text", [said.text])
-        if said.drop == "error":
-            yield _sse({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "error")
-        return
-    index = 0
-    for kind, text in (("thinking", said.thinking), ("text", said.text)):
-        if text:
-            yield from block(index, kind, _pieces(text, said.pieces))
-            yield _sse({"type": "content_block_stop", "index": index}, "content_block_stop")
-            index += 1
-    ending = {"stop_reason": _ANTHROPIC_FINISH[said.finish], "stop_sequence": None}
-    yield _sse({"type": "message_delta", "delta": ending, "usage": usage}, "message_delta")
-    yield _sse({"type": "message_stop"}, "message_stop")
 
 
 def main() -> None:

@@ -19,7 +19,8 @@ from rlm_jupyter.models.hosted import HostedModel
 from rlm_jupyter.types.errors import ModelError, ModelUnavailableError
 from rlm_jupyter.types.tokens import estimate_tokens
 from rlm_jupyter.types.values import Message, Reply
-from tests.support.loopback import KEY, Fault, Loopback, Request, Said, _anthropic_events, _openai_events
+from tests.support.loopback import KEY, Fault, Loopback, Request, Said
+from tests.support.provider_formats import anthropic_events, openai_events
 
 ASK = [Message("user", "What is it, and why? " * 10)]
 STREAMS = 1500
@@ -108,7 +109,7 @@ def events_of(wire: str, chance: random.Random) -> list[bytes]:
     request = Request(
         "", {}, {"model": "m", "messages": [], "logprobs": True, "stream_options": {"include_usage": True}}
     )
-    return list((_anthropic_events if wire == "anthropic" else _openai_events)(said, request))
+    return list((anthropic_events if wire == "anthropic" else openai_events)(said, request))
 
 
 class InProcess:
