@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from rlm_jupyter.parsing import fences
@@ -98,6 +99,7 @@ class ParsedReply:
         return finals.declared_in_prose(self.prose_after)
 
 
+@lru_cache(maxsize=8)  # the loop, the notebook and every display parse the reply that has just come
 def parse(reply: str) -> ParsedReply:
     """Split a reply into prose and the blocks to run.
 
