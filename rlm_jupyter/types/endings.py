@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlm_jupyter.types.values import StopReason
+if TYPE_CHECKING:
+    from rlm_jupyter.types.values import StopReason
 
 WORDS: dict[StopReason, str] = {
     "answered": "answered",

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.frontends.cli import terminal
-from rlm_jupyter.record import atomic
 from rlm_jupyter.types.errors import ConfigurationError
 
 NAME = "rlm"
@@ -92,6 +91,8 @@ def install(name: str, arguments: Sequence[str], keys: Sequence[str], *, merge: 
         terminal.say(f"For {client.title}, in {file} (--merge puts it there):")
         terminal.write(text)
         return
+    from rlm_jupyter.record import atomic
+
     try:
         before = file.read_text(encoding="utf-8") if file.exists() else ""
         after = _merged_toml(client, file, before, text) if file.suffix == ".toml" else ""
