@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rlm_jupyter.batch.judge import Judge as Judge
     from rlm_jupyter.kernel.sandbox.sandbox import Sandbox as Sandbox
     from rlm_jupyter.parsing import find_final_answer as find_final_answer
     from rlm_jupyter.rlm import RLM as RLM
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Artefact": "rlm_jupyter.run.artefacts",
+    "Judge": "rlm_jupyter.batch.judge",
     "Limits": "rlm_jupyter.types.limits",
     "PdfPages": "rlm_jupyter.types.pdf_pages",
     "RLM": "rlm_jupyter.rlm",
@@ -37,6 +39,7 @@ _HOMES = {
 __all__ = [
     "RLM",
     "Artefact",
+    "Judge",
     "Limits",
     "PdfPages",
     "Result",

@@ -14,6 +14,7 @@ from rlm_jupyter.batch import recovery
 from rlm_jupyter.batch.attempt import Attempt, attempt
 from rlm_jupyter.batch.items import Item
 from rlm_jupyter.batch.journal import BatchJournal
+from rlm_jupyter.batch.judging import Judging
 from rlm_jupyter.batch.outcome import OnProgress, Progress
 from rlm_jupyter.batch.results import ResultsFile
 from rlm_jupyter.batch.row import ResultRow
@@ -22,6 +23,7 @@ from rlm_jupyter.record import atomic
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.result import Result, result_of
 from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.types.errors import LimitReached
 from rlm_jupyter.types.values import Usage
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ class Engine:
         How many runs go on at once, each with a kernel.
     retries
         Do those again that came to no answer.
+    judging
+        Asks the judge that gives the scores. Default: there is none.
     workers
         Other processes, where the items are worked on. Default: here.
     """
@@ -66,6 +70,7 @@ class Engine:
         concurrency: int,
         retries: bool,
         scoring: Scoring | None,
+        judging: Judging | None = None,
         on_progress: OnProgress | None,
         workers: Workers | None = None,
     ) -> None:
@@ -76,8 +81,11 @@ class Engine:
         """Why no further items are begun."""
         self.progress = Progress(len(items))
         self._todo: deque[Item] = deque()
-        self._failures = 0
-        """Items in a row that the model has failed."""
+        self._unjudged: deque[Item] = deque()
+        """Items that have a row, and no verdict on it yet."""
+        self._judging = judging
+        self._failures = self._judge_failures = 0
+        """Items in a row that the model, or the judge, has failed."""
         self._found: dict[str, recovery.Found] = {}
         self._starts = asyncio.Semaphore(os.cpu_count() or 1)
         self._changed = asyncio.Event()
@@ -104,15 +112,17 @@ class Engine:
         """Return the rows so far: of the items in their order, then those of items that were given earlier."""
         past = self._journal.past.rows
         mine = [(item, past[item.identity]) for item in self._items if item.identity in past]
-        rows = [replace(row, key=item.key, row=item.number, score=self._score(item, row)) for item, row in mine]
+        rows = [replace(self._scored(item, row), key=item.key, row=item.number) for item, row in mine]
         given, keys = {item.identity for item in self._items}, {item.key for item in self._items}
         others = (row for identity, row in past.items() if identity not in given and row.key not in keys)
         return [*rows, *(replace(row, row=None) for row in others)]
 
-    def _score(self, item: Item, row: ResultRow) -> float | None:
+    def _scored(self, item: Item, row: ResultRow) -> ResultRow:
+        if self._judging is not None:
+            return self._judging.scored(item, row)
         if self._scoring is None:
-            return None
-        return 0.0 if row.error is not None else self._scoring.score(row.answer, item.row)
+            return row
+        return replace(row, score=0.0 if row.error is not None else self._scoring.score(row.answer, item.row))
 
     async def _take_up(self) -> None:
         """Find out what there is to do, and what has been spent."""
@@ -129,31 +139,42 @@ class Engine:
             row, found = past.rows.get(item.identity), self._found.get(item.identity)
             if item.identity in past.begun and found is not None and found.has_ended:
                 self._settle(item, self._row_of(item, self._result_of(found)))
+                self._look_at(item)
             elif item.identity in past.begun or row is None or (row.error is not None and self._retries):
                 self._todo.append(item)
             else:
                 self._count(row)
+                self._look_at(item)
         self._tell()
+
+    def _look_at(self, item: Item) -> None:
+        """Have an item that has a row judged, where that is still to be done."""
+        if self._judging is not None and self._judging.lacks(item, self._journal.past.rows[item.identity]):
+            self._unjudged.append(item)
 
     def _result_of(self, found: recovery.Found) -> Result:
         return result_of(found.saved.trajectory, found.path, answer_type=self._settings.answer)
 
     async def _work_on_all(self) -> None:
-        workers = [asyncio.create_task(self._work()) for _ in range(min(self._concurrency, len(self._todo)))]
+        todo = len(self._todo) + len(self._unjudged)
+        workers = [asyncio.create_task(self._work()) for _ in range(min(self._concurrency, todo))]
         try:
             await asyncio.gather(*workers)
         finally:
-            self.stopped = self.stopped or ("it was stopped" if self._todo else "")
+            self.stopped = self.stopped or ("it was stopped" if self._todo or self._unjudged else "")
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
 
     async def _work(self) -> None:
-        while self._todo and not self.stopped:
+        while (self._todo or self._unjudged) and not self.stopped:
             if (reached := self.whole.reached) is not None:
                 self.stopped = f"the batch's max_{reached} is reached"
                 return
-            await self._settle_one(self._todo.popleft())
+            if self._unjudged:
+                await self._judge(self._unjudged.popleft())
+            else:
+                await self._settle_one(self._todo.popleft())
 
     async def _settle_one(self, item: Item) -> None:
         """Work on one item; without a row where a limit of the whole leaves no room for it."""
@@ -164,6 +185,26 @@ class Engine:
         finally:
             self.progress.running -= 1
             self._tell()
+        if item.identity in self._journal.past.rows:
+            self._look_at(item)
+
+    async def _judge(self, item: Item) -> None:
+        """Have the answer of an item judged; without a verdict where a limit of the whole leaves no room for it."""
+        assert self._judging is not None  # only then there is anything unjudged
+        self.progress.running += 1
+        self._tell()
+        try:
+            verdict = await self._judging.judge(item, self._journal.past.rows[item.identity])
+        except LimitReached as refusal:
+            self._refuse(str(refusal))
+            return
+        finally:
+            self.progress.running -= 1
+            self._tell()
+        self._judge_failures = 0 if verdict.score is not None else self._judge_failures + 1
+        if self._judge_failures >= max(_MOST_FAILURES, 2 * self._concurrency) and not self.stopped:
+            self.stopped = f"the judge failed {self._judge_failures} answers in a row: {verdict.reason}"
+        self._changed.set()
 
     def _take(self, item: Item, attempt: Attempt) -> None:
         """Write down what came of an item, and whether to go on after it."""

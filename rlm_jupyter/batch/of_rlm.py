@@ -87,8 +87,8 @@ class InBatches(ABC):
         expected
             The column with the right answer, or a function of the row that gives it: each answer is scored.
         score
-            How: `exact` (but for letter case, spaces and full stops), `number`, `set`, or a function
-            `(answer, expected) -> float` from 0 to 1.
+            How: `exact` (but for letter case, spaces and full stops), `number`, `set`, a function
+            `(answer, expected) -> float` from 0 to 1, or a model, `Judge("openai/gpt-5-mini")`.
         on_progress
             Told how far it is, on a thread of ours. Default: after `%load_ext rlm_jupyter` a table in the notebook.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rlm_jupyter.batch.judging import JudgeBill
 from rlm_jupyter.batch.row import ResultRow
 from rlm_jupyter.batch.scoring import Accuracy
 
@@ -51,6 +52,8 @@ class BatchResult:
     """Why the file of results is not what it should be, in one line."""
     accuracy: Accuracy | None = None
     """With `expected`: how many answers are right."""
+    judge: JudgeBill | None = None
+    """With `score=Judge(…)`: what that took; it is a part of `tokens` and `cost`."""
 
     @property
     def failed(self) -> list[ResultRow]:
@@ -69,4 +72,6 @@ class BatchResult:
         missing = self.total - len(self.rows)
         parts += [f"{missing:,} to do ({self.stopped})" if missing else "", f"{self.tokens:,} tokens"]
         parts += [f"${self.cost:.4f}" if self.cost else "", "" if self.accuracy is None else str(self.accuracy)]
+        if self.judge is not None:
+            parts.append(f"{self.judge} ({self.stopped})" if self.stopped and not missing else str(self.judge))
         return " · ".join(filter(None, [*parts, self.unsaved]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -11,6 +11,8 @@ from rlm_jupyter.batch import display
 from rlm_jupyter.batch.engine import Engine
 from rlm_jupyter.batch.items import Item, Question
 from rlm_jupyter.batch.journal import BatchJournal
+from rlm_jupyter.batch.judge import Judge, ReadyJudge
+from rlm_jupyter.batch.judging import Judging
 from rlm_jupyter.batch.outcome import BatchResult, OnProgress
 from rlm_jupyter.batch.results import ResultsFile
 from rlm_jupyter.batch.rows import read_rows
@@ -45,6 +47,7 @@ class PreparedBatch:
     retries: bool
     scoring: Scoring | None
     executor: Executor | None = None
+    judge: ReadyJudge | None = None
 
     @classmethod
     def of(
@@ -84,11 +87,17 @@ class PreparedBatch:
         check_models(settings.routing, whole, settings.samples)
         check_attended(settings, None)
         question, scoring = Question(prompt, context, key), None if expected is None else Scoring(expected, score)
+        if scoring is None and isinstance(score, Judge):
+            raise ConfigurationError(
+                "A judge compares answers with what is expected: name its column by expected.",
+                command="A judge compares answers with what is expected: name its column by --expected.",
+            )
+        judge = None if scoring is None or scoring.judge is None else ReadyJudge(scoring.judge, settings, whole)
         results = ResultsFile(out, settings.answer)
         prepared = question.items(read_rows(items), [] if scoring is None else scoring.columns)
         digest = question.digest(settings)
         retries = retry == "failed"
-        return cls(settings, prepared, results, whole, digest, prompt, concurrency, retries, scoring, executor)
+        return cls(settings, prepared, results, whole, digest, prompt, concurrency, retries, scoring, executor, judge)
 
     async def run(self, on_progress: OnProgress | None) -> BatchResult:
         """Do what is missing of it; parameters as for `InBatches.batch`."""
@@ -103,6 +112,7 @@ class PreparedBatch:
         journal = BatchJournal.open(folder, self.digest, self.prompt[:200])
         try:
             results.check_ours(journal.past.written)
+            judging = self._judging(journal, whole)
             engine = Engine(
                 self.settings,
                 self.items,
@@ -112,10 +122,16 @@ class PreparedBatch:
                 concurrency=self.concurrency,
                 retries=self.retries,
                 scoring=self.scoring,
+                judging=judging,
                 on_progress=on_progress or display.usual(),
                 workers=workers,
             )
-            async with workers or nullcontext():
+            async with AsyncExitStack() as stack:
+                if judging is not None:
+                    await judging.prepare(self.items)
+                    await stack.enter_async_context(judging.lease())
+                if workers is not None:
+                    await stack.enter_async_context(workers)
                 await engine.run()
         finally:
             journal.close()
@@ -130,7 +146,14 @@ class PreparedBatch:
             stopped=engine.stopped,
             unsaved=results.fault,
             accuracy=None if self.scoring is None else Accuracy.of(scores),
+            judge=None if judging is None else judging.bill(rows),
         )
+
+    def _judging(self, journal: BatchJournal, whole: Ledger) -> Judging | None:
+        """Return what asks a judge; `None`: there is none."""
+        if self.judge is None or self.scoring is None:
+            return None
+        return Judging(self.judge, self.scoring, journal, whole, retries=self.retries)
 
     def _workers(self, whole: Ledger) -> Workers | None:
         """Return the processes that do the work; `None`: this one."""

@@ -133,7 +133,7 @@ class ResultsFile:
         flat = [self._flat(row) for row in rows]
         types = {"key": pa.string(), "row": pa.int64(), "stop_reason": pa.string(), "tokens": pa.int64()}
         types |= {name: pa.float64() for name in ("cost", "seconds", "score")}
-        types |= {name: pa.string() for name in ("path", "error")}
+        types |= {name: pa.string() for name in ("path", "error", "score_reason")}
         arrays = {}
         for name in self._columns(rows):
             values = [row.get(name) for row in flat]

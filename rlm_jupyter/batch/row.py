@@ -31,6 +31,8 @@ class ResultRow:
     """Why there is no answer; `None` where there is one."""
     score: float | None = None
     """What `expected` gives for the answer, where that was asked for."""
+    score_reason: str | None = None
+    """Of a judge's score: why it is that, or why there is none."""
 
     @classmethod
     def of(cls, key: str, result: Result, folder: Path) -> Self:
@@ -55,8 +57,9 @@ class ResultRow:
         return cls(**{name: value for name, value in data.items() if name in known})
 
     def as_dict(self) -> dict[str, Any]:
-        """Return its columns; without a score where none was asked for."""
+        """Return its columns; without a score, or the reason of one, where there is none."""
         data = asdict(self)
-        if self.score is None:
-            del data["score"]
+        for name in ("score", "score_reason"):
+            if data[name] is None:
+                del data[name]
         return data

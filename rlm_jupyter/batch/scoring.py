@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlm_jupyter.batch.judge import Judge
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
 
-Score = str | Callable[[Any, Any], float]
+Score = str | Callable[[Any, Any], float] | Judge
 Expected = str | Callable[[Mapping[str, Any]], Any]
 Z_95 = 1.959964
 """Of the normal distribution, for 95 %."""
@@ -66,17 +67,25 @@ class Scoring:
     def __init__(self, expected: Expected, score: Score = "exact") -> None:
         if isinstance(score, str) and score not in _COMPARED:
             raise ConfigurationError(
-                f"score is {', '.join(_COMPARED)}, or a function (answer, expected) -> float, not {quoted(score)}."
+                f"score is {', '.join(_COMPARED)}, a Judge(model), or a function (answer, expected) -> float, not "
+                f"{quoted(score)}.",
+                command=f"--score is {', '.join(_COMPARED)} or judge, not {quoted(score)}.",
             )
         if not isinstance(expected, str) and not callable(expected):
             raise ConfigurationError(f"expected is a column or a function of the row, not {quoted(expected)}.")
         self._expected = expected
+        self.judge = score if isinstance(score, Judge) else None
+        """Who gives the scores, where that is a model."""
         self._compare = _COMPARED[score] if isinstance(score, str) else score
 
     @property
     def columns(self) -> Sequence[str]:
         """The column that it needs, if it needs one."""
         return [self._expected] if isinstance(self._expected, str) else []
+
+    def wanted(self, row: Mapping[str, Any]) -> Any:
+        """Return the answer that is expected for a row."""
+        return row.get(self._expected) if isinstance(self._expected, str) else self._expected(row)
 
     def score(self, answer: Any, row: Mapping[str, Any]) -> float:
         """Return the score of an answer, from 0 to 1.
@@ -86,8 +95,9 @@ class Scoring:
         ConfigurationError
             The user's function fails, or gives something else.
         """
-        wanted = row.get(self._expected) if isinstance(self._expected, str) else self._expected(row)
-        score = float(self._compare(answer, wanted))
+        if isinstance(self._compare, Judge):
+            raise TypeError("a judge gives scores by `Judging`")
+        score = float(self._compare(answer, self.wanted(row)))
         if not 0 <= score <= 1:
             raise ConfigurationError(f"A score is from 0 to 1, not {quoted(score)}.")
         return score

@@ -462,7 +462,7 @@ def test_the_commands_and_the_code_of_the_docs_run(monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
         monkeypatch.setenv("RLM_MODEL", "openai/gpt-5.4-mini")
         shown = []
-        for line in re.findall(r"^jupyter rlm (batch .*)$", PAGE, re.M):
+        for line in re.findall(r"^jupyter rlm (batch (?:(?!--judge).)*)$", PAGE, re.M):
             words = [sys.executable, "-m", "rlm_jupyter.frontends.cli.main", *shlex.split(line)]
             done = subprocess.run(words, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr

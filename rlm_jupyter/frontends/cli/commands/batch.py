@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
 from rlm_jupyter.frontends.cli.configuration import EMBEDDED, limits_of, model_of, rlm_of, say_no_model
 from rlm_jupyter.frontends.cli.shared_arguments import add_options, add_quiet
+from rlm_jupyter.types.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rlm_jupyter.batch.outcome import Progress
+    from rlm_jupyter.batch.scoring import Score
 
 _OPTIONS = (
     "prompt",
@@ -24,7 +27,6 @@ _OPTIONS = (
     "batch_max_tokens",
     "batch_max_seconds",
     "expected",
-    "score",
 )
 EXAMPLES = """\
   jupyter rlm batch reviews.csv --prompt "Is {text} about food? yes or no" --out results.csv -m openai/gpt-5.4-mini
@@ -60,9 +62,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--expected", metavar="COLUMN", help="the column with the right answer: print the accuracy")
     parser.add_argument(
         "--score",
-        choices=("exact", "number", "set"),
+        choices=("exact", "number", "set", "judge"),
         default="exact",
-        help="how answers are compared with it (default: exact)",
+        help="how answers are compared with it (default: exact); judge: a model says how good they are",
+    )
+    parser.add_argument(
+        "--judge-model",
+        metavar="MODEL",
+        help="who judges, as provider/model (with --score judge); it is paid like a run",
+    )
+    parser.add_argument(
+        "--judge-rubric", metavar="TEXT|@FILE", help="how the judge is to grade, in words, or @ and a file with them"
     )
     limits = parser.add_argument_group("limits, for the whole batch")
     limits.add_argument("--batch-max-cost", type=float, metavar="USD", help="US dollars, earlier calls included")
@@ -75,6 +85,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Run `jupyter rlm batch`; return the exit code."""
+    score = _score_of(args)
     model = model_of(args)
     rlm = rlm_of(args, model or EMBEDDED, limits_of(args))
     if model is None:
@@ -82,7 +93,10 @@ def run(args: Namespace) -> int:
     try:
         with BatchProgress(quiet=args.quiet) as progress:
             result = rlm.batch(
-                args.items, on_progress=progress.show, **{name: getattr(args, name) for name in _OPTIONS}
+                args.items,
+                score=score,
+                on_progress=progress.show,
+                **{name: getattr(args, name) for name in _OPTIONS},
             )
     except KeyboardInterrupt:
         terminal.say("Stopped. The same command goes on from here; nothing that was paid for is paid for again.")
@@ -95,8 +109,39 @@ def run(args: Namespace) -> int:
         terminal.say("The same command goes on from here; a limit that was reached has to be raised.")
     elif result.failed:
         terminal.say("To do those that failed again: --retry failed")
-    is_whole = len(result.rows) == result.total and not result.failed and not result.unsaved
+    unjudged = 0 if result.judge is None else result.judge.missing
+    if unjudged and not result.stopped:
+        terminal.say("To ask the judge again where it gave no verdict: --retry failed")
+    is_whole = len(result.rows) == result.total and not (result.failed or unjudged or result.unsaved)
     return ANSWERED if is_whole else FAILED
+
+
+def _score_of(args: Namespace) -> Score:
+    """Return how answers are compared, as the options say it.
+
+    Raises
+    ------
+    ConfigurationError
+        They do not go together, or the rubric can't be read.
+    """
+    if args.score != "judge":
+        if args.judge_model is not None or args.judge_rubric is not None:
+            raise ConfigurationError("--judge-model and --judge-rubric are about a judge: add --score judge.")
+        return str(args.score)
+    if args.judge_model is None:
+        raise ConfigurationError("A judge is a model: name it by --judge-model.")
+    from rlm_jupyter.batch.judge import Judge
+
+    rubric = args.judge_rubric or ""
+    if rubric.startswith("@"):
+        try:
+            rubric = Path(rubric[1:]).expanduser().read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            said = getattr(error, "strerror", None) or error
+            raise ConfigurationError(f"The rubric {rubric[1:]} can't be read: {said}.") from None
+    provider = (model_of(args) or "").partition("/")[0]
+    is_there = args.judge_model.partition("/")[0] == provider
+    return Judge(args.judge_model, rubric, base_url=args.base_url if is_there else None)
 
 
 class BatchProgress:
