@@ -28,6 +28,7 @@ from rlm_jupyter.run.arguments import (
     check_attempts,
     check_models,
     check_types,
+    contained,
     modules_of,
     named,
     outputs_of,
@@ -95,9 +96,9 @@ class RLM(FromRecord, InBatches):
     cwd
         The kernel's working directory. Default: the caller's. In a sandbox, where it is shown.
     sandbox
-        What the model's code is kept in: `bwrap` (Linux, bubblewrap: no network, none of your files), `none`, or
-        `auto`, the best there is here; `Sandbox(...)` shows folders, and bounds memory. Default:
-        `RLM_SANDBOX`, else `auto`.
+        What the model's code is kept in: `bwrap` (Linux, bubblewrap: no network, none of your files), `docker` or
+        `podman` (a container, likewise), `none`, or `auto`, which is `bwrap` where that works; `Sandbox(...)` shows
+        folders, bounds memory, and names an image. Default: `RLM_SANDBOX`, else `auto`.
     insurance
         After each cell that went well, keep a sleeping fork of the kernel in place of the one before. When the kernel
         dies it goes on with all variables, and only what the last cell did is lost; the model is told. It takes
@@ -231,7 +232,7 @@ class RLM(FromRecord, InBatches):
             kernel_name=kernel_name,
             server=server_of(kernel, token, cwd=cwd, sandbox=sandbox, insurance=insurance, preload=preload),
             cwd=None if cwd is None else Path(cwd),
-            sandbox=Sandbox.of(sandbox),
+            sandbox=contained(Sandbox.of(sandbox), kernel_name=kernel_name, insurance=insurance, preload=preload),
             insurance=insurance,
             preload=modules_of(preload),
             warm=warm,
@@ -276,7 +277,7 @@ class RLM(FromRecord, InBatches):
             No kernel could be started.
         """
         settings = self._settings
-        if settings.server is not None:
+        if settings.server is not None or settings.sandbox.is_container:
             return
         templates = Templates(settings.preload, are_used=settings.warm)
         sandbox = settings.sandbox.chosen()

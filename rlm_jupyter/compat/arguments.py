@@ -83,7 +83,8 @@ def cell_seconds(environment: str, kwargs: Mapping[str, Any] | None) -> float | 
     if environment in _ELSEWHERE:
         raise ConfigurationError(
             f'environment="{environment}" is not there: code runs in a Jupyter kernel on this machine. The nearest is '
-            'environment="local" with sandbox="bwrap": no network, and none of your files (Linux, bubblewrap).'
+            'environment="local" with sandbox="bwrap" (Linux, bubblewrap) or sandbox="docker": no network, and none of '
+            "your files."
         )
     if environment not in _HERE:
         raise ConfigurationError(

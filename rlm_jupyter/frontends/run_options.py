@@ -5,11 +5,13 @@ A new option is one entry here, and what it does: CONTRIBUTING.md names the plac
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits
 
 Surface = Literal["cli", "magic", "resume", "fork", "%resume", "config", "batch", "agents"]
@@ -148,9 +150,12 @@ OPTIONS = (
     Option("price", "what a model costs, in US dollars for a million tokens", str, "MODEL=IN,OUT[,CACHED]",
            "its list price", repeats=True, group="limits", surfaces=_SHELL, elsewhere=frozenset({"config"}),
            argument="prices"),
-    Option("sandbox", "bwrap: no network, none of your files (Linux, bubblewrap); none: your rights; auto: the best "
-           "there is", str, "KIND", "$RLM_SANDBOX, else auto", choices=("auto", "bwrap", "none"), group="sandbox",
+    Option("sandbox", "bwrap: no network, none of your files (Linux, bubblewrap); docker, podman: the same in a "
+           "container; none: your rights; auto: bwrap where it works, else none", str, "KIND",
+           "$RLM_SANDBOX, else auto", choices=("auto", "bwrap", "docker", "podman", "none"), group="sandbox",
            surfaces=_ALL - {"%resume"}),
+    Option("container_image", "the image for --sandbox docker or podman: Python 3.11 or newer, with ipykernel", str,
+           "IMAGE", "rlm-kernel", group="sandbox", surfaces=_RUNS | {"config"}),
     Option("read", "a folder or file that the sandbox shows, read-only", str, "PATH", repeats=True, group="sandbox",
            surfaces=_RUNS | {"config"}),
     Option("write", "a folder or file that code in the sandbox may change", str, "PATH", repeats=True, group="sandbox",
@@ -263,3 +268,18 @@ def as_markdown() -> str:
         cells = [", ".join(shown), option.help, option.default, *taken]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def image_of(image: str | None, kind: str | None) -> dict[str, str]:
+    """Return the image that was named for containers, as a field of the sandbox; nothing where none was.
+
+    Raises
+    ------
+    ConfigurationError
+        The kernel will be in no container.
+    """
+    if image is None:
+        return {}
+    if (kind or os.environ.get("RLM_SANDBOX")) not in {"docker", "podman"}:
+        raise ConfigurationError(f"--container-image {image} needs a container: add --sandbox docker or podman.")
+    return {"image": image}

@@ -104,7 +104,7 @@ class Connection:
 
     @classmethod
     async def _open(cls, launch: Mapping[str, Any], receivers: Mapping[str, Callable[[Any], None]]) -> Self:
-        connection = cls(await KernelProcess.launch(**launch), **receivers)
+        connection = cls(await _launched(launch), **receivers)
         await connection.come_up()
         return connection
 
@@ -287,3 +287,13 @@ class Connection:
                 future.set_result(message)
         elif message.type.startswith("rlm_"):
             self._on_call(message)
+
+
+async def _launched(launch: Mapping[str, Any]) -> KernelProcess:
+    """Start a kernel's process, here or in a container; `launch` has the arguments of `KernelProcess.launch`."""
+    sandbox = launch.get("sandbox")
+    if sandbox is None or not sandbox.is_container:
+        return await KernelProcess.launch(**launch)
+    from rlm_jupyter.kernel.container import ContainerProcess  # most kernels are in none
+
+    return await ContainerProcess.run(sandbox, launch.get("cwd"), launch.get("environment"))

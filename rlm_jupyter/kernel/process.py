@@ -90,7 +90,7 @@ class KernelProcess:
         """
         hide()
         sandbox = (sandbox or NO_SANDBOX).chosen()
-        where = _working_directory(cwd)
+        where = working_directory(cwd)
         if templates is not None:
             wanted = templates.environment(kernel_name, where, environment, sandbox)
             for template in templates.usable(wanted):
@@ -295,7 +295,14 @@ async def _removed(directories: list[KernelDirectory]) -> None:
         remove()
 
 
-def _working_directory(cwd: str | Path | None) -> Path:
+def working_directory(cwd: str | Path | None) -> Path:
+    """Return where a kernel works; by default where the caller does.
+
+    Raises
+    ------
+    ConfigurationError
+        There is no such directory.
+    """
     where = Path(cwd or Path.cwd())
     if not where.is_dir():
         raise ConfigurationError(f"The kernel's working directory {where} does not exist.")

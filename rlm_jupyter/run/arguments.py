@@ -155,9 +155,26 @@ def server_of(kernel: object, token: object, **local: object) -> JupyterServer |
 def _asked_of_sandbox(sandbox: object) -> bool:
     """Return whether a sandbox is asked for, and not just whatever there is."""
     if isinstance(sandbox, Sandbox):
-        return sandbox.kind == "bwrap" or bool(sandbox.read or sandbox.write or sandbox.memory)
+        return sandbox.shuts_off or bool(sandbox.read or sandbox.write or sandbox.memory)
     given = sandbox if isinstance(sandbox, Mapping) else {"kind": sandbox}
-    return given.get("kind") == "bwrap" or any(value for name, value in given.items() if name != "kind")
+    return given.get("kind") in {"bwrap", "docker", "podman"} or any(
+        value for name, value in given.items() if name != "kind"
+    )
+
+
+def contained(sandbox: Sandbox, **local: object) -> Sandbox:
+    """Return a sandbox; refuse what can't be had in a container.
+
+    Parameters
+    ----------
+    local
+        `kernel_name`, `insurance` and `preload`, which are of kernels that are processes of this machine.
+    """
+    if sandbox.is_container and (wanted := [name for name, value in local.items() if value]):
+        what = f"can't be had in a container: leave it out, or sandbox={sandbox.kind!r}."
+        option = f"--{wanted[0]} can't be had in a container: leave it out, or --sandbox {sandbox.kind}."
+        raise ConfigurationError(f"{wanted[0]} {what}", notebook=option, command=option)
+    return sandbox
 
 
 def modules_of(preload: object) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def run_started(
         earlier=earlier,
         restarted=restarted,
     )
-    sandboxed = initial.sandboxed(sandbox.folders()) if sandbox.kind == "bwrap" else ""
+    sandboxed = initial.sandboxed(sandbox.folders()) if sandbox.shuts_off else ""
     return RunStarted(
         run_id=run_id,
         prompt=prompt,

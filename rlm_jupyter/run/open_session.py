@@ -80,7 +80,7 @@ async def open_session(
         settings = await _with_servers(settings, stack, lambda text: guarded(emit)(RemarkMade(text)))
         own = None
         if templates is None:
-            templates = own = Templates(settings.preload, are_used=settings.warm and settings.server is None)
+            templates = own = Templates(settings.preload, are_used=settings.forks_kernels)
             stack.push_async_callback(run_to_completion, own.close)
         start_child = child_of(settings, depth, templates) if depth + 1 < settings.limits.max_depth else None
         answering = SubcallService(settings.routing, depth, start_child, settings.tools)

@@ -104,6 +104,11 @@ class Settings:
         return self.sandbox.chosen() if self.server is None else NO_SANDBOX
 
     @property
+    def forks_kernels(self) -> bool:
+        """Whether kernels are forked from a template: those on a server, or in containers, can't be."""
+        return self.warm and self.server is None and not self.sandbox.is_container
+
+    @property
     def sampling(self) -> dict[str, Any]:
         """The sampling options for the record, as far as there are any."""
         both = {"model_options": dict(self.model_options), "sub_model_options": dict(self.sub_model_options)}

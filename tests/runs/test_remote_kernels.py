@@ -212,10 +212,11 @@ async def test_a_server_that_does_not_come_back_ends_the_run(
 
 
 async def test_a_killed_host_leaves_nothing_running_there(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = source._sources()
+    found = source._found((source._FIRST,))
     name = "rlm_jupyter.kernel.guest.linked_wire"
-    quick = re.sub(r"_SECONDS = [\d.]+", "_SECONDS = 1.0", code[name])
-    monkeypatch.setattr(source, "_sources", lambda: code | {name: quick})
+    path, text = found[name]
+    quick = path, re.sub(r"_SECONDS = [\d.]+", "_SECONDS = 1.0", text)
+    monkeypatch.setattr(source, "_found", lambda first: found | {name: quick})
     source.bootstrap.cache_clear()
     monkeypatch.setattr(links, "_BEAT_SECONDS", 0.3)
     kernel = await RemoteKernel.launch(echo, JupyterServer.of(server) or pytest.fail("it is one"))

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from rlm_jupyter.kernel.sandbox import bwrap
+from tests.support.containers import CLIENTS, need_container
 from tests.unit.kernel.conftest import answerer, kernel
 
 __all__ = ["answerer", "kernel"]  # fixtures
@@ -43,7 +44,7 @@ class Machine:
         abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
         abstract.bind(f"\0rlm-attack-{os.getpid()}-{kind}")
         abstract.listen()
-        inherited = {"PATH", "LANG", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH"}
+        inherited = {"PATH", "LANG", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", *CLIENTS}
         environment = {name: value for name, value in os.environ.items() if name in inherited}
         environment |= {"OPENAI_API_KEY": KEY, "HOME": str(self.home), "TMPDIR": str(self.folder)}
         # a shell that exported the key, and waits
@@ -111,6 +112,13 @@ def boxed() -> Iterator[Machine]:
     need_bwrap()
     with ExitStack() as stack:
         yield Machine("bwrap", stack)
+
+
+@pytest.fixture(scope="module")
+def contained() -> Iterator[Machine]:
+    kind = need_container()
+    with ExitStack() as stack:
+        yield Machine(kind, stack)
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,13 @@ def test_the_sandbox_stops(boxed: Machine, attempt: Attempt) -> None:
     assert "GOT" not in said
 
 
+@pytest.mark.parametrize("attempt", _of())
+def test_a_container_stops(contained: Machine, attempt: Attempt) -> None:
+    said = contained.attack(attempt.source)
+    assert "[ok]" in said, said
+    assert "GOT" not in said
+
+
 @pytest.mark.parametrize("attempt", _of("stopped"))
 def test_also_without_a_sandbox_this_is_stopped(bare: Machine, attempt: Attempt) -> None:
     said = bare.attack(attempt.source)
@@ -32,7 +39,8 @@ def test_without_a_sandbox_this_succeeds(bare: Machine, attempt: Attempt) -> Non
     assert "GOT" in bare.attack(attempt.source)
 
 
-def test_sub_calls_and_data_libraries_work_in_the_sandbox(boxed: Machine) -> None:
+@pytest.mark.parametrize("kind", ["boxed", "contained"])
+def test_sub_calls_and_data_libraries_work_in_the_sandbox(kind: str, request: pytest.FixtureRequest) -> None:
     source = (
         "import multiprocessing, pandas as pd, sqlite3, subprocess\n"
         "print(llm_query('a'), *llm_query_batched(['b', 'c']))\n"
@@ -40,5 +48,5 @@ def test_sub_calls_and_data_libraries_work_in_the_sandbox(boxed: Machine) -> Non
         "print(subprocess.run(['ls', '/usr'], capture_output=True).returncode, pd.DataFrame({'a': [1]}).size)\n"
         "!echo from a shell"
     )
-    said = boxed.attack(source)
+    said = request.getfixturevalue(kind).attack(source)
     assert said.split() == ["echo", "a", "echo", "b", "echo", "c", "3", "0", "1", "from", "a", "shell", "[ok]"]

@@ -41,26 +41,29 @@ print('born', len(born))
 """
 
 
-@pytest.mark.parametrize("kind", ["boxed", "bare"])
+@pytest.mark.parametrize("kind", ["boxed", "contained", "bare"])
 def test_memory_is_bounded(kind: str, request: pytest.FixtureRequest) -> None:
     machine: Machine = request.getfixturevalue(kind)
     assert "no room" in machine.attack(HOG)
     assert "[ok]" in machine.attack("1")
 
 
-def test_the_disk_cannot_be_filled(boxed: Machine) -> None:
-    said = boxed.attack(FILL)
+@pytest.mark.parametrize("kind", ["boxed", "contained"])
+def test_the_disk_cannot_be_filled(kind: str, request: pytest.FixtureRequest) -> None:
+    said = request.getfixturevalue(kind).attack(FILL)
     assert "GOT" not in said
     assert int(said.split("written")[1].split()[0]) <= 2 * DISK
 
 
-def test_a_fork_bomb_is_bounded(boxed: Machine) -> None:
-    if os.geteuid() == 0 and not _root_can_be_held():
+@pytest.mark.parametrize("kind", ["boxed", "contained"])
+def test_a_fork_bomb_is_bounded(kind: str, request: pytest.FixtureRequest) -> None:
+    if kind == "boxed" and os.geteuid() == 0 and not _root_can_be_held():
         pytest.skip("Linux exempts root from the limit, and no cgroup can be made here")
-    said = boxed.attack(BOMB)
+    machine: Machine = request.getfixturevalue(kind)
+    said = machine.attack(BOMB)
     assert "no more" in said
     assert int(said.split("born")[1].split()[0]) < PROCESSES
-    assert "[ok]" in boxed.attack("1")
+    assert "[ok]" in machine.attack("1")
 
 
 def _root_can_be_held() -> bool:

@@ -7,9 +7,10 @@ import sys
 from argparse import Namespace
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.frontends.cli import terminal
+from rlm_jupyter.frontends.run_options import image_of
 from rlm_jupyter.types.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def rlm_of(args: Namespace, model: str, limits: Limits) -> RLM:
         termination=args.termination,
         reward=args.reward,
         save=save_path(args),
-        sandbox={"kind": args.sandbox, "read": args.read or (), "write": args.write or ()},
+        sandbox=_sandbox_of(args),
         insurance=args.insurance,
         preload=args.preload or (),
         kernel=args.kernel_url,
@@ -129,3 +130,9 @@ def say_no_model() -> None:
     terminal.say(_NO_MODEL.format(examples=", ".join(PROVIDERS[provider].example for provider in _EXAMPLES)))
     if offer := discovery.offer():
         terminal.say(offer)
+
+
+def _sandbox_of(args: Namespace) -> dict[str, Any]:
+    """Return what `Sandbox.of` takes."""
+    image = image_of(args.container_image, args.sandbox)
+    return {"kind": args.sandbox, "read": args.read or (), "write": args.write or ()} | image

@@ -64,6 +64,7 @@ def kept_session(args: Namespace, save: str | bool) -> SavedRun | None:
     _take(args, "model", started.model)
     _take(args, "sub_model", started.sub_model if started.sub_model != started.model else None)
     _take(args, "sandbox", started.options.get("sandbox", {}).get("kind"))
+    _take(args, "container_image", started.options.get("sandbox", {}).get("image"))
     if (before := started.options.get("kernel_url")) != args.kernel_url:
         # not taken from the record: the token would go to whatever address stands in it
         raise ConfigurationError(

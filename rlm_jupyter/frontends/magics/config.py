@@ -14,7 +14,7 @@ from traitlets import Bool, Dict, Enum, Float, Integer, List, Unicode, Union
 
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.magics.tools import named_tools
-from rlm_jupyter.frontends.run_options import help_of, options_of
+from rlm_jupyter.frontends.run_options import help_of, image_of, options_of
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.models import discovery
 from rlm_jupyter.models.endpoint import keyless
@@ -66,11 +66,12 @@ class Configured(Magics):
         help=help_of("save"),
     ).tag(config=True)
     sandbox = Enum(
-        ["auto", "bwrap", "none"],
+        ["auto", "bwrap", "docker", "podman", "none"],
         None,
         allow_none=True,
         help=help_of("sandbox"),
     ).tag(config=True)
+    container_image = Unicode(None, allow_none=True, help=help_of("container_image")).tag(config=True)
     read = List(Unicode(), help=help_of("read")).tag(config=True)
     write = List(Unicode(), help=help_of("write")).tag(config=True)
     insurance = Bool(False, help=help_of("insurance")).tag(config=True)
@@ -210,7 +211,10 @@ class Configured(Magics):
             return NO_SANDBOX  # it is this session's own kernel
         kind = options.sandbox or self._setting("sandbox")
         read, write = options.read or self.read, options.write or self.write
-        return Sandbox.of({"kind": kind, "read": read, "write": write})
+        image = image_of(options.container_image, kind)
+        if not image and self.container_image:
+            image = {"image": self.container_image}  # it waits for a cell with a container
+        return Sandbox.of({"kind": kind, "read": read, "write": write} | image)
 
     def _server(self, options: Namespace) -> dict[str, Any]:
         """Return where kernels are started; under `--here` none is."""

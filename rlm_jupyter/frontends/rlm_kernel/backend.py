@@ -233,7 +233,7 @@ class Driven:
         if self._kernel is None:
             sandbox = Sandbox.of(None)
             # a person works in it, too, with files of theirs: it is shut off where that is asked for by name
-            self._sandbox = sandbox if sandbox.kind == "bwrap" else NO_SANDBOX
+            self._sandbox = sandbox if sandbox.shuts_off else NO_SANDBOX
             self._kernel = await Kernel.start(self._answer_subcall, sandbox=self._sandbox)
             background.close_at_exit(self)
         elif not self._kernel.is_alive:

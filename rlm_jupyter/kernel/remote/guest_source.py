@@ -49,24 +49,32 @@ finally:
 @functools.cache
 def bootstrap() -> str:
     """Return the code that makes a stock kernel one of ours; a second time it does nothing there."""
-    sources = json.dumps(_sources()).encode()
+    found = {name: text for name, (_, text) in _found((_FIRST,)).items()}
+    sources = json.dumps(found).encode()
     packed = base64.b85encode(zlib.compress(sources, 9)).decode()
     return _BOOTSTRAP.replace("@SOURCES@", packed).replace("@FIRST@", _FIRST).replace("@ROOT@", _ROOT)
 
 
-def _sources() -> dict[str, str]:
-    """Return the guest's modules by name, with all of ours that they import; packages are empty there."""
-    found: dict[str, str] = {}
-    waiting = [_FIRST]
+@functools.cache
+def sources(first: tuple[str, ...]) -> dict[str, str]:
+    """Return these modules, and all of ours that they import, by their paths; packages are empty there."""
+    return dict(_found(first).values())
+
+
+def _found(first: tuple[str, ...]) -> dict[str, tuple[str, str]]:
+    """Return path and source of these modules and of all of ours that they import, by their names."""
+    found: dict[str, tuple[str, str]] = {}
+    waiting = [*first]
     while waiting:
         name = waiting.pop()
         if name in found or (path := _file(name)) is None:
             continue
         is_package = path.name == "__init__.py"
-        found[name] = "" if is_package else path.read_text("utf-8")
+        text = "" if is_package else path.read_text("utf-8")
+        found[name] = path.relative_to(Path(__file__).parents[3]).as_posix(), text
         if "." in name:
             waiting.append(name.rpartition(".")[0])
-        for module, names in _IMPORTS.findall(found[name]):
+        for module, names in _IMPORTS.findall(text):
             waiting += [module, *(f"{module}.{one.split()[0]}" for one in names.split(",") if one.strip())]
     return found
 

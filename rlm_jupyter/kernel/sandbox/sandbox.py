@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-from rlm_jupyter.kernel.sandbox import bwrap
+from rlm_jupyter.kernel.sandbox import bwrap, container
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
 
@@ -17,7 +17,8 @@ log = logging.getLogger(__name__)
 
 VARIABLE = "RLM_SANDBOX"
 """The kind where none is named."""
-Kind = Literal["auto", "bwrap", "none"]
+Kind = Literal["auto", "bwrap", "docker", "podman", "none"]
+_KINDS = "auto, bwrap, docker, podman and none"
 _GIB = 1024**3
 _PROCESSES = 4_096
 _OWN = ("/proc", "/dev", "/sys")
@@ -49,7 +50,8 @@ class Sandbox:
 
     kind: Kind = "auto"
     """`bwrap`: by bubblewrap (Linux): no network, no other process, no file but the system's, Python's and those in
-    `read` and `write`. `none`: the code has the rights of whoever started it. `auto`: the best there is here."""
+    `read` and `write`. `docker`, `podman`: the same in a container, of whose image the files are (any system). `none`:
+    the code has the rights of whoever started it. `auto`: `bwrap` where it works, else `none`."""
     read: Sequence[str | Path] = ()
     """Folders and files that are shown read-only, under `bwrap`; the rest of what is yours is not there."""
     write: Sequence[str | Path] = ()
@@ -59,14 +61,18 @@ class Sandbox:
     disk: int = _GIB
     """Bytes of the private `/tmp`, under `bwrap`, and of `/dev/shm`; both are in memory."""
     processes: int = _PROCESSES
-    """Processes and threads at once, under `bwrap`."""
+    """Processes and threads at once, under `bwrap` and in containers."""
+    image: str = container.IMAGE
+    """The image of containers: Python 3.11 or newer, with ipykernel."""
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
-            option = f"--sandbox {self.kind}: there is auto, bwrap and none."
+            option = f"--sandbox {self.kind}: there is {_KINDS}."
             raise ConfigurationError(
-                f"sandbox={quoted(self.kind)}: there is auto, bwrap and none.", notebook=option, command=option
+                f"sandbox={quoted(self.kind)}: there is {_KINDS}.", notebook=option, command=option
             )
+        if not str(self.image).strip() or str(self.image).startswith("-"):
+            raise ConfigurationError(f"Sandbox(image={quoted(self.image)}): the name of an image is needed.")
         for name in ("read", "write"):
             object.__setattr__(self, name, _folders(name, getattr(self, name)))
         for name in ("memory", "disk", "processes"):
@@ -83,7 +89,7 @@ class Sandbox:
         Raises
         ------
         ConfigurationError
-            It is neither; or it is `bwrap`, and that does not work here.
+            It is neither; or it is `bwrap`, `docker` or `podman`, and that does not work here.
         """
         if isinstance(value, Sandbox):
             sandbox = value
@@ -97,7 +103,19 @@ class Sandbox:
                 raise ConfigurationError(f"sandbox={quoted(value)}: a name, or a Sandbox(...), is needed.") from None
         if sandbox.kind == "bwrap" and (why := bwrap.why_not()) is not None:
             raise ConfigurationError(f"sandbox='bwrap' does not work here: {why}")
+        if sandbox.is_container and (why := container.why_not(sandbox.kind, sandbox.image)) is not None:
+            raise ConfigurationError(f"sandbox='{sandbox.kind}' does not work here: {why}")
         return sandbox
+
+    @property
+    def is_container(self) -> bool:
+        """Whether kernels are in containers."""
+        return self.kind in {"docker", "podman"}
+
+    @property
+    def shuts_off(self) -> bool:
+        """Whether kernels see neither the network nor files that were not named."""
+        return self.kind == "bwrap" or self.is_container
 
     def chosen(self) -> Self:
         """Return the same, with `auto` decided: nothing is shut off where nothing can."""
@@ -123,6 +141,7 @@ class Sandbox:
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "kind"}
         plain = given | {name: [str(path) for path in given[name]] for name in ("read", "write")}
         defaults: dict[str, Any] = {"read": [], "write": [], "memory": None, "disk": _GIB, "processes": _PROCESSES}
+        defaults["image"] = container.IMAGE
         return {"kind": self.kind} | {name: value for name, value in plain.items() if value != defaults[name]}
 
 

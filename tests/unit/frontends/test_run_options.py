@@ -16,6 +16,7 @@ from rlm_jupyter.frontends.cli.parser import parsed
 from rlm_jupyter.frontends.magics.rlm import RLMMagics
 from rlm_jupyter.frontends.run_options import OPTIONS, Option, Surface
 from rlm_jupyter.kernel import supervisor
+from rlm_jupyter.kernel.sandbox import container
 from rlm_jupyter.models.pricing import Price
 from rlm_jupyter.run.settings import Settings
 
@@ -90,6 +91,9 @@ GIVEN = {
         f"--price {MODEL}=1,2", lambda settings: settings.prices.get(MODEL), Price(1, 2), trait={MODEL: (1, 2)}
     ),
     "sandbox": Given("--sandbox none", lambda settings: settings.sandbox.kind, "none"),
+    "container_image": Given(
+        "--sandbox podman --container-image mine", lambda settings: settings.sandbox.image, "mine"
+    ),
     "read": Given("--read folder", lambda settings: [Path(path).name for path in settings.sandbox.read], ["folder"]),
     "write": Given("--write folder", lambda settings: [Path(path).name for path in settings.sandbox.write], ["folder"]),
     "insurance": Given("--insurance", lambda settings: settings.insurance, True),
@@ -133,6 +137,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the values name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RLM_SANDBOX", raising=False)
+    monkeypatch.setattr(container, "why_not", lambda kind, image: None)
     monkeypatch.setenv("HUB_TOKEN", "of the hub")
     (tmp_path / "folder").mkdir()
     (tmp_path / "form.json").write_text('{"type": "integer"}')

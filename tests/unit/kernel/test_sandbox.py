@@ -118,7 +118,7 @@ async def test_another_folder_is_not_shown_and_work_is_done_in_a_private_one(shu
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ("docker", "there is auto, bwrap and none"),
+        ("chroot", "there is auto, bwrap, docker, podman and none"),
         ({"kind": "auto", "reed": ["."]}, "a Sandbox"),
         ({"read": ["/no/such/folder"]}, "does not exist"),
         ({"read": ["/"]}, "can't be shown"),

@@ -102,8 +102,25 @@ def _sandbox() -> Iterator[Check]:
     else:
         yield Check(
             "sandbox", "note", f"none, the model's code has your rights: {why}",
-            "use a container for documents that you do not trust.",
+            "--sandbox docker or podman for documents that you do not trust.",
         )  # fmt: skip
+    yield from _containers()
+
+
+def _containers() -> Iterator[Check]:
+    """Say whether kernels can be started in containers, by each client that is installed."""
+    import shutil
+
+    from rlm_jupyter.kernel.sandbox import container
+
+    for kind in ("docker", "podman"):
+        if shutil.which(kind) is None:
+            continue
+        why = container.why_not(kind, container.IMAGE)
+        if why is None:
+            yield Check(kind, "ok", f"there is the image {container.IMAGE}: --sandbox {kind}.")
+        else:
+            yield Check(kind, "note", f"{why[0].upper()}{why[1:]}")
 
 
 def _models() -> Iterator[Check]:

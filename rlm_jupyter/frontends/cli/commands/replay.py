@@ -23,7 +23,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the command's arguments to its parser."""
     add_run(parser)
     add_consent(parser)
-    parser.add_argument("--sandbox", choices=("auto", "bwrap", "none"), help="as for run (default: as before)")
+    parser.add_argument(
+        "--sandbox", choices=("auto", "bwrap", "docker", "podman", "none"), help="as for run (default: as before)"
+    )
     parser.add_argument(
         "--kernel-url", metavar="URL", help="as for run; local: this machine (default: not on a server)"
     )
