@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from rlm_jupyter import RLM, Limits, Sandbox
+from rlm_jupyter.frontends.cli.commands.doctor import _containers
 from rlm_jupyter.frontends.run_options import image_of
 from rlm_jupyter.kernel.container import _BOOT, ContainerProcess
 from rlm_jupyter.kernel.guest.piped import pack, reader, unpack
@@ -198,6 +199,15 @@ def test_what_is_missing_is_said_in_a_line(kind: str, tmp_path: Path, monkeypatc
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     with pytest.raises(ConfigurationError, match=f"{kind} is not installed"):
         RLM("extractive", sandbox=kind)
+
+
+def test_the_doctor_says_whether_the_real_clients_can_be_used() -> None:
+    found = {check.name: check for check in _containers()}
+    assert found.keys() == {kind for kind in ("docker", "podman") if shutil.which(kind)}
+    for kind, check in found.items():
+        why = container.why_not(kind, container.IMAGE)
+        assert check.state == ("ok" if why is None else "note")
+        assert why is None or why[1:] in check.what
 
 
 @pytest.mark.parametrize(
