@@ -294,6 +294,6 @@ async def _launched(launch: Mapping[str, Any]) -> KernelProcess:
     sandbox = launch.get("sandbox")
     if sandbox is None or not sandbox.is_container:
         return await KernelProcess.launch(**launch)
-    from rlm_jupyter.kernel.container import ContainerProcess  # most kernels are in none
+    from rlm_jupyter.kernel.container_process import ContainerProcess  # most kernels are in none
 
     return await ContainerProcess.run(sandbox, launch.get("cwd"), launch.get("environment"))

@@ -280,8 +280,8 @@ NO_QUESTION = r"jupyter rlm: The question is missing\. It comes first, or last b
         (["run", "?", "--base-url", "http://127.0.0.1:1"], "jupyter rlm: --base-url needs a model: .*"),
         (["run", "?", "-m", "extractive", "--termination", "x"], "jupyter rlm: Unknown termination policy 'x'.*"),
         (
-            ["run", "?", "--sandbox", "docker"],
-            r"jupyter rlm run: --sandbox docker: there is auto, bwrap and none \(see .*",
+            ["run", "?", "--sandbox", "dockr"],
+            r"jupyter rlm run: --sandbox dockr: there is auto, bwrap, docker, podman and none \(see .*",
         ),
         (["run", "?", "--max-seconds", "0"], "jupyter rlm: --max-seconds 0: it must be more than zero."),
         (["run", "?", "--sandbox", "none", "--max-cost", "-0.5"], "jupyter rlm: --max-cost -0.5: it must be .*"),

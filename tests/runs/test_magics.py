@@ -166,7 +166,7 @@ def test_options_that_take_a_number_show_which_kind(shell: InteractiveShell) -> 
         ("%rlm -c picture -m extractive What?", "the context has images alone: name a model that sees (-m)."),
         ("%rlm --max-cots 3 What?", "did you mean --max-cost?"),
         ("%rlm --max-iterations many What?", "--max-iterations many: a whole number is needed"),
-        ("%rlm -m extractive --sandbox docker What?", "--sandbox docker: there is auto, bwrap and none."),
+        ("%rlm -m extractive --sandbox dockr What?", "--sandbox dockr: there is auto, bwrap, docker, podman and none."),
         ('%rlm -m "openai/gpt 5 What?', 'A quote is opened and not closed: "openai/gpt'),
         ("%rlm -c 'gpl -m extractive What?", "A quote is opened and not closed: 'gpl"),
         ("%rlm --help", "unrecognized arguments: --help. %rlm? shows the options."),

@@ -1,8 +1,8 @@
 """The command line of docker and podman: what a kernel in a container sees, and whether one can be had here.
 
 An image brings Python and its packages, nothing is mounted but the folders that were named, and there is no network:
-the kernel talks to its host through the client's standard input and output (`kernel/container.py`), which also reaches
-a container in a virtual machine, as on macOS and Windows.
+the kernel talks to its host through the client's standard input and output (`kernel/container_process.py`), which also
+reaches a container in a virtual machine, as on macOS and Windows.
 """
 
 from __future__ import annotations

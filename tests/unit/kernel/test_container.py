@@ -22,7 +22,7 @@ import pytest
 from rlm_jupyter import RLM, Limits, Sandbox
 from rlm_jupyter.frontends.cli.commands.doctor import _containers
 from rlm_jupyter.frontends.run_options import image_of
-from rlm_jupyter.kernel.container import _BOOT, ContainerProcess
+from rlm_jupyter.kernel.container_process import _BOOT, ContainerProcess
 from rlm_jupyter.kernel.guest.piped import pack, reader, unpack
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox import container
@@ -148,7 +148,9 @@ def test_a_killed_host_leaves_nothing(kind: str) -> None:
 async def test_an_image_without_ipykernel_is_said_before_anything_is_asked(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rlm_jupyter.kernel.container._BOOT", _BOOT.replace("import ipykernel", "import no_ipykernel"))
+    monkeypatch.setattr(
+        "rlm_jupyter.kernel.container_process._BOOT", _BOOT.replace("import ipykernel", "import no_ipykernel")
+    )
     with pytest.raises(KernelStartError, match="the image has no ipykernel: RUN pip install ipykernel"):
         await Kernel.start(echo, sandbox=Sandbox.of(kind))
     model = ScriptedModel([])
@@ -257,7 +259,7 @@ async def test_what_is_no_message_ends_the_kernel(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         container, "command", lambda *_: ["/bin/sh", "-c", "head -c 99 /dev/zero | tr '\\0' x; sleep 99"]
     )
-    monkeypatch.setattr("rlm_jupyter.kernel.container._CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("rlm_jupyter.kernel.container_process._CLOSE_SECONDS", 0.2)
     process = await ContainerProcess.run(Sandbox("docker"), Path.cwd(), None)
     process.on_death(told.set_result)
     async with asyncio.timeout(20):
