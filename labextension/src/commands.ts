@@ -15,7 +15,15 @@ import type { LiveCellOfRun, LiveNotebook } from './notebook/view';
 /** What a run can be exported as. */
 export const FORMS: Form[] = ['ipynb', 'html', 'jsonl'];
 /** Those that a toolbar may show, and that a run which begins or ends makes available or not. */
-export const ENABLED_BY_RUNS = ['rlm:stop', 'rlm:pause', 'rlm:note', 'rlm:limits', 'rlm:approve', 'rlm:refuse'];
+export const ENABLED_BY_RUNS = [
+  'rlm:stop',
+  'rlm:pause',
+  'rlm:note',
+  'rlm:limits',
+  'rlm:approve',
+  'rlm:refuse',
+  'rlm:undo'
+];
 
 interface Command {
   id: string;
@@ -99,6 +107,13 @@ function decidingCommands(trans: TranslationBundle): Command[] {
       caption: trans.__('Do not run the cell that waits, and say why'),
       when,
       run: (notebook, run) => notebook.steering.refuse(run)
+    },
+    {
+      id: 'rlm:undo',
+      label: trans.__('Undo the Last Cell of the Run…'),
+      caption: trans.__('Take the kernel back to before the last cell; the one that waits is not run'),
+      when: run => when(run) && Boolean(run.proposed?.facts.undoes),
+      run: (notebook, run) => notebook.steering.undo(run)
     }
   ];
 }

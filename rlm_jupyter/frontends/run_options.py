@@ -173,7 +173,7 @@ OPTIONS = (
            elsewhere=frozenset({"cli", "fork"})),
     Option("result", "the result's variable", str, "VAR", "rlm_result", "-o", surfaces=_MAGIC | {"%resume"}),
     Option("rerun", "ask anew, though the same was asked before", bool, surfaces=_MAGIC),
-    Option("approve", "let each cell wait: run it, edit it, or refuse it with a message", bool, surfaces=_MAGIC),
+    Option("approve", "let each cell wait: run, edit or refuse it, or undo the one before", bool, surfaces=_MAGIC),
     Option("here", "let the model drive this notebook's own kernel: no sandbox", bool, surfaces=_MAGIC),
     Option("background", "return at once; the result's variable is set in the end", bool, surfaces=_MAGIC),
 )  # fmt: skip

@@ -162,7 +162,7 @@ class AttachedConnection(Connection):
 class AttachedKernel(Kernel):
     """An attached kernel; made by `await AttachedKernel.join(...)`."""
 
-    can_restart = False
+    can_restart = can_fork = False
 
     def __init__(self, answer_subcall: AnswerSubcall, address: Address, on_stop: Callable[[], None]) -> None:
         super().__init__(answer_subcall, {})

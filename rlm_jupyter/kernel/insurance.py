@@ -88,8 +88,8 @@ class Insurance:
     ) -> None:
         if before is not None:
             await asyncio.wait([before])
-        if pid is not None and (shortage := _shortage(pid)):
-            self.shortage = shortage
+        if pid is not None and (lack := shortage(pid)):
+            self.shortage = lack
             fork_before, self._fork = self._fork, None
             if fork_before is not None:
                 await run_to_completion(fork_before.process.kill)
@@ -104,7 +104,7 @@ class Insurance:
             await run_to_completion(fork_before.process.kill)
 
 
-def _shortage(pid: int) -> str:
+def shortage(pid: int) -> str:
     """Say that a fork of this process may not find the memory that it needs once both write; empty where it will."""
     import psutil
 

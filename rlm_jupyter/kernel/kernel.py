@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from rlm_jupyter.kernel import supervisor
 from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.contexts import Contexts
 from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes
-from rlm_jupyter.kernel.insurance import Insurance, SleepingFork
+from rlm_jupyter.kernel.insurance import Insurance, SleepingFork, shortage
 from rlm_jupyter.kernel.process import KernelProcess
 from rlm_jupyter.kernel.running_cell import OnMessage, RunningCell
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
@@ -27,7 +28,7 @@ from rlm_jupyter.kernel.shield import run_to_completion
 from rlm_jupyter.kernel.subcalls import SubcallDispatcher
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.kernel.untrusted import changed, fetched, inspection, output, readable
-from rlm_jupyter.types.errors import ForkRefusedError, KernelDiedError, KernelStartError
+from rlm_jupyter.types.errors import ForkRefusedError, KernelDiedError, KernelError, KernelStartError
 from rlm_jupyter.types.values import AnswerSubcall, CellPosition, CellRun, Inspection, Output, PacksContext, Value
 
 LOOK_SECONDS = 10.0
@@ -49,6 +50,8 @@ class Kernel:
 
     can_restart = True
     """Whether it is ours to start again."""
+    can_fork = supervisor.are_possible()
+    """Whether it can be forked as long as nothing in it stands in the way."""
 
     def __init__(self, answer_subcall: AnswerSubcall, launch: Mapping[str, Any], *, insurance: bool = False) -> None:
         self._launch_options = launch
@@ -65,6 +68,8 @@ class Kernel:
         self._connection: Connection
         self.insurance = Insurance(is_wanted=insurance)
         """What goes on in its place when it dies."""
+        self._marked: SleepingFork | None = None
+        """What `go_back` goes on in."""
         self.user_cell_lock = asyncio.Lock()
         """Held while a cell runs that is not the run's own, such as a person's while the run is paused."""
 
@@ -159,9 +164,7 @@ class Kernel:
             The cell; `None`: none of this prompt has run.
         """
         if self.insurance.is_wanted and self.is_alive and self.recorded is None:
-            supervised = self._connection.process.supervised
-            pid = None if supervised is None else supervised.kernel_pid
-            self.insurance.renew(lambda: self._fork(sleeps=True), position, pid)
+            self.insurance.renew(lambda: self._fork(sleeps=True), position, self._pid)
 
     async def revive(self) -> SleepingFork | None:
         """Continue, after its death, in the fork that was kept, with all that it has; it is insured again.
@@ -189,6 +192,61 @@ class Kernel:
         self.insure(fork.position)
         await self.insurance.settled()
         return fork
+
+    async def mark(self, position: CellPosition | None) -> str:
+        """Keep a fork of it as it is now, after this cell, for `go_back`; the one before is ended.
+
+        Returns
+        -------
+        str
+            Why there is none, as the end of a sentence; empty where there is one.
+        """
+        await self.unmark()
+        if self._pid is not None and (lack := shortage(self._pid)):
+            return lack
+        try:
+            self._marked = SleepingFork(await self._fork(sleeps=True), position)
+        except (KernelError, OSError) as error:
+            return str(error).removeprefix("The kernel can't be forked: ").removesuffix(".")
+        return ""
+
+    async def unmark(self) -> None:
+        """End the fork that was kept by `mark`, if there is one."""
+        fork, self._marked = self._marked, None
+        if fork is not None:
+            await run_to_completion(fork.process.kill)
+
+    async def go_back(self) -> bool:
+        """Continue in the fork that `mark` kept, also where the kernel has died; what was done since is gone.
+
+        Returns
+        -------
+        bool
+            Whether it did: the fork may have been killed meanwhile, and then the kernel is as it was.
+        """
+        fork, self._marked = self._marked, None
+        if fork is None:
+            return False
+        if (supervised := fork.process.supervised) is not None:
+            supervised.wake()
+        before = self._connection
+        try:
+            await self._go_on_in(fork.process)
+        except KernelStartError:
+            self._connection = before
+            return False
+        await run_to_completion(lambda: before.close("its last cell was undone"))
+        self._declared = _Declared()
+        # what is kept of it after that cell is no longer what it goes on from
+        await run_to_completion(self.insurance.drop)
+        self.insure(fork.position)
+        return True
+
+    @property
+    def _pid(self) -> int | None:
+        """Of its process, where that is known."""
+        supervised = self._connection.process.supervised
+        return None if supervised is None else supervised.kernel_pid
 
     async def _go_on_in(self, process: KernelProcess) -> None:
         """Connect to a fork; its tasks may ask already while that is under way.
@@ -445,6 +503,7 @@ class Kernel:
     async def _close_all(self) -> None:
         try:
             await self.insurance.drop()
+            await self.unmark()
         finally:
             await self._close()
             if self._templates is not None:

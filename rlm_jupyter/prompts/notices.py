@@ -95,6 +95,11 @@ LAST_REPLY = (
 )
 EDITED = "The user edited this cell before it ran. This ran:\n{source}"
 REFUSED = "The user refused this cell; it was not run.{message}"
+UNDONE = (
+    "The user undid your last cell (iteration {iteration}, block {block}): the kernel is as it was before it. "
+    "Variables there are: {names}. Files that it changed stay changed. The cell that you wrote now was not run."
+    "{message}"
+)
 FROM_USER = "A message from the user: {message}"
 RESTORED_NAMES = "These names are not yours to change and were put back: {names}."
 BATCH_REFUSED = "A batch of sub-calls was refused: {reason}"

@@ -12,6 +12,7 @@ _NOTICES: tuple[tuple[str, NoticeKind], ...] = (
     ("The kernel died between two cells", "died_between"),
     ("The user edited this cell before it ran. This ran:\n", "edited"),
     ("`exit()` ended this cell, not the kernel. Nothing below it in that reply was executed; leave it out.", "exited"),
+    ("The user refused this cell; it was not run.", "refused"),
     ("Your answer is kept, but it does not end the work yet: the termination policy ", "sent_back"),
     ("The user stopped the work while this cell was being executed. It was not executed again, so what ", "stopped"),
     ("Your answer does not count yet, because files that were asked for are not as they must be in ", "wrong_files"),

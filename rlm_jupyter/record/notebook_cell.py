@@ -46,6 +46,10 @@ class NotebookCell:
         self._records.append(record)
         self._encoded = None
 
+    def tag(self, tags: tuple[str, ...]) -> None:
+        """Give it other tags."""
+        self.tags, self._encoded = tags, None
+
     @property
     def is_bare(self) -> bool:
         """Whether no record is attached."""

@@ -56,6 +56,8 @@ _TAGS: dict[CellStatus, tuple[str, ...]] = {
     "skipped": ("rlm-skipped", "skip-execution"),
 }
 """So that executing the notebook as a whole goes on after an error, and does not hang where a run did."""
+_UNDONE = ("rlm-undone", "skip-execution")
+"""Of a cell that a person had undone."""
 
 
 class Layout:
@@ -120,6 +122,8 @@ class Layout:
                 cell.add(dump(data))
                 self._asked.setdefault(cell.id, SubcallFold(self._texts.within(CELL_CHARS), self._steps)).take(record)
             case NoticeGiven() | ConversationCompacted() | RunResumed():
+                if isinstance(record, NoticeGiven) and record.undoes:
+                    self._undo(record.undoes)
                 self._add("notice", record.iteration, notice_of(record)).add(dump(data))
             case OutputsShown() | IterationRated() | OutputsElided():
                 self._cells[-1].add(dump(data))
@@ -248,6 +252,11 @@ class Layout:
         if remark := remark_on(record):
             text = unread_notice(record) if remark == UNREAD else f"> {remark}"
             self._add("notice", record.iteration, text)
+
+    def _undo(self, position: tuple[int, ...]) -> None:
+        iteration, block = position
+        if (cell := self._blocks.get((iteration, block))) is not None:
+            cell.tag(_UNDONE)
 
     def _finish(self, record: CellFinished, data: dict[str, Any]) -> None:
         cell = self._blocks.get((record.iteration, record.block))

@@ -58,6 +58,7 @@ class Trajectory:
         self._samples: list[SampleSettled] = []
         self._direct: list[DirectReplied] = []
         self._rejected: list[ReplyReceived] = []
+        self._undone: set[tuple[int, ...]] = set()
         self._forced: ReplyReceived | None = None
         self._elided_through = 0
         self._compactions: list[ConversationCompacted] = []
@@ -157,6 +158,11 @@ class Trajectory:
     def rejected(self) -> tuple[ReplyReceived, ...]:
         """The replies that were resampled, in order."""
         return tuple(self._rejected)
+
+    @property
+    def undone(self) -> frozenset[tuple[int, ...]]:
+        """Iteration and block of the cells that a person had undone."""
+        return frozenset(self._undone)
 
     @property
     def forced(self) -> ReplyReceived | None:
@@ -278,6 +284,8 @@ class Trajectory:
         self._iterations = None
         if isinstance(record, ReplyReceived | SubcallSettled):
             self._spend(record.usage, record.cost)
+        if isinstance(record, NoticeGiven) and record.undoes:
+            self._undone.add(record.undoes)
         if isinstance(record, SubcallSettled):
             self._subcalls.append(record)
         elif isinstance(record, ReplyReceived):

@@ -152,7 +152,10 @@ class Player:
             return None
         self._held = taken, cell
         mended = parsing.mend_cell(source, has_context=self.run.has_context)
-        return Decision(cell.status != "skipped", None if cell.executed == mended else cell.executed)
+        runs = cell.status != "skipped"
+        return Decision(
+            runs, None if cell.executed == mended else cell.executed, undoes=not runs and self.recording.undoes_next
+        )
 
     async def execute(self) -> tuple[CellRun, Inspection] | None:
         """Re-execute the next recorded cell, which gets its recorded outputs; `None` where the record has ended.
@@ -226,6 +229,10 @@ class Player:
     def was_stopped_in(self, iteration: int, block: int) -> bool:
         """Return whether a person had stopped the run in this cell, and it is not executed again."""
         return (iteration, block) in self.recording.stopped_in
+
+    def puts_output(self, iteration: int, block: int) -> bool:
+        """Return whether what was cut off of a cell's output is put into the kernel; that of an undone one is not."""
+        return (iteration, block) not in self.recording.undone
 
     @property
     def earlier_answer(self) -> Value | None:

@@ -109,6 +109,8 @@ class Recording:
         self._superseded = superseded(records, again=again)
         self.stopped_in = stopped_in(records, again=again)
         """Iteration and block of the cells in which a person had stopped the run, and which are not executed again."""
+        self.undone = {record.undoes for record in records if isinstance(record, NoticeGiven) and record.undoes}
+        """Those that a person had undone: they are not executed again."""
         self._settled = max(self.options.settled, _settled(records, self.ended if self.options.only else None))
         self._sent_back = {
             record.iteration
@@ -144,6 +146,11 @@ class Recording:
             return None
         restored = self._revivals[0].restored
         return restored["iteration"], restored["block"]
+
+    @property
+    def undoes_next(self) -> bool:
+        """Whether a person had the last cell undone in place of the one that was just taken."""
+        return bool(self._left) and isinstance(self._left[0], NoticeGiven) and bool(self._left[0].undoes)
 
     def revival(self) -> NoticeGiven | None:
         """Return what was said of the kernel's new beginning, after the cell that it died in."""
@@ -259,6 +266,10 @@ def _corresponds(recorded: Record, now: Record) -> bool:
     if type(recorded) is not type(now):
         return False
     match recorded, now:
+        case NoticeGiven(kind="refused"), NoticeGiven(kind="refused"):
+            return True  # what the person wrote stands in the record alone
+        case NoticeGiven(undoes=undone), NoticeGiven(undoes=undone_now) if undone:
+            return undone == undone_now
         case NoticeGiven(text=text), NoticeGiven(text=said):
             return text == said
         case CellFinished(iteration=i, block=b), CellFinished(iteration=j, block=c):

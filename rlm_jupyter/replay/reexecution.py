@@ -55,6 +55,8 @@ class Reexecution:
         if not recording.options.reexecutes:
             return ""
         position = cell.iteration, cell.block
+        if position in recording.undone:
+            return ""
         await run.kernel.insurance.settled()
         if cell.status == "died":
             await self.restart(recording.revival())

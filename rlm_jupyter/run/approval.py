@@ -23,7 +23,8 @@ Approve = bool | Literal["calls"]
 """What waits for a person: cells and calls of tools that ask, such calls alone, or nothing."""
 
 _REFUSE = "any other text refuses it and goes to the model: "
-_ABOUT_CELL = f"Run this cell? [y]es, [n]o, [a]ll from now on, [s]top the run; {_REFUSE}"
+_ABOUT_CELL = f"Run this cell? [y]es, [n]o, {{undo}}[a]ll from now on, [s]top the run; {_REFUSE}"
+_UNDO = "[u]ndo the cell before it, "
 _ABOUT_CALL = f"Make this call? [y]es, [n]o, [a]ll of {{tool}} from now on, [s]top the run; {_REFUSE}"
 
 
@@ -92,9 +93,16 @@ class Approvals:
 
     def _put_cell(self, control: Control, proposed: CellProposed) -> None:
         self._show(f"Cell {proposed.block + 1} of iteration {proposed.iteration} waits:\n\n{proposed.source}\n")
-        said = self._ask(_ABOUT_CELL).strip()
+        if proposed.no_undo:
+            self._show(f"The cell before it can't be undone: {proposed.no_undo}.\n")
+        can_undo = proposed.undoes is not None
+        said = self._ask(_ABOUT_CELL.format(undo=_UNDO if can_undo else "")).strip()
+        while not can_undo and said.lower() in {"u", "undo"}:  # a word of ours, and no message to the model
+            said = self._ask("No cell before it can be undone. " + _ABOUT_CELL.format(undo="")).strip()
         cell = (proposed.iteration, proposed.block)
         match said.lower():
+            case "u" | "undo":
+                control.undo(cell=cell)
             case "y" | "yes" | "":
                 control.approve(cell=cell)
             case "a" | "all":

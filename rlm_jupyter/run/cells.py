@@ -10,6 +10,7 @@ from typing import Any
 from rlm_jupyter.kernel.guest.codec import DRAFT
 from rlm_jupyter.kernel.insurance import SleepingFork
 from rlm_jupyter.prompts import cues, notices, outputs
+from rlm_jupyter.run import undo
 from rlm_jupyter.run.figures import Figures
 from rlm_jupyter.run.state import INTERRUPT_MARGIN, Run
 from rlm_jupyter.types.errors import KernelDiedError, KernelError, KernelStartError
@@ -55,6 +56,7 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
         run.ledger.remarks["insurance"] = kernel.insurance.shortage
     if early is None and not kernel.is_alive:
         await _revive(run, notices.DIED_BETWEEN, "died_between")
+    await undo.mark(run)
     run.emit(CellStarted(run.iteration, cells.block, source))
     cell = CellRun("interrupted")
     try:
@@ -150,7 +152,8 @@ async def show(run: Run) -> None:
         if name in taken:
             name = f"_{name}"
         shown = outputs.cut(text, max(budget // (len(executed) - index), 200), variable=name)
-        if shown.cut and name is not None and run.kernel.is_alive:
+        kept = run.playback is not None and not run.playback.puts_output(run.iteration, cell.block)
+        if shown.cut and name is not None and run.kernel.is_alive and not kept:
             with contextlib.suppress(KernelDiedError):  # the next cell revives it
                 await run.kernel.put(name, text)
         budget -= len(shown.text)

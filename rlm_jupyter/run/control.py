@@ -37,6 +37,8 @@ class Decision:
     """What is executed in its place, where a person edited it."""
     note: str = ""
     """What the model is told."""
+    undoes: bool = False
+    """The cell that was executed last is undone, too."""
 
 
 class Control:
@@ -136,6 +138,19 @@ class Control:
     def refuse(self, note: str = "", *, cell: tuple[int, ...] | None = None) -> None:
         """Don't execute the cell that waits, or make the call; the model is told so, and `note`. `cell` as before."""
         self._decide(Decision(False, note=note), cell)
+
+    def undo(self, note: str = "", *, cell: tuple[int, ...] | None = None) -> None:
+        """Undo the cell that was executed last, and don't execute the one that waits; the model is told so, and `note`.
+
+        The kernel goes back to how it was before that cell. Where it can't (`CellProposed.no_undo` says why), the cell
+        that waits goes on waiting.
+
+        Parameters
+        ----------
+        cell
+            The cell that waits, as for `approve`.
+        """
+        self._decide(Decision(False, note=note, undoes=True), cell)
 
     def approve_all(self, tool: str) -> None:
         """Ask no more about calls of this tool, as long as the run goes on."""

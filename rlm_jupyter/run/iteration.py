@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts import notices
-from rlm_jupyter.run import cells
+from rlm_jupyter.run import cells, undo
+from rlm_jupyter.run.control import Decision
 from rlm_jupyter.run.grounding import ends_an_output
 from rlm_jupyter.run.state import Run
+from rlm_jupyter.types.events import RemarkMade
 from rlm_jupyter.types.values import CellRun, Inspection, Value
 
 
@@ -141,11 +143,11 @@ async def _cell(run: Run, source: str) -> _Ran:
     """Execute one block."""
     executed, ran = mended(run, source), source
     decision = await run.approval(source)
+    while decision.undoes and not run.is_replaying and (problem := await undo.go_back(run)):
+        run.emit(RemarkMade(problem))
+        decision = await run.approval(source)
     if not decision.runs:
-        cells.finish(run, source, None, CellRun("skipped"))
-        said = f" Their message: {decision.note}" if decision.note else ""
-        run.notice(notices.REFUSED.format(message=said))
-        return _Ran(ok=False, denied=True)
+        return _refused(run, source, decision)
     if decision.source is not None and decision.source != source:
         executed = ran = decision.source
         run.notice(notices.EDITED.format(source=ran), "edited")
@@ -175,6 +177,17 @@ async def _cell(run: Run, source: str) -> _Ran:
             return _Ran(ok, run.cells.draft)
         run.notice(notices.READY_UNREADABLE)
     return _Ran(ok, exited=exited)
+
+
+def _refused(run: Run, source: str, decision: Decision) -> _Ran:
+    """Pass over a block that a person did not let run; the one before may have been undone, too."""
+    cells.finish(run, source, None, CellRun("skipped"))
+    said = f" Their message: {decision.note}" if decision.note else ""
+    if decision.undoes:
+        undo.tell(run, said)
+    else:
+        run.notice(notices.REFUSED.format(message=said), "refused")
+    return _Ran(ok=False, denied=True)
 
 
 def mended(run: Run, source: str) -> str | None:

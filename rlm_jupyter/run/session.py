@@ -20,7 +20,7 @@ from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.event_log import EventLog
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.run import output_files
+from rlm_jupyter.run import output_files, undo
 from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.cells import restoration
@@ -233,8 +233,10 @@ class Session:
                 await self.kernel.reopen()
                 # what there is to say of this cell is nothing for the model
                 self.variables = (await self.kernel.inspect()).variables
+                paused = self.answering.run
+                if paused is not None:
+                    await undo.forget(paused, "a cell of yours was executed since")
                 if ok:
-                    paused = self.answering.run
                     self.kernel.insure((0, 0) if paused is None else (paused.iteration, paused.cells.block))
 
     def stopped(self, prompt: str, emit: Callable[[Event], None] | None, why: str = "") -> Trajectory:
@@ -247,6 +249,7 @@ class Session:
         self.answering.run, self.answering.trajectory = run, run.trajectory
         restarted, restored = "", dict[str, Any]()
         await self.kernel.insurance.settled()
+        await self.kernel.unmark()
         wanted, played = run.replies.answer_type, run.playback
         takes_none = (wanted is not None and wanted.takes_none) or (played is not None and played.takes_none)
         try:

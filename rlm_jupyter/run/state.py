@@ -101,6 +101,9 @@ class Playback(Protocol):
     def was_stopped_in(self, iteration: int, block: int) -> bool:
         """Return whether a person had stopped the run in this cell, and it is not executed again."""
 
+    def puts_output(self, iteration: int, block: int) -> bool:
+        """Return whether what was cut off of a cell's output is put into the kernel."""
+
     @property
     def earlier_answer(self) -> Value | None:
         """What the run ended with before."""
@@ -235,8 +238,9 @@ class Run:
             return decided
         if not self.control.approving or self.cells.early is not None:
             return Decision(True)
-        block = self.cells.block
-        proposed = CellProposed(self.iteration, block, source)
+        block, point = self.cells.block, self.cells.undo_point
+        undoes = None if point is None else point.cell
+        proposed = CellProposed(self.iteration, block, source, undoes, self.cells.no_undo)
         with self.ledger.deadline.held():
             decision = await self.control.decision((self.iteration, block), lambda: self.emit(proposed))
         self.emit(CellDecided(self.iteration, block, decision.runs))

@@ -17,7 +17,18 @@ from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.conversation import Conversation
 from rlm_jupyter.run.early_cell import EarlyCell
 from rlm_jupyter.run.history import History
-from rlm_jupyter.types.values import OutputFile, Value, Variable
+from rlm_jupyter.types.values import CellPosition, OutputFile, Value, Variable
+
+
+@dataclass(frozen=True, slots=True)
+class UndoPoint:
+    """How the run stood before the cell that was executed last; the kernel has kept a fork from then."""
+
+    cell: CellPosition
+    """What is undone by going back to it."""
+    draft: Value | None
+    sent_back: Value | None
+    confidence: float | None
 
 
 @dataclass
@@ -41,6 +52,10 @@ class CellState:
     """What the model stated last, from 0 to 1."""
     early: EarlyCell | None = None
     """The first cell of the reply that arrives, where it is executed already. Assigned in `run/arriving.py`, too."""
+    undo_point: UndoPoint | None = None
+    """Where a person can have the last cell undone. Assigned in `run/undo.py`, and so is `no_undo`."""
+    no_undo: str = ""
+    """Why that can't be undone, as the end of a sentence; empty where it can, and where nobody would be asked."""
     rendered: str = ""
     """The outputs of the last iteration, whole, as text."""
 

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from rlm_jupyter.types.images import Image
 from rlm_jupyter.types.recorded_options import RecordedOptions
 from rlm_jupyter.types.values import (
+    CellPosition,
     CellStatus,
     ContextInfo,
     FinishReason,
@@ -180,10 +181,20 @@ class CellFinished:
     seconds: float
 
 
-NoticeKind = Literal["", "died_between", "edited", "exited", "sent_back", "stopped", "wrong_files", "wrong_form"]
+NoticeKind = Literal[
+    "",
+    "died_between",
+    "edited",
+    "exited",
+    "refused",
+    "sent_back",
+    "stopped",
+    "wrong_files",
+    "wrong_form",
+]
 """What a notice says, where that is looked for: the kernel died between two cells, a person edited the cell, a cell
-called `exit()`, a policy did not accept an answer, a person stopped the run in a cell, files or the form of an answer
-are not as they were asked for; empty: anything else."""
+called `exit()`, a person refused the cell, a policy did not accept an answer, a person stopped the run in a cell, files
+or the form of an answer are not as they were asked for; empty: anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +208,8 @@ class NoticeGiven:
     which they were as they are; iteration 0: before the first."""
     kind: NoticeKind = ""
     """Derived from the text where an earlier version wrote the record (`record.earlier_versions`)."""
+    undoes: tuple[int, ...] = ()
+    """Iteration and block of the cell that a person had undone; empty where it is about anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +362,10 @@ class CellProposed:
     iteration: int
     block: int
     source: str
+    undoes: CellPosition | None = None
+    """Iteration and block of the cell before, where a person can have it undone (`Control.undo`)."""
+    no_undo: str = ""
+    """Why the cell before can't be undone, as the end of a sentence; empty where it can, or there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,9 @@ async def test_many_deaths_lose_nothing_but_the_cells_own(kind: Any, is_forked: 
         await insured(kernel, HELD)
         for times in range(1, 7):
             await insured(kernel, "n += 1; next(lazy); thing.rows.append(n); file.read(1)", (times, 0))
-            dying = asyncio.create_task(kernel.execute(f"n = 'lost'; thing.rows.append('lost'); {DEATHS[times % 3]}"))
+            dying = asyncio.create_task(
+                kernel.execute(f"n = 'lost'; file.read(1); thing.rows.append('lost'); {DEATHS[times % 3]}")
+            )
             assert (await dying).status == "died"
             spare = await kernel.revive()
             assert spare is not None

@@ -289,6 +289,38 @@ def test_an_edit_that_was_refused_stays_below_its_cell_and_what_was_said_of_it(o
     assert not page.errors
 
 
+def test_the_last_cell_is_undone_by_a_button_and_shown_as_undone(opened: Open, model: Waiting) -> None:
+    model.play(
+        ["```repl\nx = 'first'\n```", "```repl\nx = 'wrong'\n```", "```repl\nx += '!'\n```", "```repl\nFINAL(x)\n```"],
+        opened=4,
+    )
+    page = opened("text = 'x' * 10", ASK.replace("--rerun", "--rerun --approve"))
+    page.run("user-1")
+    page.run("user-2")
+    strip = page.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .rlm-proposal")
+    for number in (1, 2, 3):
+        page.until(lambda: len(page.live("code")) == number and strip.count(), f"cell {number} waits")  # noqa: B023
+        assert strip.get_by_role("button", name="Undo").count() == (number > 1)
+        if number < 3:
+            strip.get_by_role("button", name="Run:").click()
+    page.picture("undo-offered", 700)
+    strip.get_by_role("button", name="Undo").click()
+    page.page.get_by_role("dialog").get_by_role("textbox").fill("keep the first")
+    page.page.get_by_role("dialog").get_by_role("button", name="Undo").click()
+    page.until(
+        lambda: len(page.live("code")) == 4 and strip.count(), "the next one waits, and nothing before can be undone"
+    )
+    assert not strip.get_by_role("button", name="Undo").count()
+    statuses = [cell["metadata"]["rlm"]["status"] for cell in page.live("code")]
+    assert statuses == ["ok", "undone", "skipped", "proposed"]
+    strip.get_by_role("button", name="Run:").click()
+    page.until(lambda: page.page.locator(".rlm-bar[data-rlm-outcome='answered']").count(), "the end")
+    assert "first" in page.live("answer")[0]["source"]
+    assert any("The user undid your last cell" in cell["source"] for cell in page.live("notice"))
+    page.picture("undone", 900)
+    assert not page.errors
+
+
 def test_people_decide_about_cells(opened: Open, model: Waiting) -> None:
     model.play(["```repl\nprint('first')\n```", "I go on.\n```repl\nprint('second')\n```", FINAL], opened=3)
     page = opened("text = 'x' * 10", ASK.replace("--rerun", "--rerun --approve"))

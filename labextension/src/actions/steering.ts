@@ -162,6 +162,19 @@ export class Steering {
     }
   }
 
+  /** Take the last cell back; the one that waits is not run either. */
+  async undo(run: RunModel): Promise<void> {
+    const cell = run.proposed;
+    if (!cell?.facts.undoes) {
+      return;
+    }
+    const asked = this._trans.__('Message to the model, if you like: why, or what to do instead');
+    const note = await this._askText(this._trans.__('Undo the last cell'), asked, this._trans.__('Undo'));
+    if (note !== null) {
+      this.ask(run, { type: 'undo', cell: cell.id, note });
+    }
+  }
+
   async note(run: RunModel): Promise<void> {
     const asked = this._trans.__('The model reads it with the next outputs');
     const text = await this._askText(this._trans.__('Message to the model'), asked, this._trans.__('Send'));

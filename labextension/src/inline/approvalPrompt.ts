@@ -5,13 +5,18 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { Strip } from './strip';
 
 export class Proposal extends Strip {
-  /** @param about the id of the cell that waits. */
+  /**
+   * @param about the id of the cell that waits.
+   * @param decide `undo`: the cell before it can be undone.
+   * @param noUndo why the cell before it can't be undone; empty: it can, or there is none.
+   */
   constructor(
     readonly about: string,
-    approve: () => void,
-    refuse: () => void,
+    decide: { approve(): void; refuse(): void; undo: (() => void) | null },
+    noUndo: string,
     trans: TranslationBundle
   ) {
+    const { approve, refuse, undo } = decide;
     const buttons = [
       {
         label: trans.__('Run'),
@@ -26,7 +31,16 @@ export class Proposal extends Strip {
         act: refuse
       }
     ];
-    const words = trans.__('Not run yet. It runs as it stands here, edited or not.');
+    if (undo) {
+      buttons.push({
+        label: trans.__('Undo Last Cell…'),
+        caption: trans.__('Take the kernel back to before the last cell; this one is not run'),
+        name: 'rlm-decide-undo',
+        act: undo
+      });
+    }
+    const waits = trans.__('Not run yet. It runs as it stands here, edited or not.');
+    const words = noUndo ? `${waits} ${trans.__('The cell before it can’t be undone: %1.', noUndo)}` : waits;
     super(trans.__('A cell waits for your approval'), words, buttons, 'rlm-proposal');
   }
 }

@@ -78,9 +78,12 @@ export class Bars {
     const cell = run.isOver ? undefined : run.proposed;
     const known = this._proposals.get(run.run);
     const call = run.isOver ? null : run.facts.call;
-    if (known && known.about === (call?.id ?? cell?.id) && !known.isDisposed) {
+    const undoes = (!call && cell?.facts.undoes) || '';
+    const isSame = known?.about === (call?.id ?? cell?.id) && this._undoes.get(run.run) === undoes;
+    if (known && isSame && !known.isDisposed) {
       return;
     }
+    this._undoes.set(run.run, undoes);
     known?.dispose();
     this._proposals.delete(run.run);
     if (call) {
@@ -91,12 +94,13 @@ export class Bars {
     if (!cell || !widget) {
       return;
     }
-    const proposal = new Proposal(
-      cell.id,
-      () => this._actions.steering.approve(run),
-      () => void this._actions.steering.refuse(run),
-      this._trans
-    );
+    const { steering } = this._actions;
+    const decide = {
+      approve: () => steering.approve(run),
+      refuse: () => void steering.refuse(run),
+      undo: undoes ? () => void steering.undo(run) : null
+    };
+    const proposal = new Proposal(cell.id, decide, cell.facts.no_undo ?? '', this._trans);
     this._proposals.set(run.run, proposal);
     addTo(widget, proposal);
     this._actions.goOn(this._asked.get(run.run), cell.id);
@@ -129,5 +133,7 @@ export class Bars {
   private readonly _bars = new Map<string, RunBar>();
   /** The last cell of a run that a person was asked about. */
   private readonly _asked = new Map<string, string>();
+  /** The cell that is undone by a click, as it was last offered. */
+  private readonly _undoes = new Map<string, string>();
   private readonly _proposals = new Map<string, Proposal | CallProposal>();
 }

@@ -14,7 +14,8 @@ export type Status =
   | 'error'
   | 'interrupted'
   | 'died'
-  | 'skipped';
+  | 'skipped'
+  | 'undone';
 
 /** One output as nbformat 4 writes it. */
 export interface Output {
@@ -96,6 +97,9 @@ export interface CellFacts {
   of?: string;
   /** Of the line below a run's cells: how it ended. */
   outcome?: string;
+  /** Of a cell that waits for approval: the cell before it, which can be undone; or why it can't be. */
+  undoes?: string;
+  no_undo?: string;
 }
 
 export interface LiveCell {
@@ -210,6 +214,7 @@ export type Ask =
   | { type: 'approve'; call: string; all: boolean }
   | { type: 'refuse'; cell: string; note: string }
   | { type: 'refuse'; call: string; note: string }
+  | { type: 'undo'; cell: string; note: string }
   | { type: 'note'; text: string }
   | { type: 'limit'; name: string; value: number | null }
   | { type: 'child'; child: string; open: boolean }

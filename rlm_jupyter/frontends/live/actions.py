@@ -38,6 +38,8 @@ def act(control: Any, data: dict[str, Any]) -> bool:
             control.approve(edited if isinstance(edited, str) else None)
         case {"type": "refuse"}:
             control.refuse(str(data.get("note") or ""))
+        case {"type": "undo"}:
+            control.undo(str(data.get("note") or ""))
         case {"type": "note", "text": str(text)}:
             control.note(text)
         case {"type": "limit", "name": str(name), "value": bool()}:

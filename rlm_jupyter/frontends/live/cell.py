@@ -13,7 +13,7 @@ Item = dict[str, Any]
 Role = Literal["prose", "code", "subcalls", "notice", "answer", "boundary"]
 MESSAGE_CHARS = 1_000_000
 """About as much goes into one message, if it is not a single item that is longer."""
-Status = CellStatus | Literal["writing", "proposed", "running"]
+Status = CellStatus | Literal["writing", "proposed", "running", "undone"]
 
 
 @dataclass(slots=True)

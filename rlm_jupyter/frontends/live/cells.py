@@ -207,7 +207,11 @@ class Cells:
             case ReplyReceived():
                 self._replies.receive(event)
             case CellProposed(iteration=index, block=block, source=source):
-                code(index, block, source).status = "proposed"
+                cell = code(index, block, source)
+                cell.status = "proposed"
+                cell.facts.pop("undoes", None)  # where it is proposed again, as that could not be done
+                cell.facts |= {"undoes": code(*event.undoes).id} if event.undoes else {}
+                cell.facts |= {"no_undo": event.no_undo} if event.no_undo else {}
             case CellDecided(iteration=index, block=block):
                 code(index, block).status = "writing"
             case CellStarted(iteration=index, block=block, source=source):
@@ -238,7 +242,9 @@ class Cells:
                 cell.source = markdown(self._attempts)
                 self.children.settle_sample(event)
                 self._cells.mark(cell)
-            case NoticeGiven(iteration=index):
+            case NoticeGiven(iteration=index, undoes=undone):
+                if undone:
+                    self._replies.code(undone[0], undone[1]).status = "undone"
                 self._cells.note(index, quoted_notice(event))
             case ConversationCompacted(iteration=index):
                 self._cells.note(index, compacted_notice(event))

@@ -266,7 +266,7 @@ class LiveRun:
         kind, cells = ask.get("type"), self.cells
         if kind in ("approve", "refuse") and ask.get("call") is not None:
             decide(self._control, cells.facts.call, ask)
-        elif kind in ("approve", "refuse") and (ask.get("cell") is None or ask["cell"] != cells.proposed):
+        elif kind in ("approve", "refuse", "undo") and (ask.get("cell") is None or ask["cell"] != cells.proposed):
             # the second half of a double click: nobody has read the cell that waits now
             log.info("A decision meant another cell than the one that waits: it was passed over.")
         elif kind == "export":

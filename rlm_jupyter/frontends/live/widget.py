@@ -38,6 +38,8 @@ class Steering:
         self._facts = RunFacts()
         self._view = View()
         self._answer: str | None = None
+        self.can_undo = False
+        """Whether the cell before the one that waits can be undone."""
         self.proposed = (0, 0)
         """Iteration and block of the cell that waits, or waited last."""
 
@@ -48,7 +50,7 @@ class Steering:
         if isinstance(event, RunEnded):
             self._answer = answer_markdown(event) or None
         elif isinstance(event, CellProposed):
-            self.proposed = (event.iteration, event.block)
+            self.proposed, self.can_undo = (event.iteration, event.block), event.undoes is not None
 
     @property
     def is_over(self) -> bool:
@@ -98,6 +100,11 @@ class _Panel:
         self._pause = w.Button(description="Pause", icon="pause", tooltip="Wait before the model's next reply")
         self._approve = w.Button(description="Run the cell", icon="check", tooltip="Run the cell that waits")
         self._refuse = w.Button(description="Refuse", icon="times", tooltip="Don't run it; the message says why")
+        self._undo = w.Button(
+            description="Undo the last cell",
+            icon="undo",
+            tooltip="Take back the last cell; the one that waits is not run",
+        )
         self._note = w.Text(placeholder="A message to the model", continuous_update=False)
         self._bars = {
             name: w.FloatProgress(description=label, min=0.0, max=1.0, layout={"width": "320px"})
@@ -109,10 +116,13 @@ class _Panel:
         self._pause.on_click(lambda _: control.resume() if control.is_paused else control.pause())
         self._approve.on_click(lambda _: control.approve(cell=self._cell))
         self._refuse.on_click(lambda _: control.refuse(self._said(), cell=self._cell))
+        self._undo.on_click(lambda _: control.undo(self._said(), cell=self._cell))
         self._send = w.Button(description="Send", icon="comment", tooltip="The model reads it with the next outputs")
         self._send.on_click(lambda _: control.note(self._said()))
         self._rows = [w.HBox([bar, self._numbers[name]]) for name, bar in self._bars.items()]
-        self._buttons = w.HBox([self._stop, self._pause, self._approve, self._refuse, self._note, self._send])
+        self._buttons = w.HBox(
+            [self._stop, self._pause, self._approve, self._refuse, self._undo, self._note, self._send]
+        )
         self.box = w.VBox([self._buttons, *self._rows, self._html])
         self._update()
         threading.Thread(target=self._keep_up, name="rlm_jupyter widget", daemon=True).start()
@@ -137,6 +147,7 @@ class _Panel:
         self._pause.icon = "play" if paused else "pause"
         for button in (self._approve, self._refuse):
             button.layout.display = None if asking else "none"
+        self._undo.layout.display = None if asking and self._steering.can_undo else "none"
         used = self._steering.used()
         for (name, _, form), row in zip(_BARS, self._rows, strict=True):
             row.layout.display = None if name in used else "none"

@@ -160,9 +160,9 @@ class SelfFork:
             *sockets, channel, life = fds
             _end_with(life)
             os.setsid()
+            _reopen_files()  # before the kernel reads on: a fork that sleeps stays where it was
             self._tell_and_sleep(channel, sleeps=asked["sleeps"])
             self._leave(set(fds) | {told})
-            _reopen_files()
             self._renew(asked, sockets)
             self._channel = socket.socket(fileno=channel)
             self._inventory.renew(channel, {*fds, told})

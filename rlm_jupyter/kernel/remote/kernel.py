@@ -212,6 +212,8 @@ class RemoteKernel(Kernel):
         await kernel._connect()
         return kernel
 
+    can_fork = False
+
     async def fork(self, answer_subcall: AnswerSubcall) -> Self:
         """Refuse.
 

@@ -12,7 +12,7 @@ import pytest
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.run.approval import Approvals
-from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.control import Control, Decision
 from rlm_jupyter.run.result import Result
 from rlm_jupyter.run.running import Running
 from rlm_jupyter.types.errors import ConfigurationError
@@ -185,6 +185,33 @@ def test_what_is_typed_decides(said: str, decided: list[str]) -> None:
     decisions, control = put(said)
     assert decisions == decided
     assert control.approving is (said != "a")
+
+
+def test_the_cell_before_is_undone_only_where_it_can_be() -> None:
+    def decided(said: list[str], event: CellProposed) -> tuple[list[str], list[str], list[Decision]]:
+        asks: list[str] = []
+        shows: list[str] = []
+        control = Control(approving=True)
+        control._waiting = decisions = []
+        control._proposed = (2, 0)
+
+        def ask(text: str) -> str:
+            asks.append(text)
+            return said.pop(0)
+
+        approvals = Approvals(ask, shows.append)
+        approvals(event)
+        approvals.put(control)
+        return asks, shows, decisions
+
+    asks, _, decisions = decided(["u"], CellProposed(2, 0, "x", undoes=(1, 0)))
+    assert "[u]ndo the cell before it" in asks[0]
+    assert decisions == [Decision(False, undoes=True)]
+    asks, shows, decisions = decided(["undo", "n"], CellProposed(2, 0, "x", no_undo="it runs a thread (t)"))
+    assert shows[1] == "The cell before it can't be undone: it runs a thread (t).\n"
+    assert "[u]ndo" not in asks[0]
+    assert asks[1].startswith("No cell before it can be undone.")
+    assert decisions == [Decision(False)]
 
 
 def test_stop_decides_nothing_else() -> None:

@@ -14,6 +14,7 @@ from nbclient import NotebookClient
 
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.frontends.live.widget import Steering
+from rlm_jupyter.kernel.supervisor import are_possible
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.run.running import Running
 
@@ -36,6 +37,21 @@ def until(holds: Any) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.skipif(not are_possible(), reason="kernels are forked on Linux")
+def test_the_last_cell_is_undone_by_a_button() -> None:
+    replies = ["```repl\nx = 1\n```", "```repl\ny = 2\n```", "```repl\nFINAL(globals().get('x', 'none'))\n```"]
+    running, steering = start(replies, approve=True)
+    box = steering.widget(running.control)
+    approve, undo = button(box, "Run the cell"), button(box, "Undo the last cell")
+    until(lambda: approve.layout.display is None and steering.proposed == (1, 0))
+    assert undo.layout.display == "none"
+    approve.click()
+    until(lambda: undo.layout.display is None and steering.proposed == (2, 0))
+    undo.click()
+    until(lambda: approve.click() or running.done)
+    assert running.result(60).answer == "none"
 
 
 def test_bars_show_what_is_used_of_the_limits_that_are_set() -> None:
