@@ -9,6 +9,7 @@ Long because all that may be asked of a kernel stands here, with what it gives a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.shell_requests import ShellRequests
 from rlm_jupyter.kernel.shield import run_to_completion
 from rlm_jupyter.kernel.subcalls import SubcallDispatcher
-from rlm_jupyter.kernel.templates import Templates
+from rlm_jupyter.kernel.templates import Lease, Templates
 from rlm_jupyter.kernel.untrusted import changed, fetched, inspection, output, readable
 from rlm_jupyter.types.errors import ForkRefusedError, KernelDiedError, KernelError, KernelStartError
 from rlm_jupyter.types.values import AnswerSubcall, CellPosition, CellRun, Inspection, Output, PacksContext, Value
@@ -35,6 +36,8 @@ LOOK_SECONDS = 10.0
 """How long the kernel may take to describe itself, or to turn a variable into text."""
 OUTPUT_SECONDS = 60.0
 """How long it may take to hand over a file."""
+_MOST_KEPT = 3
+"""Forks of chosen moments that sleep."""
 
 
 @dataclass(slots=True)
@@ -63,11 +66,15 @@ class Kernel:
         self._tools: Sequence[dict[str, Any]] = ()
         self._has_outputs = False
         self._shell = ShellRequests()
-        self._templates: Templates | None = None
+        self._templates: Templates | Lease | None = None
         """What is closed with it."""
         self._connection: Connection
         self.insurance = Insurance(is_wanted=insurance)
         """What goes on in its place when it dies."""
+        self._forking = asyncio.Lock()
+        """Held while it is forked: no cell may begin."""
+        self._kept: list[SleepingFork] = []
+        """Forks of moments that somebody has chosen, the oldest first; of one prompt."""
         self._marked: SleepingFork | None = None
         """What `go_back` goes on in."""
         self.user_cell_lock = asyncio.Lock()
@@ -137,8 +144,7 @@ class Kernel:
         Returns
         -------
         Kernel
-            To be closed by whoever has asked for it. It lives on when this one is closed, or dies; inside a sandbox,
-            not longer than the templates that this one was started with.
+            To be closed by whoever has asked for it. It lives on when this one is closed, or dies.
 
         Raises
         ------
@@ -147,13 +153,63 @@ class Kernel:
         KernelDiedError
             There is no kernel any more.
         """
-        if self._cell is not None:
-            raise ForkRefusedError("The kernel can't be forked: a cell is running.")
-        forked = type(self)(answer_subcall, self._launch_options)
+        return await self._other(await self._fork(sleeps=False), answer_subcall)
+
+    async def _other(self, process: KernelProcess, answer_subcall: AnswerSubcall) -> Self:
+        """Return a kernel of its own in this fork."""
+        forked = type(self)(answer_subcall, self._launch_options, insurance=self.insurance.is_wanted)
         forked._contexts = self._contexts.copy()
-        forked._tools, forked._has_outputs = self._tools, self._has_outputs
-        await forked._go_on_in(await self._fork(sleeps=False))
+        forked._tools, forked._has_outputs, forked._takes_none = self._tools, self._has_outputs, self._takes_none
+        forked._templates = self._launch_options["templates"].lease()
+        try:
+            await forked._go_on_in(process)
+        except BaseException:
+            await run_to_completion(forked._templates.close)
+            raise
         return forked
+
+    async def keep(self, position: CellPosition | None) -> None:
+        """Keep a fork of it as it is now, after this cell, for `fork_of`; of those that are kept, the newest ones stay.
+
+        Raises
+        ------
+        ForkRefusedError, KernelDiedError
+            As `fork`.
+        """
+        self._kept.append(SleepingFork(await self._fork(sleeps=True), position))
+        while len(self._kept) > _MOST_KEPT:
+            await run_to_completion(self._kept.pop(0).process.kill)
+
+    def has_kept(self, position: CellPosition | None) -> bool:
+        """Return whether there is a fork of it as it was after this cell of the prompt that it was begun for."""
+        return any(kept.position == position for kept in self._kept)
+
+    async def fork_of(self, position: CellPosition | None, answer_subcall: AnswerSubcall) -> Self:
+        """Go on, in another kernel, in the fork that was kept after this cell; one stays for the next time.
+
+        Raises
+        ------
+        ForkRefusedError
+            There is none any more.
+        """
+        kept = next((kept for kept in self._kept if kept.position == position), None)
+        if kept is None:
+            raise ForkRefusedError("The kernel can't be forked: nothing was kept of that moment.")
+        self._kept.remove(kept)
+        if (supervised := kept.process.supervised) is not None:
+            supervised.wake()
+        try:
+            other = await self._other(kept.process, answer_subcall)
+        except KernelStartError:
+            raise ForkRefusedError("The kernel can't be forked: the copy from that moment is gone.") from None
+        with contextlib.suppress(KernelError, OSError):
+            self._kept.append(SleepingFork(await other._fork(sleeps=True), position))
+        return other
+
+    async def _forget_kept(self) -> None:
+        kept, self._kept = self._kept, []
+        for one in kept:
+            await one.process.kill()
 
     def insure(self, position: CellPosition | None) -> None:
         """Keep a fork of it as it is now, after this cell; returns at once. Does nothing where none is wanted.
@@ -260,13 +316,16 @@ class Kernel:
         await self._connection.come_up()
 
     async def _fork(self, *, sleeps: bool) -> KernelProcess:
-        connection = self._connection
-        connection.check()
+        async with self._forking:
+            if self._cell is not None:
+                raise ForkRefusedError("The kernel can't be forked: a cell is running.")
+            connection = self._connection
+            connection.check()
 
-        async def ask(request: dict[str, Any]) -> dict[str, Any]:
-            return (await connection.request("rlm_fork", request)).content
+            async def ask(request: dict[str, Any]) -> dict[str, Any]:
+                return (await connection.request("rlm_fork", request)).content
 
-        return await connection.process.fork(ask, sleeps=sleeps)
+            return await connection.process.fork(ask, sleeps=sleeps)
 
     @property
     def is_alive(self) -> bool:
@@ -341,6 +400,7 @@ class Kernel:
         takes_none
             Whether `FINAL(None)` is an answer. Default: as for the last prompt, where its kernel is another.
         """
+        await run_to_completion(self._forget_kept)  # where a cell is said by its place, that is of one prompt
         self._declared = _Declared()
         self._takes_none = self._takes_none if takes_none is None else takes_none
         await self._connection.request("rlm_begin", {"takes_none": self._takes_none}, seconds=LOOK_SECONDS)
@@ -432,8 +492,9 @@ class Kernel:
             Cancelling this call interrupts the cell first.
         """
         cell = RunningCell(self._connection, self._subcalls, on_outputs, on_message)
-        self._connection.execute(cell.id, source)
-        self._cell = cell
+        async with self._forking:
+            self._connection.execute(cell.id, source)
+            self._cell = cell
         self._subcalls.begin_cell()
         try:
             await cell.wait_until_over(cell_seconds, left)
@@ -504,6 +565,7 @@ class Kernel:
         try:
             await self.insurance.drop()
             await self.unmark()
+            await self._forget_kept()
         finally:
             await self._close()
             if self._templates is not None:

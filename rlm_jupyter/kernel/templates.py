@@ -70,6 +70,23 @@ def are_possible() -> bool:
     return sys.platform == "linux" and hasattr(os, "pidfd_open") and os.environ.get(VARIABLE) != "0"
 
 
+class Lease:
+    """Keeps templates there for a kernel that may live on when the run is over that they served.
+
+    Parameters
+    ----------
+    templates
+        What is kept.
+    """
+
+    def __init__(self, templates: Templates) -> None:
+        self._templates = templates
+
+    async def close(self) -> None:
+        """Need them no more. A second time does nothing."""
+        await self._templates.give_up(self)
+
+
 class Templates:
     """What the kernels of one run, of its children and of its samples are forked from.
 
@@ -85,6 +102,8 @@ class Templates:
         self._preload = tuple(preload)
         self._are_used = are_used
         self._own: dict[Environment, Template] = {}
+        self._leases: set[Lease] = set()
+        self._is_closed = False
         self.problem: str | None = None
         """Why a kernel was started anew, where it should have been forked."""
 
@@ -140,8 +159,23 @@ class Templates:
         for environment in self._own:
             _warm(pool, environment)
 
+    def lease(self) -> Lease:
+        """Return what keeps them there also when they are closed, until it is."""
+        lease = Lease(self)
+        self._leases.add(lease)
+        return lease
+
+    async def give_up(self, lease: Lease) -> None:
+        """Take note that a lease is over; they end with the last one, once they are closed."""
+        self._leases.discard(lease)
+        if self._is_closed:
+            await self.close()
+
     async def close(self) -> None:
-        """End what served this run alone. A second time does nothing."""
+        """End what served this run alone, unless somebody has a lease on it. A second time does nothing."""
+        self._is_closed = True
+        if self._leases:
+            return
         pool = _current()
         templates, self._own = list(self._own.values()), {}
         for template in templates:

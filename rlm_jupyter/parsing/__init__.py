@@ -33,6 +33,7 @@ from rlm_jupyter.parsing.source import (
     named_final,
     normal,
     only_constant_final,
+    only_final,
     types_final,
     types_text,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "named_final",
     "normal",
     "only_constant_final",
+    "only_final",
     "parse",
     "shadowed_names",
     "types_final",

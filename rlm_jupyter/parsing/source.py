@@ -23,6 +23,9 @@ _warnings_lock = threading.Lock()
 _INNER_SPACE = re.compile(r"(?<=\S)[ \t]+")
 
 
+_FINALS = frozenset({"FINAL", "SUBMIT", "FINAL_VAR"})
+
+
 def tree(source: str) -> ast.Module | None:
     """Return the syntax tree of a cell's source; `None` when it is no Python, IPython's additions allowed.
 
@@ -138,6 +141,21 @@ def _is_final(statement: ast.stmt) -> bool:
         case ast.Expr(value=ast.Constant() | ast.Call(func=ast.Name(id="FINAL" | "FINAL_VAR" | "SUBMIT"))):
             return True
     return False
+
+
+def only_final(source: str) -> bool:
+    """Return whether a cell does nothing but declare an answer that is there already: a name, or a literal."""
+    module = tree(source)
+    if module is None or not module.body:
+        return False
+    for statement in module.body:
+        value = statement.value if isinstance(statement, ast.Expr) else None
+        if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name)):
+            return False
+        given = [*value.args, *(keyword.value for keyword in value.keywords)]
+        if value.func.id not in _FINALS or not all(isinstance(one, ast.Name) or _is_literal(one) for one in given):
+            return False
+    return True
 
 
 def _answers(call: ast.Call) -> list[ast.expr]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rlm_jupyter.prompts import notices
@@ -12,6 +13,31 @@ from rlm_jupyter.replay.player import Player
 from rlm_jupyter.replay.recording import PlaybackOptions, RecordEnds, Recording
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.types.events import RunStarted
+
+
+async def reexecute_earlier(
+    session: Session,
+    saved: SavedRun,
+    recording: Recording,
+    earlier: Sequence[tuple[SavedRun, bool]],
+    *,
+    contexts_now: bool,
+) -> list[Difference]:
+    """Execute what was asked in the kernel before; return what differs from the records.
+
+    Parameters
+    ----------
+    contexts_now
+        Give the kernel the contexts of the run at once: its first record says what there is.
+    """
+    told: list[Difference] = []
+    for run, is_told in earlier:
+        session.pending += run.contexts(len(session.contexts))
+        told += await reexecute_run(session, run, is_told, recording.options.reexecutes)
+    session.pending += saved.contexts(len(session.contexts))
+    if contexts_now:
+        await session.take_contexts()
+    return told + await start_again(session, recording.started, recording.options.reexecutes)
 
 
 async def reexecute_run(session: Session, run: SavedRun, in_history: bool, reexecutes: bool) -> list[Difference]:

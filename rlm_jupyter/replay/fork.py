@@ -13,14 +13,18 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from rlm_jupyter.kernel.shield import run_to_completion
 from rlm_jupyter.record.blobs import CHILDREN
 from rlm_jupyter.record.edits import with_edits
 from rlm_jupyter.record.saved_run import SavedRun, Spent
 from rlm_jupyter.record.store import RunFiles
+from rlm_jupyter.replay.live_branch import AT_ONCE, LiveBranch
 from rlm_jupyter.replay.recording import PlaybackOptions, Recording
 from rlm_jupyter.replay.resume import play
 from rlm_jupyter.run import ctrl_c
+from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.control import Control
+from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.outcome import recorded_outcome
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Answers
@@ -31,6 +35,7 @@ from rlm_jupyter.types.events import (
     DirectReplied,
     OutputsElided,
     Record,
+    RemarkMade,
     ReplyReceived,
     RunEnded,
     RunResumed,
@@ -117,30 +122,59 @@ class Forking(Answers):
         """Go over what is taken over, and on from there."""
         saved, part, settings = self._saved, self._part, self._settings
         *earlier, context = (await asyncio.to_thread(saved.contexts)) or [saved.context()]
+        found = await LiveBranch.of(saved, part.records, settings) if self._reexecutes else ""
+        branch = None if isinstance(found, str) else found
+        said = _which(part, found) if self._reexecutes else ""
+        if on_event is not None and said:
+            guarded(on_event)(RemarkMade(f"{said[0].upper()}{said[1:]}."))
+        ledger = Ledger(settings.limits)
+        if found:  # it was to be expected of a kernel that lives
+            ledger.remarks["branch"] = said
         playback_options = PlaybackOptions(
-            reexecutes=self._reexecutes,
+            reexecutes=self._reexecutes and branch is None,
+            is_live=branch is not None,
             copies=True,
             settled=part.at if part.edited is None else part.at - 1,
             spent=Spent(),
             owed=part.owed,
         )
-        with ctrl_c.in_order():
-            recording = recorded_outcome(prompt, context, settings.save, answer_type=settings.answer, earlier=earlier)
-            async with recording as outcome:
-                recorder = outcome.recorder
-                if recorder is not None:
-                    _take_children(saved.files, recorder.files, part.records)
-                run_id = recorder.run_id if recorder is not None else "unsaved"
-                trajectory = await play(
-                    settings,
-                    saved,
-                    Recording([saved.trajectory.started, *part.records], playback_options),
-                    recorder,
-                    on_event,
-                    control,
-                    forked=(saved.trajectory.run_id, part.at, run_id),
+        try:
+            with ctrl_c.in_order():
+                recording = recorded_outcome(
+                    prompt, context, settings.save, answer_type=settings.answer, earlier=earlier
                 )
+                async with recording as outcome:
+                    recorder = outcome.recorder
+                    if recorder is not None:
+                        _take_children(saved.files, recorder.files, part.records)
+                    run_id = recorder.run_id if recorder is not None else "unsaved"
+                    trajectory = await play(
+                        settings,
+                        saved,
+                        Recording([saved.trajectory.started, *part.records], playback_options),
+                        recorder,
+                        on_event,
+                        control,
+                        forked=(saved.trajectory.run_id, part.at, run_id),
+                        branch=branch,
+                        ledger=ledger,
+                    )
+        finally:
+            if branch is not None:
+                await run_to_completion(branch.close)
         return outcome.result(trajectory)
+
+
+def _which(part: Forked, found: LiveBranch | str) -> str:
+    """Say in a line which kernel a fork goes on in."""
+    if not isinstance(found, str):
+        return AT_ONCE
+    count = sum(isinstance(record, CellFinished) and record.status != "skipped" for record in part.records)
+    why = f" ({found})" if found else ""
+    if not count:
+        return f"branched from the record, before the first cell{why}"
+    cells = f"{count} cell{' is' if count == 1 else 's are'}"
+    return f"branched from the record: {cells} executed again{why}"
 
 
 def _edited(saved: SavedRun, edited: dict[CellPosition, str]) -> Forked:

@@ -232,7 +232,8 @@ class Player:
 
     def puts_output(self, iteration: int, block: int) -> bool:
         """Return whether what was cut off of a cell's output is put into the kernel; that of an undone one is not."""
-        return (iteration, block) not in self.recording.undone
+        has_it = self.is_playing and self.recording.options.is_live
+        return not has_it and (iteration, block) not in self.recording.undone
 
     @property
     def earlier_answer(self) -> Value | None:

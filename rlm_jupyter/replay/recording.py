@@ -46,9 +46,11 @@ class PlaybackOptions:
     """How a recording is played back."""
 
     reexecutes: bool = True
-    """Cells are executed again; else the kernel stays empty."""
+    """Cells are executed again; else the kernel stays empty, or has what they did already."""
     reexecutes_stopped: bool = False
     """So is the cell in which the run was stopped: it was not stopped for that cell."""
+    is_live: bool = False
+    """The kernel is as the record leaves it."""
     only: bool = False
     """Nothing new is to happen: no model is there, and where the record ends, it ends."""
     copies: bool = False

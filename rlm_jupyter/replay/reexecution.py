@@ -102,6 +102,8 @@ class Reexecution:
         """
         cells, kernel = self.run.cells, self.run.kernel
         cells.restarts += 1
+        if self._recording.options.is_live:
+            return
         cells.variables = ()
         if not self._recording.options.reexecutes:
             return

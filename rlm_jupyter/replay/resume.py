@@ -18,7 +18,8 @@ from rlm_jupyter.record.saved_run import SavedRun, last_resumption
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.replay import recorded_kernel, recorded_outputs, recorded_tools
 from rlm_jupyter.replay.diff import Difference
-from rlm_jupyter.replay.earlier import reexecute_run, start_again
+from rlm_jupyter.replay.earlier import reexecute_earlier
+from rlm_jupyter.replay.live_branch import LiveBranch
 from rlm_jupyter.replay.player import Player
 from rlm_jupyter.replay.recording import PlaybackOptions, Recording
 from rlm_jupyter.run import ctrl_c
@@ -253,6 +254,7 @@ async def play(
     control: Control | None,
     *,
     forked: tuple[str, int, str] | None = None,
+    branch: LiveBranch | None = None,
     ledger: Ledger | None = None,
 ) -> Trajectory:
     """Go over a recording in a kernel of its own, and on from there; what was asked there before comes first.
@@ -263,6 +265,8 @@ async def play(
         The run whose recording it is.
     forked
         Whose recording it is, how many iterations are taken over, and the id of the new run.
+    branch
+        The kernel that it goes on in, which has all that was recorded.
     ledger
         As for `Resumption`.
     """
@@ -270,15 +274,12 @@ async def play(
     earlier = await asyncio.to_thread(saved.earlier)
     first = [run for run, _ in earlier][:1] or [saved]
     context = next(iter(await asyncio.to_thread(first[0].contexts)), _NO_CONTEXT)
-    async with open_session(settings, context, emit=on_event, control=control) as session:
-        told: list[Difference] = []
-        for run, is_told in earlier:
-            session.pending += run.contexts(len(session.contexts))
-            told += await reexecute_run(session, run, is_told, recording.options.reexecutes)
-        session.pending += saved.contexts(len(session.contexts))
-        if forked is not None:
-            await session.take_contexts()  # its first record says what there is
-        told += await start_again(session, recording.started, recording.options.reexecutes)
+    joining: dict[str, Any] = {} if branch is None else {"join": branch.join, "branch_of": branch.session.sandbox}
+    async with open_session(settings, context, emit=on_event, control=control, **joining) as session:
+        if branch is None:
+            told = await reexecute_earlier(session, saved, recording, earlier, contexts_now=forked is not None)
+        else:
+            told = branch.adopt(session, earlier)
         if len(session.history) < recording.started.options.get("prompts_before", 0) and not recording.options.only:
             told.append(Difference(0, None, notices.BEFORE_MISSING))
         recording.differences[:0] = told

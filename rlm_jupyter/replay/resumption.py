@@ -48,7 +48,7 @@ def _news(run: Run, recording: Recording) -> str:
     if not iterations:
         return ""
     parts = []
-    if not recording.options.reexecutes:
+    if not recording.options.reexecutes and not recording.options.is_live:
         parts.append(notices.EMPTY_KERNEL)
     if recording.differences:
         parts.append(f"{notices.DIFFERS}\n{as_text(recording.differences)}")

@@ -46,6 +46,7 @@ async def open_session(
     ledger: Ledger | None = None,
     join: Callable[[AnswerSubcall], Awaitable[Kernel]] | None = None,
     surroundings: str = "",
+    branch_of: Sandbox | None = None,
     emit: Callable[[Event], None] | None = None,
     control: Control | None = None,
     sample: int = 0,
@@ -57,12 +58,12 @@ async def open_session(
     ----------
     join
         Joins a kernel that is there already, with the context in it, instead of starting one.
-    surroundings
+    surroundings, sample
         As in `Session`.
+    branch_of
+        The sandbox of the kernel that the joined one is a fork of.
     emit, control
         As in `Session.answer`, of the first prompt: a model's server may have to be waited for.
-    sample
-        As in `Session`.
     templates
         What kernels of the whole tree are forked from; default: templates of this session's own.
 
@@ -84,19 +85,18 @@ async def open_session(
             stack.push_async_callback(run_to_completion, own.close)
         start_child = child_of(settings, depth, templates) if depth + 1 < settings.limits.max_depth else None
         answering = SubcallService(settings.routing, depth, start_child, settings.tools)
-        sandbox = settings.chosen_sandbox() if join is None else NO_SANDBOX
-        start = join or partial(_start, settings, sandbox, templates, emit)
-        kernel = await start(answering.answer)
+        sandbox = branch_of or (settings.chosen_sandbox() if join is None else NO_SANDBOX)
+        kernel = await (join or partial(_start, settings, sandbox, templates, emit))(answering.answer)
         stack.push_async_callback(kernel.close)
         if join is None:
             if own is not None and settings.server is None:
                 _go_on(own, emit)
             await kernel.set_context(context)
         await _equip(kernel, settings)
-        several = settings.samples > 1 and depth == 0 and join is None
         if isinstance(context, Context):
             context.release()
-        start_sample = sample_of(settings, context, templates) if several else None
+        is_one = settings.samples == 1 or depth > 0 or join is not None
+        start_sample = None if is_one else sample_of(settings, context, templates)
         yield Session(settings, context, depth, kernel, answering, surroundings, sandbox, start_sample, sample)
 
 

@@ -177,6 +177,8 @@ class Result:
         facts.append(f"{self.seconds:.1f} s")
         if self.stop_reason != "answered":
             facts.append(in_short(self.stop_reason, self.message))
+        elif self.message:
+            facts.append(self.message)
         if self.path is not None:
             facts.append(self.path.name)
         return " · ".join(facts)

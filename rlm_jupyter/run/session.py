@@ -20,7 +20,7 @@ from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.event_log import EventLog
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.run import output_files, undo
+from rlm_jupyter.run import cells, living, output_files, undo
 from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.cells import restoration
@@ -77,6 +77,12 @@ class Session:
     """The contexts that the kernel was given before `context`: `context_0` and so on."""
     pending: list[AnyContext] = field(default_factory=list)
     """Contexts that it has not been given yet."""
+    is_branch: bool = False
+    """Its kernel is a fork of another run's, with all that its first prompt is to go on from."""
+    is_touched: bool = False
+    """A person's cell was executed in the kernel, which is in no record."""
+    loop: asyncio.AbstractEventLoop | None = None
+    """On which it is used."""
 
     @property
     def contexts(self) -> list[ContextInfo]:
@@ -180,6 +186,8 @@ class Session:
                 unpriced=settings.routing.unpriced,
             )
             await reset_policies(run, prompt)
+            if self.depth == 0 and not self.sample and recorder is not None:
+                living.note(recorder.run_id, self)
             entry: dict[str, Any] = {"run_id": recorder.run_id if recorder else run_id or "unsaved", "told": False}
             try:
                 await self._run_prompt(run, prompt, parent, entry["run_id"])
@@ -220,6 +228,7 @@ class Session:
             There was no kernel any more; one that the cell takes along is a status of its own.
         """
         await self.kernel.insurance.settled()
+        self.is_touched = True
         await self.kernel.reopen()  # after an answer no sub-call is let through
         self.answering.instead = answer_subcall
         ok = False
@@ -249,16 +258,12 @@ class Session:
         self.answering.run, self.answering.trajectory = run, run.trajectory
         restarted, restored = "", dict[str, Any]()
         await self.kernel.insurance.settled()
-        await self.kernel.unmark()
-        wanted, played = run.replies.answer_type, run.playback
-        takes_none = (wanted is not None and wanted.takes_none) or (played is not None and played.takes_none)
-        try:
-            await self.kernel.begin(takes_none=takes_none)
-            await self.take_contexts()
-        except KernelDiedError:  # before, or just now
-            restarted, restored = await self.restart()
-            await self.take_contexts()
-        await self.history.put(self.kernel)
+        if self.is_branch:
+            self.is_branch = False
+            await self.kernel.reopen()  # the answer of the run that it branches from is not its own
+            await cells.inspect_kernel(run)
+        else:
+            restarted, restored = await self._begin(run)
         self.kernel.insure(None)
         if run.playback is not None:
             run.playback.begin(run)
@@ -288,6 +293,21 @@ class Session:
             finally:
                 run.record(ended(run, ending))
                 await conclude_policies(run)
+
+    async def _begin(self, run: Run) -> tuple[str, dict[str, Any]]:
+        """Prepare the kernel for a prompt; return what is to be said where it had died."""
+        restarted, restored = "", dict[str, Any]()
+        await self.kernel.unmark()
+        wanted, played = run.replies.answer_type, run.playback
+        takes_none = (wanted is not None and wanted.takes_none) or (played is not None and played.takes_none)
+        try:
+            await self.kernel.begin(takes_none=takes_none)
+            await self.take_contexts()
+        except KernelDiedError:  # before, or just now
+            restarted, restored = await self.restart()
+            await self.take_contexts()
+        await self.history.put(self.kernel)
+        return restarted, restored
 
     async def _solve(self, run: Run, parent: str | None) -> Ending:
         """Solve the run: by asking directly, by several runs of the question, or by itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.jupyterlab.conftest import Open, Waiting
@@ -60,6 +61,8 @@ def test_the_context_menu_acts_on_the_cell_that_was_clicked(opened: Open, model:
     model.play(["```repl\nFINAL(seen + 1)\n```"], opened=1)
     page.run(branch["id"])
     page.until(lambda: "1235" in texts(next(c for c in page.cells() if c["id"] == branch["id"])), "the branch's answer")
+    html = json.dumps(next(c for c in page.cells() if c["id"] == branch["id"])["outputs"])
+    assert "from the record: 2 cells are executed again (a cell of yours was executed in its kernel)" in html
 
     choose(page, first["id"], "Open the Run's Own Notebook")
     page.until(
@@ -69,6 +72,30 @@ def test_the_context_menu_acts_on_the_cell_that_was_clicked(opened: Open, model:
         ),
         "the run's own notebook",
     )
+    assert not page.errors
+
+
+def test_a_branch_that_is_chosen_in_mid_run_begins_later_with_the_kernel_of_that_moment(
+    opened: Open, model: Waiting
+) -> None:
+    model.play([LOOK, "```repl\nseen = 0\n```", "```repl\nFINAL(seen)\n```"], opened=1)
+    page = opened("text = 'x' * 1234", ASK)
+    page.run("user-1")
+    page.run("user-2")
+    page.until(lambda: [c for c in page.live("code") if c["metadata"]["rlm"]["status"] == "ok"], "the first cell's end")
+    choose(page, page.live("code")[0]["id"], "RLM: Branch from Here")
+    toast = page.page.locator(".Toastify__toast")
+    page.until(lambda: "a branch from there begins at once" in " ".join(toast.all_inner_texts()), "what was kept")
+    page.picture("branch-kept", 500)
+    model.let(2)
+    page.until(lambda: page.live("answer"), "the answer")
+    branch = next(cell for cell in page.cells() if "RLM.fork(" in cell["source"])
+    model.play(["```repl\nFINAL(seen + 1)\n```"], opened=1)
+    page.run(branch["id"])
+    page.until(lambda: "1235" in texts(next(c for c in page.cells() if c["id"] == branch["id"])), "the branch's answer")
+    html = json.dumps(next(c for c in page.cells() if c["id"] == branch["id"])["outputs"])
+    assert "living kernel: no cell was executed again" in html
+    page.picture("branched", 700)
     assert not page.errors
 
 

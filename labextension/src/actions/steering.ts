@@ -205,6 +205,11 @@ export class Steering {
     }
   }
 
+  /** Have the kernel of a run that goes on kept as it is after an iteration: the branch may begin later on. */
+  branch(run: RunModel, at: number): void {
+    this.ask(run, { type: 'branch', at });
+  }
+
   dispose(): void {
     for (const { asks } of this._steered.values()) {
       asks.drop();
@@ -224,6 +229,9 @@ export class Steering {
           trans.__('The run was over before the model read your message: %1', shortened(said.text)),
           { autoClose: false }
         );
+        return;
+      case 'branch':
+        Notification.info(said.text, { autoClose: 8000 });
         return;
       case 'exported':
         if (said.file) {

@@ -152,6 +152,10 @@ export class LiveNotebook implements View {
   /** Put a cell below those of the run that begins a new run with the iterations up to that of a live cell. */
   branch({ model, mark }: LiveCellOfRun): void {
     if (canBranch(mark)) {
+      const run = this.runs.find(one => one.run === mark.run);
+      if (run) {
+        this.steering.branch(run, mark.iteration);
+      }
       this._writer.copy(model, branched(mark, this._trans), 'code');
     }
   }

@@ -163,7 +163,7 @@ export interface Place {
 export interface Said {
   page: string;
   n: number;
-  what: 'refused' | 'exported' | 'unread';
+  what: 'refused' | 'exported' | 'branch' | 'unread';
   text: string;
   file?: Place;
 }
@@ -218,6 +218,7 @@ export type Ask =
   | { type: 'note'; text: string }
   | { type: 'limit'; name: string; value: number | null }
   | { type: 'child'; child: string; open: boolean }
+  | { type: 'branch'; at: number }
   | { type: 'export'; form: Form };
 
 /** An ask with its number; `nothing` keeps the place of one that has become pointless. */

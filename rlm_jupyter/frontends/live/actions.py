@@ -11,6 +11,7 @@ from typing import Any
 from rlm_jupyter.frontends.live import facts
 from rlm_jupyter.record.catalog import find
 from rlm_jupyter.record.store import RunFiles
+from rlm_jupyter.run import living
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.events import CallProposed
 from rlm_jupyter.types.quoted import quoted
@@ -80,6 +81,15 @@ def export(ask: dict[str, Any], told: facts.RunFacts) -> None:
         return RunFiles(told.notebook)
 
     told.asks.say(ask, **_written(files, ask.get("form")))
+
+
+def keep_for_branch(ask: dict[str, Any], told: facts.RunFacts) -> None:
+    """Keep a run's kernel as it is after an iteration, for a branch; the facts say what a branch will be like."""
+    at = ask.get("at")
+    if not isinstance(at, int) or isinstance(at, bool):
+        log.info("A page asked for a branch at no iteration: it was passed over.")
+        return
+    told.asks.say(ask, "branch", living.keep(told.run_id, at))
 
 
 def export_saved(run: str, form: str) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.frontends.live import open_runs
-from rlm_jupyter.frontends.live.actions import act, decide, export
+from rlm_jupyter.frontends.live.actions import act, decide, export, keep_for_branch
 from rlm_jupyter.frontends.live.asking_cell import AskingCell
 from rlm_jupyter.frontends.live.cell import in_parts
 from rlm_jupyter.frontends.live.cells import Cells
@@ -271,6 +271,8 @@ class LiveRun:
             log.info("A decision meant another cell than the one that waits: it was passed over.")
         elif kind == "export":
             threading.Thread(target=self._export, args=(ask,), name="rlm_jupyter export", daemon=True).start()
+        elif kind == "branch":
+            threading.Thread(target=self._keep, args=[ask], name="rlm_jupyter branch", daemon=True).start()
         elif kind == "child":
             cells.show_child(str(ask.get("child")), is_open=ask.get("open") is True)
         elif self._control is not None:
@@ -285,6 +287,11 @@ class LiveRun:
                 cells.facts.limit(ask["name"], ask["value"])
             elif kind == "note":
                 self._noted = ask
+
+    def _keep(self, ask: dict[str, Any]) -> None:
+        """Keep the run's kernel as it is, for the branch that somebody wants; a thread of its own has the time."""
+        keep_for_branch(ask, self.cells.facts)
+        self._tell(always=True)
 
     def _export(self, ask: dict[str, Any]) -> None:
         """Write the run as one file; a thread of its own has the time."""

@@ -86,6 +86,11 @@ class RunFacts:
         """The iteration that the run is at, or ended with."""
         return self._iteration
 
+    @property
+    def run_id(self) -> str:
+        """The run's id; empty until it has begun."""
+        return "" if self._started is None else self._started.run_id
+
     def apply(self, event: Event) -> None:
         """Take in an event."""
         self._speed.apply(event)
@@ -182,7 +187,7 @@ class RunFacts:
             "remark": self._delay or self._remark,
             "model": started.model if started is not None else "",
             "prompt": " ".join(started.prompt.split())[:_PROMPT_CHARS] if started is not None else "",
-            "run_id": started.run_id if started is not None else "",
+            "run_id": self.run_id,
             "limits": {name: limits[name] for name in _LIMITS if limits.get(name) is not None},
             "outcome": self.outcome,
             "message": self._message,

@@ -62,7 +62,7 @@ class Asks:
         Parameters
         ----------
         what
-            `refused`, `exported` or `unread`.
+            `refused`, `exported`, `branch` or `unread`.
         """
         with self._lock:
             self._said.append({"page": ask["page"], "n": ask["n"], "what": what, "text": text, **more})

@@ -192,7 +192,8 @@ def test_the_cell_before_is_undone_only_where_it_can_be() -> None:
         asks: list[str] = []
         shows: list[str] = []
         control = Control(approving=True)
-        control._waiting = decisions = []
+        decisions: list[Decision] = []
+        control._waiting = decisions
         control._proposed = (2, 0)
 
         def ask(text: str) -> str:
