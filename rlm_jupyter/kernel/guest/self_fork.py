@@ -42,6 +42,9 @@ _MOST_BYTES = 64
 _WAIT_SECONDS = 5.0
 _LOOKS, _LOOK_SECONDS = 50, 0.005
 """How often it is looked whether the cell before is quite over."""
+_SCORE = Path("/proc/self/oom_score_adj")
+_ENDED_FIRST, _MOST_SCORE = 300, 1000
+"""Of a thousand of the memory: by so much more than it has, a kernel seems to have while a fork of it sleeps."""
 
 
 class SelfFork:
@@ -64,6 +67,7 @@ class SelfFork:
         """What was the parent's: never to be finalized, as the numbers of its descriptors are others' by now."""
         self._context = contextvars.copy_context()
         """That of the last cell, with the user's own variables in it."""
+        self._score = _score()
         app.shell.events.register("pre_run_cell", self._before_cell)
         app.shell.events.register("post_run_cell", self._after_cell)
         app.kernel.rlm_guest.on_fork = self.ask
@@ -149,6 +153,8 @@ class SelfFork:
             os.close(tells)
             raise
         self._inventory.forks.add(child)
+        if asked["sleeps"]:
+            _set_score(self._score + _ENDED_FIRST)
         os.write(tells, b"1")
         os.close(tells)
         return False
@@ -159,6 +165,7 @@ class SelfFork:
                 os._exit(1)
             *sockets, channel, life = fds
             _end_with(life)
+            _set_score(self._score)
             os.setsid()
             _reopen_files()  # before the kernel reads on: a fork that sleeps stays where it was
             self._tell_and_sleep(channel, sleeps=asked["sleeps"])
@@ -275,6 +282,18 @@ def _end_with(life: int) -> None:
     looking.register(life, select.POLLIN)
     if looking.poll(0):  # it was closed before
         os._exit(1)
+
+
+def _score() -> int:
+    with contextlib.suppress(OSError, ValueError):
+        return int(_SCORE.read_text())
+    return 0
+
+
+def _set_score(score: int) -> None:
+    """Say how soon the system ends this process where memory runs out: rather the kernel than the fork that sleeps."""
+    with contextlib.suppress(OSError):
+        _SCORE.write_text(str(min(score, _MOST_SCORE)))
 
 
 def _reopen_files() -> None:
