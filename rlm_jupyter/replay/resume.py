@@ -265,10 +265,8 @@ async def play(
         The run whose recording it is.
     forked
         Whose recording it is, how many iterations are taken over, and the id of the new run.
-    branch
-        The kernel that it goes on in, which has all that was recorded.
-    ledger
-        As for `Resumption`.
+    branch, ledger
+        The kernel that it goes on in, which has all that was recorded; as for `Resumption`.
     """
     on_event = guarded(on_event)
     earlier = await asyncio.to_thread(saved.earlier)

@@ -5,6 +5,8 @@ Whatever belongs to the connection is left behind and made anew: threads, ZMQ's 
 of ZMQ's that was the parent's is ever used again there. A kernel that has run a model's code is given no way to any
 folder of the host's: what comes with the request are sockets that listen already, and nothing else can be done with
 these. How it ends is in `guest/supervisor_process.py`.
+
+Long because what a fork leaves, takes over and makes anew has one order, which is to be read in one place.
 """
 
 from __future__ import annotations
