@@ -58,16 +58,19 @@ class Kernel:
 
     def __init__(self, answer_subcall: AnswerSubcall, launch: Mapping[str, Any], *, insurance: bool = False) -> None:
         self._launch_options = launch
-        self._subcalls = SubcallDispatcher(answer_subcall, self._tell, self.get)
+        self._contexts = Contexts()
+        self._subcalls = SubcallDispatcher(answer_subcall, self._tell, self.get, self._context_named)
         self._declared = _Declared()
         self._takes_none = False
         self._cell: RunningCell | None = None
-        self._contexts = Contexts()
         self._tools: Sequence[dict[str, Any]] = ()
         self._has_outputs = False
         self._shell = ShellRequests()
         self._templates: Templates | Lease | None = None
         """What is closed with it."""
+        self._shares = False
+        self._held: list[str] = []
+        """What the templates hold for its sake, by SHA-256."""
         self._connection: Connection
         self.insurance = Insurance(is_wanted=insurance)
         """What goes on in its place when it dies."""
@@ -91,6 +94,8 @@ class Kernel:
         sandbox: Sandbox | None = None,
         insurance: bool = False,
         templates: Templates | None = None,
+        context: PacksContext | None = None,
+        shares: bool = False,
     ) -> Self:
         """Start a kernel and wait until it answers.
 
@@ -104,6 +109,10 @@ class Kernel:
             Keep a sleeping fork of it (`insure`), which goes on in its place if it dies.
         templates
             What it is forked from, which is closed by whoever gives it; default: templates of its own.
+        context
+            What it will be given first: where that is a text that the templates hold, it needs no copy of it.
+        shares
+            Have the templates hold the texts that it is given, for other kernels too, until it is closed.
 
         Raises
         ------
@@ -118,15 +127,17 @@ class Kernel:
             "cwd": cwd,
             "environment": environment,
             "sandbox": sandbox,
+            "text": context.info.sha256 if context is not None and context.kind == "str" else "",
         }
         launch["templates"] = templates or own
         kernel = cls(answer_subcall, launch, insurance=insurance)
-        kernel._templates = own
+        kernel._templates, kernel._shares = own, shares
+        if context is not None:
+            kernel._share(context)
         try:
             await kernel._connect()
         except BaseException:
-            if own is not None:
-                await run_to_completion(own.close)
+            await run_to_completion(kernel._let_go)
             raise
         return kernel
 
@@ -345,7 +356,22 @@ class Kernel:
         ContextError
             The kernel can't load it; the text says why.
         """
+        self._share(context)
         await self._contexts.give(self._connection, context)
+
+    def _context_named(self, name: object) -> tuple[PacksContext, str] | None:
+        return self._contexts.named(name)  # a fork's are set when it is made
+
+    def _share(self, context: PacksContext) -> None:
+        if self._shares and self._launch_options["templates"].hold(context):
+            self._held.append(context.info.sha256)
+
+    async def _let_go(self) -> None:
+        held, self._held = self._held, []
+        for sha256 in held:
+            await self._launch_options["templates"].let_go(sha256)
+        if self._templates is not None:
+            await self._templates.close()
 
     async def set_tools(self, specs: Sequence[dict[str, Any]]) -> None:
         """Define a function for each of these tools of the host (`Tool.spec`), also after a restart."""
@@ -568,8 +594,7 @@ class Kernel:
             await self._forget_kept()
         finally:
             await self._close()
-            if self._templates is not None:
-                await self._templates.close()
+            await self._let_go()
 
     async def _close(self) -> None:
         await self._subcalls.cancel()

@@ -22,12 +22,12 @@ from rlm_jupyter.kernel.channel import Channel
 from rlm_jupyter.kernel.command import guest_command, process_limit
 from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.fork import ForkProvisioner, SupervisedProcess
+from rlm_jupyter.kernel.forking import Forking, TemplateError
 from rlm_jupyter.kernel.live_fork import Ask, fork_live
 from rlm_jupyter.kernel.provisioner import GuestProvisioner
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.sandbox.undumpable import hide
 from rlm_jupyter.kernel.shield import run_to_completion
-from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.types.errors import ConfigurationError, ForkRefusedError, KernelStartError
 
@@ -48,7 +48,14 @@ class KernelProcess:
     """A started kernel process, its connection, and the news of its death.
 
     Use `await KernelProcess.launch(...)`.
+
+    Attributes
+    ----------
+    held
+        The SHA-256 of the text that it had from the beginning; empty: none.
     """
+
+    held = ""
 
     def __init__(self, km: AsyncKernelManager, directory: KernelDirectory) -> None:
         self._km = km
@@ -65,6 +72,7 @@ class KernelProcess:
         environment: Mapping[str, str] | None = None,
         sandbox: Sandbox | None = None,
         templates: Templates | None = None,
+        text: str = "",
     ) -> KernelProcess:
         """Start the guest application. From now on, this process's own memory is closed to its user (`hide`).
 
@@ -80,6 +88,8 @@ class KernelProcess:
             What shuts it off from the machine; default: nothing.
         templates
             What it may be forked from; default: it is started anew.
+        text
+            The SHA-256 of a text that it will be given: where the templates hold that, it has it already.
 
         Raises
         ------
@@ -93,6 +103,11 @@ class KernelProcess:
         where = working_directory(cwd)
         if templates is not None:
             wanted = templates.environment(kernel_name, where, environment, sandbox)
+            if text and (holder := await templates.holder(wanted, text)) is not None:
+                with contextlib.suppress(TemplateError):  # it was ended meanwhile
+                    process = await cls._forked(holder)
+                    process.held = text
+                    return process
             for template in templates.usable(wanted):
                 with templates.noting(template):
                     return await cls._forked(template)
@@ -112,7 +127,7 @@ class KernelProcess:
             return await cls._start(km, directory, env={**env, **(environment or {})}, cwd=str(where))
 
     @classmethod
-    async def _forked(cls, template: Template) -> KernelProcess:
+    async def _forked(cls, template: Forking) -> KernelProcess:
         with _private_directory() as directory:
             spec = KernelSpec(argv=[], language="python", display_name="rlm")
             km = _manager(spec, directory)

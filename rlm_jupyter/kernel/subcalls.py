@@ -17,7 +17,7 @@ from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes, to_text
 from rlm_jupyter.types.errors import KernelError
 from rlm_jupyter.types.images import MOST_BYTES, MOST_IMAGES, MOST_PROMPT_BYTES, Image, look
 from rlm_jupyter.types.prompt import Part, Prompt
-from rlm_jupyter.types.values import AnswerSubcall, CallKind, Subcall, SubcallFailure
+from rlm_jupyter.types.values import AnswerSubcall, CallKind, PacksContext, Subcall, SubcallFailure
 
 log = logging.getLogger(__name__)
 _MODEL_CHARS = 200
@@ -39,6 +39,9 @@ class SubcallDispatcher:
         Sends a message to the guest: type, content, buffers.
     fetch_final
         Fetches the answer that a cell has just recorded.
+    context_named
+        Returns a context that the kernel was given, and its text, by the name that it has there, or by anything else
+        that the kernel says.
     """
 
     def __init__(
@@ -46,10 +49,12 @@ class SubcallDispatcher:
         answer_subcall: AnswerSubcall,
         send: Callable[[str, dict[str, Any], Sequence[Frame]], None],
         fetch_final: Callable[[], Awaitable[object]],
+        context_named: Callable[[object], tuple[PacksContext, str] | None] = lambda name: None,
     ) -> None:
         self._answer = answer_subcall
         self._send = send
         self._fetch_final = fetch_final
+        self._context_named = context_named
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._unanswered: dict[str, int] = {}
         """Prompts of the calls that wait for a reply; `FINAL` has none."""
@@ -91,9 +96,9 @@ class SubcallDispatcher:
             if task := self._tasks.get(call_id):
                 task.cancel()
         elif message.type == "rlm_call" and call_id not in self._tasks:
-            parts = message.content.get("parts")
-            prompts = tuple(map(to_text, message.buffers)) if parts is None else _told(parts, message.buffers)
-            self._begin(call_id, len(prompts), self._serve(message, call_id, prompts))
+            prompts, contexts = self._prompts(message)
+            # not with the message: its buffers may be as large as the prompts, which may be answered for hours
+            self._begin(call_id, len(prompts), self._serve(message.content, call_id, prompts, contexts))
         elif message.type == "rlm_final" and call_id not in self._tasks:
             self._begin(call_id, 0, self._keep_final(call_id))
 
@@ -122,19 +127,41 @@ class SubcallDispatcher:
                 self._idle.set_result(None)
                 self._idle = None
 
-    async def _serve(self, message: WireMessage, call_id: str, prompts: Sequence[str | _Told]) -> None:
+    def _prompts(self, message: WireMessage) -> tuple[Sequence[str | _Told], tuple[PacksContext | None, ...]]:
+        """Return the prompts of a call, and which of them are contexts of the kernel, that it has only named."""
+        parts, names = message.content.get("parts"), message.content.get("contexts")
+        if parts is not None:
+            return _told(parts, message.buffers), ()
+        if not isinstance(names, list) or len(names) != len(message.buffers):
+            return tuple(map(to_text, message.buffers)), ()
+        prompts: list[str] = []
+        contexts: list[PacksContext | None] = []
+        for name, buffer in zip(names, message.buffers, strict=True):
+            context, text = (name is not None and self._context_named(name)) or (None, to_text(buffer))
+            prompts.append(text)
+            contexts.append(context)
+        return prompts, tuple(contexts)
+
+    async def _serve(
+        self,
+        content: dict[str, Any],
+        call_id: str,
+        prompts: Sequence[str | _Told],
+        contexts: tuple[PacksContext | None, ...],
+    ) -> None:
         answers: list[str | SubcallFailure]
-        model = message.content.get("model")
+        model = content.get("model")
         try:
             call = Subcall(
                 id=call_id,
-                kind=_KINDS.get(str(message.content.get("kind")), "llm"),
+                kind=_KINDS.get(str(content.get("kind")), "llm"),
                 prompts=tuple([told if isinstance(told, str) else await self._prompt(told) for told in prompts]),
                 # a cell may send anything for it, and it goes into the record
                 model=model[:_MODEL_CHARS] if isinstance(model, str) else None,
-                cell=str(message.content.get("cell", "")),
-                schema=_schema(message.content.get("schema")),
+                cell=str(content.get("cell", "")),
+                schema=_schema(content.get("schema")),
                 execution=self._executions,
+                contexts=contexts,
             )
             answers = await self._answer(call)
         except Exception as error:  # the cell is told; a fault of ours must not leave it waiting

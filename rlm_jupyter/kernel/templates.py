@@ -2,6 +2,9 @@
 
 Without a sandbox, kernels of one environment share a template as long as this process lives. A template inside a
 sandbox serves the kernels of one run, and ends with that; the one for the next run is made while this one goes on.
+
+A large text that kernels of a run are given is held, with or without a sandbox, by a template of that run alone
+(`TextTemplate`).
 """
 
 from __future__ import annotations
@@ -15,10 +18,16 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from rlm_jupyter.kernel.forking import Environment, TemplateError
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
-from rlm_jupyter.kernel.template import Environment, Template, TemplateError
+from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.values import PacksContext
+
+if TYPE_CHECKING:
+    from rlm_jupyter.kernel.text_template import TextTemplate
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +37,8 @@ _ATTEMPTS = 2
 """How many templates of one environment may fail before kernels of it are started anew."""
 _MOST_SHARED = 3
 """Templates that are kept without a sandbox; the one that was used longest ago goes first."""
+LARGE_TEXT = 32_000_000
+"""Bytes of a text from which on it is held for all kernels; for a smaller one, a template takes longer than it does."""
 
 
 class _Pool:
@@ -104,6 +115,11 @@ class Templates:
         self._own: dict[Environment, Template] = {}
         self._leases: set[Lease] = set()
         self._is_closed = False
+        self._texts: dict[str, PacksContext] = {}
+        """That are held, or will be as soon as a kernel is given one; by SHA-256."""
+        self._holding: dict[tuple[Environment, str], TextTemplate | None] = {}
+        """`None`: that was not possible."""
+        self._making = asyncio.Lock()
         self.problem: str | None = None
         """Why a kernel was started anew, where it should have been forked."""
 
@@ -153,6 +169,56 @@ class Templates:
         else:
             pool.failures.pop(environment, None)
 
+    def hold(self, context: PacksContext) -> bool:
+        """Have the kernels that are given this text from now on share it, where it is a large one.
+
+        Returns
+        -------
+        bool
+            Whether that is new; then `let_go` is for whoever has called this.
+        """
+        info = context.info
+        if context.kind != "str" or info.nbytes < LARGE_TEXT or info.sha256 in self._texts:
+            return False
+        if not (self._are_used and are_possible()):
+            return False
+        self._texts[info.sha256] = context
+        return True
+
+    async def let_go(self, sha256: str) -> None:
+        """End what holds this text; kernels that have it keep it."""
+        self._texts.pop(sha256, None)
+        for key in [key for key in self._holding if key[1] == sha256]:
+            if (template := self._holding.pop(key)) is not None:
+                await _closed(template)
+
+    async def holder(self, environment: Environment, sha256: str) -> TextTemplate | None:
+        """Return what holds this text, made now where it is not there; `None`: nothing does, or can."""
+        if sha256 not in self._texts:
+            return None  # and no waiting until another text is read
+        async with self._making:
+            context, key = self._texts.get(sha256), (environment, sha256)
+            if context is None or not _fits(context, environment.sandbox):
+                return None
+            found = self._holding.get(key)
+            if found is not None and found.has_ended:
+                await _closed(self._holding.pop(key))
+            if key not in self._holding:
+                self._holding[key] = await self._made(environment, context)
+            return self._holding[key]
+
+    async def _made(self, environment: Environment, context: PacksContext) -> TextTemplate | None:
+        from rlm_jupyter.kernel.text_template import TextNotReadError, TextTemplate  # most runs have none
+
+        for template in self.usable(environment):
+            with self.noting(template):
+                try:
+                    return await TextTemplate.made(template, context.packed())
+                except TextNotReadError as error:
+                    log.info("The text is copied for each kernel: %s", error)
+                    return None
+        return None
+
     def refill(self) -> None:
         """Make the templates of the next run, now that the kernel of this one is there."""
         pool = _current()
@@ -177,13 +243,12 @@ class Templates:
         if self._leases:
             return
         pool = _current()
+        for sha256 in list(self._texts):
+            await self.let_go(sha256)
         templates, self._own = list(self._own.values()), {}
         for template in templates:
             pool.claimed.discard(template)
-            try:
-                await asyncio.get_running_loop().run_in_executor(None, template.close)
-            except RuntimeError:  # the interpreter exits, and starts no threads any more
-                template.close()
+            await _closed(template)
 
     def _get(self, environment: Environment) -> Template:
         pool = _current()
@@ -203,6 +268,22 @@ class Templates:
         for templates in (pool.shared, self._own):
             if templates.get(environment) is template:
                 del templates[environment]
+
+
+async def _closed(template: Template | TextTemplate | None) -> None:
+    if template is not None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, template.close)
+        except RuntimeError:  # the interpreter exits, and starts no threads any more
+            template.close()
+
+
+def _fits(context: PacksContext, sandbox: Sandbox) -> bool:
+    """Return whether a kernel can begin with such a text in what it may hold; else it fails when it is given that.
+
+    A character that is one byte on the wire may be four in memory, where another one needs these.
+    """
+    return sandbox.memory is None or 4 * context.info.nbytes <= sandbox.memory
 
 
 def keep_no_spare() -> None:

@@ -27,6 +27,7 @@ from rlm_jupyter.types import events
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import CellFinished, OutputsShown, Record, SubcallSettled
 from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.utf8 import utf8
 from rlm_jupyter.types.values import Output
 
 LARGE = 1_000_000
@@ -77,7 +78,7 @@ def encode(record: Record, objects: Objects | None = None) -> dict[str, Any]:
                 data["stored"] = stored
         if isinstance(record, SubcallSettled) and record.prompt is not None:
             # not to be read again with the record: whoever shows it looks it up
-            objects.put(record.prompt.encode("utf-8", "surrogatepass"), record.prompt_sha256)
+            objects.put(utf8(record.prompt), record.prompt_sha256)
             data["prompt"] = None
         elif not isinstance(record, CellFinished):
             for name, value in data.items():

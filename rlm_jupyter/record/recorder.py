@@ -57,6 +57,8 @@ class Recorder:
         Contexts that the kernel was given before this one, and that no run has kept yet.
     beside
         The other prompts of its kernel, as far as they are laid out.
+    parent
+        That of the run that has started this one: what it keeps already is not written twice.
 
     Raises
     ------
@@ -72,6 +74,7 @@ class Recorder:
         faults: Faults | None = None,
         earlier: Sequence[PacksContext] = (),
         beside: PromptsBeside | None = None,
+        parent: Recorder | None = None,
     ) -> None:
         self.files = files
         self._prompts = PromptsBeside() if beside is None else beside
@@ -100,7 +103,11 @@ class Recorder:
             self._take_in(again)
         self._is_shared = bool(others)
         """The notebook has other prompts, and is there already."""
-        self._storing = asyncio.create_task(self._store([*earlier, packed]))
+        stored: dict[str, asyncio.Task[None]] = {} if parent is None else parent._stored
+        self._storing = stored.get(packed.info.sha256) or asyncio.create_task(self._store([*earlier, packed]))
+        contexts = (*earlier, packed)
+        self._stored: dict[str, asyncio.Task[None]] = stored | {one.info.sha256: self._storing for one in contexts}
+        """Contexts that are kept, by SHA-256, and what keeps them, which may still be at it."""
 
     @property
     def has_begun(self) -> bool:
@@ -175,7 +182,7 @@ class Recorder:
     async def close(self) -> None:
         """Write the last state of everything; where nothing was recorded, nothing is left."""
         try:
-            await self._storing
+            await asyncio.shield(self._storing)  # it may be a parent's
         except RecordError as error:
             # the answer is worth more than the copy of a context that the caller has
             self.faults.note(f"The context was not kept with the run: {error}")
@@ -271,7 +278,7 @@ def _by_default(prompt: str, context: PacksContext, faults: Faults, earlier: Seq
 def _of_child(parent: Recorder, context: PacksContext) -> Recorder | None:
     """Make a child's recorder; none where the disk refuses by now: its answer is worth more than its record."""
     try:
-        return Recorder(parent.files.child(), context, faults=parent.faults)
+        return Recorder(parent.files.child(), context, faults=parent.faults, parent=parent)
     except (ConfigurationError, RecordError) as error:
         parent.faults.note(f"A child run goes on without being saved: {error}")
         return None

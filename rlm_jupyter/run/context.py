@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import io
 import pickle
@@ -17,10 +16,10 @@ from rlm_jupyter.prompts.preview import beginning
 from rlm_jupyter.record.blobs import digest
 from rlm_jupyter.types.errors import ContextError
 from rlm_jupyter.types.quoted import quoted
+from rlm_jupyter.types.utf8 import utf8
 from rlm_jupyter.types.values import ContextInfo, PackedContext
 
 _INSTEAD = "Pass a str, bytes, a list, a dict or a DataFrame of plain data"
-_LARGE = 1_000_000
 _ONCE = frozenset({"builtins", "itertools"})
 """Modules whose iterators hold nothing but what is left to read."""
 
@@ -54,7 +53,7 @@ def pack(context: object) -> PackedContext:
         return PackedContext("none")
     if isinstance(context, str):
         # the plain class's methods: a subclass may mean something else by them
-        kind, buffers = "str", (_utf8(context),)
+        kind, buffers = "str", (utf8(context),)
         name = "str"
     elif isinstance(context, bytes | bytearray | memoryview):
         # a copy only of what could change, or has gaps
@@ -102,16 +101,22 @@ class Context:
     def __init__(self, value: object) -> None:
         self._value = value
         self._packed: PackedContext | None = pack(value)
-        self.info = self._packed.info
-        self.kind = self._packed.kind
+        self.info: ContextInfo = self._packed.info
+        self.kind: Literal["none", "str", "bytes", "pickle"] = self._packed.kind
         self.has_no_text = are_images(value)
         """It is nothing but images."""
 
     def packed(self) -> PackedContext:
         """Return the context as bytes; encoded again when they were released."""
         if self._packed is None and isinstance(self._value, str):
-            return PackedContext("str", (_utf8(self._value),), self.info)
+            return PackedContext("str", (utf8(self._value),), self.info)
         return self._packed or pack(self._value)
+
+    def text(self) -> str | None:
+        """Return the text, where it is one; never a copy of it."""
+        if type(self._value) is str:
+            return self._value
+        return self.packed().text()
 
     def release(self) -> None:
         """Let go of the bytes of a text: half a gigabyte need not lie there twice while a run goes on.
@@ -123,17 +128,6 @@ class Context:
 
 
 AnyContext = Context | PackedContext
-
-
-def _utf8(text: str) -> bytes | memoryview:
-    """Return the text as UTF-8. A large ASCII text is not copied: CPython holds it in just these bytes."""
-    if len(text) < _LARGE or not str.isascii(text) or sys.implementation.name != "cpython":
-        return str.encode(text, "utf-8", "surrogatepass")
-    find = ctypes.pythonapi.PyUnicode_AsUTF8AndSize
-    find.argtypes, find.restype = [ctypes.py_object, ctypes.c_void_p], ctypes.c_void_p
-    held: Any = (ctypes.c_char * len(text)).from_address(find(text, None))
-    held.text = text  # as long as somebody looks at the bytes, the text stays
-    return memoryview(held).cast("B").toreadonly()
 
 
 class _Pickler(pickle.Pickler):

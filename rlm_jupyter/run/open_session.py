@@ -18,7 +18,7 @@ from rlm_jupyter.record.recorder import recording
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.ledger import Ledger
-from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.context import AnyContext, Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.observers import guarded, reporting
 from rlm_jupyter.run.samples import StartSample
@@ -28,7 +28,7 @@ from rlm_jupyter.run.state import Run
 from rlm_jupyter.run.subcalls import ChildAnswer, StartChild, SubcallService
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event, RemarkMade, RunEnded, SampleSettled, SubcallStarted
-from rlm_jupyter.types.values import AnswerSubcall, PackedContext
+from rlm_jupyter.types.values import AnswerSubcall
 
 if TYPE_CHECKING:
     from rlm_jupyter.kernel.remote.server import JupyterServer
@@ -40,7 +40,7 @@ CHILD_PROMPT = "Your task stands at the beginning of `context`, and so does what
 @asynccontextmanager
 async def open_session(
     settings: Settings,
-    context: Context | PackedContext,
+    context: AnyContext,
     *,
     depth: int = 0,
     ledger: Ledger | None = None,
@@ -86,7 +86,8 @@ async def open_session(
         start_child = child_of(settings, depth, templates) if depth + 1 < settings.limits.max_depth else None
         answering = SubcallService(settings.routing, depth, start_child, settings.tools)
         sandbox = branch_of or (settings.chosen_sandbox() if join is None else NO_SANDBOX)
-        kernel = await (join or partial(_start, settings, sandbox, templates, emit))(answering.answer)
+        start = join or partial(_start, settings, sandbox, templates, context, depth, emit)
+        kernel = await start(answering.answer)
         stack.push_async_callback(kernel.close)
         if join is None:
             if own is not None and settings.server is None:
@@ -104,6 +105,8 @@ async def _start(
     settings: Settings,
     sandbox: Sandbox,
     templates: Templates,
+    context: AnyContext,
+    depth: int,
     emit: Callable[[Event], None] | None,
     answer: AnswerSubcall,
 ) -> Kernel:
@@ -116,6 +119,9 @@ async def _start(
         sandbox=sandbox,
         insurance=settings.insurance,
         templates=templates,
+        context=context,
+        # a child that has no children gets its text from this process, and is alone with it
+        shares=depth == 0 or depth + 1 < settings.limits.max_depth,
     )
 
 
@@ -162,8 +168,7 @@ def child_of(settings: Settings, depth: int, templates: Templates | None = None)
     # the form is that of the root's answer, and so are the files
     settings = replace(settings, answer=None, outputs=None, tools=settings.sub_tools, mcp=())
 
-    async def start_child(parent: Run, text: str, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
-        context = Context(text)
+    async def start_child(parent: Run, context: AnyContext, asked: SubcallStarted, bill: Bill) -> ChildAnswer:
         parent_recorder = parent.event_log.recorder
         unclaimed = parent.playback.unclaimed_child(context.info.sha256) if parent.playback is not None else None
         saved, playback = unclaimed or (None, None)
@@ -208,7 +213,7 @@ def _answered(trajectory: Trajectory) -> ChildAnswer:
     return ChildAnswer(trajectory.answer, reason, trajectory.run_id)
 
 
-def sample_of(settings: Settings, context: Context | PackedContext, templates: Templates) -> StartSample:
+def sample_of(settings: Settings, context: AnyContext, templates: Templates) -> StartSample:
     """Return what runs a question about this context once more, in a kernel forked from these templates."""
     settings = replace(settings, samples=1, strategy="loop")
 

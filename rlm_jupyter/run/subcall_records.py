@@ -12,7 +12,8 @@ from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.events import SubcallSettled, SubcallStarted
 from rlm_jupyter.types.images import Image
-from rlm_jupyter.types.values import Subcall, SubcallFailure, SubcallKind
+from rlm_jupyter.types.utf8 import utf8
+from rlm_jupyter.types.values import PacksContext, Subcall, SubcallFailure, SubcallKind
 
 HEAD_CHARS = 1_000
 """Of a prompt, in the record and in what is shown; a longer one is kept whole beside it."""
@@ -33,7 +34,7 @@ class Settled:
 
 def digest(prompt: str) -> str:
     """Return the SHA-256 of a prompt, in hexadecimal."""
-    return hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(utf8(prompt)).hexdigest()
 
 
 def repeated_record(
@@ -85,14 +86,23 @@ def settled_record(
     bill: Bill,
     seconds: float,
     images: tuple[Image, ...] = (),
+    context: PacksContext | None = None,
 ) -> SubcallSettled:
-    """Return the record of one prompt that was settled: `images` are those that were sent with it."""
+    """Return the record of one prompt that was settled.
+
+    Parameters
+    ----------
+    images
+        Those that were sent with it.
+    context
+        That the prompt is, where it is one of the kernel's: its SHA-256 is known.
+    """
     return SubcallSettled(
         iteration=asked.iteration,
         block=asked.block,
         kind=asked.kind,
         ordinal=asked.ordinal,
-        prompt_sha256=digest(prompt),
+        prompt_sha256=digest(prompt) if context is None else context.info.sha256,
         prompt_chars=asked.prompt_chars,
         prompt_head=asked.prompt_head,
         asked_model=call.model,

@@ -24,6 +24,7 @@ from rlm_jupyter.record.past import PastCalls
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.request import complete
+from rlm_jupyter.run.context import AnyContext, Context
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.run.subcall_messages import message_of, problem_of
 from rlm_jupyter.run.subcall_records import (
@@ -42,7 +43,15 @@ from rlm_jupyter.types.errors import ContextWindowError, ImagesRefusedError, Lim
 from rlm_jupyter.types.events import SubcallStarted
 from rlm_jupyter.types.prompt import Prompt, images_of
 from rlm_jupyter.types.tokens import tokens_of
-from rlm_jupyter.types.values import AnswerSubcall, Subcall, SubcallFailure, SubcallKind, Usage
+from rlm_jupyter.types.values import (
+    AnswerSubcall,
+    PackedContext,
+    PacksContext,
+    Subcall,
+    SubcallFailure,
+    SubcallKind,
+    Usage,
+)
 
 UNSEEN = "{model} sees no images, so what it said of them is made up"
 """What people are told of it, beside the answer."""
@@ -67,7 +76,7 @@ class ChildAnswer:
     run_id: str
 
 
-StartChild = Callable[[Run, str, SubcallStarted, Bill], Awaitable[ChildAnswer]]
+StartChild = Callable[[Run, AnyContext, SubcallStarted, Bill], Awaitable[ChildAnswer]]
 """Runs a child of this run on this text, for this sub-call of its; what it used goes on the bill, however it ends."""
 
 
@@ -170,7 +179,7 @@ class SubcallService:
         self, run: Run, call: Subcall, kind: SubcallKind, first: int, plan: _Plan
     ) -> dict[int, str | SubcallFailure]:
         """Send the prompts that are to be sent, all at once; return the answers by their place in the call."""
-        asked = [self._one(run, call, kind, first + i, call.prompts[i], plan.model) for i in plan.sent]
+        asked = [self._one(run, call, kind, first, i, plan.model) for i in plan.sent]
         # a task for a single prompt would be two more turns of the loop: a tenth of what a call costs
         settled = [await asked[0]] if len(asked) == 1 else await _all(asked)
         answers = zip(plan.sent, settled, strict=True)
@@ -204,10 +213,9 @@ class SubcallService:
             stop_reason="tokens" if over else "cost",
         )
 
-    async def _one(
-        self, run: Run, call: Subcall, kind: SubcallKind, ordinal: int, prompt: str, model: Model
-    ) -> Settled:
-        iteration, block = run.iteration, run.cells.block
+    async def _one(self, run: Run, call: Subcall, kind: SubcallKind, first: int, index: int, model: Model) -> Settled:
+        prompt, context = call.prompts[index], call.contexts[index] if call.contexts else None
+        iteration, block, ordinal = run.iteration, run.cells.block, first + index
         started = time.monotonic()
         name = "" if kind == "rlm" else model.name
         asked = SubcallStarted(iteration, block, kind, ordinal, len(prompt), prompt[:HEAD_CHARS], name)
@@ -216,7 +224,7 @@ class SubcallService:
         settled = Settled(_STOPPED, failed=True, model=name)
         try:
             if kind == "rlm":
-                settled = await self._recurse(run, prompt, asked, bill)
+                settled = await self._recurse(run, prompt, context, asked, bill)
             else:
                 settled = await self._plain(run, call, prompt, model, bill)
         except LimitReached as limit:
@@ -232,7 +240,9 @@ class SubcallService:
             seconds, done = time.monotonic() - started, settled
             is_sent = done.is_sent and kind == "llm" and bool(message_of(prompt, model).parts)
             run.event_log.add_soon(
-                lambda: settled_record(asked, call, prompt, done, bill, seconds, images_of(prompt) if is_sent else ()),
+                lambda: settled_record(
+                    asked, call, prompt, done, bill, seconds, images_of(prompt) if is_sent else (), context
+                ),
                 of_batch=len(call.prompts) > 1,
             )
         return settled
@@ -258,10 +268,13 @@ class SubcallService:
             run.subcalls.known_answers[digest(prompt), model.name] = answered.reply.text
         return Settled(answered.reply.text, model=answered.reply.model)
 
-    async def _recurse(self, run: Run, prompt: str, asked: SubcallStarted, bill: Bill) -> Settled:
+    async def _recurse(
+        self, run: Run, prompt: str, context: PacksContext | None, asked: SubcallStarted, bill: Bill
+    ) -> Settled:
         if self._start_child is None:
             raise RLMError("recursion is not available at this depth")
-        child = await self._start_child(run, prompt, asked, bill)
+        given = context if isinstance(context, Context | PackedContext) else Context(prompt)
+        child = await self._start_child(run, given, asked, bill)
         text = child.text if child.text is not None else f"the child run ended without an answer ({child.stop_reason})"
         return Settled(text, child.text is None, "", child.run_id)
 
@@ -305,8 +318,8 @@ def _unfit(run: Run, call: Subcall, asking: Sequence[int], model: Model | None) 
     for i in asking:
         if problem := problem_of(call, i):
             unfit[i] = problem
-        elif not call.prompts[i].strip():  # it costs as much as another one, and its reply could only be made up
-            unfit[i] = EMPTY
+        elif not call.prompts[i] or call.prompts[i].isspace():
+            unfit[i] = EMPTY  # it costs as much as another one, and its reply could only be made up
         elif model is not None and _has_no_passage(run, call):
             unfit[i] = NO_PASSAGE
         elif model is not None and images_of(call.prompts[i]) and run.subcalls.sees.get(model.name) is False:

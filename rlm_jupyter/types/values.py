@@ -131,6 +131,8 @@ class Subcall:
     """The JSON schema that replies are to keep, for a provider that can see to it."""
     execution: int = 0
     """How many cells the host had begun in that kernel."""
+    contexts: tuple[PacksContext | None, ...] = ()
+    """Which of the prompts are contexts that the kernel was given, by place; empty: none is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +244,27 @@ class PackedContext:
         """Return itself (`PacksContext`)."""
         return self
 
+    def text(self) -> str | None:
+        """Return the text, where it is one."""
+        return str(self.buffers[0], "utf-8", "surrogatepass") if self.kind == "str" else None
+
 
 class PacksContext(Protocol):
     """Gives a context's bytes whenever they are asked for, so that nobody has to keep them."""
+
+    @property
+    def kind(self) -> Literal["none", "str", "bytes", "pickle"]:
+        """How it is packed."""
+        ...
+
+    @property
+    def info(self) -> ContextInfo:
+        """What it is, and how it is found again."""
+        ...
+
+    def text(self) -> str | None:
+        """Return the text, where it is one; else `None`."""
+        ...
 
     def packed(self) -> PackedContext:
         """Return the context as bytes."""

@@ -46,7 +46,19 @@ def test_the_guest_imports_nothing_else_of_ours() -> None:
     code = "import sys, rlm_jupyter.kernel.guest.app; print(*[m for m in sys.modules if m.startswith('rlm_jupyter')])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     ours = {m for m in loaded if not m.startswith("rlm_jupyter.kernel.guest")}
-    # what a message shows of a value, what a type or a schema takes, and what an image may be, is the same on both sides
-    names = "images", "json_form", "json_schema", "prompt", "quoted", "scaling", "shortened", "type_adapter", "unfenced"
+    # what a message shows of a value, what a type or a schema takes, what an image may be, and how a text is sent, is the
+    # same on both sides
+    names = (
+        "images",
+        "json_form",
+        "json_schema",
+        "prompt",
+        "quoted",
+        "scaling",
+        "shortened",
+        "type_adapter",
+        "unfenced",
+        "utf8",
+    )
     shared = {f"rlm_jupyter.types.{name}" for name in names}
     assert ours == {"rlm_jupyter", "rlm_jupyter.kernel", "rlm_jupyter.types"} | shared

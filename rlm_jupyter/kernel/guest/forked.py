@@ -36,7 +36,7 @@ def become_kernel(asked: dict[str, Any], fds: list[int]) -> tuple[int, int]:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     channel, run, host, forks = fds
-    _close_all_but(fds)
+    close_all_but(fds)
     os.setsid()
     boxed = asked["disk"] is not None
     if boxed:
@@ -55,8 +55,8 @@ def become_kernel(asked: dict[str, Any], fds: list[int]) -> tuple[int, int]:
     return run, forks
 
 
-def _close_all_but(kept: list[int]) -> None:
-    """Close what was the template's: its channel, its pipe."""
+def close_all_but(kept: list[int]) -> None:
+    """Close what was the template's, such as its channel and its pipe; standard streams stay."""
     kept = sorted({0, 1, 2, *kept})
     for below, above in zip(kept, [*kept[1:], os.sysconf("SC_OPEN_MAX")], strict=True):
         os.closerange(below + 1, above)

@@ -26,6 +26,8 @@ from rlm_jupyter.kernel.guest.trajectory_view import Trajectory
 from rlm_jupyter.kernel.guest.wire import Wire
 from rlm_jupyter.types.quoted import quoted
 
+_LARGE = 65_536
+"""Characters from which on a context that is handed on is named, and not sent."""
 _TIMED = ("<timed exec>", "<timed eval>")
 """What `%time` and `%%time` name the source that they were given."""
 _TIMES = re.compile(r"\A\s*%%time\b[^\n]*\n(.*)|^[^\S\n]*%time\b[^\S\n]*([^\n]*)", re.MULTILINE | re.DOTALL)
@@ -68,7 +70,7 @@ class Guest:
             lambda: self.calls.announce(),
         )
         self.wire = wire(kernel, self._receive)
-        self.calls = SubcallClient(self.wire, self.running_cell, self._refusal)
+        self.calls = SubcallClient(self.wire, self.running_cell, self._refusal, self._context_name)
         self._trajectory = Trajectory(self.calls)
         self._names.protect(
             functions(self.calls)
@@ -241,6 +243,12 @@ class Guest:
     def _set_context(self, name: str, value: Any) -> None:
         self._contexts[name] = value
         self._names.protect({name: value, "context": value})
+
+    def _context_name(self, text: str) -> str | None:
+        """Return the name of the context that a text is: that very object, as the host has it too."""
+        if len(text) < _LARGE:
+            return None
+        return next((name for name, value in self._contexts.items() if value is text), None)
 
     def _inspect(self) -> dict[str, Any]:
         finals = self._finals

@@ -15,9 +15,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rlm_jupyter.kernel.guest.codec import WireMessage, to_bytes, to_text
+from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes, to_text
 from rlm_jupyter.kernel.guest.wire import Wire
 from rlm_jupyter.types.prompt import Prompt
+from rlm_jupyter.types.utf8 import utf8
 
 
 class SubcallError(Exception):
@@ -95,12 +96,21 @@ class SubcallClient:
         Gives the id of the running cell.
     refusal
         Gives a reason why no call may be made now, or `None`.
+    context_name
+        Gives the name by which the host knows a text as a context of this kernel, or `None`.
     """
 
-    def __init__(self, wire: Wire, cell: Callable[[], str], refusal: Callable[[], str | None]) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        cell: Callable[[], str],
+        refusal: Callable[[], str | None],
+        context_name: Callable[[str], str | None] = lambda text: None,
+    ) -> None:
         self._wire = wire
         self._cell = cell
         self._refusal = refusal
+        self._context_name = context_name
         self._ids, self._prefix = itertools.count(), ""
         self._waiting: dict[str, _Slot] = {}
         self._stopped: tuple[str, str] = ("", "")
@@ -199,12 +209,16 @@ class SubcallClient:
         slot = self._waiting[call_id] = _Slot(loop)
         try:
             content: dict[str, Any] = {"id": call_id, "kind": kind, "model": model, "cell": cell}
+            buffers: list[Frame]
             if schema is not None:
                 content["schema"] = schema
             if any(isinstance(prompt, Prompt) for prompt in prompts):
                 content["parts"], buffers = _apart(prompts)
             else:
-                buffers = [to_bytes(prompt) for prompt in prompts]
+                names = [None if kind == "tool" else self._context_name(prompt) for prompt in prompts]
+                if any(names):
+                    content["contexts"] = names
+                buffers = [utf8(prompt) if name is None else b"" for prompt, name in zip(prompts, names, strict=True)]
             self._wire.send("rlm_call", content, buffers)
         except BaseException:
             del self._waiting[call_id]
@@ -217,7 +231,7 @@ class SubcallClient:
             self._wire.send("rlm_abandon", {"id": call_id})
 
 
-def _apart(prompts: Sequence[str]) -> tuple[list[str], list[bytes]]:
+def _apart(prompts: Sequence[str]) -> tuple[list[str], list[Frame]]:
     """Return what each prompt is made of, `t` for a text and `i` for an image, and all of these in order."""
     parts = [prompt.parts if isinstance(prompt, Prompt) else (prompt,) for prompt in prompts]
     kinds = ["".join("t" if isinstance(part, str) else "i" for part in prompt) for prompt in parts]
