@@ -10,16 +10,15 @@ A large text that kernels of a run are given is held, with or without a sandbox,
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import logging
 import os
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.kernel.forking import Environment, TemplateError
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.template import Template
@@ -33,47 +32,8 @@ log = logging.getLogger(__name__)
 
 VARIABLE = "RLM_TEMPLATES"
 """Set to 0, every kernel is started anew."""
-_ATTEMPTS = 2
-"""How many templates of one environment may fail before kernels of it are started anew."""
-_MOST_SHARED = 3
-"""Templates that are kept without a sandbox; the one that was used longest ago goes first."""
 LARGE_TEXT = 32_000_000
 """Bytes of a text from which on it is held for all kernels; for a smaller one, a template takes longer than it does."""
-
-
-class _Pool:
-    """The templates of this process that no run has to itself."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.process = os.getpid()
-        self.shared: dict[Environment, Template] = {}
-        self.spare: dict[Environment, Template] = {}
-        """Inside sandboxes, for runs to come."""
-        self.claimed: set[Template] = set()
-        self.failures: dict[Environment, int] = {}
-        self.problems: dict[Environment, str] = {}
-        self.pool_size = 1
-        atexit.register(self.close)
-
-    def close(self) -> None:
-        if os.getpid() == self.process:
-            with self.lock:
-                templates = [*self.shared.values(), *self.spare.values(), *self.claimed]
-                self.shared, self.spare, self.claimed = {}, {}, set()
-            for template in templates:
-                template.close()
-
-
-_pool = _Pool()
-
-
-def _current() -> _Pool:
-    """Return the pool of this process: a fork of the host has none of its templates."""
-    global _pool
-    if _pool.process != os.getpid():
-        _pool = _Pool()
-    return _pool
 
 
 def are_possible() -> bool:
@@ -132,13 +92,17 @@ class Templates:
     def warm(self, environment: Environment) -> None:
         """Start a template in the background, where none is there; it is the next run's, where it is shut off."""
         if self._are_used and are_possible():
-            _warm(_current(), environment)
+            template_pool.warm(template_pool.current(), environment)
 
     def usable(self, environment: Environment) -> Iterator[Template]:
         """Yield a template, and another one where that has failed; none, where that is of no use."""
-        while self._are_used and are_possible() and _current().failures.get(environment, 0) < _ATTEMPTS:
+        while (
+            self._are_used
+            and are_possible()
+            and template_pool.current().failures.get(environment, 0) < template_pool.ATTEMPTS
+        ):
             yield self._get(environment)
-        self.problem = _current().problems.get(environment)
+        self.problem = template_pool.current().problems.get(environment)
 
     @contextlib.contextmanager
     def noting(self, template: Template) -> Iterator[None]:
@@ -149,7 +113,7 @@ class Templates:
         ConfigurationError
             A module of `preload` can't be imported.
         """
-        environment, pool = template.environment, _current()
+        environment, pool = template.environment, template_pool.current()
         try:
             yield
         except TemplateError as error:
@@ -160,8 +124,10 @@ class Templates:
                 option = f"--preload: {error}."
                 raise ConfigurationError(f"preload: {error}.", notebook=option, command=option) from None
             with pool.lock:
-                pool.failures[environment] = _ATTEMPTS if error.unfit else pool.failures.get(environment, 0) + 1
-                if pool.failures[environment] == _ATTEMPTS:
+                pool.failures[environment] = (
+                    template_pool.ATTEMPTS if error.unfit else pool.failures.get(environment, 0) + 1
+                )
+                if pool.gave_up(environment):
                     pool.problems[environment] = f"Kernels are started anew, which takes longer: {error}."
                     log.info("%s", pool.problems[environment])
                 self._forget(template)
@@ -221,9 +187,9 @@ class Templates:
 
     def refill(self) -> None:
         """Make the templates of the next run, now that the kernel of this one is there."""
-        pool = _current()
+        pool = template_pool.current()
         for environment in self._own:
-            _warm(pool, environment)
+            template_pool.warm(pool, environment)
 
     def lease(self) -> Lease:
         """Return what keeps them there also when they are closed, until it is."""
@@ -242,7 +208,7 @@ class Templates:
         self._is_closed = True
         if self._leases:
             return
-        pool = _current()
+        pool = template_pool.current()
         for sha256 in list(self._texts):
             await self.let_go(sha256)
         templates, self._own = list(self._own.values()), {}
@@ -251,19 +217,19 @@ class Templates:
             await _closed(template)
 
     def _get(self, environment: Environment) -> Template:
-        pool = _current()
+        pool = template_pool.current()
         with pool.lock:
             if environment.sandbox.kind != "bwrap":
-                return _shared(pool, environment)
+                return template_pool.shared(pool, environment)
             template = self._own.get(environment)
             if template is None or template.has_ended:
-                template = _alive(pool.spare.pop(environment, None)) or Template(environment)
+                template = template_pool.alive(pool.spare.pop(environment, None)) or Template(environment)
                 self._own[environment] = template
                 pool.claimed.add(template)
             return template
 
     def _forget(self, template: Template) -> None:
-        pool, environment = _current(), template.environment
+        pool, environment = template_pool.current(), template.environment
         pool.claimed.discard(template)
         for templates in (pool.shared, self._own):
             if templates.get(environment) is template:
@@ -284,39 +250,3 @@ def _fits(context: PacksContext, sandbox: Sandbox) -> bool:
     A character that is one byte on the wire may be four in memory, where another one needs these.
     """
     return sandbox.memory is None or 4 * context.info.nbytes <= sandbox.memory
-
-
-def keep_no_spare() -> None:
-    """Make no template for the next run: there will be none in this process."""
-    _current().pool_size = 0
-
-
-def _warm(pool: _Pool, environment: Environment) -> None:
-    with pool.lock:
-        if pool.failures.get(environment, 0) >= _ATTEMPTS:
-            return
-        if environment.sandbox.kind != "bwrap":
-            _shared(pool, environment)
-        elif pool.pool_size and _alive(pool.spare.get(environment)) is None:
-            while len(pool.spare) >= pool.pool_size:
-                _end(pool.spare.pop(next(iter(pool.spare))))
-            pool.spare[environment] = Template(environment)
-
-
-def _shared(pool: _Pool, environment: Environment) -> Template:
-    template = _alive(pool.shared.pop(environment, None)) or Template(environment)
-    pool.shared[environment] = template  # the last one in the order of use
-    while len(pool.shared) > _MOST_SHARED:
-        _end(pool.shared.pop(next(iter(pool.shared))))
-    return template
-
-
-def _alive(template: Template | None) -> Template | None:
-    if template is not None and template.has_ended:
-        template.close()
-        return None
-    return template
-
-
-def _end(template: Template) -> None:
-    threading.Thread(target=template.close, name="rlm_jupyter template", daemon=True).start()

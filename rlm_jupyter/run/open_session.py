@@ -86,8 +86,7 @@ async def open_session(
         start_child = child_of(settings, depth, templates) if depth + 1 < settings.limits.max_depth else None
         answering = SubcallService(settings.routing, depth, start_child, settings.tools)
         sandbox = branch_of or (settings.chosen_sandbox() if join is None else NO_SANDBOX)
-        start = join or partial(_start, settings, sandbox, templates, context, depth, emit)
-        kernel = await start(answering.answer)
+        kernel = await (join or partial(_start, settings, sandbox, templates, context, depth, emit))(answering.answer)
         stack.push_async_callback(kernel.close)
         if join is None:
             if own is not None and settings.server is None:

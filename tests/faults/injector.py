@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from rlm_jupyter.kernel import templates
+from rlm_jupyter.kernel import template_pool
 
 MARK = "LC_RLM_FAULTS"
 """A variable of the environment that kernels are given (`LC_*` is): so they are found, whoever their parent is."""
@@ -133,7 +133,7 @@ class Watch:
 
     def left(self) -> list[str]:
         """What has come since and not gone; it is given a moment. What kernels are forked from is put away first."""
-        templates._current().close()
+        template_pool.current().close()
         until = time.monotonic() + _GONE_SECONDS
         while True:
             left = self._left()

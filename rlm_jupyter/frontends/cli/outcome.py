@@ -46,7 +46,7 @@ def answered(
         Where the run's notebook goes.
     """
     from rlm_jupyter.frontends.cli.progress import Progress
-    from rlm_jupyter.kernel.templates import keep_no_spare
+    from rlm_jupyter.kernel.template_pool import keep_no_spare
     from rlm_jupyter.run.approval import Approvals, asks_here
 
     keep_no_spare()

@@ -16,7 +16,7 @@ import pytest
 from ipykernel._version import version_info
 
 from rlm_jupyter import Sandbox
-from rlm_jupyter.kernel import directory
+from rlm_jupyter.kernel import directory, template_pool
 from rlm_jupyter.kernel import templates as templates_module
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.templates import Templates
@@ -36,9 +36,9 @@ _GONE_SECONDS = 20.0
 
 @pytest.fixture(autouse=True)
 def pool(monkeypatch: pytest.MonkeyPatch) -> Any:
-    templates_module._current().close()  # those of other tests
-    made = templates_module._Pool()
-    monkeypatch.setattr(templates_module, "_pool", made)
+    template_pool.current().close()  # those of other tests
+    made = template_pool.TemplatePool()
+    monkeypatch.setattr(template_pool, "_pool", made)
     yield made
     made.close()
 

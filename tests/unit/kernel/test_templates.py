@@ -20,6 +20,7 @@ import pytest
 
 from rlm_jupyter import RLM, Limits, Sandbox
 from rlm_jupyter.kernel import template as template_module
+from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.kernel import templates as templates_module
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX
@@ -41,9 +42,9 @@ _GONE_SECONDS = 20.0
 def pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """A pool of the test's own, and a folder: its kernels have an environment that no others have."""
     monkeypatch.chdir(tmp_path)
-    templates_module._current().close()  # those of other tests
-    made = templates_module._Pool()
-    monkeypatch.setattr(templates_module, "_pool", made)
+    template_pool.current().close()  # those of other tests
+    made = template_pool.TemplatePool()
+    monkeypatch.setattr(template_pool, "_pool", made)
     yield made
     made.close()
 
@@ -446,7 +447,7 @@ async def test_the_pool_is_bounded(pool: Any, tmp_path: Path) -> None:
         (tmp_path / str(number)).mkdir()
         templates = Templates()
         templates.warm(templates.environment(None, tmp_path / str(number), None, NO_SANDBOX))
-    assert len(pool.shared) == templates_module._MOST_SHARED
+    assert len(pool.shared) == template_pool._MOST_SHARED
     until = time.monotonic() + _GONE_SECONDS
     while len(below()) > len(pool.shared) and time.monotonic() < until:
         await asyncio.sleep(0.05)
@@ -472,7 +473,7 @@ def test_a_fork_of_the_host_has_none_of_its_templates(pool: Any) -> None:
     child = os.fork()
     if not child:
         try:
-            os._exit(0 if not templates_module._current().shared else 1)
+            os._exit(0 if not template_pool.current().shared else 1)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -77,7 +77,7 @@ def _versions() -> Iterator[Check]:
 
 def _kernel() -> Iterator[Check]:
     """Start a kernel, and let the embedded model work in it."""
-    from rlm_jupyter.kernel.templates import keep_no_spare
+    from rlm_jupyter.kernel.template_pool import keep_no_spare
     from rlm_jupyter.rlm import RLM
     from rlm_jupyter.types.limits import Limits
 

@@ -1,0 +1,94 @@
+"""`TemplatePool`: the templates of this process that no run has to itself, and what is known of those that failed."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+
+from rlm_jupyter.kernel.forking import Environment
+from rlm_jupyter.kernel.template import Template
+
+ATTEMPTS = 2
+"""How many templates of one environment may fail before kernels of it are started anew."""
+_MOST_SHARED = 3
+"""Templates that are kept without a sandbox; the one that was used longest ago goes first."""
+
+
+class TemplatePool:
+    """The templates of this process that no run has to itself."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.process = os.getpid()
+        self.shared: dict[Environment, Template] = {}
+        self.spare: dict[Environment, Template] = {}
+        """Inside sandboxes, for runs to come."""
+        self.claimed: set[Template] = set()
+        self.failures: dict[Environment, int] = {}
+        self.problems: dict[Environment, str] = {}
+        self.pool_size = 1
+        atexit.register(self.close)
+
+    def gave_up(self, environment: Environment) -> bool:
+        """Return whether so many templates of an environment have failed that kernels of it are started anew."""
+        return self.failures.get(environment, 0) >= ATTEMPTS
+
+    def close(self) -> None:
+        """End all templates; in a fork of their process nothing is done."""
+        if os.getpid() == self.process:
+            with self.lock:
+                templates = [*self.shared.values(), *self.spare.values(), *self.claimed]
+                self.shared, self.spare, self.claimed = {}, {}, set()
+            for template in templates:
+                template.close()
+
+
+_pool = TemplatePool()
+
+
+def current() -> TemplatePool:
+    """Return the pool of this process: a fork of the host has none of its templates."""
+    global _pool
+    if _pool.process != os.getpid():
+        _pool = TemplatePool()
+    return _pool
+
+
+def keep_no_spare() -> None:
+    """Make no template for the next run: there will be none in this process."""
+    current().pool_size = 0
+
+
+def warm(pool: TemplatePool, environment: Environment) -> None:
+    """Start a template in the background, where none is there; inside a sandbox it is the next run's."""
+    with pool.lock:
+        if pool.gave_up(environment):
+            return
+        if environment.sandbox.kind != "bwrap":
+            shared(pool, environment)
+        elif pool.pool_size and alive(pool.spare.get(environment)) is None:
+            while len(pool.spare) >= pool.pool_size:
+                _end(pool.spare.pop(next(iter(pool.spare))))
+            pool.spare[environment] = Template(environment)
+
+
+def shared(pool: TemplatePool, environment: Environment) -> Template:
+    """Return the template of an environment without a sandbox, started where none is there."""
+    template = alive(pool.shared.pop(environment, None)) or Template(environment)
+    pool.shared[environment] = template  # the last one in the order of use
+    while len(pool.shared) > _MOST_SHARED:
+        _end(pool.shared.pop(next(iter(pool.shared))))
+    return template
+
+
+def alive(template: Template | None) -> Template | None:
+    """Return a template that lives; one that has ended is put away."""
+    if template is not None and template.has_ended:
+        template.close()
+        return None
+    return template
+
+
+def _end(template: Template) -> None:
+    threading.Thread(target=template.close, name="rlm_jupyter template", daemon=True).start()
