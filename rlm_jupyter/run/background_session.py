@@ -129,7 +129,7 @@ class BackgroundSession(Answers):
 
     async def answer(self, prompt: str, on_event: OnEvent | None, control: Control) -> Result:
         """Answer one prompt; on the background loop."""
-        is_kept, on_event = self._is_kept, guarded(self._watching(on_event))
+        is_kept, on_event = self._is_kept, guarded(on_event)
         self.expect(control)
         control.attach()  # it is heard while it waits for its turn, too
         try:
@@ -195,11 +195,12 @@ class BackgroundSession(Answers):
                 )
             background.close_at_exit(self)
             background.close_when_dropped(self, self._stack)
-        session = self._session
+        # only here: what has opened the kernel keeps its `on_event` as long as that lives, and must not keep us
+        session, emit = self._session, self._watching(on_event)
         # its own have the tools of servers, too
         session.settings = replace(session.settings, limits=settings.limits, whole_limits=settings.whole_limits)
         with self.past.counting(session, ledger, recorder):
-            return await session.answer(prompt, ledger=ledger, recorder=recorder, emit=on_event, control=control)
+            return await session.answer(prompt, ledger=ledger, recorder=recorder, emit=emit, control=control)
 
     @property
     def _is_kept(self) -> bool:

@@ -35,7 +35,8 @@ def run(source: str, *, sandbox: Sandbox | str = "none", artefact: Artefact | st
 
 
 def left(folder: str | Path) -> list[str]:
-    return [path.name for path in Path(folder).iterdir()]
+    """Return what is in a folder; one that the run has made, and left empty, is gone."""
+    return [path.name for path in Path(folder).glob("*")]
 
 
 PLANTED = {
