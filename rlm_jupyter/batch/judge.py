@@ -50,7 +50,7 @@ _REASON_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """A model that gives the scores of a batch: `RLM.batch(…, expected=…, score=Judge("openai/gpt-5-mini"))`.
+    """A model that gives the scores of a batch: `RLM.batch(…, expected=…, score=Judge("openai/gpt-5.4-mini"))`.
 
     It is asked once for each answer, and says `correct`, `partly` or `incorrect`: 1, 0.5 or 0.
 
@@ -152,7 +152,7 @@ class ReadyJudge:
             return self._billed(None, f"{model.name} gave no verdict: {error}", bill)
         except RLMError as error:
             return self._billed(None, f"{model.name} could not be asked: {error}", bill)
-        return self._billed(_SCORES[said["verdict"]], said["reason"] or said["verdict"], bill)
+        return self._billed(_SCORES[said["verdict"]], said["reason"].strip() or said["verdict"], bill)
 
     def _billed(self, score: float | None, reason: str, bill: Bill) -> Verdict:
         line = shortened(" ".join(reason.split()), _REASON_CHARS)

@@ -60,6 +60,7 @@ _SIGNALLED = 128
 _AHEAD = 1_000
 """Messages that are read before the loop has taken them: a flood must not fill the memory here."""
 _STDERR_LINES = 20
+_PIECE = 1 << 16
 _LINE_CHARS = 500
 _CLOSE_SECONDS = 10.0
 
@@ -115,6 +116,11 @@ class ContainerProcess(KernelProcess):
         name, key = f"rlm-{secrets.token_hex(8)}", secrets.token_hex(32)
         hide()
         words = container.command(sandbox, name, working_directory(cwd), _BOOT)
+        confined = {"memory": sandbox.memory, "processes": None, "template": False}
+        hello = {"key": key, "confined": confined, "library": _LIBRARY, "environment": dict(environment or {})}
+        hello["filters"] = {machine: rules.hex() for machine, rules in seccomp.in_containers().items()}
+        hello |= {"home": container.HOME, "work": container.WORK, "sources": sources(_GUEST)}
+        packed = zlib.compress(json.dumps(hello).encode())
         pipe = subprocess.PIPE
         # a session of its own: Ctrl-C in a terminal is the host's affair
         options: dict[str, Any] = {"start_new_session": True}
@@ -127,11 +133,6 @@ class ContainerProcess(KernelProcess):
         except OSError as error:
             raise KernelStartError(f"{sandbox.kind} could not be started: {error.strerror or error}.") from error
         process = cls(sandbox.kind, name, client, key.encode())
-        confined = {"memory": sandbox.memory, "processes": None, "template": False}
-        hello = {"key": key, "confined": confined, "library": _LIBRARY, "environment": dict(environment or {})}
-        hello["filters"] = {machine: rules.hex() for machine, rules in seccomp.in_containers().items()}
-        hello |= {"home": container.HOME, "work": container.WORK, "sources": sources(_GUEST)}
-        packed = zlib.compress(json.dumps(hello).encode())
         process._outgoing.put([len(packed).to_bytes(8, "big"), packed])
         for thread in process._threads:
             thread.start()
@@ -241,10 +242,17 @@ class ContainerProcess(KernelProcess):
 
     def _read_errors(self) -> None:
         assert self._client.stderr is not None
+        rest = b""
         with contextlib.suppress(OSError, ValueError):
-            while line := self._client.stderr.readline(_LINE_CHARS):
-                if text := line.decode(errors="replace").strip():
-                    self._said.append(text)
+            while piece := self._client.stderr.read(_PIECE):  # unbuffered: what is there
+                *lines, rest = (rest + piece).split(b"\n")
+                self._say(lines)
+                rest = rest[-_LINE_CHARS:]
+        self._say([rest])
+
+    def _say(self, lines: Sequence[bytes]) -> None:
+        said = (line[:_LINE_CHARS].decode(errors="replace").strip() for line in lines)
+        self._said.extend(filter(None, said))
 
     def _deliver(self, channel: int, frames: list[bytes]) -> None:
         self._ahead.release()

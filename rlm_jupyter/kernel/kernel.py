@@ -213,8 +213,12 @@ class Kernel:
             other = await self._other(kept.process, answer_subcall)
         except KernelStartError:
             raise ForkRefusedError("The kernel can't be forked: the copy from that moment is gone.") from None
-        with contextlib.suppress(KernelError, OSError):
-            self._kept.append(SleepingFork(await other._fork(sleeps=True), position))
+        try:
+            with contextlib.suppress(KernelError, OSError):
+                self._kept.append(SleepingFork(await other._fork(sleeps=True), position))
+        except BaseException:  # cancelled: nobody else knows of it yet
+            await run_to_completion(other.close)
+            raise
         return other
 
     async def _forget_kept(self) -> None:
@@ -302,6 +306,10 @@ class Kernel:
         except KernelStartError:
             self._connection = before
             return False
+        except BaseException:
+            given_up, self._connection = self._connection, before
+            await run_to_completion(lambda: given_up.close("the run was stopped"))
+            raise
         await run_to_completion(lambda: before.close("its last cell was undone"))
         self._declared = _Declared()
         # what is kept of it after that cell is no longer what it goes on from

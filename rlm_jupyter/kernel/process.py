@@ -104,8 +104,11 @@ class KernelProcess:
         if templates is not None:
             wanted = templates.environment(kernel_name, where, environment, sandbox)
             if text and (holder := await templates.holder(wanted, text)) is not None:
-                with contextlib.suppress(TemplateError):  # it was ended meanwhile
+                try:
                     process = await cls._forked(holder)
+                except TemplateError:
+                    await templates.give_up_holder(holder)
+                else:
                     process.held = text
                     return process
             for template in templates.usable(wanted):

@@ -170,8 +170,21 @@ class Templates:
             if found is not None and found.has_ended:
                 await _closed(self._holding.pop(key))
             if key not in self._holding:
-                self._holding[key] = await self._made(environment, context)
+                made = await self._made(environment, context)
+                if self._texts.get(sha256) is not context:  # it was let go of meanwhile
+                    await _closed(made)
+                    return None
+                self._holding[key] = made
             return self._holding[key]
+
+    async def give_up_holder(self, holder: TextTemplate) -> None:
+        """Take note that it gives no kernels: they are given copies of its text, until another one is made for it."""
+        for key in [key for key, found in self._holding.items() if found is holder]:
+            if holder.has_ended:
+                del self._holding[key]
+            else:
+                self._holding[key] = None
+        await _closed(holder)
 
     async def _made(self, environment: Environment, context: PacksContext) -> TextTemplate | None:
         from rlm_jupyter.kernel.text_template import TextNotReadError, TextTemplate  # most runs have none

@@ -64,10 +64,15 @@ class TextTemplate(Forking):
         }
         stop = threading.Event()
         with contextlib.ExitStack() as ours:
-            channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            ours.callback(channel.close)
+            try:
+                channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                ours.callback(channel.close)
+                ours.callback(theirs.close)
+                source, writes = os.pipe()
+            except OSError as error:  # too many open files
+                raise TextNotReadError(str(error)) from error
             channel.setblocking(False)
-            source, writes = os.pipe()
+            is_asked = False
             writing = asyncio.create_task(asyncio.to_thread(_write, writes, text, stop))
             ours.callback(stop.set)
             try:
@@ -75,12 +80,15 @@ class TextTemplate(Forking):
                     try:
                         sent = json.dumps(request).encode()
                         await parent.ask(sent, lambda host: [theirs.fileno(), source, host])
+                        is_asked = True
                     finally:
                         theirs.close()
                         os.close(source)
                     await readable(channel)
                     await writing
             except (OSError, TimeoutError) as error:
+                if is_asked and isinstance(error, TimeoutError):  # no fault of the template: the machine swaps, say
+                    raise TextNotReadError("it takes too long") from error
                 raise TemplateError(f"it does not answer ({type(error).__name__}: {error})") from error
             message, fds, _, _ = socket.recv_fds(channel, _MOST_BYTES, 1)
             if not fds:

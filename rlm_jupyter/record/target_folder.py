@@ -15,6 +15,7 @@ import os
 import secrets
 import stat
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,6 +31,10 @@ _READING = os.O_RDONLY
 for _flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):  # as far as the system has them
     _READING |= getattr(os, _flag, 0)
 Identity = tuple[int, int]
+
+
+_users: Counter[Identity] = Counter()
+"""How many runs of this process write to a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +85,20 @@ class Folder:
             raise ConfigurationError(f"The folder {quoted(str(self.path))} can't be made: {why}.") from None
         if not os.access(self.path, os.W_OK):
             raise ConfigurationError(f"The folder {self.path} for the files can't be written to.")
-        return replace(self, identity=(about.st_dev, about.st_ino), is_new=is_new or self.is_new)
+        identity = about.st_dev, about.st_ino
+        _users[identity] += 1
+        return replace(self, identity=identity, is_new=is_new or self.is_new)
 
-    def dropped(self) -> None:
-        """Remove it where the run has made it, and there is nothing in it."""
-        with contextlib.suppress(OSError):
-            about = self.path.lstat()
-            if self.is_new and self.identity == (about.st_dev, about.st_ino):
-                self.path.rmdir()
+    def leave(self) -> None:
+        """Take note that the run is over; an empty folder that it has made, and no other run uses, is removed."""
+        if self.identity is None:
+            return
+        _users[self.identity] -= 1
+        if self.is_new and _users[self.identity] <= 0:
+            with contextlib.suppress(OSError):
+                about = self.path.lstat()
+                if self.identity == (about.st_dev, about.st_ino):
+                    self.path.rmdir()
 
 
 def is_taken(folder: Folder, name: str, ours: Collection[str]) -> bool:

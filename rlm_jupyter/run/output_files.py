@@ -64,13 +64,13 @@ async def deliver(run: Run, outputs: Outputs) -> None:
     """
     if run.replies.accepted:
         await _keep(run, outputs, run.replies.accepted)
+        outputs.folder.leave()
         return
     if not run.is_replaying:
         contents, run.replies.wrong_files = await _sound(run, outputs)
         if contents:
             await _keep(run, replace(outputs, replace=False), contents)
-        else:
-            outputs.folder.dropped()
+    outputs.folder.leave()
     _remark(run, run.replies.wrong_files)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from ipykernel._version import version_info
 
 from rlm_jupyter import Sandbox
 from rlm_jupyter.kernel import templates as templates_module
@@ -128,6 +129,19 @@ async def test_no_kernel_has_a_text_that_it_was_not_given(sandbox: Sandbox) -> N
         assert open_there[0] == open_there[1]
 
 
+async def test_a_text_that_is_let_go_of_while_it_is_read_is_held_by_nobody() -> None:
+    context, templates = Context(text(SIZE)), Templates()
+    assert templates.hold(context)
+    environment = templates.environment(None, Path.cwd(), None, Sandbox("none"))
+    making = asyncio.create_task(templates.holder(environment, context.info.sha256))
+    while not templates._making.locked():
+        await asyncio.sleep(0)
+    await templates.let_go(context.info.sha256)
+    assert await making is None
+    assert held(templates) == []
+    await templates.close()
+
+
 async def test_a_kernel_that_has_died_has_the_text_again_and_a_killed_template_is_replaced(sandbox: Sandbox) -> None:
     context, templates = Context(text(MB)), Templates()
     async with given(templates, context, context, sandbox=sandbox) as [kernel, other]:
@@ -142,6 +156,12 @@ async def test_a_kernel_that_has_died_has_the_text_again_and_a_killed_template_i
             assert text_of(await kernel.execute(_LOOK)) == seen(text(MB))
             assert kernel._connection.process.held
         assert text_of(await other.execute("len(context)")) == str(MB)
+
+
+@pytest.mark.skipif(version_info < (7, 4), reason="kernels that live are forked with newer ipykernels")
+async def test_a_fork_of_a_kernel_has_the_text_too(sandbox: Sandbox) -> None:
+    context = Context(text(MB))
+    async with given(Templates(), context, context, sandbox=sandbox) as [_, other]:
         fork = await other.fork(Answerer())
         assert text_of(await fork.execute("len(context)")) == str(MB)
         await fork.close()
