@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +74,7 @@ class TemplateError(Exception):
         """Another one of the same environment would give none either."""
 
 
-class Forking:
+class Forking(ABC):
     """What kernels are forked from.
 
     Parameters
@@ -156,6 +157,6 @@ class Forking:
             return TemplateError(said["failed"], unfit=True, imported=said["imported"])
         return TemplateError("no kernel came of it")
 
+    @abstractmethod
     def stderr_tail(self) -> str:
         """Return what its kernels, or itself, have said on standard error; empty where that went to ours."""
-        raise NotImplementedError
