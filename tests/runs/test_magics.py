@@ -714,7 +714,8 @@ async def test_an_interrupt_stops_run_and_kernel_and_keeps_what_there_was(times:
         times == 2 and ("is being stopped in the background" in shown or "rlm_result " in shown)
     )
     assert "To resume it: %rlm_resume " in shown or times == 2
-    assert "Traceback" not in shown
+    # what is left may be the view in which the model's own cell has just been interrupted
+    assert "Traceback" not in shown or (times == 2 and "time.sleep(60)" in shown)
     assert "rlm_jupyter/" not in shown  # no frame of ours
     [error] = [output for output in asked.outputs if output.output_type == "error"]
     assert error.ename == "KeyboardInterrupt"
