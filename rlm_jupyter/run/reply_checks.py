@@ -55,7 +55,7 @@ def may_reject(run: Run, block: str) -> bool:
     before = run.trajectory.iterations[-1:]
     if not before:
         return False
-    said = [*run.replies.iteration_of, _said(parsing.parse(read_part(before[0])))]
+    said = [*run.replies.iteration_of, _said(_parsed(before[0]))]
     begins_so = parsing.normal(block)
     is_repeated = any(cells[:1] == [begins_so] for _, *cells in said)
     return is_repeated or _is_echo(run, block)
@@ -68,16 +68,28 @@ def _nothing_new(run: Run, reply: parsing.ParsedReply) -> str:
         return ""
     if _echoes_conversation(run, reply):
         return PLAYS
-    if not _alike(reply, parsing.parse(read_part(before[-1]))):
+    if not _alike(reply, _parsed(before[-1])):
         return REPEATS_EARLIER if _is_known(run, reply) else ""
     cells = before[-1].cells
     if not cells:
         # a FINAL that the model was asked to confirm is to be repeated
         return "" if reply.declared is not None else REPEATS
     executed = [cell for cell in cells if cell.status != "skipped"]
+    if _died(executed):
+        # whether the cell or somebody else killed the kernel shows only when it is executed once more
+        killed_before = len(before) == 2 and _died(before[0].cells) and _alike(reply, _parsed(before[0]))
+        return REPEATS if killed_before else ""
     failed = any(cell.status != "ok" for cell in executed)
     known = executed and (all(map(parsing.is_settled, reply.blocks)) or _changed_nothing(before, reply))
     return REPEATS if failed or known else ""
+
+
+def _died(cells: Sequence[Cell]) -> bool:
+    return any(cell.status == "died" for cell in cells)
+
+
+def _parsed(iteration: Iteration) -> parsing.ParsedReply:
+    return parsing.parse(read_part(iteration))
 
 
 def _echoes_conversation(run: Run, reply: parsing.ParsedReply) -> bool:
@@ -120,7 +132,7 @@ def _changed_nothing(before: Sequence[Iteration], reply: parsing.ParsedReply) ->
 
     What polls, or draws at random, shows it only when it is repeated.
     """
-    if len(before) < 2 or not _alike(reply, parsing.parse(read_part(before[0]))):
+    if len(before) < 2 or not _alike(reply, _parsed(before[0])):
         return False
     one, other = ([_shown(cell) for cell in iteration.cells] for iteration in before)
     return one == other and not any(map(parsing.may_advance, reply.blocks))

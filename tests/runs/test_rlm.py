@@ -185,6 +185,19 @@ async def test_a_kernel_that_keeps_dying_ends_the_run() -> None:
     assert (result.answer, result.stop_reason) == ("the best guess", "kernel_died")
 
 
+async def test_what_was_said_before_a_death_may_be_said_again_once() -> None:
+    """Somebody else may have killed the kernel; what kills it each time is a repetition from the second time on."""
+    told = iter(["die", "go on"])
+    cell = block("if llm_query('well?') == 'die':\n    import os\n    os._exit(1)")
+    result = await run([cell, cell, block("FINAL(len(context))")], sub=lambda prompt: next(told))
+    assert result.answer == "9"
+    assert not result.trajectory.rejected
+    kills = block("import os; os._exit(1)")
+    result = await run([*[kills] * 5, "what I know"])
+    assert (result.answer, result.stop_reason) == ("what I know", "no_progress")
+    assert [len(result.trajectory.iterations), len(result.trajectory.rejected)] == [2, 3]
+
+
 async def test_of_two_runs_in_one_second_the_later_one_is_the_newest() -> None:
     results = [await run([block("FINAL(len(context))")]) for _ in range(5)]
     begun = [result.trajectory.started.started for result in results]

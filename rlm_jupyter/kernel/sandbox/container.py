@@ -80,9 +80,9 @@ def why_not(kind: str, image: str) -> str | None:
         return None
     said = (looked.stderr.strip().splitlines() or [f"exit code {looked.returncode}"])[-1]
     if "no such" not in said.lower() and "not known" not in said:
-        return (
-            f"{kind} can't be used: {said[:_LINE_CHARS].rstrip('.?')}. Start what it talks to, its daemon or machine."
-        )
+        said = said[:_LINE_CHARS]
+        stop = "" if said.endswith((".", "?")) else "."
+        return f"{kind} can't be used: {said}{stop} Start what it talks to, its daemon or machine."
     how = f"Build it: {RECIPE.format(kind=kind)}" if image == IMAGE else "Build or pull it; none is fetched by a run."
     return f"there is no image {image}. {how}"
 
