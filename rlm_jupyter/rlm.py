@@ -503,7 +503,7 @@ class RLM(FromRecord, InBatches):
         context: object = None,
         *,
         ledger: LedgerOf | None = None,
-        name: str = "",
+        name: str | None = None,
         resume: str | Path | None = None,
     ) -> PromptSession:
         """Return a session: one prompt after the other with one kernel, each a run of its own, in one record.
@@ -540,7 +540,7 @@ class RLM(FromRecord, InBatches):
         context: object = None,
         *,
         ledger: LedgerOf | None = None,
-        name: str = "",
+        name: str | None = None,
         resume: str | Path | None = None,
     ) -> AsyncPromptSession:
         """Open a session for async code, as `session`: `async with rlm.asession(book) as s: await s.ask("…")`."""
@@ -549,15 +549,18 @@ class RLM(FromRecord, InBatches):
         return AsyncPromptSession(self._session(context, ledger, name, resume))
 
     def _session(
-        self, context: object, ledger: LedgerOf | None, name: str, resume: str | Path | None
+        self, context: object, ledger: LedgerOf | None, name: str | None, resume: str | Path | None
     ) -> RecordedSession:
         from rlm_jupyter.replay.recorded_session import RecordedSession
         from rlm_jupyter.replay.session_record import in_session, resumed_session
 
         if ledger not in {None, *get_args(LedgerOf)}:
             raise ConfigurationError(f"ledger is {' or '.join(get_args(LedgerOf))}, not {quoted(ledger)}.")
+        for option, given in {"name": name, "resume": resume}.items():
+            if isinstance(given, str) and not given.strip():
+                raise ConfigurationError(f"{option}={quoted(given)} names no session: leave it out, or give a name.")
         if resume is None:
-            session = RecordedSession(in_session(self._settings, name, ledger or "prompt"), context_of(context))
+            session = RecordedSession(in_session(self._settings, name or "", ledger or "prompt"), context_of(context))
         else:
             if name or not is_none(context):
                 raise ConfigurationError(

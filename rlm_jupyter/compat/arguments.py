@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from inspect import signature
 from typing import Any
 
@@ -185,8 +185,13 @@ def extra_of(custom_system_prompt: Any, user_prologue: Any) -> str:
     return "\n\n".join(filter(None, [custom_system_prompt, user_prologue]))
 
 
-def check_options(options: Mapping[str, Any]) -> None:
+def check_options(options: Mapping[str, Any], own: Iterable[str]) -> None:
     """Refuse options of `rlm_jupyter.RLM` that an argument of the reference's stands for here, and those of nobody.
+
+    Parameters
+    ----------
+    own
+        What it takes as the reference does; one of these may be meant, too.
 
     Raises
     ------
@@ -199,5 +204,5 @@ def check_options(options: Mapping[str, Any]) -> None:
     known = signature(RLM).parameters
     for name in options:
         if name not in known:
-            meant = did_you_mean(closest(name, known))
+            meant = did_you_mean(closest(name, [*own, *sorted(known.keys() - _INSTEAD.keys())]))
             raise ConfigurationError(f"RLM takes no argument {name!r}.{meant}")

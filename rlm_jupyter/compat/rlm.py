@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any, Self
 
 from rlm_jupyter import rlm as ours
@@ -72,7 +73,7 @@ class RLM:
         user_prologue: str | None = None,
         **options: Any,
     ) -> None:
-        arguments.check_options(options)
+        arguments.check_options(options, [*signature(RLM.__init__).parameters][1:])
         checks.check_logger(logger)
         switches = {"verbose": verbose, "persistent": persistent, "compaction": compaction}
         checks.check_switches(switches | {"orchestrator": orchestrator})

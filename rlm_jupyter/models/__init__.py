@@ -130,8 +130,7 @@ def load_model(
     from rlm_jupyter.models.endpoint import find_endpoint, find_preset
 
     preset, model = find_preset(name.strip())
-    if window is not None and not _is_count(window):
-        raise ConfigurationError(f"{name}: a window is a number of tokens above zero, not {quoted(window)}.")
+    _check(name, window, sees)
     if temperature is not None and (preset.wire not in {"openai", "azure"} or not 0 <= temperature <= 2):
         raise ConfigurationError(f"{name}: no temperature of {quoted(temperature)} can be set there.")
     if preset.wire in {"extractive", "scripted"}:
@@ -157,6 +156,13 @@ def load_model(
             return OpenAIModel(endpoint, window=window, temperature=heat, options=sent, sees=sees)
         case "extractive" | "scripted":
             raise AssertionError(f"{preset.wire} asks no server")
+
+
+def _check(name: str, window: object, sees: object) -> None:
+    if window is not None and not _is_count(window):
+        raise ConfigurationError(f"{name}: a window is a number of tokens above zero, not {quoted(window)}.")
+    if sees is not None and not isinstance(sees, bool):
+        raise ConfigurationError(f"{name}: sees is True or False, not {quoted(sees)}.")
 
 
 def _is_count(given: object) -> bool:

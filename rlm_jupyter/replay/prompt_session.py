@@ -15,10 +15,20 @@ from rlm_jupyter.run.question import Prompt, context_of
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.running import Running, waited
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.keywords import names_keywords
 from rlm_jupyter.types.values import Usage
 
 _ENDED = "This session has ended. To resume it from its record: RLM(…).session(resume={name!r})."
 _ENDED_UNSAVED = "This session has ended, and it is not saved: begin another."
+
+_ELSEWHERE = {
+    "context": "add_context(…)",
+    "answer": "RLM(…).completion(…, answer=…)",
+    "outputs": "RLM(…).completion(…, outputs=…)",
+    "limits": "RLM(…, limits=…)",
+    "tools": "RLM(…, tools=…)",
+}
+"""What a prompt of a session does not take, and where it belongs."""
 
 
 class _Prompts:
@@ -83,6 +93,7 @@ class _Prompts:
             raise ConfigurationError(_ENDED_UNSAVED if self.path is None else _ENDED.format(name=str(self.path)))
 
 
+@names_keywords(_ELSEWHERE)
 class PromptSession(_Prompts):
     """One prompt after the other with one kernel, in one record. Made by `RLM.session`, ended by `close` or `with`."""
 
@@ -135,6 +146,7 @@ class PromptSession(_Prompts):
         self.close()
 
 
+@names_keywords(_ELSEWHERE)
 class AsyncPromptSession(_Prompts):
     """`PromptSession` for async code: made by `RLM.asession`, ended by `close` or `async with`."""
 

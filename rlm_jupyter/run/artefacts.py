@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Self
 
@@ -48,8 +49,8 @@ class Artefact:
     description: str = ""
     """For the model: what is to be in it."""
     check: Check | None = None
-    """Called with the file's bytes. A text that it returns, `False`, or what it raises is told to the model;
-    an AttributeError, NameError, TypeError and their like are a bug of its own, and end the run."""
+    """Called with the file's bytes. A text that it returns, unless it is empty, `False`, or what it raises is told to
+    the model; an AttributeError, NameError, TypeError and their like are a bug of its own, and end the run."""
     max_bytes: int = MOST_BYTES
     """How large it may be."""
 
@@ -64,6 +65,8 @@ class Artefact:
             raise ConfigurationError(
                 f"The check of {self.name} is called with the file's bytes: give it one parameter."
             )
+        if iscoroutinefunction(self.check):
+            raise ConfigurationError(f"The check of {self.name} is called, and not awaited: make it a plain function.")
         most: object = self.max_bytes
         if isinstance(most, bool) or not isinstance(most, int) or most < 1:
             raise ConfigurationError(f"max_bytes of {self.name} is a whole number above 0, not {quoted(most)}.")

@@ -45,6 +45,9 @@ class Outcome:
         trajectory = error.trajectory
         if trajectory is None or trajectory.ended is None:
             return  # it had not begun
+        # the run's message begins with the error's own text
+        _, _, remarks = trajectory.ended.message.partition(f"{str(error).rstrip('.')}. ")
+        error.remarks = f"{remarks.rstrip('.')}." if remarks else ""
         error.result = self.result(trajectory)
         if self._path is not None:
             error.advice = saved_in(self._path)

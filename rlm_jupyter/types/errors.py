@@ -57,6 +57,8 @@ class RLMError(Exception):
     # the classes of both stand above this module
     result: Any = None
     """A `Result` of a run that had begun, else `None`: its best answer so far or none, usage, cost, record and path."""
+    remarks: str = ""
+    """What else was not as asked for in that run, as a file that it did not write; a part of the error's text."""
     advice: str = ""
     """Where that run is saved; the error's text ends with it."""
     resume: str = ""
@@ -88,7 +90,7 @@ class RLMError(Exception):
         return self._advising(self._command or _SETTING.sub(_as_option, super().__str__()))
 
     def _advising(self, text: str) -> str:
-        said = " ".join(filter(None, (self.advice, self.resume)))
+        said = " ".join(filter(None, (self.remarks, self.advice, self.resume)))
         return f"{text.rstrip('.')}. {said}" if said else text
 
 

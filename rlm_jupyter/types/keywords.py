@@ -16,7 +16,7 @@ from rlm_jupyter.types.suggestion import closest, did_you_mean
 _Class = TypeVar("_Class", bound=type[Any])
 
 
-def names_keywords(**groups: type[Any]) -> Callable[[_Class], _Class]:
+def names_keywords(elsewhere: Mapping[str, str] | None = None, /, **groups: type[Any]) -> Callable[[_Class], _Class]:
     """Decorate a class: its constructor and public methods answer a keyword that they don't take with the one meant.
 
     It is looked for among the function's own and the constructor's. The error is a TypeError, as Python's own. Async
@@ -24,6 +24,8 @@ def names_keywords(**groups: type[Any]) -> Callable[[_Class], _Class]:
 
     Parameters
     ----------
+    elsewhere
+        What is to be given otherwise, by the name that one may try, and how.
     groups
         Dataclasses whose fields may be meant, too, by the argument of the constructor that takes one: `limits=Limits`.
     """
@@ -31,20 +33,24 @@ def names_keywords(**groups: type[Any]) -> Callable[[_Class], _Class]:
     def decorate(cls: _Class) -> _Class:
         for name, function in inspect.getmembers(cls, inspect.isfunction):
             if name == "__init__" or not name.startswith("_"):
-                setattr(cls, name, _checked(cls, function, groups))
+                setattr(cls, name, _checked(cls, function, elsewhere or {}, groups))
         return cls
 
     return decorate
 
 
-def _checked(cls: type[Any], function: Callable[..., Any], groups: Mapping[str, type[Any]]) -> Callable[..., Any]:
+def _checked(
+    cls: type[Any], function: Callable[..., Any], elsewhere: Mapping[str, str], groups: Mapping[str, type[Any]]
+) -> Callable[..., Any]:
     known = frozenset(inspect.signature(function).parameters)
     if any(one.kind is one.VAR_KEYWORD for one in inspect.signature(function).parameters.values()):
         return function
 
     def check(given: dict[str, Any]) -> None:
         if not known.issuperset(given):
-            raise TypeError(_unknown(cls, function, groups, next(name for name in given if name not in known)))
+            raise TypeError(
+                _unknown(cls, function, elsewhere, groups, next(name for name in given if name not in known))
+            )
 
     if inspect.isasyncgenfunction(function):
         return function
@@ -65,14 +71,21 @@ def _checked(cls: type[Any], function: Callable[..., Any], groups: Mapping[str, 
     return called
 
 
-def _unknown(cls: type[Any], function: Callable[..., Any], groups: Mapping[str, type[Any]], name: str) -> str:
+def _unknown(
+    cls: type[Any],
+    function: Callable[..., Any],
+    elsewhere: Mapping[str, str],
+    groups: Mapping[str, type[Any]],
+    name: str,
+) -> str:
     """Return the error's text."""
     is_constructor = function.__name__ == "__init__"
     title = cls.__name__ if is_constructor else f"{cls.__name__}.{function.__name__}"
     said = f"{title}() got an unexpected keyword argument {name!r}."
     own, options = ([*inspect.signature(of).parameters][1:] for of in (function, cls.__init__))
     call = "{}={}" if is_constructor else f"{cls.__name__}(…, {{}}={{}})"
-    given_as = {
+    given_as = dict(elsewhere)
+    given_as |= {
         one.name: call.format(argument, f"{group.__name__}({one.name}=…)")
         for argument, group in groups.items()
         for one in fields(group)

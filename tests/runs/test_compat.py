@@ -282,6 +282,8 @@ def test_what_can_not_be_is_one_line_that_names_the_nearest_thing() -> None:
             ({"limits": Limits()}, "limits= is not taken here: use max_iterations"),
             ({"tools": [stock]}, "use custom_tools"),
             ({"foo": 3}, "no argument 'foo'"),
+            ({"max_iteration": 3}, r"no argument 'max_iteration'\. Did you mean max_iterations\?"),
+            ({"custom_tool": 3}, r"Did you mean custom_tools\?"),
             ({"logger": "logs/"}, "logger is an RLMLogger"),
             ({"logger": {}}, "logger is an RLMLogger"),
             ({"on_iteration_start": 3}, "on_iteration_start is a function of depth, iteration, not 3"),

@@ -274,10 +274,14 @@ def test_what_is_no_name_is_refused_in_a_line_before_anything_is_spent(wanted: A
     assert not Path("rlm_runs").exists()
 
 
+async def awaited(_: bytes) -> None: ...
+
+
 def test_what_else_can_not_be_is_refused() -> None:
     for arguments, said in (
         ({"max_bytes": 0}, "whole number above 0"),
         ({"check": 3}, "is a function"),
+        ({"check": awaited}, "is called, and not awaited: make it a plain function"),
         ({"check": lambda: True}, "called with the file's bytes: give it one parameter"),
         ({"description": 3}, "is a text"),
     ):
@@ -661,6 +665,17 @@ def test_a_picture_begins_like_one() -> None:
     assert kinds == {"sound.wav": ["application/octet-stream"], "a.webp": ["image/webp"]}
     sent = send(SavedRun.load(result.path).files, "ipynb", "out.ipynb")
     assert "sound.wav" in sent.said[-1]  # it can't be looked through for keys
+
+
+def test_where_a_run_fails_the_error_says_what_of_its_files_is_missing() -> None:
+    with pytest.raises(ModelError) as failed:
+        RLM(model("print(1)")).completion("What?", CONTEXT, outputs=["sales.csv"])
+    assert "no replies are left in the script at request 3. sales.csv was not written. The run so far is" in str(
+        failed.value
+    )
+    script(block("print(1)"), name="fails.json")
+    done = cli("run", "?", "-m", "scripted/fails.json", "--output", "sales.csv")
+    assert re.search(r"no replies are left in the script at request \d\. sales\.csv was not written\.", done.err)
 
 
 def test_a_folder_that_a_run_has_made_and_left_empty_is_removed_again() -> None:

@@ -644,11 +644,13 @@ def test_a_session_that_another_has_gone_on_with_loses_nothing(in_folder: Path) 
         assert len(again.kernel.past.answered) == 3
 
 
-@pytest.mark.parametrize("name", [3, "a b", ""])
+@pytest.mark.parametrize("name", [3, "a b"])
 def test_what_is_no_name_of_a_session_is_refused(name: Any) -> None:
-    if name == "":
-        RLM(ScriptedModel([])).session("a text", name=name)  # it has none
-        return
+    for option in ("name", "resume"):
+        with pytest.raises(
+            ConfigurationError, match=rf"^{option}=' ' names no session: leave it out, or give a name\.$"
+        ):
+            RLM(ScriptedModel([])).session(**{option: " "})
     with pytest.raises(ConfigurationError, match="The name of a session has letters, digits, _ and -, not"):
         RLM(ScriptedModel([])).session("a text", name=name)
 

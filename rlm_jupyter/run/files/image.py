@@ -19,6 +19,8 @@ def image(data: bytes, _: Note) -> bytes:
     Unreadable
         They are no image, or one that breaks off.
     """
+    if not data:
+        raise Unreadable("the file is empty.")
     binary = identify(data)
     if binary is None and data.startswith(_BITMAP):
         return data

@@ -37,7 +37,7 @@ def load(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     note: Note | None = None,
-    within: Sequence[str | os.PathLike[str]] | None = None,
+    within: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
 ) -> object:
     """Read a context from files.
 
@@ -53,8 +53,8 @@ def load(
     note
         Told, in one line each, what was left out or taken for something else. Default: standard error.
     within
-        Folders. What is in none of them, links followed, is refused where it is named, and left out of folders and
-        patterns. Default: any file may be read.
+        A folder, or several. What is in none of them, links followed, is refused where it is named, and left out of
+        folders and patterns. Default: any file may be read.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def load(
     given = _given(paths)
     if note is not None and not callable(note):
         raise ConfigurationError(f"note is a function that takes a line, as notes.append, not {quoted(note)}.")
-    folders = None if within is None else tuple(Path(folder).resolve() for folder in within)
+    folders = None if within is None else _folders(within)
     loading = _Loading(on_stderr if note is None else note, folders)
     for path in given:
         loading.add(path)
@@ -95,11 +95,25 @@ def load(
     return loading.only() if len(given) == 1 and loading.single else loading.contents
 
 
+def _folders(within: object) -> tuple[Path, ...]:
+    """Return the folders that may be read; where none is, nothing may."""
+    named = _paths(within)
+    if named is None or not all(named):  # an empty path would be the working directory
+        raise ConfigurationError(f"within takes a folder, or a list of folders, not {quoted(within)}.")
+    return tuple(Path(folder).resolve() for folder in named)
+
+
+def _paths(named: object) -> list[str] | None:
+    """Return a path, or several, as texts; `None`: something else is there."""
+    listed = [*named] if isinstance(named, Iterable) and not isinstance(named, str | bytes | Mapping) else [named]
+    paths = [os.fspath(path) for path in listed if isinstance(path, str | os.PathLike)]
+    return [path for path in paths if isinstance(path, str)] if len(paths) == len(listed) else None
+
+
 def _given(paths: object) -> list[str]:
     """Return what was named, as texts."""
-    listed = [*paths] if isinstance(paths, Iterable) and not isinstance(paths, str | Mapping) else [paths]
-    given = [os.fspath(path) for path in listed if isinstance(path, str | os.PathLike)]
-    if len(given) < len(listed):
+    given = _paths(paths)
+    if given is None:
         raise ConfigurationError(f"load takes a path, or a list of paths, not {quoted(paths)}.")
     if not all(given) or not given:  # an empty path would be the working directory
         raise ConfigurationError("No file is named for the context.")

@@ -64,6 +64,7 @@ def test_a_missing_key_is_named_before_anything_is_asked(preset):
         ("openai/x", {"api_key": 12345}, "api_key is a str, not int"),
         ("openai/x", {"api_key": "“quoted”"}, "api_key holds characters"),
         ("llamacpp/x", {"window": 0}, "not 0"),
+        ("llamacpp/x", {"sees": "no"}, "sees is True or False, not 'no'"),
         ("llamacpp/x", {"window": "8k"}, "a window is a number of tokens above zero, not '8k'"),
         ("extractive/other", {}, "extractive/bm25"),
         ("extractive", {"api_key": "k"}, "neither base_url nor api_key"),

@@ -9,6 +9,7 @@ import json
 import lzma
 import os
 import pickle
+import re
 import sqlite3
 import subprocess
 import sys
@@ -532,6 +533,9 @@ def test_an_image_is_its_bytes(notes: Notes) -> None:
         "d: left out d/a.png, d/b.JPG, d/c.gif: images beside other files (name them, or a pattern, to read them)."
     ]
     assert load("d/*.png") == {"d/a.png": png()}
+    put("empty.png", "")
+    with pytest.raises(ConfigurationError, match=r"^empty\.png: the file is empty\.$"):
+        load("empty.png")
     put("none.png", "a text")
     with pytest.raises(ConfigurationError, match=r"^none\.png: no image, whatever its name says\.$"):
         load("none.png")
@@ -668,5 +672,12 @@ def test_nothing_outside_of_the_folders_that_were_named_is_read(
             load(path, within=[inside])
     with pytest.raises(ConfigurationError, match=r"\(none\)"):
         load("in", within=[])
+    for folder in ("in", Path("in")):  # one folder, and not its letters
+        assert load("in/a.txt", within=folder) == "in"
+        with pytest.raises(ConfigurationError, match=re.escape(f"outside of the folders that may be read ({inside})")):
+            load(outside / "a.txt", within=folder)
+    for no_folder in ("", [""], 5, [5], b"in", {"in": 1}):
+        with pytest.raises(ConfigurationError, match="within takes a folder, or a list of folders, not"):
+            load("in/a.txt", within=no_folder)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="there is no such file"):
         load("in/none", within=[inside])
