@@ -650,7 +650,7 @@ def test_what_is_no_name_of_a_session_is_refused(name: Any) -> None:
         with pytest.raises(
             ConfigurationError, match=rf"^{option}=' ' names no session: leave it out, or give a name\.$"
         ):
-            RLM(ScriptedModel([])).session(**{option: " "})
+            RLM(ScriptedModel([])).session(**{option: " "})  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="The name of a session has letters, digits, _ and -, not"):
         RLM(ScriptedModel([])).session("a text", name=name)
 

@@ -672,10 +672,10 @@ def test_nothing_outside_of_the_folders_that_were_named_is_read(
             load(path, within=[inside])
     with pytest.raises(ConfigurationError, match=r"\(none\)"):
         load("in", within=[])
-    for folder in ("in", Path("in")):  # one folder, and not its letters
-        assert load("in/a.txt", within=folder) == "in"
+    for one in ("in", Path("in")):  # one folder, and not its letters
+        assert load("in/a.txt", within=one) == "in"
         with pytest.raises(ConfigurationError, match=re.escape(f"outside of the folders that may be read ({inside})")):
-            load(outside / "a.txt", within=folder)
+            load(outside / "a.txt", within=one)
     for no_folder in ("", [""], 5, [5], b"in", {"in": 1}):
         with pytest.raises(ConfigurationError, match="within takes a folder, or a list of folders, not"):
             load("in/a.txt", within=no_folder)  # type: ignore[arg-type]
