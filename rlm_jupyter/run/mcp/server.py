@@ -243,8 +243,12 @@ def _name(remote: str, taken: set[str]) -> str:
 
 
 def _innermost(error: BaseException) -> str:
-    text = " ".join(str(_first(error)).split())
-    return _LINK.sub("", text) or type(_first(error)).__name__
+    first = _first(error)
+    if _is_missing(error) and isinstance(first, OSError) and first.strerror:
+        # without the error's number, which says nothing to a reader
+        return f"{first.strerror}: {first.filename!r}"
+    text = " ".join(str(first).split())
+    return _LINK.sub("", text) or type(first).__name__
 
 
 def _is_missing(error: BaseException) -> bool:
