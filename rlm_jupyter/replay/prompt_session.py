@@ -23,8 +23,8 @@ _ENDED_UNSAVED = "This session has ended, and it is not saved: begin another."
 
 _ELSEWHERE = {
     "context": "add_context(…)",
-    "answer": "RLM(…).completion(…, answer=…)",
-    "outputs": "RLM(…).completion(…, outputs=…)",
+    "answer": "RLM(…, answer=…)",
+    "outputs": "RLM(…, outputs=…)",
     "limits": "RLM(…, limits=…)",
     "tools": "RLM(…, tools=…)",
 }

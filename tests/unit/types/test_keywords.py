@@ -28,7 +28,7 @@ RLM_: Any = RLM
         (lambda: RLM_("extractive").batch([], promt="?"), "RLM.batch() {}prompt?"),
         (lambda: RLM_("extractive").session("x").ask("?", on_evnt=print), "PromptSession.ask() {}on_event?"),
         (lambda: RLM_("extractive").session("x").ask("?", context=1), "PromptSession.ask() {}add_context(…)?"),
-        (lambda: RLM_("extractive").session("x").ask("?", answer=int), "{}RLM(…).completion(…, answer=…)?"),
+        (lambda: RLM_("extractive").session("x").ask("?", answer=int), "{}RLM(…, answer=…)?"),
         (lambda: Limits(max_iteration=3), "Limits() {}max_iterations?"),  # type: ignore[call-arg]
         (lambda: Tool(print, aproval="once"), "Tool() {}approval?"),  # type: ignore[call-arg]
         (lambda: Artefact("a.png", chek=len), "Artefact() {}check?"),  # type: ignore[call-arg]
