@@ -26,6 +26,9 @@ from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.events import Event
 from rlm_jupyter.types.limits import Limits
 
+_THRESHOLD = 0.85
+"""The reference's own `compaction_threshold_pct`."""
+
 
 class RLM:
     """A recursive language model, made and asked as with the reference implementation.
@@ -61,7 +64,7 @@ class RLM:
         custom_tools: Mapping[str, Any] | None = None,
         custom_sub_tools: Mapping[str, Any] | None = None,
         compaction: bool = False,
-        compaction_threshold_pct: float = 0.85,
+        compaction_threshold_pct: float = _THRESHOLD,
         max_concurrent_subcalls: int = 4,
         on_subcall_start: OnSubcallStart | None = None,
         on_subcall_complete: OnSubcallComplete | None = None,
@@ -102,6 +105,8 @@ class RLM:
             say_once("orchestrator=False means nothing here.")
         if compaction:
             say_once("compaction: the whole conversation is `trajectory` in the kernel; `history` has earlier prompts.")
+        elif compaction_threshold_pct != _THRESHOLD:
+            say_once("compaction_threshold_pct means nothing without compaction=True.")
         seconds = arguments.cell_seconds(environment, environment_kwargs)
         root = arguments.model_of(backend, backend_kwargs, sampling_args)
         first = (backend, backend_kwargs)

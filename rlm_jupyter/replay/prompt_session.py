@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Self
+from typing import NoReturn, Self
 
 from rlm_jupyter.replay.recorded_session import RecordedSession
 from rlm_jupyter.run import background
@@ -47,7 +47,7 @@ class _Prompts:
 
     @property
     def path(self) -> Path | None:
-        """The notebook in which all its prompts stand; `None`: nothing is saved yet."""
+        """The notebook in which all its prompts stand; `None` before the first has begun, and where none is saved."""
         return None if self.kernel.past.first is None else self.kernel.past.first.shown
 
     @property
@@ -145,6 +145,12 @@ class PromptSession(_Prompts):
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    async def __aenter__(self) -> NoReturn:
+        self.close()
+        raise TypeError("RLM.session is for `with`; for `async with` there is RLM.asession.")
+
+    async def __aexit__(self, *error: object) -> None: ...
+
 
 @names_keywords(_ELSEWHERE)
 class AsyncPromptSession(_Prompts):
@@ -172,3 +178,9 @@ class AsyncPromptSession(_Prompts):
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
+
+    def __enter__(self) -> NoReturn:
+        self.kernel.close()
+        raise TypeError("RLM.asession is for `async with`; for `with` there is RLM.session.")
+
+    def __exit__(self, *error: object) -> None: ...

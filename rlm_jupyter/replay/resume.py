@@ -290,7 +290,7 @@ async def play(
             recording.started = replace(started, forked_from=ancestor, forked_at=at, request="", options=options)
         return await session.answer(
             recording.started.prompt,
-            ledger=ledger or Ledger(settings.limits),
+            ledger=ledger or Ledger(settings.limits, whole=settings.whole_limits),
             recorder=recorder,
             emit=on_event,
             control=control,

@@ -140,7 +140,7 @@ class BackgroundSession(Answers):
                 self.past.check_newest()
                 check_readable(self.past.context, self._settings.routing.root)
                 settings = self.past.limited(self._settings)
-                ledger = Ledger(settings.limits)
+                ledger = Ledger(settings.limits, whole=settings.whole_limits)
                 async with recorded_outcome(
                     prompt,
                     self.past.context,

@@ -150,7 +150,7 @@ class Session:
         """
         settings = self.settings
         asked: list[threading.Thread] = []
-        ledger = ledger or Ledger(settings.limits)
+        ledger = ledger or Ledger(settings.limits, whole=settings.whole_limits)
         with (
             settings.termination.acquire(asked) as policy,
             settings.reward.acquire(asked) as reward,

@@ -50,7 +50,7 @@ class JsonSchema:
                 self.schema, registry=Registry(), format_checker=_formats()
             )
         except SchemaError as error:
-            raise ValueError(f"no JSON schema: {error.message}") from None
+            raise ValueError(f"no JSON schema: {_innermost(error)}") from None
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"no JSON schema: {error}") from None
 
@@ -95,7 +95,7 @@ class JsonSchema:
             found = sorted(self._validator.iter_errors(data), key=lambda error: str(error.json_path))
         except Exception as error:  # noqa: BLE001  jsonschema has no class of its own for what a schema may refer to
             raise ValueError(f"the schema can't be applied: {type(error).__name__}: {error}") from None
-        return [(error.json_path.removeprefix("$").removeprefix("."), error.message) for error in found]
+        return [(_place(error), error.message) for error in found]
 
     def with_numbers(self, data: Any) -> Any:
         """Return data with numbers in the place of texts that are numbers, where it is a number that is wanted.
@@ -115,6 +115,18 @@ class JsonSchema:
                     value = value[part]
                 value[path[-1]] = number
         return data
+
+
+def _innermost(error: Any) -> str:
+    """Return what an error says: where several ways were tried, of the one that led the furthest."""
+    while error.context:
+        error = max(error.context, key=lambda one: len(one.absolute_path))
+    return ": ".join(filter(None, (_place(error), error.message)))
+
+
+def _place(error: Any) -> str:
+    """Return where an error is, as `lines[0].amount`; empty for the whole."""
+    return str(error.json_path).removeprefix("$").removeprefix(".")
 
 
 _DATA = frozenset({"const", "enum", "default", "examples"})

@@ -1,4 +1,4 @@
-"""`names_keywords`: a class that says what a misspelt keyword argument was meant to be.
+"""`names_keywords`: a class or a function that says what a misspelt keyword argument was meant to be.
 
 Python does so by itself from 3.13 on, of the function's own parameters alone.
 """
@@ -13,14 +13,16 @@ from typing import Any, TypeVar
 
 from rlm_jupyter.types.suggestion import closest, did_you_mean
 
-_Class = TypeVar("_Class", bound=type[Any])
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 
-def names_keywords(elsewhere: Mapping[str, str] | None = None, /, **groups: type[Any]) -> Callable[[_Class], _Class]:
-    """Decorate a class: its constructor and public methods answer a keyword that they don't take with the one meant.
+def names_keywords(
+    elsewhere: Mapping[str, str] | None = None, /, **groups: type[Any]
+) -> Callable[[_Decorated], _Decorated]:
+    """Decorate a function, or a class: its constructor and public methods.
 
-    It is looked for among the function's own and the constructor's. The error is a TypeError, as Python's own. Async
-    generators keep Python's.
+    A keyword that they don't take is answered with the one meant. It is looked for among the function's own and the
+    constructor's. The error is a TypeError, as Python's own. Async generators keep Python's.
 
     Parameters
     ----------
@@ -30,17 +32,19 @@ def names_keywords(elsewhere: Mapping[str, str] | None = None, /, **groups: type
         Dataclasses whose fields may be meant, too, by the argument of the constructor that takes one: `limits=Limits`.
     """
 
-    def decorate(cls: _Class) -> _Class:
-        for name, function in inspect.getmembers(cls, inspect.isfunction):
+    def decorate(decorated: _Decorated) -> _Decorated:
+        if not isinstance(decorated, type):
+            return _checked(None, decorated, elsewhere or {}, groups)  # type: ignore[return-value]
+        for name, function in inspect.getmembers(decorated, inspect.isfunction):
             if name == "__init__" or not name.startswith("_"):
-                setattr(cls, name, _checked(cls, function, elsewhere or {}, groups))
-        return cls
+                setattr(decorated, name, _checked(decorated, function, elsewhere or {}, groups))
+        return decorated
 
     return decorate
 
 
 def _checked(
-    cls: type[Any], function: Callable[..., Any], elsewhere: Mapping[str, str], groups: Mapping[str, type[Any]]
+    cls: type[Any] | None, function: Callable[..., Any], elsewhere: Mapping[str, str], groups: Mapping[str, type[Any]]
 ) -> Callable[..., Any]:
     known = frozenset(inspect.signature(function).parameters)
     if any(one.kind is one.VAR_KEYWORD for one in inspect.signature(function).parameters.values()):
@@ -72,18 +76,21 @@ def _checked(
 
 
 def _unknown(
-    cls: type[Any],
+    cls: type[Any] | None,
     function: Callable[..., Any],
     elsewhere: Mapping[str, str],
     groups: Mapping[str, type[Any]],
     name: str,
 ) -> str:
     """Return the error's text."""
-    is_constructor = function.__name__ == "__init__"
-    title = cls.__name__ if is_constructor else f"{cls.__name__}.{function.__name__}"
+    title, call = function.__name__, "{}={}"
+    own, options = [*inspect.signature(function).parameters], []
+    if cls is not None:
+        own, options = own[1:], [*inspect.signature(cls.__init__).parameters][1:]
+        is_constructor = function.__name__ == "__init__"
+        title = cls.__name__ if is_constructor else f"{cls.__name__}.{function.__name__}"
+        call = call if is_constructor else f"{cls.__name__}(…, {{}}={{}})"
     said = f"{title}() got an unexpected keyword argument {name!r}."
-    own, options = ([*inspect.signature(of).parameters][1:] for of in (function, cls.__init__))
-    call = "{}={}" if is_constructor else f"{cls.__name__}(…, {{}}={{}})"
     given_as = dict(elsewhere)
     given_as |= {
         one.name: call.format(argument, f"{group.__name__}({one.name}=…)")

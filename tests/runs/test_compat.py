@@ -257,6 +257,7 @@ def test_what_means_something_else_is_said_once() -> None:
             ({"depth": 1}, "always 0"),
             ({"max_depth": 0}, "no model directly"),
             ({"compaction": True}, "`trajectory` in the kernel"),
+            ({"compaction_threshold_pct": 0.5}, "means nothing without compaction=True"),
             ({"environment_kwargs": {"image": "x"}}, "image means nothing"),
             ({"backend_kwargs": model(server) | {"max_retries": 2}}, "max_retries means nothing"),
         ):

@@ -95,7 +95,7 @@ def test_what_is_wrong_with_a_path_is_one_line_before_anything_is_asked() -> Non
         "reports": "-c takes names of variables, not 'reports'",
         "reports/letter.docx": "not 'reports/letter.docx': a file is named by -c @reports/letter.docx.",
     }
-    # a model that is not there: to look for its script would be an error of its own
+    Path("unasked.json").write_text("[]")  # a model that can't answer: to ask it would be an error of its own
     cells = execute(*[f"%rlm -m scripted/unasked.json -c {path} What?" for path in says], "'rlm_result' in globals()")
     del says["reports"]
     *wrong, last = [cell for cell in cells if "-c reports What" not in cell.source]

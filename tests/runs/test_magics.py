@@ -181,6 +181,7 @@ def test_options_that_take_a_number_show_which_kind(shell: InteractiveShell) -> 
         ("%%rlm -c book what?\nbody", "stands below the first line"),
         ("%rlm_restore no-such-run", "There is no run 'no-such-run'"),
         ("%rlm -c blank What?", "The variable 'blank' is empty: there is nothing in it to read."),
+        ("%rlm -c @gone.txt --output ../made.txt What?", "'../made.txt' is a path: give the plain name of a file"),
         ("%rlm --save no/such/run.ipynb What?", "to save the run in: make it, or name another place."),
         ("%rlm --save mine.ipynb What?", "mine.ipynb is not the notebook of a run, so it is not replaced."),
         ("%rlm -m ollama/qwen What?", "ollama/qwen: no connection to http://127.0.0.1:1/v1"),
@@ -911,7 +912,9 @@ def test_no_model_is_guessed_where_a_server_runs_but_it_is_offered(
         assert (model, configured["base_url"], configured["window"]) == ("llamacpp/coder", "127.0.0.1:1", 3000)
         with capture_output() as captured:
             magics(shell)._banner_shown = False
-            magics(shell).configuration(parsed(shell, "Who?")[0])
+            magics(shell).say_if_embedded(options)
+            assert not captured.outputs
+            magics(shell).say_if_embedded(parsed(shell, "Who?")[0])
         place = server.url.removeprefix("http://")
         assert f"llama.cpp at {place} serves coder: -m llamacpp/coder." in captured.outputs[0].data["text/plain"]
         assert server.requests == []

@@ -241,8 +241,30 @@ def test_one_ledger_for_each_prompt_or_for_all() -> None:
     ):
         again.ask("More?")
     assert model.requests == []
+    # too little for a request: what it says names the limit that was set, not what the prompt before had left
+    most = session.usage.total_tokens + 1_000
+    with RLM(model, sandbox="none", limits=Limits(max_tokens=most)).session(resume=session.path) as again:
+        message = again.ask("More?").message or ""
+    assert re.search(rf"may use [\d,]+ tokens, and [\d,]+ of {most:,} are left", message), message
+    assert model.requests == []
     with pytest.raises(ConfigurationError, match="ledger is prompt or session, not 'both'"):
         RLM(model).session(ledger="both")  # type: ignore[arg-type]
+
+
+def test_the_other_with_is_named() -> None:
+    rlm = RLM(ScriptedModel(COUNT), sandbox="none")
+    one, another = rlm.session("banana"), rlm.asession("banana")
+    with pytest.raises(TypeError, match=r"for `with` there is RLM\.session"), another:
+        raise AssertionError("it has begun")
+
+    async def entered() -> None:
+        async with one:
+            raise AssertionError("it has begun")
+
+    with pytest.raises(TypeError, match=r"for `async with` there is RLM\.asession"):
+        asyncio.run(entered())
+    assert one.closed
+    assert another.closed
 
 
 def test_a_kernel_that_dies_comes_back_with_contexts_and_history() -> None:

@@ -414,7 +414,12 @@ def test_a_type_of_the_notebook_in_its_own_kernel(in_folder: Path) -> None:
         (Plain, "answer=Plain is no type that can be described as JSON: give a pydantic model"),
         (list[dict[tuple[int, int], str]], "the keys of an object are texts in JSON"),
         (list[Plain], r"\(for <class '.*Plain'> there is no form\): give a pydantic model"),
-        ({"type": "nonsense"}, "no JSON schema"),
+        ({"type": "nonsense"}, "no JSON schema: type: 'nonsense' is not one of "),
+        (
+            {"type": "object", "properties": {"lines": {"type": ["string", "nul"]}}},
+            r"no JSON schema: properties\.lines\.type\[1\]: 'nul' is not one of ",
+        ),
+        ({"type": "object", "required": "name"}, "no JSON schema: required: 'name' is not of type 'array'"),
         ({"$ref": "#/$defs/Nowhere"}, r'no JSON schema: it refers to "#/\$defs/Nowhere", which is not in it'),
         ({"type": "array", "items": {"$ref": "https://example.org/s.json"}}, "it refers to .*, which is not in it"),
         ({"vendor": "str"}, "takes any answer: a JSON schema says what is wanted by keywords"),

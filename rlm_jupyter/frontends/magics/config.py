@@ -142,7 +142,6 @@ class Configured(Magics):
                     "--base-url, --window and --option go with a model: name it with -m provider/model."
                 )
             model, base_url, window, sampling = "extractive", None, None, {}
-            self._show_banner()
         namespace = cast(Any, self.shell).user_ns
         return model, {
             "sub_model": options.sub_model or self._setting("sub_model"),
@@ -245,8 +244,9 @@ class Configured(Magics):
         value = sent.get(name) if isinstance(sent, dict) else None
         return value if isinstance(value, str | int | float) and value else None
 
-    def _show_banner(self) -> None:
-        if not self._banner_shown:
+    def say_if_embedded(self, options: Namespace) -> None:
+        """Say, once, that the embedded model answers where none is named."""
+        if not (options.model or self._model() or self._banner_shown):
             self._banner_shown = True
             text = " ".join(filter(None, [_BANNER, discovery.offer()]))
             html = fragments.block(fragments.note(text))

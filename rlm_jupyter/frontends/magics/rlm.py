@@ -46,7 +46,7 @@ from rlm_jupyter.run.estimate import estimate
 from rlm_jupyter.run.prompt import check_length
 from rlm_jupyter.run.question import check_readable
 from rlm_jupyter.run.running import Running
-from rlm_jupyter.run.settings import refuse_absent
+from rlm_jupyter.run.settings import Settings, refuse_absent
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.quoted import quoted
 
@@ -111,12 +111,13 @@ class RLMMagics(Configured):
         if options.approve:
             self._check_somebody_answers(options)
         try:
-            context = context_of(self.shell, options.context)
             if options.estimate:
-                print(self.configured(options).estimate(prompt, context))  # noqa: T201
+                to_ask = self.configured(options)
+                print(to_ask.estimate(prompt, self._context(options)))  # noqa: T201
                 return
             model, configured = self.configuration(options)
             answer_type = AnswerType.of(configured["answer"])
+            context = self._context(options)
             if answer_type is not None:
                 configured["answer"] = answer_type.schema
             question = Question(prompt, context, model, configured, answer_type, _asks_anew(options), options.approve)
@@ -145,6 +146,7 @@ class RLMMagics(Configured):
             if rest:
                 raise UsageError(f"%rlm_warm takes options of %rlm only, not {quoted(rest)}.")
             self.configured(options).warm()
+            self.say_if_embedded(options)
         except RLMError as error:
             raise in_one_line(error) from None
 
@@ -207,11 +209,11 @@ class RLMMagics(Configured):
     def _answer_in_session(self, options: Namespace, prompt: str) -> None:
         """Ask in the session that is named: in its kernel, or from its record."""
         check_name(options.session)
-        value = context_of(self.shell, options.context)
-        context = None if value is None else Context(value)
         named = self._sessions.find(options)
+        settings = self._opening(options) if named is None else named.kernel.settings
+        value = self._context(options) if named is None else context_of(self.shell, options.context)
+        context = None if value is None else Context(value)
         if named is None:
-            settings = in_session(self.configured(options).settings, options.session, options.ledger or "prompt")
             if context is None:
                 check_length(prompt)
             if options.estimate:
@@ -219,7 +221,7 @@ class RLMMagics(Configured):
                 return
             named = self._sessions.begin(options, settings, context or Context(None))
         elif options.estimate:
-            print(estimate(named.kernel.settings, prompt, context or named.kernel.past.context))  # noqa: T201
+            print(estimate(settings, prompt, context or named.kernel.past.context))  # noqa: T201
             return
         cell = cell_id(self.shell)
         found = None if _asks_anew(options) else named.recorded(cell, prompt, context)
@@ -243,14 +245,24 @@ class RLMMagics(Configured):
             background=options.background,
         )
 
+    def _context(self, options: Namespace) -> object:
+        """Return what the question is about, and say who answers: nothing else is wrong with it."""
+        context = context_of(self.shell, options.context)
+        self.say_if_embedded(options)
+        return context
+
+    def _opening(self, options: Namespace) -> Settings:
+        """Return the settings of a session that is to begin."""
+        return in_session(self.configured(options).settings, options.session, options.ledger or "prompt")
+
     def _answer(self, options: Namespace, prompt: str) -> None:
         if options.session is not None:
             self._answer_in_session(options, prompt)
             return
         if options.ledger:
             raise ConfigurationError("--ledger is about the prompts of a session: name it with --session.")
-        context = Context(context_of(self.shell, options.context))
-        configured = self.configured(options)
+        configured = self.configured(options)  # first: to read the context may take a while
+        context = Context(self._context(options))
         if options.estimate:
             print(configured.estimate(prompt, context))  # noqa: T201
             return

@@ -37,12 +37,18 @@ class Ledger:
         Those of the root.
     clock
         Seconds, monotonic.
+    whole
+        The limits of all prompts of a session together, where `limits` are what those before have left: what is said
+        names these.
     """
 
     is_part = False  # of a batch: then others, who have more time, wait for the same provider
 
-    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, limits: Limits, clock: Callable[[], float] = time.monotonic, *, whole: Limits | None = None
+    ) -> None:
         self.limits = limits
+        self._named_limits = whole or limits
         self._clock = clock
         self.deadline = Deadline(limits.max_seconds, clock)
         self.kernels = KernelSlots(limits, self.deadline)
@@ -91,7 +97,7 @@ class Ledger:
 
     def limit(self, limits: Limits) -> None:
         """Set other limits from now on; whoever waits for room looks again."""
-        self.limits = limits
+        self.limits = self._named_limits = limits
         self._subcalls_refused = self._subcalls_refused and self.subcalls >= (limits.max_subcalls or self.subcalls + 1)
         self.deadline.limit(limits.max_seconds)
         self.kernels.limits = limits
@@ -123,8 +129,8 @@ class Ledger:
         if most is not None and self.subcalls + prompts > most:
             self._subcalls_refused = self.subcalls >= most
             asked = "1 sub-call was" if prompts == 1 else f"{prompts:,} sub-calls were"
-            left = most - self.subcalls
-            of = f" of {most:,}" if most else ""
+            left, whole = most - self.subcalls, self._named_limits.max_subcalls
+            of = f" of {whole:,}" if whole else ""
             are = "none{} is" if not left else "1{} is" if left == 1 else f"{left:,}{{}} are"
             raise LimitReached(f"{asked} asked for, and {are.format(of)} left", stop_reason="subcalls")
         self.subcalls += prompts
@@ -303,19 +309,18 @@ class Ledger:
 
     def _fits(self, tokens: int, cost: float, own: LastReplyReserve | None) -> bool:
         """Return whether there is room now; raise where nothing in flight could make any."""
-        limits = self.limits
         left, money = self.tokens_left(own), self.money_left(own)
         if left is not None and tokens > left:
             held = self._held_tokens - (0 if own is None else own.tokens)
             raise LimitReached(
-                f"a request may use {tokens:,} tokens, and {left:,} of {limits.max_tokens:,} are left"
+                f"a request may use {tokens:,} tokens, and {left:,} of {self._named_limits.max_tokens:,} are left"
                 + (f" ({held:,} more are held back for the answer)" if held else ""),
                 stop_reason="tokens",
             )
         if money is not None and cost > money + ROUNDING:
             back = self._held_cost - (0.0 if own is None else own.cost)
             raise LimitReached(
-                f"a request may cost ${cost:.4f}, and ${money:.4f} of ${limits.max_cost:.4f} are left"
+                f"a request may cost ${cost:.4f}, and ${money:.4f} of ${self._named_limits.max_cost:.4f} are left"
                 + (f" (${back:.4f} more are held back for the answer)" if back else ""),
                 stop_reason="cost",
             )

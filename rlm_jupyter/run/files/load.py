@@ -20,6 +20,7 @@ from rlm_jupyter.run.files.image import SUFFIXES
 from rlm_jupyter.run.files.left_out import LeftOut
 from rlm_jupyter.run.files.unreadable import Note, Unreadable, on_stderr
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.keywords import names_keywords
 from rlm_jupyter.types.quoted import quoted
 
 STDIN = "-"
@@ -33,6 +34,7 @@ _OUTSIDE = "outside of the folders that may be read."
 _IMAGE_LEFT_OUT = "images beside other files (name them, or a pattern, to read them)."
 
 
+@names_keywords()
 def load(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,

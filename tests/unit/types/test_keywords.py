@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlm_jupyter import RLM, Artefact, Limits, Tool
+from rlm_jupyter import RLM, Artefact, Limits, Tool, load
 
 RLM_: Any = RLM
 """Without its types: mypy knows the mistakes, too."""
@@ -29,6 +29,7 @@ RLM_: Any = RLM
         (lambda: RLM_("extractive").session("x").ask("?", on_evnt=print), "PromptSession.ask() {}on_event?"),
         (lambda: RLM_("extractive").session("x").ask("?", context=1), "PromptSession.ask() {}add_context(…)?"),
         (lambda: RLM_("extractive").session("x").ask("?", answer=int), "{}RLM(…, answer=…)?"),
+        (lambda: load("a.txt", withn="."), "load() {}within?"),  # type: ignore[call-arg]
         (lambda: Limits(max_iteration=3), "Limits() {}max_iterations?"),  # type: ignore[call-arg]
         (lambda: Tool(print, aproval="once"), "Tool() {}approval?"),  # type: ignore[call-arg]
         (lambda: Artefact("a.png", chek=len), "Artefact() {}check?"),  # type: ignore[call-arg]
