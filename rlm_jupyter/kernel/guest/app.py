@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ class GuestKernel(IPythonKernel):
         keep_context()
         shell: Any = self.shell
         shell.enable_tip = False  # drawn whenever a client asks who we are, from the numbers of a cell's `random.seed`
+        # IPython keeps all that cells print, for `%notebook`, and takes as long for it as printing itself does
+        shell._tee = _untapped
         session: Any = self.session
         session.pack = _surviving(session.pack)
         self.rlm_guest = Guest(self, wire=wire)
@@ -66,6 +69,11 @@ class GuestKernel(IPythonKernel):
     def getpass(self, prompt: object = "", stream: object = None, **options: object) -> str:
         """Refuse a password, like `input()`."""
         return self.raw_input(prompt)
+
+
+def _untapped(channel: str) -> AbstractContextManager[None]:
+    """Leave a stream as it is."""
+    return nullcontext()
 
 
 def _surviving(pack: Callable[[Any], bytes]) -> Callable[[Any], bytes]:

@@ -10,6 +10,7 @@ import pytest
 
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.kernel.iopub import FLOOD_ERRORS, FLOOD_OUTPUTS, MOST_CHARS, MOST_OUTPUTS, CellOutputs
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models.scripted import ScriptedModel
 from tests.support.examples import one_in
@@ -63,6 +64,39 @@ async def test_a_flood_of_outputs_is_cut_off_and_told(flood: str) -> None:
         assert "the cell was interrupted because it put out so much" in told
     assert psutil.Process().memory_info().rss - before < 1024 * MIB
     assert time.monotonic() - started < 90  # before its time was up
+
+
+async def test_each_cell_may_print_as_much_as_any_other(kernel: Kernel) -> None:
+    for _ in range(2):
+        run = await kernel.execute(f"print('x' * {40 * MIB})")
+        assert (run.status, len(run.outputs[0]["text"])) == ("ok", 40 * MIB + 1)
+    flood = await kernel.execute("while True: print('x' * 100_000)")
+    assert flood.outputs[-1]["ename"] == "OutputFloodError"
+    after = await kernel.execute("print('after')")
+    assert (after.status, after.outputs[0]["text"]) == ("ok", "after\n")
+
+
+async def test_the_kernel_keeps_nothing_of_what_was_printed(kernel: Kernel) -> None:
+    await kernel.execute("import sys\nprint('kept', sys)\nprint('this, too', file=sys.stderr)")
+    await kernel.execute("found = [*getattr(get_ipython().history_manager, 'outputs', ())]")  # IPython 8 has none
+    assert (await kernel.get("found")).text == "[]"
+
+
+async def test_prints_of_threads_and_of_forked_processes_are_seen(kernel: Kernel) -> None:
+    run = await kernel.execute(
+        "import os, threading\n"
+        "print('one')\n"
+        "thread = threading.Thread(target=lambda: [print(i, end=' ') for i in range(500)])\n"
+        "thread.start(); thread.join()\n"
+        "print('two', flush=True)\n"
+        "if not (child := os.fork()):\n"
+        "    print('three', flush=True); os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+        "print('four')"
+    )
+    printed = "".join(str(output["text"]) for output in run.outputs).split()
+    assert printed[:501] == ["one", *map(str, range(500))]
+    assert sorted(printed[501:]) == ["four", "three", "two"]
 
 
 @pytest.mark.parametrize("flood", one_in(2, BELOW))
