@@ -19,6 +19,7 @@ from typing import Self
 from rlm_jupyter.kernel.forking import READY_SECONDS, Forking, TemplateError
 from rlm_jupyter.kernel.start_channels import readable
 from rlm_jupyter.kernel.template import Template
+from rlm_jupyter.types.utf8 import is_ascii
 from rlm_jupyter.types.values import PackedContext
 
 _PIECE = 1 << 20
@@ -59,7 +60,7 @@ class TextTemplate(Forking):
         sandbox = parent.environment.sandbox
         request = {
             "nbytes": nbytes,
-            "is_ascii": await asyncio.to_thread(_is_ascii, text),
+            "is_ascii": await asyncio.to_thread(is_ascii, text),
             "disk": sandbox.disk if sandbox.kind == "bwrap" else None,
         }
         stop = threading.Event()
@@ -137,9 +138,3 @@ def _write(writes: int, text: bytes | memoryview, stop: threading.Event) -> None
                 view = view[os.write(writes, view[:_PIECE]) :]
     finally:
         os.close(writes)
-
-
-def _is_ascii(text: bytes | memoryview) -> bool:
-    if isinstance(text, bytes):
-        return text.isascii()
-    return all(bytes(text[at : at + _PIECE]).isascii() for at in range(0, text.nbytes, _PIECE))

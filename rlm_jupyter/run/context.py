@@ -7,6 +7,7 @@ import io
 import pickle
 import sys
 from collections.abc import Iterator, MappingView
+from concurrent.futures import ThreadPoolExecutor
 from types import FunctionType, ModuleType
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.utf8 import utf8
 from rlm_jupyter.types.values import ContextInfo, PackedContext
 
+_LARGE = 1 << 24
 _INSTEAD = "Pass a str, bytes, a list, a dict or a DataFrame of plain data"
 _ONCE = frozenset({"builtins", "itertools"})
 """Modules whose iterators hold nothing but what is left to read."""
@@ -62,9 +64,16 @@ def pack(context: object) -> PackedContext:
     else:
         kind, buffers = "pickle", _pickled(context)
         name = _type_name(context)
-    size, details = describe(buffers[0] if kind == "bytes" else context)
     nbytes = sum(len(buffer) for buffer in buffers)
-    return PackedContext(kind, buffers, ContextInfo(name, size, details, beginning(context), digest(buffers), nbytes))
+    shown = buffers[0] if kind == "bytes" else context
+    if nbytes < _LARGE:
+        sha256, (size, details) = digest(buffers), describe(shown)
+    else:
+        with ThreadPoolExecutor(1) as beside:  # the two have the same bytes to read, and each takes its while
+            hashed = beside.submit(digest, buffers)
+            size, details = describe(shown)
+            sha256 = hashed.result()
+    return PackedContext(kind, buffers, ContextInfo(name, size, details, beginning(context), sha256, nbytes))
 
 
 def unpack(packed: PackedContext) -> Any:

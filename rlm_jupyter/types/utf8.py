@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 _LARGE = 1_000_000
+_PIECE = 1 << 20
 
 
 def utf8(text: str) -> bytes | memoryview:
@@ -23,3 +24,12 @@ def utf8(text: str) -> bytes | memoryview:
     held: Any = (ctypes.c_char * str.__len__(text)).from_address(find(text, None))
     held.text = text  # as long as somebody looks at the bytes, the text stays
     return memoryview(held).cast("B").toreadonly()
+
+
+def is_ascii(buffer: bytes | memoryview) -> bool:
+    """Return whether these bytes are ASCII; at once, where they are a text's own."""
+    if isinstance(buffer, bytes):
+        return buffer.isascii()
+    if isinstance(text := getattr(buffer.obj, "text", None), str) and len(text) == buffer.nbytes:
+        return str.isascii(text)
+    return all(bytes(buffer[at : at + _PIECE]).isascii() for at in range(0, buffer.nbytes, _PIECE))

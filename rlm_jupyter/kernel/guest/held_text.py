@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import codecs
 import ctypes
+import mmap
 import os
-from typing import Any
 
 _PIECE = 1 << 18
 _MOST_ASCII = 127
@@ -30,54 +30,53 @@ def read(source: int, nbytes: int, *, is_ascii: bool) -> str:
         Whoever writes it has stopped before its end.
     MemoryError
         It is larger than what is left.
+    ValueError
+        It is no such text.
     """
-    decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
-    filling, come = _Filling(nbytes) if is_ascii else _Joining(), 0
     try:
-        while piece := os.read(source, _PIECE):
-            come += len(piece)
-            if come > nbytes:
-                break
-            filling.add(decoder.decode(piece))
+        return _filled(source, nbytes) if is_ascii else _joined(source, nbytes)
     finally:
         os.close(source)
+
+
+def _joined(source: int, nbytes: int) -> str:
+    """Read a text of any characters: which of CPython's forms it gets is known when all of it is there."""
+    decoder, parts, come = codecs.getincrementaldecoder("utf-8")("surrogatepass"), [], 0
+    while come <= nbytes and (piece := os.read(source, _PIECE)):
+        come += len(piece)
+        parts.append(decoder.decode(piece))
+    _check(come, nbytes)
+    return "".join([*parts, decoder.decode(b"", final=True)])
+
+
+def _filled(source: int, nbytes: int) -> str:
+    """Read an ASCII text into its place, a new `str` of CPython's own, which nobody sees before it is whole."""
+    new, find = ctypes.pythonapi.PyUnicode_New, ctypes.pythonapi.PyUnicode_AsUTF8AndSize
+    new.argtypes, new.restype = [ctypes.c_ssize_t, ctypes.c_uint32], ctypes.py_object
+    find.argtypes, find.restype = [ctypes.py_object, ctypes.c_void_p], ctypes.c_void_p
+    made: str = new(nbytes, _MOST_ASCII)
+    address = find(made, None)
+    _ask_for_large_pages(address, nbytes)
+    place = memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B")
+    come = 0
+    while come < nbytes and (more := os.readv(source, [place[come : come + _PIECE]])):
+        if not bytes(place[come : come + more]).isascii():
+            raise ValueError("the text is not ASCII, as it was said to be")
+        come += more
+    _check(come + len(os.read(source, 1)), nbytes)
+    return made
+
+
+def _ask_for_large_pages(address: int, nbytes: int) -> None:
+    """Have few page tables to fill and, at each fork, to copy; where the system has no such pages, it takes longer."""
+    first = -(-address // mmap.PAGESIZE) * mmap.PAGESIZE
+    whole = (address + nbytes - first) // mmap.PAGESIZE * mmap.PAGESIZE
+    if whole > 0:
+        advise = ctypes.CDLL(None).madvise
+        advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        advise(first, whole, mmap.MADV_HUGEPAGE)
+
+
+def _check(come: int, nbytes: int) -> None:
     if come != nbytes:
         raise EOFError(f"{come:,} bytes have come of {nbytes:,}")
-    filling.add(decoder.decode(b"", final=True))
-    return filling.text()
-
-
-class _Joining:
-    """A text of any characters: which of CPython's forms it gets is known when all of it is there."""
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-
-    def add(self, part: str) -> None:
-        self._parts.append(part)
-
-    def text(self) -> str:
-        return "".join(self._parts)
-
-
-class _Filling:
-    """A text of known length, made by CPython's own functions for it, and seen by nobody before it is whole."""
-
-    def __init__(self, chars: int) -> None:
-        new = ctypes.pythonapi.PyUnicode_New
-        new.argtypes, new.restype = [ctypes.c_ssize_t, ctypes.c_uint32], ctypes.py_object
-        self._copy: Any = ctypes.pythonapi.PyUnicode_CopyCharacters
-        # where to, as a number: while it is filled, there must be one reference to it
-        number: Any = ctypes.c_ssize_t
-        self._copy.argtypes = [ctypes.c_void_p, number, ctypes.py_object, number, number]
-        self._copy.restype = number
-        self._text: list[str] = [new(chars, _MOST_ASCII)]
-        self._chars = 0
-
-    def add(self, part: str) -> None:
-        if part:
-            self._copy(id(self._text[0]), self._chars, part, 0, len(part))
-            self._chars += len(part)
-
-    def text(self) -> str:
-        return self._text.pop()

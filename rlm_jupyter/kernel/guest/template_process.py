@@ -157,7 +157,7 @@ def _hold(asked: dict[str, Any], fds: list[int], name: str) -> tuple[int, int]:
     channel, source, host = socket.socket(fileno=fds[0]), *fds[1:]
     try:
         held_text.text = held_text.read(source, asked["nbytes"], is_ascii=asked["is_ascii"])
-    except (EOFError, MemoryError) as error:
+    except (EOFError, MemoryError, ValueError) as error:
         with contextlib.suppress(OSError):  # the host wants it no more
             channel.send(json.dumps({"unread": f"{type(error).__name__}: {error}"}).encode())
         os._exit(1)

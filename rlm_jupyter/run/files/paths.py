@@ -64,7 +64,7 @@ def _read(paths: Sequence[Path], are_listed: bool, note: Note) -> object:
 
 def names_file(text: str) -> bool:
     """Return whether a text is the path of a file or folder that is there, or a pattern of some."""
-    if not text.strip() or len(text) > _MOST_PATH_CHARS or not text.isprintable():
+    if len(text) > _MOST_PATH_CHARS or not text.strip() or not text.isprintable():  # to strip a long one takes a copy
         return False
     path = os.path.expanduser(text)  # noqa: PTH111  as `load` takes it
     try:

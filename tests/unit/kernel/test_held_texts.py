@@ -19,10 +19,12 @@ from ipykernel._version import version_info
 
 from rlm_jupyter import Sandbox
 from rlm_jupyter.kernel import templates as templates_module
+from rlm_jupyter.kernel.guest import held_text
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.kernel.text_template import TextTemplate
 from rlm_jupyter.run.context import Context
+from rlm_jupyter.types.utf8 import is_ascii, utf8
 from rlm_jupyter.types.values import PackedContext, SubcallFailure
 from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_kernel import text_of
@@ -115,6 +117,35 @@ async def test_a_text_of_any_characters_is_what_it_was(value: str) -> None:
         assert kernel._connection.process.held
         assert text_of(await kernel.execute(_LOOK)) == seen(value)
         assert text_of(await kernel.execute("import sys; sys.getsizeof(context)")) == str(sys.getsizeof(value))
+
+
+@pytest.mark.parametrize(
+    ("sent", "nbytes", "is_ascii", "refused"),
+    [
+        (b"x" * 3_000, 3_000, True, None),
+        ("é€\U0001f600".encode() * 300, 2_700, False, None),
+        (b"x" * 2_999 + b"\xc3", 3_000, True, ValueError),
+        (b"x" * 2_999 + b"\xc3", 3_000, False, ValueError),
+        (b"x" * 2_999, 3_000, True, EOFError),
+        (b"x" * 3_001, 3_000, True, EOFError),
+        (b"x" * 2_999, 3_000, False, EOFError),
+        (b"x" * 3_001, 3_000, False, EOFError),
+    ],
+)
+def test_a_text_is_what_was_sent_or_it_is_refused(
+    sent: bytes, nbytes: int, is_ascii: bool, refused: type[Exception] | None
+) -> None:
+    source, writes = os.pipe()
+    os.write(writes, sent)
+    os.close(writes)
+    with contextlib.nullcontext() if refused is None else pytest.raises(refused):
+        assert held_text.read(source, nbytes, is_ascii=is_ascii) == sent.decode()
+
+
+@pytest.mark.parametrize("value", ["x" * 2 * MB, "x" * 2 * MB + "é", "", "é"])
+def test_whether_bytes_are_ascii(value: str) -> None:
+    sent = utf8(value)
+    assert is_ascii(sent) == is_ascii(memoryview(bytes(sent))) == value.isascii()
 
 
 async def test_no_kernel_has_a_text_that_it_was_not_given(sandbox: Sandbox) -> None:

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from rlm_jupyter.prompts.description import describe
 from rlm_jupyter.run.context import pack, unpack
+from rlm_jupyter.run.question import context_of
 from rlm_jupyter.types.errors import ContextError
 from rlm_jupyter.types.values import ContextInfo
 from tests.support.pace import Pace
@@ -310,6 +311,18 @@ def test_a_fresh_interpreter_loads_what_was_packed() -> None:
     handed = pickle.dumps((packed.buffers[0], [bytes(buffer) for buffer in packed.buffers[1:]]))
     done = subprocess.run([sys.executable, "-c", script], input=handed, capture_output=True, check=True)
     assert done.stdout.strip() == b"3"
+
+
+def test_no_copy_is_made_of_a_large_ascii_text() -> None:
+    import tracemalloc
+
+    text = "a line of text\n" * 2_000_000
+    tracemalloc.start()
+    context = context_of(text)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert context.info.sha256 == hashlib.sha256(text.encode()).hexdigest()
+    assert peak < len(text) / 10
 
 
 def test_a_large_text_is_packed_fast_and_copied_once() -> None:
