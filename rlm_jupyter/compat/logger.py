@@ -13,6 +13,7 @@ from rlm_jupyter.record import catalog
 from rlm_jupyter.record.export import WholeRun, to_jsonl
 from rlm_jupyter.run.result import Result
 from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.quoted import quoted
 
 
 class RLMLogger:
@@ -32,6 +33,8 @@ class RLMLogger:
     """
 
     def __init__(self, log_dir: str | Path | None = None, file_name: str = "rlm") -> None:
+        if log_dir is not None and not isinstance(log_dir, str | Path):
+            raise ConfigurationError(f"RLMLogger(log_dir=…) takes the path of a folder, not {quoted(log_dir)}.")
         self.log_dir = None if log_dir is None else str(log_dir)
         self.log_file_path: str | None = None
         if log_dir is not None:

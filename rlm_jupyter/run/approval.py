@@ -86,10 +86,14 @@ class Approvals:
         self._waiting = None
         if elsewhere or not control.is_asking:
             return
-        if isinstance(proposed, CallProposed):
-            self._put_call(control, proposed)
-        else:
-            self._put_cell(control, proposed)
+        try:
+            if isinstance(proposed, CallProposed):
+                self._put_call(control, proposed)
+            else:
+                self._put_cell(control, proposed)
+        except EOFError:  # Ctrl-D: nor would the next question have an answer
+            self._show("\nThe input has ended, and nobody can be asked: the run stops.")
+            control.stop()
 
     def _put_cell(self, control: Control, proposed: CellProposed) -> None:
         self._show(f"Cell {proposed.block + 1} of iteration {proposed.iteration} waits:\n\n{proposed.source}\n")

@@ -20,7 +20,7 @@ from rlm_jupyter.run.figures import image_counter
 from rlm_jupyter.run.loop import Ending
 from rlm_jupyter.run.settings import Settings, recorded_options, request_digest
 from rlm_jupyter.run.state import Run
-from rlm_jupyter.run.tool_calls import PERSON_REFUSED
+from rlm_jupyter.run.tool_calls import NOT_MADE, PERSON_REFUSED
 from rlm_jupyter.types.endings import SAYS_ITSELF, WORDS
 from rlm_jupyter.types.events import ConversationCompacted, Event, RunEnded, RunStarted
 from rlm_jupyter.types.shortened import shortened
@@ -225,7 +225,7 @@ def _failed_summaries(trajectory: Trajectory) -> str:
 def _failed_tools(trajectory: Trajectory) -> Iterator[str]:
     """Say of each tool that no call of it has succeeded, if so: the answer came about without it."""
     made = [call for call in trajectory.subcalls if call.kind == "tool" and not call.refused]
-    calls = [call for call in made if not call.text.startswith(PERSON_REFUSED)]
+    calls = [call for call in made if not call.text.startswith((PERSON_REFUSED, NOT_MADE))]
     for name in dict.fromkeys(call.model for call in calls):
         own = [call for call in calls if call.model == name]
         if name and all(call.failed for call in own):

@@ -17,6 +17,8 @@ from rlm_jupyter.types.values import Subcall, SubcallFailure
 
 PERSON_REFUSED = "The person refused this call"
 """How the result of such a call begins."""
+NOT_MADE = "the run was stopped before this call was made"
+"""The result of a call that was still to be allowed."""
 _HEAD_CHARS = 400
 """Of a call that a person is asked about."""
 _TAIL_CHARS = 200
@@ -56,10 +58,12 @@ class ToolCalls:
             run.iteration, run.cells.block, "tool", ordinal, len(text), text[: self._head_chars], call.model or ""
         )
         began, is_recorded = time.monotonic(), run.is_replaying
-        given, failed = "it was stopped before it had a result", True
+        given, failed = NOT_MADE, True
         run.emit(asked)
         try:
-            given, failed = await self._call(run, call.model, text, ordinal, asks=not recorded), False
+            tool, wanted = await self._allowed(run, call.model, text, ordinal, asks=not recorded)
+            given = "it was stopped before it had a result"
+            given, failed = await tool.call(wanted), False
         except ToolFailedError as error:
             given = f"{str(error).rstrip('.')}."
         finally:
@@ -68,7 +72,10 @@ class ToolCalls:
                 record(run, call, asked, given, failed, time.monotonic() - began)
         return [SubcallFailure(given) if failed else given]
 
-    async def _call(self, run: Run, name: str | None, text: str, ordinal: int, *, asks: bool) -> str:
+    async def _allowed(
+        self, run: Run, name: str | None, text: str, ordinal: int, *, asks: bool
+    ) -> tuple[HostTool, call_text.Call]:
+        """Return the tool and what it is called with, once limits and a person allow it."""
         tool, call = self._read(name, text)
         if not run.ledger.take_tool_call():
             most = run.limits.max_tool_calls
@@ -77,7 +84,7 @@ class ToolCalls:
             if isinstance(tool, Tool):  # a server's are checked by the server alone
                 tool.check(call)
             await _approved(run, tool, text, ordinal)
-        return await tool.call(call)
+        return tool, call
 
     def _read(self, name: str | None, text: str) -> tuple[HostTool, call_text.Call]:
         tool = self._tools.get(name)

@@ -86,15 +86,18 @@ class Toolbox:
         return [spec["name"] for spec in self.specs]
 
 
-def imported_tools(paths: Sequence[str] | None) -> list[Tool] | None:
+def imported_tools(paths: Sequence[str] | None, option: str = "--tool") -> list[Tool] | None:
     """Return the functions that texts of the form `package.module:function` name; `None` where there are none.
 
     Raises
     ------
     ConfigurationError
-        There is no such module or function.
+        There is no such module or function; the option is named.
     """
-    return [_as_tool(imported(path)) for path in paths] if paths else None
+    try:
+        return [_as_tool(imported(path)) for path in paths] if paths else None
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{option} {error}") from error
 
 
 def _as_tool(found: Any) -> Tool:

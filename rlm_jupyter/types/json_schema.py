@@ -10,6 +10,8 @@ from datetime import datetime, time
 from functools import lru_cache, partial
 from typing import Any
 
+from rlm_jupyter.types.suggestion import closest
+
 KEYWORDS = (
     'a JSON schema says what is wanted by keywords, as {"type": "object", "properties": {"name": {"type": "string"}}, '
     '"required": ["name"]}'
@@ -68,7 +70,7 @@ class JsonSchema:
             Names the reference.
         """
         parts = [*_subschemas(self.schema)]
-        if any("$id" in part for part in parts[1:]):  # its references are relative to that
+        if any("$id" in part for place, part in parts if place):  # its references are relative to that
             return
         from referencing import Registry, Resource
         from referencing.exceptions import Unresolvable
@@ -76,12 +78,21 @@ class JsonSchema:
 
         resource = Resource.from_contents(self.schema, default_specification=DRAFT202012)
         resolver = Registry().resolver_with_root(resource)
-        for part in parts:
-            if isinstance(reference := part.get("$ref"), str):
+        for place, part in parts:
+            at, followed = f"{place}: " if place else "", set[str]()
+            while isinstance(reference := part.get("$ref"), str):
+                if reference in followed:
+                    raise ValueError(f'no JSON schema: {at}"{reference}" refers to itself alone')
+                followed.add(reference)
                 try:
-                    resolver.lookup(reference)
+                    found = resolver.lookup(reference).contents
+                    part = found if isinstance(found, Mapping) else {}
                 except Unresolvable:
-                    raise ValueError(f'no JSON schema: it refers to "{reference}", which is not in it') from None
+                    meant = closest(reference, [f"#/{one.replace('.', '/')}" for one, _ in parts if one])
+                    raise ValueError(
+                        f'no JSON schema: {at}it refers to "{reference}", which is not in it'
+                        f"{'' if meant is None else f' (did you mean {meant}?)'}"
+                    ) from None
 
     def errors(self, data: Any) -> list[tuple[str, str]]:
         """Return where data has another form, as `lines[0].amount`, and how; in the order of the places.
@@ -133,15 +144,15 @@ _DATA = frozenset({"const", "enum", "default", "examples"})
 """Keywords whose values are data, and no schemas."""
 
 
-def _subschemas(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects of a schema, itself first; among them some that are no schemas."""
+def _subschemas(schema: Any, place: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the objects of a schema, itself first, by their places; among them some that are no schemas."""
     if isinstance(schema, Mapping):
-        yield schema
+        yield place, schema
         for name, part in schema.items():
-            yield from _subschemas(part) if name not in _DATA else ()
+            yield from _subschemas(part, f"{place}.{name}" if place else name) if name not in _DATA else ()
     elif isinstance(schema, list):
-        for part in schema:
-            yield from _subschemas(part)
+        for number, part in enumerate(schema):
+            yield from _subschemas(part, f"{place}[{number}]")
 
 
 def _number(text: object) -> int | float | None:

@@ -161,10 +161,14 @@ def test_a_run_that_is_stopped_while_it_asks_calls_nothing() -> None:
     def stop(event: CallProposed) -> str:
         assert person.running is not None
         person.running.stop()
+        person.running.result(30)  # before anything is said of the call
         return ""
 
     person = Person(stop)
-    assert person.watch(rlm).stop_reason == "cancelled"
+    result = person.watch(rlm)
+    assert (result.stop_reason, result.message) == ("cancelled", "")
+    [call] = result.trajectory.subcalls
+    assert call.text == "the run was stopped before this call was made"
     assert called == []
 
 
@@ -220,6 +224,25 @@ def test_at_a_terminal_the_command_asks(in_folder: Path) -> None:
     assert Path("called.txt").read_text() == "a"  # the second was refused with a message, the third by Enter
     assert process.returncode != 0
     assert out == b""
+
+
+def test_the_end_of_the_input_stops_the_run_and_calls_nothing(in_folder: Path) -> None:
+    Path("my_tools.py").write_text(MODULE)
+    model = script(block(TRY.format(words=["a", "b"])), block("FINAL(1)"))
+    command = [sys.executable, "-m", "rlm_jupyter.frontends.cli.main", "run", "-m", model, "--sandbox", "none", "What?"]
+    host, side = pty.openpty()
+    with subprocess.Popen(
+        [*command, "--tool", "my_tools:asking"], stdin=side, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        os.write(host, b"\x04")
+        _, err = process.communicate(timeout=60)
+    os.close(host)
+    os.close(side)
+    assert b"The input has ended, and nobody can be asked: the run stops." in err
+    assert b"To resume it: " in err
+    assert b"Traceback" not in err
+    assert process.returncode == 1
+    assert not Path("called.txt").exists()
 
 
 def test_in_a_notebook_the_cell_asks(in_folder: Path) -> None:

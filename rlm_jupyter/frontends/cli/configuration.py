@@ -71,7 +71,7 @@ def rlm_of(args: Namespace, model: str, limits: Limits) -> RLM:
         compact_at=COMPACT_AT if args.compact_at is None else args.compact_at,
         see_figures=args.see_figures or "auto",
         tools=imported_tools(args.tool),
-        sub_tools=imported_tools(args.sub_tool),
+        sub_tools=imported_tools(args.sub_tool, "--sub-tool"),
         mcp=named_servers(args.mcp),
         outputs=args.output,
         output_dir=args.output_dir,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,12 +42,12 @@ def rlm_as_saved(args: Namespace, saved: SavedRun, surface: Surface, **options: 
 
     # a policy of the user's own is looked for where they stand, as `python -m` does
     sys.path.insert(0, str(Path.cwd()))
-    read = {
+    read: dict[str, Callable[[Any], Any]] = {
         "option": parsed,
         "sub_option": parsed,
         "price": parsed_prices,
-        "tool": imported_tools,
-        "sub_tool": imported_tools,
+        "tool": partial(imported_tools, option="--tool"),
+        "sub_tool": partial(imported_tools, option="--sub-tool"),
         "mcp": named_servers,
         "kernel_token_env": token_in,
     }

@@ -176,7 +176,12 @@ class Configured(Magics):
         if options.schema:
             if options.answer:
                 raise ConfigurationError("--answer and --schema both say what the answer is: leave one out.")
-            return read_schema(Path(options.schema).expanduser())
+            schema = Path(options.schema).expanduser()
+            if options.schema in cast(Any, self.shell).user_ns and not schema.exists():
+                raise ConfigurationError(
+                    f"--schema takes a file: the schema in the variable {options.schema} is --answer {options.schema}."
+                )
+            return read_schema(schema)
         if not options.answer:
             return None
         if "(" in options.answer:  # a call could do something before anybody has agreed

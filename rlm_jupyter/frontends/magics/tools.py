@@ -35,7 +35,7 @@ def named_tools(namespace: Mapping[str, Any], names: Sequence[str] | None, optio
     found: list[Any] = []
     for name in names or ():
         if ":" in name:
-            found += imported_tools([name]) or ()
+            found += imported_tools([name], option) or ()
             continue
         if not _DOTTED.fullmatch(name):  # an expression could do something before anybody has agreed
             raise ConfigurationError(f"{option} takes the name of a function of the notebook, not {quoted(name)}.")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import glob
+import io
 import math
 import os
 import re
@@ -107,7 +109,8 @@ def _folders(within: object) -> tuple[Path, ...]:
 
 def _paths(named: object) -> list[str] | None:
     """Return a path, or several, as texts; `None`: something else is there."""
-    listed = [*named] if isinstance(named, Iterable) and not isinstance(named, str | bytes | Mapping) else [named]
+    is_several = isinstance(named, Iterable) and not isinstance(named, str | bytes | Mapping | io.IOBase)
+    listed = [*named] if is_several else [named]  # type: ignore[misc]
     paths = [os.fspath(path) for path in listed if isinstance(path, str | os.PathLike)]
     return [path for path in paths if isinstance(path, str)] if len(paths) == len(listed) else None
 
@@ -117,6 +120,14 @@ def _given(paths: object) -> list[str]:
     given = _paths(paths)
     if given is None:
         raise ConfigurationError(f"load takes a path, or a list of paths, not {quoted(paths)}.")
+    for path in given:
+        try:
+            os.lstat(path)
+        except (OSError, ValueError) as error:  # what no file can be called: a text, say
+            if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:
+                raise ConfigurationError(
+                    f"load takes a path, or a list of paths, not the text {quoted(path)}."
+                ) from None
     if not all(given) or not given:  # an empty path would be the working directory
         raise ConfigurationError("No file is named for the context.")
     return given
@@ -227,7 +238,9 @@ class _Loading:
             fixed = next(place for place, part in enumerate(parts) if glob.has_magic(part))
             path = os.fspath(Path(*parts[:fixed])) if ".." not in parts[fixed:] else ""
         if given == STDIN or not path or not self._is_within(path):
-            folders = ", ".join(map(str, self.within)) or "none"
+            folders = (
+                ", ".join(f"{one}{'' if one.exists() else ', which is not there'}" for one in self.within) or "none"
+            )
             raise ConfigurationError(f"{given}: {_OUTSIDE[:-1]} ({folders}).")
 
     def _is_within(self, path: str) -> bool:

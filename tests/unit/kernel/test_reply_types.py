@@ -68,6 +68,15 @@ def test_a_child_sees_the_form_and_the_mistake_before_its_code_does(name: str) -
         ({}, "takes any reply"),
         ({"$ref": "#/$defs/Nowhere"}, 'it refers to "#/$defs/Nowhere", which is not in it'),
         ({"type": "array", "items": {"$ref": "https://example.org/s.json"}}, "which is not in it"),
+        (
+            {"properties": {"at": {"$ref": "#/$defs/Adress"}}, "$defs": {"Address": {"type": "string"}}},
+            'properties.at: it refers to "#/$defs/Adress", which is not in it (did you mean #/$defs/Address?)',
+        ),
+        ({"$ref": "#"}, '"#" refers to itself alone'),
+        (
+            {"items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+            'items: "#/$defs/a" refers to itself alone',
+        ),
         ({"type": "nonsense"}, "no JSON schema"),
     ],
 )

@@ -295,10 +295,20 @@ def test_without_pandas(monkeypatch: pytest.MonkeyPatch, notes: Notes) -> None:
         load(put("a.parquet", b"PAR1"))
 
 
-@pytest.mark.parametrize("given", [5, None, ["a", 5], 3.5, {"a": "a.csv"}])
+@pytest.mark.parametrize(
+    "given", [5, None, ["a", 5], 3.5, {"a": "a.csv"}, io.StringIO("a.csv\n"), "a\0b", "first line\nsecond line" * 200]
+)
 def test_what_is_no_path_is_refused_in_a_line(given: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"^load takes a path, or a list of paths, not "):
+    with pytest.raises(ConfigurationError, match=r"^load takes a path, or a list of paths, not ") as refused:
         load(given)
+    assert len(str(refused.value)) < 300
+    assert "\n" not in str(refused.value)
+
+
+def test_a_folder_that_may_be_read_and_is_not_there_is_said_to_be_missing() -> None:
+    put("a.csv", "a,b\n1,2\n")
+    with pytest.raises(ConfigurationError, match=r"may be read \(.*nope, which is not there\)\.$"):
+        load("a.csv", within="nope")
 
 
 def test_pdf_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
