@@ -56,6 +56,7 @@ def test_the_guest_imports_nothing_else_of_ours() -> None:
         "quoted",
         "scaling",
         "shortened",
+        "suggestion",
         "type_adapter",
         "unfenced",
         "utf8",

@@ -351,9 +351,17 @@ def test_a_journal_that_is_set_aside_replaces_none_that_was_before(path) -> None
 @pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="nothing is forked there")
 def test_a_process_that_was_forked_does_not_hold_the_lock(tmp_path: Path) -> None:
     writer = Journal.open(tmp_path / "journal.jsonl")
-    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    forking = multiprocessing.get_context("fork")
+    is_forked = forking.Event()
+
+    def live_on() -> None:
+        is_forked.set()
+        time.sleep(60)
+
+    child = forking.Process(target=live_on)
     child.start()
     try:
+        assert is_forked.wait(30)  # it lets go of the lock as it begins
         assert is_open(tmp_path / "journal.jsonl")
         writer.close()
         assert not is_open(tmp_path / "journal.jsonl")
