@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import ctypes
-import mmap
 import os
 
 _PIECE = 1 << 18
@@ -55,9 +54,7 @@ def _filled(source: int, nbytes: int) -> str:
     new.argtypes, new.restype = [ctypes.c_ssize_t, ctypes.c_uint32], ctypes.py_object
     find.argtypes, find.restype = [ctypes.py_object, ctypes.c_void_p], ctypes.c_void_p
     made: str = new(nbytes, _MOST_ASCII)
-    address = find(made, None)
-    _ask_for_large_pages(address, nbytes)
-    place = memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B")
+    place = memoryview((ctypes.c_char * nbytes).from_address(find(made, None))).cast("B")
     come = 0
     while come < nbytes and (more := os.readv(source, [place[come : come + _PIECE]])):
         if not bytes(place[come : come + more]).isascii():
@@ -65,16 +62,6 @@ def _filled(source: int, nbytes: int) -> str:
         come += more
     _check(come + len(os.read(source, 1)), nbytes)
     return made
-
-
-def _ask_for_large_pages(address: int, nbytes: int) -> None:
-    """Have few page tables to fill and, at each fork, to copy; where the system has no such pages, it takes longer."""
-    first = -(-address // mmap.PAGESIZE) * mmap.PAGESIZE
-    whole = (address + nbytes - first) // mmap.PAGESIZE * mmap.PAGESIZE
-    if whole > 0:
-        advise = ctypes.CDLL(None).madvise
-        advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        advise(first, whole, mmap.MADV_HUGEPAGE)
 
 
 def _check(come: int, nbytes: int) -> None:
