@@ -83,17 +83,15 @@ class BoundedStream(OutStream):
 
     def _printed(self) -> _Printed:
         """Return what the cell has printed that is at work, or that has started the thread that is."""
-        parent = self.parent_header
-        if parent is not self._latest.parent:
-            cell = str(parent.get("msg_id", ""))
-            if (known := self._by_cell.get(cell)) is None:
-                known = self._by_cell[cell] = _Printed(parent)
-            known.belong_to(parent)
-            self._latest = known
-        return self._latest
+        parent, latest = self.parent_header, self._latest  # once each: another thread may change what is the latest
+        if parent is not latest.parent:
+            latest = self._by_cell.setdefault(str(parent.get("msg_id", "")), _Printed(parent))
+            latest.belong_to(parent)
+            self._latest = latest
+        return latest
 
     def _add(self, key: frozenset[Any], string: str) -> bool:
-        """Add to what is sent next, as ipykernel does, in a third of its time: a loop may print often.
+        """Add to what is sent next, as ipykernel does, but in less time: a loop may print often.
 
         Returns
         -------
