@@ -27,6 +27,11 @@ class SleepingFork:
     position: CellPosition | None
     """It is as the kernel was after this cell; `None`: as it was before the prompt."""
 
+    def wake(self) -> None:
+        """Let it run; it can be connected to then."""
+        if (supervised := self.process.supervised) is not None:
+            supervised.wake()
+
 
 class Insurance:
     """The latest fork of one kernel that could be made.

@@ -9,7 +9,6 @@ Long because all that may be asked of a kernel stands here, with what it gives a
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ from typing import Any, Self
 from rlm_jupyter.kernel import supervisor
 from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.contexts import Contexts
+from rlm_jupyter.kernel.forks import Forks
 from rlm_jupyter.kernel.guest.codec import Frame, WireMessage, to_bytes
-from rlm_jupyter.kernel.insurance import Insurance, SleepingFork, shortage
 from rlm_jupyter.kernel.process import KernelProcess
 from rlm_jupyter.kernel.running_cell import OnMessage, RunningCell
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
@@ -29,15 +28,13 @@ from rlm_jupyter.kernel.shield import run_to_completion
 from rlm_jupyter.kernel.subcalls import SubcallDispatcher
 from rlm_jupyter.kernel.templates import Lease, Templates
 from rlm_jupyter.kernel.untrusted import changed, fetched, inspection, output, readable
-from rlm_jupyter.types.errors import ForkRefusedError, KernelDiedError, KernelError, KernelStartError
-from rlm_jupyter.types.values import AnswerSubcall, CellPosition, CellRun, Inspection, Output, PacksContext, Value
+from rlm_jupyter.types.errors import ForkRefusedError, KernelDiedError
+from rlm_jupyter.types.values import AnswerSubcall, CellRun, Inspection, Output, PacksContext, Value
 
 LOOK_SECONDS = 10.0
 """How long the kernel may take to describe itself, or to turn a variable into text."""
 OUTPUT_SECONDS = 60.0
 """How long it may take to hand over a file."""
-_MOST_KEPT = 3
-"""Forks of chosen moments that sleep."""
 
 
 @dataclass(slots=True)
@@ -72,14 +69,10 @@ class Kernel:
         self._held: list[str] = []
         """What the templates hold for its sake, by SHA-256."""
         self._connection: Connection
-        self.insurance = Insurance(is_wanted=insurance)
-        """What goes on in its place when it dies."""
+        self.forks: Forks[Kernel] = Forks(self, insurance=insurance)
+        """What it keeps of itself, to go on in."""
         self._forking = asyncio.Lock()
         """Held while it is forked: no cell may begin."""
-        self._kept: list[SleepingFork] = []
-        """Forks of moments that somebody has chosen, the oldest first; of one prompt."""
-        self._marked: SleepingFork | None = None
-        """What `go_back` goes on in."""
         self.user_cell_lock = asyncio.Lock()
         """Held while a cell runs that is not the run's own, such as a person's while the run is paused."""
 
@@ -106,7 +99,7 @@ class Kernel:
         kernel_name, cwd, environment, sandbox
             As for `KernelProcess.launch`.
         insurance
-            Keep a sleeping fork of it (`insure`), which goes on in its place if it dies.
+            Keep a sleeping fork of it (`Forks.insure`), which goes on in its place if it dies.
         templates
             What it is forked from, which is closed by whoever gives it; default: templates of its own.
         context
@@ -164,177 +157,54 @@ class Kernel:
         KernelDiedError
             There is no kernel any more.
         """
-        return await self._other(await self._fork(sleeps=False), answer_subcall)
+        return await self.another_in(await self.fork_process(sleeps=False), answer_subcall)
 
-    async def _other(self, process: KernelProcess, answer_subcall: AnswerSubcall) -> Self:
-        """Return a kernel of its own in this fork."""
-        forked = type(self)(answer_subcall, self._launch_options, insurance=self.insurance.is_wanted)
-        forked._contexts = self._contexts.copy()
-        forked._tools, forked._has_outputs, forked._takes_none = self._tools, self._has_outputs, self._takes_none
-        forked._templates = self._launch_options["templates"].lease()
+    async def another_in(self, process: KernelProcess, answer_subcall: AnswerSubcall) -> Self:
+        """Return another kernel, in this fork of it."""
+        other = type(self)(answer_subcall, self._launch_options, insurance=self.forks.insurance.is_wanted)
+        other._contexts = self._contexts.copy()
+        other._tools, other._has_outputs, other._takes_none = self._tools, self._has_outputs, self._takes_none
+        other._templates = self._launch_options["templates"].lease()
+        other._connection = Connection(process, **other._receivers())
         try:
-            await forked._go_on_in(process)
+            await other._connection.come_up()
         except BaseException:
-            await run_to_completion(forked._templates.close)
+            await run_to_completion(other._templates.close)
             raise
-        return forked
+        return other
 
-    async def keep(self, position: CellPosition | None) -> None:
-        """Keep a fork of it as it is now, after this cell, for `fork_of`; of those that are kept, the newest ones stay.
+    async def continue_in(self, process: KernelProcess, why: str) -> None:
+        """Go on in this fork of it, and end the process that it had.
+
+        Parameters
+        ----------
+        why
+            Told to who waits for that process.
+
+        Raises
+        ------
+        KernelStartError
+            The fork does not come up: the kernel is as it was.
+        """
+        before, after = self._connection, Connection(process, **self._receivers())
+        self._connection = after  # its tasks may ask already while it comes up
+        try:
+            await after.come_up()
+        except BaseException:
+            self._connection = before
+            await run_to_completion(lambda: after.close("the run was stopped"))
+            raise
+        await run_to_completion(lambda: before.close(why))
+        self._declared = _Declared()
+
+    async def fork_process(self, *, sleeps: bool) -> KernelProcess:
+        """Fork its process between two cells; one that sleeps is woken before anything connects to it.
 
         Raises
         ------
         ForkRefusedError, KernelDiedError
             As `fork`.
         """
-        self._kept.append(SleepingFork(await self._fork(sleeps=True), position))
-        while len(self._kept) > _MOST_KEPT:
-            await run_to_completion(self._kept.pop(0).process.kill)
-
-    def has_kept(self, position: CellPosition | None) -> bool:
-        """Return whether there is a fork of it as it was after this cell of the prompt that it was begun for."""
-        return any(kept.position == position for kept in self._kept)
-
-    async def fork_of(self, position: CellPosition | None, answer_subcall: AnswerSubcall) -> Self:
-        """Go on, in another kernel, in the fork that was kept after this cell; one stays for the next time.
-
-        Raises
-        ------
-        ForkRefusedError
-            There is none any more.
-        """
-        kept = next((kept for kept in self._kept if kept.position == position), None)
-        if kept is None:
-            raise ForkRefusedError("The kernel can't be forked: nothing was kept of that moment.")
-        self._kept.remove(kept)
-        if (supervised := kept.process.supervised) is not None:
-            supervised.wake()
-        try:
-            other = await self._other(kept.process, answer_subcall)
-        except KernelStartError:
-            raise ForkRefusedError("The kernel can't be forked: the copy from that moment is gone.") from None
-        try:
-            with contextlib.suppress(KernelError, OSError):
-                self._kept.append(SleepingFork(await other._fork(sleeps=True), position))
-        except BaseException:  # cancelled: nobody else knows of it yet
-            await run_to_completion(other.close)
-            raise
-        return other
-
-    async def _forget_kept(self) -> None:
-        kept, self._kept = self._kept, []
-        for one in kept:
-            await one.process.kill()
-
-    def insure(self, position: CellPosition | None) -> None:
-        """Keep a fork of it as it is now, after this cell; returns at once. Does nothing where none is wanted.
-
-        Parameters
-        ----------
-        position
-            The cell; `None`: none of this prompt has run.
-        """
-        if self.insurance.is_wanted and self.is_alive and self.recorded is None:
-            self.insurance.renew(lambda: self._fork(sleeps=True), position, self._pid)
-
-    async def revive(self) -> SleepingFork | None:
-        """Continue, after its death, in the fork that was kept, with all that it has; it is insured again.
-
-        Returns
-        -------
-        SleepingFork or None
-            What it goes on from; `None`: there is no fork, or it does not come up, and `restart` is what is left.
-        """
-        fork = await self.insurance.take_over()
-        if fork is None:
-            return None
-        try:
-            await run_to_completion(self._close)
-        except BaseException:
-            await fork.process.kill()
-            raise
-        self._declared = _Declared()
-        if (supervised := fork.process.supervised) is not None:
-            supervised.wake()
-        try:
-            await self._go_on_in(fork.process)
-        except KernelStartError:
-            return None
-        self.insure(fork.position)
-        await self.insurance.settled()
-        return fork
-
-    async def mark(self, position: CellPosition | None) -> str:
-        """Keep a fork of it as it is now, after this cell, for `go_back`; the one before is ended.
-
-        Returns
-        -------
-        str
-            Why there is none, as the end of a sentence; empty where there is one.
-        """
-        await self.unmark()
-        if self._pid is not None and (lack := shortage(self._pid)):
-            return lack
-        try:
-            self._marked = SleepingFork(await self._fork(sleeps=True), position)
-        except (KernelError, OSError) as error:
-            return str(error).removeprefix("The kernel can't be forked: ").removesuffix(".")
-        return ""
-
-    async def unmark(self) -> None:
-        """End the fork that was kept by `mark`, if there is one."""
-        fork, self._marked = self._marked, None
-        if fork is not None:
-            await run_to_completion(fork.process.kill)
-
-    async def go_back(self) -> bool:
-        """Continue in the fork that `mark` kept, also where the kernel has died; what was done since is gone.
-
-        Returns
-        -------
-        bool
-            Whether it did: the fork may have been killed meanwhile, and then the kernel is as it was.
-        """
-        fork, self._marked = self._marked, None
-        if fork is None:
-            return False
-        if (supervised := fork.process.supervised) is not None:
-            supervised.wake()
-        before = self._connection
-        try:
-            await self._go_on_in(fork.process)
-        except KernelStartError:
-            self._connection = before
-            return False
-        except BaseException:
-            given_up, self._connection = self._connection, before
-            await run_to_completion(lambda: given_up.close("the run was stopped"))
-            raise
-        await run_to_completion(lambda: before.close("its last cell was undone"))
-        self._declared = _Declared()
-        # what is kept of it after that cell is no longer what it goes on from
-        await run_to_completion(self.insurance.drop)
-        self.insure(fork.position)
-        return True
-
-    @property
-    def _pid(self) -> int | None:
-        """Of its process, where that is known."""
-        supervised = self._connection.process.supervised
-        return None if supervised is None else supervised.kernel_pid
-
-    async def _go_on_in(self, process: KernelProcess) -> None:
-        """Connect to a fork; its tasks may ask already while that is under way.
-
-        Raises
-        ------
-        KernelStartError
-            It does not come up.
-        """
-        self._connection = Connection(process, **self._receivers())
-        await self._connection.come_up()
-
-    async def _fork(self, *, sleeps: bool) -> KernelProcess:
         async with self._forking:
             if self._cell is not None:
                 raise ForkRefusedError("The kernel can't be forked: a cell is running.")
@@ -345,6 +215,12 @@ class Kernel:
                 return (await connection.request("rlm_fork", request)).content
 
             return await connection.process.fork(ask, sleeps=sleeps)
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process, where that is known."""
+        supervised = self._connection.process.supervised
+        return None if supervised is None else supervised.kernel_pid
 
     @property
     def is_alive(self) -> bool:
@@ -434,7 +310,7 @@ class Kernel:
         takes_none
             Whether `FINAL(None)` is an answer. Default: as for the last prompt, where its kernel is another.
         """
-        await run_to_completion(self._forget_kept)  # where a cell is said by its place, that is of one prompt
+        await run_to_completion(self.forks.forget)  # where a cell is said by its place, that is of one prompt
         self._declared = _Declared()
         self._takes_none = self._takes_none if takes_none is None else takes_none
         await self._connection.request("rlm_begin", {"takes_none": self._takes_none}, seconds=LOOK_SECONDS)
@@ -578,8 +454,8 @@ class Kernel:
 
     async def restart(self) -> None:
         """End the process and start a new one with the same contexts; every other variable is gone."""
-        await run_to_completion(self.insurance.drop)
-        await run_to_completion(self._close)
+        await run_to_completion(self.forks.insurance.drop)
+        await run_to_completion(self.end_process)
         await self._connect()
         try:
             await self._contexts.give_again(self._connection)
@@ -588,7 +464,7 @@ class Kernel:
                 await self.open_outputs()
         except BaseException:
             # never one that is alive and lacks its context; the next restart brings it
-            await run_to_completion(self._close)
+            await run_to_completion(self.end_process)
             raise
 
     async def close(self) -> None:
@@ -597,14 +473,13 @@ class Kernel:
 
     async def _close_all(self) -> None:
         try:
-            await self.insurance.drop()
-            await self.unmark()
-            await self._forget_kept()
+            await self.forks.end()
         finally:
-            await self._close()
+            await self.end_process()
             await self._let_go()
 
-    async def _close(self) -> None:
+    async def end_process(self) -> None:
+        """Give up what is open and end the process; nothing of the kernel that lives on elsewhere is ended."""
         await self._subcalls.cancel()
         self._fail_cell("the kernel was closed")
         await self._connection.close("the kernel was closed")

@@ -58,8 +58,8 @@ class LiveBranch:
         wanted, kernel = living.moment(records), session.kernel
         branch = cls(session)
         try:
-            if kernel.has_kept(wanted):
-                branch._kernel = await kernel.fork_of(wanted, branch._answer_subcall)
+            if kernel.forks.has_kept(wanted):
+                branch._kernel = await kernel.forks.branch(wanted, branch._answer_subcall)
             elif living.moment(session.records[-1].records) == wanted:
                 branch._kernel = await kernel.fork(branch._answer_subcall)
             else:

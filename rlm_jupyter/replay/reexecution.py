@@ -57,7 +57,7 @@ class Reexecution:
         position = cell.iteration, cell.block
         if position in recording.undone:
             return ""
-        await run.kernel.insurance.settled()
+        await run.kernel.forks.insurance.settled()
         if cell.status == "died":
             await self.restart(recording.revival())
             return ""
@@ -108,7 +108,7 @@ class Reexecution:
         if not self._recording.options.reexecutes:
             return
         wanted: list[str] = notice.restored.get("names", []) if notice is not None else []
-        if not wanted or await kernel.revive() is None:
+        if not wanted or await kernel.forks.revive() is None:
             await restart_kernel(self.run)
         if not wanted:
             return
@@ -121,6 +121,6 @@ class Reexecution:
         """Keep the fork that a recorded death needs, and no other before that; then as a run does."""
         needed = self._recording.revival_position
         if needed is None or needed == position:
-            self.run.kernel.insure(position)
+            self.run.kernel.forks.insure(position)
         if needed == position:
-            await self.run.kernel.insurance.settled()
+            await self.run.kernel.forks.insurance.settled()

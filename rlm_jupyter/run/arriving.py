@@ -42,7 +42,7 @@ def may_begin(run: Run, source: str) -> bool:
     return (
         not run.control.approving
         and kernel.is_alive
-        and kernel.insurance.is_settled
+        and kernel.forks.insurance.is_settled
         and not parsing.only_constant_final(source)  # may be questioned, where there is nothing else
         and not reply_checks.may_reject(run, source)
     )

@@ -51,9 +51,9 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
         run.emit(OutputChanged(run.iteration, cells.block, now))
 
     early, cells.early = cells.early, None
-    await kernel.insurance.settled()
-    if kernel.insurance.shortage:
-        run.ledger.remarks["insurance"] = kernel.insurance.shortage
+    await kernel.forks.insurance.settled()
+    if kernel.forks.insurance.shortage:
+        run.ledger.remarks["insurance"] = kernel.forks.insurance.shortage
     if early is None and not kernel.is_alive:
         await _revive(run, notices.DIED_BETWEEN, "died_between")
     await undo.mark(run)
@@ -75,7 +75,7 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
         await _revive(run, notices.DIED_WITHIN)
         return cell, Inspection(variables=cells.variables)
     if cell.status == "ok":
-        kernel.insure((run.iteration, cells.block - 1))
+        kernel.forks.insure((run.iteration, cells.block - 1))
     return cell, inspection
 
 
@@ -228,7 +228,7 @@ async def _restart(run: Run) -> SleepingFork | None:
             raise KernelDiedError(f"the kernel died {cells.restarts} times")
         await asyncio.sleep(_REST_SECONDS * (cells.restarts - 1))
         try:
-            fork = await kernel.revive()
+            fork = await kernel.forks.revive()
             if fork is None:
                 await restart_kernel(run)
             cells.variables = () if fork is None else (await kernel.inspect()).variables

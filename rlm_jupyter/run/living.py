@@ -93,12 +93,12 @@ async def _keep(run_id: str, at: int) -> str:
     if at not in [one.iteration for one in trajectory.records if isinstance(one, OutputsShown)]:
         return f"Nothing of the kernel was kept: iteration {at} is not over yet."
     wanted = moment([one for one in trajectory.records if getattr(one, "iteration", 0) <= at])
-    if session.kernel.has_kept(wanted):
+    if session.kernel.forks.has_kept(wanted):
         return _KEPT.format(at=at)
     if moment(trajectory.records) != wanted:
         return _from_record(at, "its kernel has gone on since")
     try:
-        await session.kernel.keep(wanted)
+        await session.kernel.forks.keep(wanted)
     except (ForkRefusedError, KernelDiedError) as error:
         return _from_record(at, str(error).removeprefix("The kernel can't be forked: ").removesuffix("."))
     return _KEPT.format(at=at)

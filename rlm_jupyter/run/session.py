@@ -227,7 +227,7 @@ class Session:
         KernelDiedError
             There was no kernel any more; one that the cell takes along is a status of its own.
         """
-        await self.kernel.insurance.settled()
+        await self.kernel.forks.insurance.settled()
         self.is_touched = True
         await self.kernel.reopen()  # after an answer no sub-call is let through
         self.answering.instead = answer_subcall
@@ -246,7 +246,7 @@ class Session:
                 if paused is not None:
                     await undo.forget(paused, "a cell of yours was executed since")
                 if ok:
-                    self.kernel.insure((0, 0) if paused is None else (paused.iteration, paused.cells.block))
+                    self.kernel.forks.insure((0, 0) if paused is None else (paused.iteration, paused.cells.block))
 
     def stopped(self, prompt: str, emit: Callable[[Event], None] | None, why: str = "") -> Trajectory:
         """Return what came of a prompt that was stopped before its turn: a record of no cost, which is kept nowhere."""
@@ -257,14 +257,14 @@ class Session:
         """Prepare the kernel, enter the first record of the run, solve it, and enter the last."""
         self.answering.run, self.answering.trajectory = run, run.trajectory
         restarted, restored = "", dict[str, Any]()
-        await self.kernel.insurance.settled()
+        await self.kernel.forks.insurance.settled()
         if self.is_branch:
             self.is_branch = False
             await self.kernel.reopen()  # the answer of the run that it branches from is not its own
             await cells.inspect_kernel(run)
         else:
             restarted, restored = await self._begin(run)
-        self.kernel.insure(None)
+        self.kernel.forks.insure(None)
         if run.playback is not None:
             run.playback.begin(run)
         else:
@@ -297,7 +297,7 @@ class Session:
     async def _begin(self, run: Run) -> tuple[str, dict[str, Any]]:
         """Prepare the kernel for a prompt; return what is to be said where it had died."""
         restarted, restored = "", dict[str, Any]()
-        await self.kernel.unmark()
+        await self.kernel.forks.unmark()
         wanted, played = run.replies.answer_type, run.playback
         takes_none = (wanted is not None and wanted.takes_none) or (played is not None and played.takes_none)
         try:
@@ -344,7 +344,7 @@ class Session:
         from_fork
             Go on in the fork that was kept of it, where there is one; else it is empty.
         """
-        fork = await self.kernel.revive() if from_fork else None
+        fork = await self.kernel.forks.revive() if from_fork else None
         if fork is None:
             await self.kernel.restart()
         await self.kernel.begin()

@@ -21,7 +21,7 @@ async def mark(run: Run) -> None:
     if not run.control.approving or not kernel.can_fork:
         await forget(run)
         return
-    cells.undo_point, cells.no_undo = None, await kernel.mark(_last_executed(run))
+    cells.undo_point, cells.no_undo = None, await kernel.forks.mark(_last_executed(run))
     if not cells.no_undo:
         cells.undo_point = UndoPoint((run.iteration, cells.block), cells.draft, cells.sent_back, cells.confidence)
 
@@ -35,14 +35,14 @@ async def forget(run: Run, why: str = "") -> None:
         As the end of a sentence, where a person is to hear of it.
     """
     run.cells.undo_point, run.cells.no_undo = None, why
-    await run.kernel.unmark()
+    await run.kernel.forks.unmark()
 
 
 async def go_back(run: Run) -> str:
     """Undo the cell that was executed last; return why that can't be, in a line, and change nothing then."""
     cells, kernel = run.cells, run.kernel
     point, cells.undo_point = cells.undo_point, None
-    if point is None or not await kernel.go_back():
+    if point is None or not await kernel.forks.go_back():
         cells.no_undo = _GONE if point is not None else cells.no_undo or _NONE
         return f"The last cell can't be undone: {cells.no_undo}."
     cells.draft, cells.sent_back, cells.confidence = point.draft, point.sent_back, point.confidence

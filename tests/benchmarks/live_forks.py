@@ -99,12 +99,12 @@ async def deaths(count: int, kind: str) -> None:
             assert (await kernel.execute("n += 1")).status == "ok"
             plain.append(1e3 * (time.perf_counter() - began))
             began = time.perf_counter()
-            kernel.insure((times, 0))
-            await kernel.insurance.settled()
+            kernel.forks.insure((times, 0))
+            await kernel.forks.insurance.settled()
             costs.append(1e3 * (time.perf_counter() - began))
             assert (await kernel.execute("n = 'lost'; import os; os._exit(1)")).status == "died"
             began = time.perf_counter()
-            assert await kernel.revive() is not None
+            assert await kernel.forks.revive() is not None
             shown = (await kernel.execute("print(n, x is not None)")).outputs[0]["text"]
             gaps.append(1e3 * (time.perf_counter() - began))
             assert shown == f"{times + 1} True\n", shown

@@ -51,8 +51,8 @@ async def run(*replies: str | Callable[[], str], **options: Any) -> Result:
 async def insured(kernel: Kernel, source: str, moment: tuple[int, int] = (1, 0)) -> None:
     """Execute it, and wait until a fork is kept."""
     assert (await kernel.execute(source)).status == "ok"
-    kernel.insure(moment)
-    await kernel.insurance.settled()
+    kernel.forks.insure(moment)
+    await kernel.forks.insurance.settled()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ async def test_many_deaths_lose_nothing_but_the_cells_own(kind: Any, is_forked: 
                 kernel.execute(f"n = 'lost'; file.read(1); thing.rows.append('lost'); {DEATHS[times % 3]}")
             )
             assert (await dying).status == "died"
-            spare = await kernel.revive()
+            spare = await kernel.forks.revive()
             assert spare is not None
             assert spare.position == (times, 0)
             shown = text_of(
@@ -106,7 +106,7 @@ async def test_a_fork_that_is_kept_does_nothing(tmp_path: Path) -> None:
         # two deaths in a row: it was kept again
         for _ in range(2):
             assert (await kernel.execute(KILL)).status == "died"
-            assert await kernel.revive() is not None
+            assert await kernel.forks.revive() is not None
     finally:
         await kernel.close()
 
@@ -149,12 +149,12 @@ async def test_a_fork_that_is_gone_leaves_a_new_kernel() -> None:
     kernel = await Kernel.start(Answerer(), templates=Templates(are_used=False), insurance=True)
     try:
         await insured(kernel, "x = 1")
-        spare = kernel.insurance._fork
+        spare = kernel.forks.insurance._fork
         assert spare is not None
         assert spare.process.supervised is not None
         psutil.Process(spare.process.supervised.kernel_pid).kill()
         assert (await kernel.execute(KILL)).status == "died"
-        assert await asyncio.wait_for(kernel.revive(), 20) is None
+        assert await asyncio.wait_for(kernel.forks.revive(), 20) is None
         await kernel.restart()
         assert text_of(await kernel.execute("'x' in globals()")) == "False"
     finally:
@@ -231,7 +231,7 @@ async def test_where_memory_is_short_no_fork_is_kept_and_that_is_said(monkeypatc
         await insured(kernel, "n = 1")
         monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1_000_000))
         await insured(kernel, "n = 2", (2, 0))
-        assert await kernel.insurance.take_over() is None  # the one before has gone, too
+        assert await kernel.forks.insurance.take_over() is None  # the one before has gone, too
     finally:
         await kernel.close()
     result = await run(block("n = 1"), block("n += 1"), block("FINAL(n)"))

@@ -37,7 +37,7 @@ HELD = f"n = 0; rows = ['kept']; lazy = (i for i in range(10_000)); big = bytear
 
 def _processes(kernel: Kernel) -> list[psutil.Process]:
     """The kernel, and the forks of it that sleep."""
-    pid = kernel._pid
+    pid = kernel.pid
     assert pid is not None
     process = psutil.Process(pid)
     return [process, *process.children()]
@@ -82,7 +82,7 @@ class Killer:
 
 async def _take(kernel: Kernel, source: str, most: int = 300 * MB) -> tuple[str, bool]:
     """Execute a cell that takes too much; return what came of it, and whether it was the kernel that was ended."""
-    killer, pid = Killer(kernel, most), kernel._pid
+    killer, pid = Killer(kernel, most), kernel.pid
     watching = asyncio.create_task(killer())
     try:
         cell = kernel.execute(source, on_outputs=lambda _: killer.begun.set())
@@ -119,7 +119,7 @@ async def test_deaths_by_memory_lose_nothing_but_the_cells_own(kind: Any, deaths
             freed = "del big\n" if times % 2 and kind == "none" else ""
             most = (150 if freed else 300) * MB
             assert await _take(kernel, f"rows.append('lost'); n = -1\n{freed}{TAKE}", most) == ("died", True)
-            fork = await kernel.revive()
+            fork = await kernel.forks.revive()
             assert fork is not None
             assert fork.position == (times, 0)
             shown = text_of(await kernel.execute("n, next(lazy), rows, len(big), 'more' in globals()"))
@@ -134,13 +134,13 @@ async def test_where_the_sleeping_fork_is_ended_the_kernel_goes_on_and_the_next_
         assert text_of(await kernel.execute("n + 1")) == "1"
         await insured(kernel, "n = 2", (2, 0))
         assert await _take(kernel, TAKE) == ("died", True)
-        assert await kernel.revive() is not None
+        assert await kernel.forks.revive() is not None
         assert text_of(await kernel.execute("n, rows")) == "(2, ['kept'])"
         # both at once: nothing is left, and that is seen at once
         for process in reversed(_processes(kernel)):
             process.kill()
         assert (await kernel.execute("n")).status == "died" if kernel.is_alive else True
-        assert await asyncio.wait_for(kernel.revive(), 20) is None
+        assert await asyncio.wait_for(kernel.forks.revive(), 20) is None
         await kernel.restart()
         assert text_of(await kernel.execute("'n' in globals()")) == "False"
 

@@ -673,7 +673,7 @@ def test_a_further_prompt_is_gone_on_with_in_the_kernel_that_the_one_before_had_
     try:
         if dies:
             kernel = cast(Any, first._kept)._session.kernel
-            background.submit(kernel.insurance.settled()).result()
+            background.submit(kernel.forks.insurance.settled()).result()
             os.kill(kernel._connection.process.supervised.kernel_pid, signal.SIGKILL)
             time.sleep(0.5)
         second = first.ask("Second?")
