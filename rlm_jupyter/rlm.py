@@ -43,7 +43,7 @@ from rlm_jupyter.run.figures import SeeFigures
 from rlm_jupyter.run.mcp.config import servers_of
 from rlm_jupyter.run.question import Prompt, context_of, is_none, question_and_context
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.running import Running, waited
+from rlm_jupyter.run.run_handle import RunHandle, waited
 from rlm_jupyter.run.settings import COMPACT_AT, LedgerOf, Settings, Strategy
 from rlm_jupyter.run.toolbox import Toolbox, Tools
 from rlm_jupyter.types.errors import ConfigurationError
@@ -351,7 +351,7 @@ class RLM(FromRecord, InBatches):
             The host failed. The record on disk is complete up to there; `error.result` is the result so far.
         """
 
-        def start(tell: OnEvent | None, *, approve: Approve) -> Running:
+        def start(tell: OnEvent | None, *, approve: Approve) -> RunHandle:
             return self.start(
                 prompt,
                 context,
@@ -481,7 +481,7 @@ class RLM(FromRecord, InBatches):
         on_event: OnEvent | None = None,
         keep_kernel: bool = False,
         approve: Approve = False,
-    ) -> Running:
+    ) -> RunHandle:
         """Begin a run in the background and return at once; further parameters are those of `completion`.
 
         Parameters
@@ -496,7 +496,7 @@ class RLM(FromRecord, InBatches):
         session = BackgroundSession(self._for(answer, outputs, output_dir, replace), held, keep_kernel)
         if keep_kernel:
             self._kept.add(session)
-        return Running(session, question, on_event, approve=approve)
+        return RunHandle(session, question, on_event, approve=approve)
 
     def session(
         self,

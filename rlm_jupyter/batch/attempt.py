@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rlm_jupyter.batch.items import Item
-from rlm_jupyter.batch.recovery import Found
+from rlm_jupyter.batch.recovery import FoundRun
 from rlm_jupyter.batch.row import ResultRow
 from rlm_jupyter.replay.resume import Resumption
 from rlm_jupyter.run.alone import answer_alone
@@ -47,7 +47,7 @@ async def attempt(
     folder: Path,
     whole: Ledger,
     *,
-    found: Found | None = None,
+    found: FoundRun | None = None,
     retries: bool = False,
     starts: asyncio.Semaphore,
     on_begin: Callable[[], None] = lambda: None,
@@ -133,7 +133,7 @@ async def _answer(
     item: Item,
     folder: Path,
     ledger: Ledger,
-    found: Found | None,
+    found: FoundRun | None,
     retries: bool,
     on_begin: Callable[[], None],
     on_event: OnEvent,

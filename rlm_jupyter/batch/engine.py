@@ -15,7 +15,7 @@ from rlm_jupyter.batch.attempt import Attempt, attempt
 from rlm_jupyter.batch.items import Item
 from rlm_jupyter.batch.journal import BatchJournal
 from rlm_jupyter.batch.judging import Judging
-from rlm_jupyter.batch.outcome import OnProgress, Progress
+from rlm_jupyter.batch.outcome import BatchProgress, OnProgress
 from rlm_jupyter.batch.results import ResultsFile
 from rlm_jupyter.batch.row import ResultRow
 from rlm_jupyter.batch.scoring import Scoring
@@ -79,14 +79,14 @@ class Engine:
         self.whole, self._on_progress, self._workers = whole, on_progress, workers
         self.stopped = ""
         """Why no further items are begun."""
-        self.progress = Progress(len(items))
+        self.progress = BatchProgress(len(items))
         self._todo: deque[Item] = deque()
         self._unjudged: deque[Item] = deque()
         """Items that have a row, and no verdict on it yet."""
         self._judging = judging
         self._failures = self._judge_failures = 0
         """Items in a row that the model, or the judge, has failed."""
-        self._found: dict[str, recovery.Found] = {}
+        self._found: dict[str, recovery.FoundRun] = {}
         self._starts = asyncio.Semaphore(os.cpu_count() or 1)
         self._changed = asyncio.Event()
 
@@ -152,7 +152,7 @@ class Engine:
         if self._judging is not None and self._judging.lacks(item, self._journal.past.rows[item.identity]):
             self._unjudged.append(item)
 
-    def _result_of(self, found: recovery.Found) -> Result:
+    def _result_of(self, found: recovery.FoundRun) -> Result:
         return result_of(found.saved.trajectory, found.path, answer_type=self._settings.answer)
 
     async def _work_on_all(self) -> None:

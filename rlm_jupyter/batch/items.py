@@ -1,4 +1,4 @@
-"""`Item`: one row of a batch with the question that is asked about it; `Question`: what is asked about each."""
+"""`Item`: one row of a batch with the question that is asked about it; `RowQuestion`: what is asked about each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rlm_jupyter.batch.prompt_template import ContextColumn, MissingValueError, PromptTemplate, check_columns, value_of
 from rlm_jupyter.batch.rows import BadRow
-from rlm_jupyter.batch.template import ContextColumn, MissingValueError, Template, check_columns, value_of
 from rlm_jupyter.record.slug import slug
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.question import context_of
@@ -42,7 +42,7 @@ class Item:
         return self.key if self.identity.startswith(self.key) else f"{slug(self.key)}-{self.identity[:8]}"
 
 
-class Question:
+class RowQuestion:
     """What is asked about each row.
 
     Parameters
@@ -61,7 +61,7 @@ class Question:
             raise ConfigurationError(
                 "The question is missing: prompt is a text with names of columns, as 'Who is {name}?'."
             )
-        self._prompt = Template(prompt)
+        self._prompt = PromptTemplate(prompt)
         self._context = None if context is None else ContextColumn(context)
         self._key = key
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rlm_jupyter.batch.items import Item
-from rlm_jupyter.batch.judge import Verdict
+from rlm_jupyter.batch.judge import Judgement
 from rlm_jupyter.batch.row import ResultRow
 from rlm_jupyter.record.journal_lock import lock
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
@@ -31,7 +31,7 @@ class Past:
     """Tokens and US dollars of each run that came to a row, by its path."""
     written: set[str] = field(default_factory=set)
     """SHA-256 of each file of results that was written."""
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    verdicts: dict[str, Judgement] = field(default_factory=dict)
     """The last of each answer that a judge was asked about, by its digest."""
     judge_tokens: int = 0
     judge_cost: float | None = 0.0
@@ -100,7 +100,7 @@ class BatchJournal:
         self._append({"item": item.identity, "result": asdict(row)})
         _take(self.past, item.identity, row)
 
-    def judge(self, digest: str, verdict: Verdict) -> None:
+    def judge(self, digest: str, verdict: Judgement) -> None:
         """Write down what a judge said of an answer, and what that took."""
         self._append({"judged": digest, "verdict": asdict(verdict)})
         _judge(self.past, digest, verdict)
@@ -147,13 +147,13 @@ def _past(lines: list[dict[str, Any]]) -> Past:
         elif "item" in line:
             _take(past, line["item"], ResultRow.from_json(line["result"]))
         elif "judged" in line:
-            _judge(past, line["judged"], Verdict(**line["verdict"]))
+            _judge(past, line["judged"], Judgement(**line["verdict"]))
         elif "written" in line:
             past.written.add(line["written"])
     return past
 
 
-def _judge(past: Past, digest: str, verdict: Verdict) -> None:
+def _judge(past: Past, digest: str, verdict: Judgement) -> None:
     past.verdicts[digest] = verdict
     past.judge_tokens += verdict.tokens
     past.judge_cost = None if past.judge_cost is None or verdict.cost is None else past.judge_cost + verdict.cost

@@ -71,7 +71,7 @@ class Judge:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Judgement:
     """What a judge says of one answer."""
 
     score: float | None = None
@@ -125,7 +125,7 @@ class ReadyJudge:
         asked = [identity, self.routing.root.name, *(message.content for message in messages)]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
-    async def verdict(self, messages: Sequence[Message], ledger: Ledger, bill: Bill) -> Verdict:
+    async def verdict(self, messages: Sequence[Message], ledger: Ledger, bill: Bill) -> Judgement:
         """Ask for a verdict; one that can't be had, or read, is one without a score.
 
         Parameters
@@ -154,6 +154,6 @@ class ReadyJudge:
             return self._billed(None, f"{model.name} could not be asked: {error}", bill)
         return self._billed(_SCORES[said["verdict"]], said["reason"].strip() or said["verdict"], bill)
 
-    def _billed(self, score: float | None, reason: str, bill: Bill) -> Verdict:
+    def _billed(self, score: float | None, reason: str, bill: Bill) -> Judgement:
         line = shortened(" ".join(reason.split()), _REASON_CHARS)
-        return Verdict(score, line, bill.usage.total_tokens, bill.cost)
+        return Judgement(score, line, bill.usage.total_tokens, bill.cost)

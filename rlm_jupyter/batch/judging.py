@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from rlm_jupyter.batch.items import Item
 from rlm_jupyter.batch.journal import BatchJournal
-from rlm_jupyter.batch.judge import ReadyJudge, Verdict
+from rlm_jupyter.batch.judge import Judgement, ReadyJudge
 from rlm_jupyter.batch.row import ResultRow
 from rlm_jupyter.batch.scoring import Scoring
 from rlm_jupyter.run.budget.bill import Bill
@@ -93,7 +93,7 @@ class Judging:
         digest = self._digest(self._messages(item, row), item)
         return digest in self._again or not self._verdict(digest).reason
 
-    async def judge(self, item: Item, row: ResultRow) -> Verdict:
+    async def judge(self, item: Item, row: ResultRow) -> Judgement:
         """Ask about a row, and write down the verdict.
 
         Raises
@@ -101,7 +101,7 @@ class Judging:
         LimitReached
             The batch's limits leave no room for it.
         """
-        messages, bill, verdict = self._messages(item, row), Bill(), Verdict()
+        messages, bill, verdict = self._messages(item, row), Bill(), Judgement()
         digest = self._digest(messages, item)
         self._again.discard(digest)
         try:
@@ -132,5 +132,5 @@ class Judging:
     def _digest(self, messages: list[Message], item: Item) -> str:
         return self._judge.digest(messages, item.identity)
 
-    def _verdict(self, digest: str) -> Verdict:
-        return self._journal.past.verdicts.get(digest, Verdict())
+    def _verdict(self, digest: str) -> Judgement:
+        return self._journal.past.verdicts.get(digest, Judgement())

@@ -1,4 +1,4 @@
-"""`BatchResult`: what came of a batch; `Progress`: how far it is."""
+"""`BatchResult`: what came of a batch; `BatchProgress`: how far it is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlm_jupyter.batch.scoring import Accuracy
 
 
 @dataclass
-class Progress:
+class BatchProgress:
     """How far a batch is; the same object is told again and again."""
 
     total: int
@@ -30,7 +30,7 @@ class Progress:
     """The row that came last."""
 
 
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[BatchProgress], None]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rlm_jupyter.batch import display
 from rlm_jupyter.batch.engine import Engine
-from rlm_jupyter.batch.items import Item, Question
+from rlm_jupyter.batch.items import Item, RowQuestion
 from rlm_jupyter.batch.journal import BatchJournal
 from rlm_jupyter.batch.judge import Judge, ReadyJudge
 from rlm_jupyter.batch.judging import Judging
@@ -86,7 +86,7 @@ class PreparedBatch:
         whole = Limits(max_cost=cost, max_tokens=tokens, max_seconds=seconds, concurrency=at_once)
         check_models(settings.routing, whole, settings.samples)
         check_attended(settings, None)
-        question, scoring = Question(prompt, context, key), None if expected is None else Scoring(expected, score)
+        question, scoring = RowQuestion(prompt, context, key), None if expected is None else Scoring(expected, score)
         if scoring is None and isinstance(score, Judge):
             raise ConfigurationError(
                 "A judge compares answers with what is expected: name its column by expected.",

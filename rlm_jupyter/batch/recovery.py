@@ -13,7 +13,7 @@ from rlm_jupyter.types.errors import ConfigurationError, RecordError
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRun:
     """The run of an item."""
 
     saved: SavedRun
@@ -29,7 +29,7 @@ class Found:
         return ended is not None and ended.stop_reason != "cancelled"
 
 
-def find(folder: Path, name: str) -> Found | None:
+def find(folder: Path, name: str) -> FoundRun | None:
     """Return the newest run of this name that can be read; `None`: there is none."""
     found = None
     for number in itertools.count(1):
@@ -39,5 +39,5 @@ def find(folder: Path, name: str) -> Found | None:
         with contextlib.suppress(RecordError, ConfigurationError):  # killed before its first record was whole
             saved = SavedRun.load(files.notebook)
             spent = saved.spent()
-            found = Found(saved, files.notebook, spent.usage.total_tokens, spent.cost)
+            found = FoundRun(saved, files.notebook, spent.usage.total_tokens, spent.cost)
     return found

@@ -38,7 +38,7 @@ _OPEN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class SpentBefore:
     """What a run's record held as its item was handed out: what is beyond, an attempt since has left."""
 
     path: str = ""
@@ -48,13 +48,13 @@ class Spent:
     records: int = 0
 
     @classmethod
-    def of(cls, found: recovery.Found | None) -> Spent:
+    def of(cls, found: recovery.FoundRun | None) -> SpentBefore:
         """Return it of a record."""
         if found is None:
             return cls()
         return cls(str(found.path), found.tokens, found.cost, len(found.saved.records))
 
-    def since(self, found: recovery.Found | None) -> tuple[int, float | None]:
+    def since(self, found: recovery.FoundRun | None) -> tuple[int, float | None]:
         """Return the tokens and US dollars that a later look at the record shows beside this."""
         if found is None:
             return 0, 0.0
@@ -78,7 +78,7 @@ class Task:
     """`None`: only look whether it could be worked on."""
     share: Limits = field(default_factory=Limits)
     """What it may use of the whole."""
-    spent: Spent = field(default_factory=Spent)
+    spent: SpentBefore = field(default_factory=SpentBefore)
     retries: bool = False
     """It has a row already."""
 
@@ -187,7 +187,7 @@ async def _work(settings: Settings, task: Task, item: Item, folder: Path) -> Att
     loop = asyncio.get_running_loop()
     whole = _Share(replace(task.share, concurrency=settings.limits.concurrency), _rates(loop))
     whole.carry_on(Usage(input_tokens=tokens), cost, 0, 0.0)
-    is_newer = found is not None and Spent.of(found) != task.spent
+    is_newer = found is not None and SpentBefore.of(found) != task.spent
     if found is not None and found.has_ended and (is_newer or not task.retries):
         # an attempt before has ended it, and nobody has heard of that
         result = result_of(found.saved.trajectory, found.path, answer_type=settings.answer)
@@ -196,7 +196,7 @@ async def _work(settings: Settings, task: Task, item: Item, folder: Path) -> Att
     return replace(done, tokens=whole.usage.total_tokens, cost=whole.cost)
 
 
-async def _closed(folder: Path, name: str) -> recovery.Found | None:
+async def _closed(folder: Path, name: str) -> recovery.FoundRun | None:
     """Return the record of an item, once no other process is at work on it."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_OPEN_SECONDS):

@@ -19,9 +19,9 @@ from typing import Any, Self
 from rlm_jupyter.batch import heartbeat, recovery
 from rlm_jupyter.batch.attempt import Attempt
 from rlm_jupyter.batch.items import Item
-from rlm_jupyter.batch.recovery import Found
+from rlm_jupyter.batch.recovery import FoundRun
 from rlm_jupyter.batch.row import ResultRow
-from rlm_jupyter.batch.worker import Spent, Task, installed, work
+from rlm_jupyter.batch.worker import SpentBefore, Task, installed, work
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError, LimitReached
@@ -98,11 +98,11 @@ class Workers:
         await self._stack.aclose()
         await asyncio.to_thread(concurrent.futures.wait, list(self._futures), _END_SECONDS)
 
-    async def attempt(self, item: Item, found: Found | None, *, retries: bool) -> Attempt:
+    async def attempt(self, item: Item, found: FoundRun | None, *, retries: bool) -> Attempt:
         """Have an item worked on; parameters and what is returned are those of `attempt`."""
         share, losses = self._first_share(), 0
         while True:
-            task = replace(self._ready, item=_bare(item), share=share, spent=Spent.of(found), retries=retries)
+            task = replace(self._ready, item=_bare(item), share=share, spent=SpentBefore.of(found), retries=retries)
             try:
                 async with self._whole.reserve(share.max_tokens or 0, share.max_cost or 0.0) as bill:
                     done = await self._done(task, item.name)

@@ -201,9 +201,9 @@ class RLM:
         if not self.verbose:
             yield callbacks
             return
-        from rlm_jupyter.frontends.cli.progress import Progress
+        from rlm_jupyter.frontends.cli.progress import TerminalProgress
 
-        with Progress() as progress:
+        with TerminalProgress() as progress:
 
             def tell(event: Event) -> None:
                 progress.on_event(event)

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from rlm_jupyter.kernel.command import own_directories, passed_on, process_limit
 from rlm_jupyter.kernel.directory import KernelDirectory
-from rlm_jupyter.kernel.fork import SupervisedProcess
 from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.sandbox import bwrap
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels
+from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 
 READY_SECONDS = 60.0
 """How long a fork may take, with the imports of a template that has just been started."""
@@ -30,7 +30,7 @@ _FULL_SECONDS = 0.002
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class KernelEnvironment:
     """What kernels of one template have in common."""
 
     kernel_name: str | None
@@ -51,7 +51,7 @@ class Environment:
         variables: Mapping[str, str] | None,
         sandbox: Sandbox,
         preload: Sequence[str],
-    ) -> Environment:
+    ) -> KernelEnvironment:
         """Make one of what a kernel is started with, and of this process's environment."""
         return cls(
             kernel_name,
@@ -85,7 +85,7 @@ class Forking(ABC):
         Of the process's environment; what is a kernel's own in them is set anew for each.
     """
 
-    def __init__(self, environment: Environment, variables: Mapping[str, str]) -> None:
+    def __init__(self, environment: KernelEnvironment, variables: Mapping[str, str]) -> None:
         self.environment = environment
         self.variables = dict(variables)
         self._channel: socket.socket

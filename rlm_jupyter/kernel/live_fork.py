@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from rlm_jupyter.kernel.fork import SupervisedProcess
 from rlm_jupyter.kernel.start_channels import readable
+from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 from rlm_jupyter.types.errors import ForkRefusedError, KernelDiedError, KernelError
 from rlm_jupyter.types.shortened import shortened
 

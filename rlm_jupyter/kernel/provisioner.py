@@ -21,12 +21,12 @@ from jupyter_client.launcher import launch_kernel
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from rlm_jupyter.kernel.directory import KernelDirectory
-from rlm_jupyter.kernel.fork import SupervisedProcess
 from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.sandbox import bwrap, seccomp
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.shield import run_to_completion
 from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels
+from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 from rlm_jupyter.kernel.supervisor import are_possible
 from rlm_jupyter.types.errors import KernelStartError
 

@@ -7,7 +7,7 @@ import json
 import socket
 from typing import Any
 
-from rlm_jupyter.kernel.fork import SupervisedProcess
+from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 from rlm_jupyter.kernel.supervisor import Supervisor
 
 _MOST_BYTES = 10_000

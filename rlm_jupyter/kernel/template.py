@@ -16,7 +16,7 @@ from typing import Any
 
 from rlm_jupyter.kernel.command import guest_command
 from rlm_jupyter.kernel.directory import KernelDirectory
-from rlm_jupyter.kernel.forking import Environment, Forking, TemplateError
+from rlm_jupyter.kernel.forking import Forking, KernelEnvironment, TemplateError
 from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.provisioner import GuestProvisioner, by_a_thread_of_its_own
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
@@ -33,7 +33,7 @@ class Template(Forking):
         There can be none, nor any other kernel.
     """
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: KernelEnvironment) -> None:
         self._directory = KernelDirectory()
         try:
             argv, arguments, variables = guest_command(

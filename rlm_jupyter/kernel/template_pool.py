@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 
-from rlm_jupyter.kernel.forking import Environment
+from rlm_jupyter.kernel.forking import KernelEnvironment
 from rlm_jupyter.kernel.template import Template
 
 ATTEMPTS = 2
@@ -21,16 +21,16 @@ class TemplatePool:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.process = os.getpid()
-        self.shared: dict[Environment, Template] = {}
-        self.spare: dict[Environment, Template] = {}
+        self.shared: dict[KernelEnvironment, Template] = {}
+        self.spare: dict[KernelEnvironment, Template] = {}
         """Inside sandboxes, for runs to come."""
         self.claimed: set[Template] = set()
-        self.failures: dict[Environment, int] = {}
-        self.problems: dict[Environment, str] = {}
+        self.failures: dict[KernelEnvironment, int] = {}
+        self.problems: dict[KernelEnvironment, str] = {}
         self.pool_size = 1
         atexit.register(self.close)
 
-    def gave_up(self, environment: Environment) -> bool:
+    def gave_up(self, environment: KernelEnvironment) -> bool:
         """Return whether so many templates of an environment have failed that kernels of it are started anew."""
         return self.failures.get(environment, 0) >= ATTEMPTS
 
@@ -60,7 +60,7 @@ def keep_no_spare() -> None:
     current().pool_size = 0
 
 
-def warm(pool: TemplatePool, environment: Environment) -> None:
+def warm(pool: TemplatePool, environment: KernelEnvironment) -> None:
     """Start a template in the background, where none is there; inside a sandbox it is the next run's."""
     with pool.lock:
         if pool.gave_up(environment):
@@ -73,7 +73,7 @@ def warm(pool: TemplatePool, environment: Environment) -> None:
             pool.spare[environment] = Template(environment)
 
 
-def shared(pool: TemplatePool, environment: Environment) -> Template:
+def shared(pool: TemplatePool, environment: KernelEnvironment) -> Template:
     """Return the template of an environment without a sandbox, started where none is there."""
     template = alive(pool.shared.pop(environment, None)) or Template(environment)
     pool.shared[environment] = template  # the last one in the order of use

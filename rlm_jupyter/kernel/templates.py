@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.kernel import template_pool
-from rlm_jupyter.kernel.forking import Environment, TemplateError
+from rlm_jupyter.kernel.forking import KernelEnvironment, TemplateError
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.types.errors import ConfigurationError
@@ -72,12 +72,12 @@ class Templates:
     def __init__(self, preload: Sequence[str] = (), *, are_used: bool = True) -> None:
         self._preload = tuple(preload)
         self._are_used = are_used
-        self._own: dict[Environment, Template] = {}
+        self._own: dict[KernelEnvironment, Template] = {}
         self._leases: set[Lease] = set()
         self._is_closed = False
         self._texts: dict[str, PacksContext] = {}
         """That are held, or will be as soon as a kernel is given one; by SHA-256."""
-        self._holding: dict[tuple[Environment, str], TextTemplate | None] = {}
+        self._holding: dict[tuple[KernelEnvironment, str], TextTemplate | None] = {}
         """`None`: that was not possible."""
         self._making = asyncio.Lock()
         self.problem: str | None = None
@@ -85,16 +85,16 @@ class Templates:
 
     def environment(
         self, kernel_name: str | None, cwd: Path, variables: Mapping[str, str] | None, sandbox: Sandbox
-    ) -> Environment:
+    ) -> KernelEnvironment:
         """Return what a template for such a kernel has to be like."""
-        return Environment.of(kernel_name, cwd, variables, sandbox, self._preload)
+        return KernelEnvironment.of(kernel_name, cwd, variables, sandbox, self._preload)
 
-    def warm(self, environment: Environment) -> None:
+    def warm(self, environment: KernelEnvironment) -> None:
         """Start a template in the background, where none is there; it is the next run's, where it is shut off."""
         if self._are_used and are_possible():
             template_pool.warm(template_pool.current(), environment)
 
-    def usable(self, environment: Environment) -> Iterator[Template]:
+    def usable(self, environment: KernelEnvironment) -> Iterator[Template]:
         """Yield a template, and another one where that has failed; none, where that is of no use."""
         while (
             self._are_used
@@ -158,7 +158,7 @@ class Templates:
             if (template := self._holding.pop(key)) is not None:
                 await _closed(template)
 
-    async def holder(self, environment: Environment, sha256: str) -> TextTemplate | None:
+    async def holder(self, environment: KernelEnvironment, sha256: str) -> TextTemplate | None:
         """Return what holds this text, made now where it is not there; `None`: nothing does, or can."""
         if sha256 not in self._texts:
             return None  # and no waiting until another text is read
@@ -186,7 +186,7 @@ class Templates:
                 self._holding[key] = None
         await _closed(holder)
 
-    async def _made(self, environment: Environment, context: PacksContext) -> TextTemplate | None:
+    async def _made(self, environment: KernelEnvironment, context: PacksContext) -> TextTemplate | None:
         from rlm_jupyter.kernel.text_template import TextNotReadError, TextTemplate  # most runs have none
 
         for template in self.usable(environment):
@@ -229,7 +229,7 @@ class Templates:
             pool.claimed.discard(template)
             await _closed(template)
 
-    def _get(self, environment: Environment) -> Template:
+    def _get(self, environment: KernelEnvironment) -> Template:
         pool = template_pool.current()
         with pool.lock:
             if environment.sandbox.kind != "bwrap":

@@ -50,7 +50,7 @@ def shown_chars(limits: Limits, window: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownText:
     """A text, perhaps cut to what is shown of it."""
 
     text: str
@@ -93,7 +93,7 @@ def render(
     return "\n".join(piece.removesuffix("\n") for piece in pieces if piece).rstrip("\n")
 
 
-def cut(text: str, limit: int, *, variable: str | None, kept: str = "") -> Shown:
+def cut(text: str, limit: int, *, variable: str | None, kept: str = "") -> ShownText:
     """Return the head and the tail of a text, with a line between them that says what is missing.
 
     Parameters
@@ -116,7 +116,7 @@ def cut(text: str, limit: int, *, variable: str | None, kept: str = "") -> Shown
     where = f"; the whole output is in {f'`{variable}`' if variable else kept}" if variable or kept else ""
     notice = f"[… {len(text) - limit:,} of {len(text):,} characters left out{where} …]"
     if len(text) <= limit + len(notice) + 2:
-        return Shown(text, cut=False, chars=len(text))
+        return ShownText(text, cut=False, chars=len(text))
     tail = len(text) - limit // 2
     spare = min(_ALIGN_CHARS, limit // 8)
     line_end = text.rfind("\n", head - spare, head)
@@ -126,7 +126,7 @@ def cut(text: str, limit: int, *, variable: str | None, kept: str = "") -> Shown
     if line_start >= 0:
         tail = line_start + 1
     notice = f"[… {tail - head:,} of {len(text):,} characters left out{where} …]"
-    return Shown(f"{text[:head]}\n{notice}\n{text[tail:]}", cut=True, chars=len(text))
+    return ShownText(f"{text[:head]}\n{notice}\n{text[tail:]}", cut=True, chars=len(text))
 
 
 def _stream_name(output: Output) -> str | None:

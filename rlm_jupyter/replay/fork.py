@@ -27,7 +27,7 @@ from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.outcome import recorded_outcome
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.running import Answers
+from rlm_jupyter.run.run_handle import Answers
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import (
@@ -100,7 +100,7 @@ def _at(text: str, iterations: str) -> ConfigurationError:
     return ConfigurationError(text.format(at=f"at={iterations}"), notebook=option, command=option)
 
 
-class Forking(Answers):
+class RunFork(Answers):
     """A fork to be run in the background (`Running`).
 
     Parameters

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.running import Running, waited
+from rlm_jupyter.run.run_handle import RunHandle, waited
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits
@@ -20,7 +20,7 @@ from rlm_jupyter.types.suggestion import closest, did_you_mean
 
 if TYPE_CHECKING:  # a run that begins anew loads nothing of this
     from rlm_jupyter.record.saved_run import SavedRun
-    from rlm_jupyter.replay.fork import Forking
+    from rlm_jupyter.replay.fork import RunFork
     from rlm_jupyter.replay.replay import Replayed
     from rlm_jupyter.replay.resume import Resumption
 
@@ -67,7 +67,7 @@ class FromRecord(ABC):
             There is no such run, or its context is missing.
         """
         saved, going_on = cls._taking_up(run, reexecute, changes)
-        start = partial(Running, going_on, saved.trajectory.started.prompt)
+        start = partial(RunHandle, going_on, saved.trajectory.started.prompt)
         return waited(start, on_event, going_on.settings, close=True)
 
     @classmethod
@@ -115,7 +115,7 @@ class FromRecord(ABC):
             There is no such run, or its context is missing.
         """
         saved, forking = cls._forking(run, at, edit, reexecute, changes)
-        start = partial(Running, forking, saved.trajectory.started.prompt)
+        start = partial(RunHandle, forking, saved.trajectory.started.prompt)
         return waited(start, on_event, forking.settings, close=True)
 
     @classmethod
@@ -193,8 +193,8 @@ class FromRecord(ABC):
     @classmethod
     def _forking(
         cls, run: str | Path, at: int | None, edit: bool, reexecute: bool, changes: dict[str, Any]
-    ) -> tuple[SavedRun, Forking]:
-        from rlm_jupyter.replay.fork import AS_ONE_RUN, Forking, forked
+    ) -> tuple[SavedRun, RunFork]:
+        from rlm_jupyter.replay.fork import AS_ONE_RUN, RunFork, forked
         from rlm_jupyter.replay.session_record import last_prompt
 
         if at is not None and (isinstance(at, bool) or not isinstance(at, int)):
@@ -202,7 +202,7 @@ class FromRecord(ABC):
         saved = last_prompt(run)
         part = forked(saved, at, edit=edit)
         settings = cls._of_saved(saved, AS_ONE_RUN | changes).settings
-        return saved, Forking(saved, part, settings, reexecutes=reexecute)
+        return saved, RunFork(saved, part, settings, reexecutes=reexecute)
 
     @classmethod
     def _of_saved(cls, saved: SavedRun, changes: dict[str, Any]) -> Self:

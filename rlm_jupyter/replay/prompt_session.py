@@ -13,7 +13,7 @@ from rlm_jupyter.run.chat_prompt import is_messages, question_of
 from rlm_jupyter.run.prompt import check_length, check_prompt
 from rlm_jupyter.run.question import Prompt, context_of
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.running import Running, waited
+from rlm_jupyter.run.run_handle import RunHandle, waited
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.keywords import names_keywords
 from rlm_jupyter.types.values import Usage
@@ -31,7 +31,7 @@ _ELSEWHERE = {
 """What a prompt of a session does not take, and where it belongs."""
 
 
-class _Prompts:
+class _PromptSession:
     """What both kinds of session have in common."""
 
     def __init__(self, session: RecordedSession) -> None:
@@ -61,7 +61,7 @@ class _Prompts:
         costs = [result.cost for result in self.results]
         return None if None in costs else sum(cost for cost in costs if cost is not None)
 
-    def start(self, prompt: Prompt, *, on_event: OnEvent | None = None, approve: Approve = False) -> Running:
+    def start(self, prompt: Prompt, *, on_event: OnEvent | None = None, approve: Approve = False) -> RunHandle:
         """Begin with a prompt in the background and return at once; it waits until those before it are answered.
 
         Parameters
@@ -86,7 +86,7 @@ class _Prompts:
             background.submit(self.kernel.add_context(context_of(said))).result()
         elif not self.kernel.past.given:
             check_length(str(question))
-        return Running(self.kernel, str(question), on_event, approve=approve)
+        return RunHandle(self.kernel, str(question), on_event, approve=approve)
 
     def _check_open(self) -> None:
         if self.closed:
@@ -94,7 +94,7 @@ class _Prompts:
 
 
 @names_keywords(_ELSEWHERE)
-class PromptSession(_Prompts):
+class PromptSession(_PromptSession):
     """One prompt after the other with one kernel, in one record. Made by `RLM.session`, ended by `close` or `with`."""
 
     def ask(self, prompt: Prompt, *, on_event: OnEvent | None = None) -> Result:
@@ -106,7 +106,7 @@ class PromptSession(_Prompts):
             The host failed; the session is still there for the next prompt.
         """
 
-        def start(tell: OnEvent | None, *, approve: Approve) -> Running:
+        def start(tell: OnEvent | None, *, approve: Approve) -> RunHandle:
             return self.start(prompt, on_event=tell, approve=approve)
 
         result = waited(start, on_event, self.kernel.settings)
@@ -153,7 +153,7 @@ class PromptSession(_Prompts):
 
 
 @names_keywords(_ELSEWHERE)
-class AsyncPromptSession(_Prompts):
+class AsyncPromptSession(_PromptSession):
     """`PromptSession` for async code: made by `RLM.asession`, ended by `close` or `async with`."""
 
     async def ask(self, prompt: Prompt, *, on_event: OnEvent | None = None) -> Result:

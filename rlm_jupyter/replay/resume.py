@@ -29,7 +29,7 @@ from rlm_jupyter.run.observers import guarded
 from rlm_jupyter.run.open_session import open_session
 from rlm_jupyter.run.outcome import recorded_outcome
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.running import Answers
+from rlm_jupyter.run.run_handle import Answers
 from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.endings import LIMITED_BY
 from rlm_jupyter.types.errors import ConfigurationError

@@ -26,7 +26,7 @@ from rlm_jupyter.run.opening import open_in_time, unopened
 from rlm_jupyter.run.outcome import recorded_outcome
 from rlm_jupyter.run.question import check_readable
 from rlm_jupyter.run.result import OnEvent, Result, result_of
-from rlm_jupyter.run.running import Answers, Running, waited
+from rlm_jupyter.run.run_handle import Answers, RunHandle, waited
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.session_past import SessionPast
 from rlm_jupyter.run.settings import Settings
@@ -258,7 +258,7 @@ class BackgroundSession(Answers):
 
     def ask(self, prompt: str, on_event: OnEvent | None = None) -> Result:
         """Ask another prompt, from any thread."""
-        return waited(partial(Running, self, prompt), on_event, self._settings)
+        return waited(partial(RunHandle, self, prompt), on_event, self._settings)
 
     def close_after(self, seconds: float | None) -> None:
         """Close the kernel once it was not used for so long; `None`: never. From any thread."""

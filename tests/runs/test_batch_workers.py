@@ -26,9 +26,9 @@ import pytest
 
 from rlm_jupyter import RLM
 from rlm_jupyter.batch import heartbeat
-from rlm_jupyter.batch.items import Item, Question
+from rlm_jupyter.batch.items import Item, RowQuestion
 from rlm_jupyter.batch.outcome import BatchResult
-from rlm_jupyter.batch.worker import Spent, Task, installed, work
+from rlm_jupyter.batch.worker import SpentBefore, Task, installed, work
 from rlm_jupyter.batch.workers import _pickled
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record.journal_lock import is_open
@@ -222,7 +222,7 @@ def task_of(model: Any, folder: Path, item: Item | None = None, **options: Any) 
 async def test_a_task_that_is_done_once_more_asks_nothing(here: Path) -> None:
     folder = here / "results.jsonl.batch"
     folder.mkdir()
-    [item] = Question("Upper case?", "word", "id").items(WORDS[:1])
+    [item] = RowQuestion("Upper case?", "word", "id").items(WORDS[:1])
     Path("script.json").write_text(json.dumps([UPPER]))
     task = task_of("scripted/script.json", folder, item)
     async with heartbeat.beating(folder):
@@ -280,8 +280,8 @@ def test_what_an_attempt_since_has_left() -> None:
     def found(path: str, tokens: int, cost: float | None) -> Any:
         return SimpleNamespace(path=Path(path), tokens=tokens, cost=cost)
 
-    assert Spent().since(None) == (0, 0.0)
-    before = Spent("a.ipynb", 30, 0.5, 2)
+    assert SpentBefore().since(None) == (0, 0.0)
+    before = SpentBefore("a.ipynb", 30, 0.5, 2)
     assert before.since(found("a.ipynb", 30, 0.5)) == (0, 0.0)
     assert before.since(found("a.ipynb", 50, 0.75)) == (20, 0.25)
     assert before.since(found("a-2.ipynb", 10, 0.25)) == (10, 0.25)  # begun anew

@@ -482,7 +482,7 @@ def test_progress_survives_a_stderr_that_breaks(monkeypatch: pytest.MonkeyPatch)
         def isatty(self) -> bool:
             return False
 
-    with progress.Progress() as told:
+    with progress.TerminalProgress() as told:
         monkeypatch.setattr(sys, "stderr", Broken())
         for record in sample():
             told.on_event(record)

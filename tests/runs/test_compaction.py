@@ -16,7 +16,7 @@ import pytest
 
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.frontends.cli.main import main
-from rlm_jupyter.frontends.cli.progress import Progress
+from rlm_jupyter.frontends.cli.progress import TerminalProgress
 from rlm_jupyter.frontends.display.view import View
 from rlm_jupyter.frontends.live.cells import Cells
 from rlm_jupyter.models.scripted import ScriptedModel
@@ -202,7 +202,7 @@ async def test_its_cost_is_counted_and_shown() -> None:
 async def test_people_are_told_where_it_happened(capsys: pytest.CaptureFixture[str]) -> None:
     model = Priced([*(line(number) for number in range(1, 40)), block("FINAL('done')")])
     view, cells, events = View(), Cells("run"), list[Event]()
-    with Progress() as progress:
+    with TerminalProgress() as progress:
 
         def watch(event: Event) -> None:
             events.append(event)

@@ -335,7 +335,7 @@ def test_completion_asks_at_a_terminal_about_a_servers_tools(monkeypatch: pytest
         return "y"
 
     # as at a terminal
-    monkeypatch.setattr("rlm_jupyter.run.running.asks_here", lambda: "calls")
+    monkeypatch.setattr("rlm_jupyter.run.run_handle.asks_here", lambda: "calls")
     monkeypatch.setattr("builtins.input", answered)
     model = ScriptedModel([block("print(things.search_things('a'))"), block("FINAL('done')")])
     rlm = RLM(model, mcp={"things": THINGS | {"approval": "always"}}, sandbox="none", save=False)

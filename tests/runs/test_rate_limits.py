@@ -12,7 +12,7 @@ import pytest
 
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.frontends.cli.parser import parsed
-from rlm_jupyter.frontends.cli.progress import Progress
+from rlm_jupyter.frontends.cli.progress import TerminalProgress
 from rlm_jupyter.frontends.display.view import View
 from rlm_jupyter.frontends.live.facts import RunFacts
 from rlm_jupyter.models import Model, load_model
@@ -281,7 +281,7 @@ async def test_a_model_of_ones_own_may_say_that_it_is_overloaded() -> None:
 async def test_a_wait_is_shown_while_it_lasts(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the page's display, on the command line, and in the bar of JupyterLab; it is gone when the run goes on."""
     monkeypatch.setattr(calls, "_REST_SECONDS", 0.01)
-    view, facts, progress = View(), RunFacts(), Progress()
+    view, facts, progress = View(), RunFacts(), TerminalProgress()
     shown: list[tuple[str, str, str, str]] = []
 
     def on_event(event: Event) -> None:

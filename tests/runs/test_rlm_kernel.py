@@ -23,7 +23,7 @@ from nbclient import NotebookClient
 
 import rlm_jupyter
 from rlm_jupyter import RLM
-from rlm_jupyter.frontends.rlm_kernel.config import Configuration
+from rlm_jupyter.frontends.rlm_kernel.config import KernelConfiguration
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory
@@ -214,7 +214,7 @@ async def test_the_environment_names_the_model(monkeypatch: pytest.MonkeyPatch) 
         assert asked.result["text/plain"] == "**0** nobody []"
     monkeypatch.setenv("RLM_MODEL", "nobody/x")
     with pytest.raises(ConfigurationError, match="No provider 'nobody'"):
-        _ = Configuration().settings
+        _ = KernelConfiguration().settings
 
 
 async def test_code_is_relayed_as_it_comes(front: Front) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from rlm_jupyter import RLM, Limits, Tool
 from rlm_jupyter.models.scripted import ScriptedModel
-from rlm_jupyter.run.running import Running
+from rlm_jupyter.run.run_handle import RunHandle
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import CallDecided, CallProposed, Event
 from tests.runs.test_cli import cli, script
@@ -34,7 +34,7 @@ class Person:
     def __init__(self, decide: Any) -> None:
         self._decide = decide
         self._ready = threading.Event()
-        self.running: Running | None = None
+        self.running: RunHandle | None = None
         self.asked: list[str] = []
         self.decided: list[bool] = []
 

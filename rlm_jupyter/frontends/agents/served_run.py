@@ -12,7 +12,7 @@ from rlm_jupyter.frontends.agents.tool_reply import ToolReply, of_ended, of_runn
 from rlm_jupyter.frontends.display.view import View
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.running import Running
+from rlm_jupyter.run.run_handle import RunHandle
 from rlm_jupyter.types.endings import in_short
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.events import Event
@@ -29,7 +29,7 @@ class Work:
 
     read: Callable[[], Context]
     """Reads what it is about."""
-    start: Callable[[Context, OnEvent], Running]
+    start: Callable[[Context, OnEvent], RunHandle]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ServedRun:
         self.id, self.question, self._most_cost = id, question, most_cost
         self._began = time.monotonic()
         self._view = View("reading what it is about")
-        self._running: Running | None = None
+        self._running: RunHandle | None = None
         self._why_stopped: str | None = None
         self._task = asyncio.create_task(self._run(work))
         # a failure that nobody asks for is none of the event loop's

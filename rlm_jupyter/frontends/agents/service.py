@@ -20,7 +20,7 @@ from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.files.load import load
 from rlm_jupyter.run.result import OnEvent
-from rlm_jupyter.run.running import Running
+from rlm_jupyter.run.run_handle import RunHandle
 from rlm_jupyter.types.endings import in_short
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.limits import Limits
@@ -145,7 +145,7 @@ class Service:
             # as it is: a text that is a file's name may be what the file holds
             return Context(load(absolute(asked.paths, folders), note=lambda _: None, within=folders))
 
-        def start(context: Context, on_event: OnEvent) -> Running:
+        def start(context: Context, on_event: OnEvent) -> RunHandle:
             return self._rlm_of(limits).start(asked.question, context, answer=asked.schema, on_event=on_event)
 
         self._asked += 1

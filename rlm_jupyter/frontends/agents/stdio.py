@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from rlm_jupyter.frontends.agents import roots
 from rlm_jupyter.frontends.agents.service import Service
 from rlm_jupyter.frontends.agents.tool_reply import ToolReply
-from rlm_jupyter.frontends.agents.tools import INSTRUCTIONS, Tool
+from rlm_jupyter.frontends.agents.tools import INSTRUCTIONS, AgentTool
 from rlm_jupyter.run import background
 from rlm_jupyter.types.errors import ConfigurationError
 
@@ -112,7 +112,7 @@ class StdioServer:
         return roots.of_uris(str(root.uri) for root in answer.roots)
 
 
-def _described(tool: Tool) -> Any:
+def _described(tool: AgentTool) -> Any:
     from mcp_types import Tool as Described
     from mcp_types import ToolAnnotations
 

@@ -21,7 +21,7 @@ _REASON_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class AgentTool:
     """A tool, as an agent sees it."""
 
     name: str
@@ -45,7 +45,7 @@ class Tool:
 class Forms:
     """Checks arguments of tools."""
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    def __init__(self, tools: Iterable[AgentTool]) -> None:
         self._schemas = {tool.name: JsonSchema(tool.schema) for tool in tools}
 
     def check(self, name: str, arguments: Mapping[str, Any]) -> None:
@@ -78,7 +78,7 @@ _TOKENS = {"type": "integer", "exclusiveMinimum": 0, "description": "Tokens it m
 _SECONDS = {"type": "number", "exclusiveMinimum": 0, "description": "Seconds it may take at most."}
 
 
-def tools(wait: float) -> tuple[Tool, ...]:
+def tools(wait: float) -> tuple[AgentTool, ...]:
     """Return the tools.
 
     Parameters
@@ -89,7 +89,7 @@ def tools(wait: float) -> tuple[Tool, ...]:
     waiting = _WAIT | {"description": str(_WAIT["description"]).format(wait=wait)}
     return (
         _ask(waiting),
-        Tool(
+        AgentTool(
             "result",
             "Get a run's answer",
             "Wait for a run, and return its answer with its notebook and the iterations it comes from. A run that is "
@@ -97,7 +97,7 @@ def tools(wait: float) -> tuple[Tool, ...]:
             {"run": _RUN, "wait_seconds": waiting},
             ("run",),
         ),
-        Tool(
+        AgentTool(
             "status",
             "See how far a run is",
             "Tell how far a run is and what it has spent, without waiting.",
@@ -105,7 +105,7 @@ def tools(wait: float) -> tuple[Tool, ...]:
             ("run",),
             only_reads=True,
         ),
-        Tool(
+        AgentTool(
             "note",
             "Tell a run something",
             "Tell the model of a run that goes on something, as a correction or a narrower question. It reads that "
@@ -113,15 +113,17 @@ def tools(wait: float) -> tuple[Tool, ...]:
             {"run": _RUN, "text": _text("What to tell it.")},
             ("run", "text"),
         ),
-        Tool(
+        AgentTool(
             "stop", "Stop a run", "End a run now, and return its best answer so far, if any.", {"run": _RUN}, ("run",)
         ),
-        Tool("runs", "List runs", "List runs: those that go on, and earlier ones, newest first.", {}, only_reads=True),
+        AgentTool(
+            "runs", "List runs", "List runs: those that go on, and earlier ones, newest first.", {}, only_reads=True
+        ),
     )
 
 
-def _ask(waiting: Mapping[str, Any]) -> Tool:
-    return Tool(
+def _ask(waiting: Mapping[str, Any]) -> AgentTool:
+    return AgentTool(
         "ask",
         "Ask about long text",
         "Answer a question about files or text of any length (many megabytes are fine) without reading them "

@@ -18,10 +18,10 @@ from rlm_jupyter.types.endings import WORDS, why_ended
 from rlm_jupyter.types.errors import ConfigurationError, ModelError, RecordError, RLMError
 
 if TYPE_CHECKING:
-    from rlm_jupyter.frontends.cli.progress import Progress
+    from rlm_jupyter.frontends.cli.progress import TerminalProgress
     from rlm_jupyter.run.approval import Approvals
     from rlm_jupyter.run.result import Result
-    from rlm_jupyter.run.running import Running, StartsRun
+    from rlm_jupyter.run.run_handle import RunHandle, StartsRun
     from rlm_jupyter.types.events import Event, RunEnded
     from rlm_jupyter.types.values import ModelUsage, StopReason
 
@@ -45,13 +45,13 @@ def answered(
     save
         Where the run's notebook goes.
     """
-    from rlm_jupyter.frontends.cli.progress import Progress
+    from rlm_jupyter.frontends.cli.progress import TerminalProgress
     from rlm_jupyter.kernel.template_pool import keep_no_spare
     from rlm_jupyter.run.approval import Approvals, asks_here
 
     keep_no_spare()
     # standard output is for the answer: what a tool of the user's prints there stands among the progress
-    with Progress(quiet=args.quiet) as progress, contextlib.redirect_stdout(sys.stderr):
+    with TerminalProgress(quiet=args.quiet) as progress, contextlib.redirect_stdout(sys.stderr):
         approvals = Approvals()
 
         def tell(event: Event) -> None:
@@ -105,7 +105,7 @@ class _Outcome:
     interrupted: bool = False
 
 
-def _outcome(running: Running, progress: Progress, approvals: Approvals) -> _Outcome:
+def _outcome(running: RunHandle, progress: TerminalProgress, approvals: Approvals) -> _Outcome:
     """Wait for the run; Ctrl-C ends it with the best answer so far, a second one without."""
     from rlm_jupyter.run import background, ctrl_c
 
@@ -136,7 +136,7 @@ def _outcome(running: Running, progress: Progress, approvals: Approvals) -> _Out
         return _Outcome(error.result, error.for_command_line, interrupted)
 
 
-def _look(running: Running, approvals: Approvals, seconds: float) -> Result | None:
+def _look(running: RunHandle, approvals: Approvals, seconds: float) -> Result | None:
     try:
         return running.result(seconds)
     except TimeoutError:
@@ -206,7 +206,7 @@ def _print_json(
     terminal.write(json.dumps(facts))  # in ASCII: a lone surrogate has no other form
 
 
-def _notebook(progress: Progress, save: str | Path | bool) -> Path | None:
+def _notebook(progress: TerminalProgress, save: str | Path | bool) -> Path | None:
     """Return where the record of a run is that failed."""
     if save is False or progress.run_id is None:
         return None

@@ -1,4 +1,4 @@
-"""`Progress`: a run as it goes on, told on standard error."""
+"""`TerminalProgress`: a run as it goes on, told on standard error."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _WAITING = "waiting for a reply"
 
 
 @dataclass
-class Progress:
+class TerminalProgress:
     """Tells a run's events: what is done stays as a line each, what goes on is drawn anew below.
 
     On anything but a terminal there are only the lines; with `quiet` there is nothing. Events may come

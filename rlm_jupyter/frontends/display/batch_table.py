@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from rlm_jupyter.batch.outcome import Progress
+from rlm_jupyter.batch.outcome import BatchProgress
 from rlm_jupyter.batch.row import ResultRow
 from rlm_jupyter.frontends.display.sanitize import clean_html, plain
 from rlm_jupyter.types.shortened import shortened
@@ -36,7 +36,7 @@ class BatchTable:
         self._rows: deque[ResultRow] = deque(maxlen=_ROWS)
         self._drawn_at: float | None = None
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: BatchProgress) -> None:
         """Show how far it is; twice a second at most, and in the end."""
         if progress.last is not None and (not self._rows or self._rows[0] is not progress.last):
             self._rows.appendleft(progress.last)
@@ -52,7 +52,7 @@ class BatchTable:
         self._drawn_at = now
 
 
-def _headline(progress: Progress) -> str:
+def _headline(progress: BatchProgress) -> str:
     facts = [f"{progress.done:,} of {progress.total:,} done"]
     facts += [f"{progress.running:,} running"] if progress.running else []
     facts += [f"{progress.failed:,} failed"] if progress.failed else []

@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from rlm_jupyter.frontends.here.pipe import Began, Failed, Over, Pipe, Recorded, Request
+from rlm_jupyter.frontends.here.pipe import Began, DriverRequest, Failed, Over, Pipe, Recorded
 from rlm_jupyter.frontends.here.remote_control import Steered
 from rlm_jupyter.kernel.attached import AttachedKernel
 from rlm_jupyter.kernel.kernel import Kernel
@@ -43,7 +43,7 @@ class Drive:
         To the notebook's kernel, which is told all that happens.
     """
 
-    def __init__(self, request: Request, pipe: Pipe) -> None:
+    def __init__(self, request: DriverRequest, pipe: Pipe) -> None:
         self._request = request
         self._pipe = pipe
         self._control = Control(approving=request.approve)
@@ -122,7 +122,7 @@ def main() -> None:
     """Answer the request that comes through the pipe."""
     pipe = Pipe.standard()
     request = pipe.receive()
-    if isinstance(request, Request):
+    if isinstance(request, DriverRequest):
         os.environ.update(request.keys)
         asyncio.run(Drive(request, pipe).run())
     pipe.close(_EXIT_SECONDS)

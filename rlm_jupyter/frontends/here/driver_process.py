@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rlm_jupyter.frontends.here.pipe import Pipe, Request
+from rlm_jupyter.frontends.here.pipe import DriverRequest, Pipe
 from rlm_jupyter.models import PROVIDERS
 from rlm_jupyter.types.errors import RLMError
 
@@ -44,7 +44,7 @@ class DriverProcess:
         Told each message, and `Gone` last; called on a thread of ours.
     """
 
-    def __init__(self, request: Request, hear: Callable[[object], None]) -> None:
+    def __init__(self, request: DriverRequest, hear: Callable[[object], None]) -> None:
         self._hear = hear
         environment = {name: value for name, value in os.environ.items() if name not in request.keys}
         # closed by the thread that sees the process off

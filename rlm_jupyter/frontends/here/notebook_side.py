@@ -11,7 +11,7 @@ from typing import Any
 
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.here.driver_process import DriverProcess, Gone, provider_keys
-from rlm_jupyter.frontends.here.pipe import Began, Failed, Over, Recorded, Request
+from rlm_jupyter.frontends.here.pipe import Began, DriverRequest, Failed, Over, Recorded
 from rlm_jupyter.frontends.here.question import Question, check_options, packed
 from rlm_jupyter.frontends.here.remote_control import FarControl, Steered
 from rlm_jupyter.frontends.here.replay import replay
@@ -155,9 +155,9 @@ class _Here:
             self._shown.end(saved_at(error), failed=True)
             raise
 
-    def _request(self) -> Request:
+    def _request(self) -> DriverRequest:
         question = self._question
-        return Request(
+        return DriverRequest(
             prompt=question.prompt,
             context=self._packed,
             model=question.model,

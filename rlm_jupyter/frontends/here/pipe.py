@@ -22,7 +22,7 @@ _AT_ONCE = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class DriverRequest:
     """What the driver is to do."""
 
     prompt: str

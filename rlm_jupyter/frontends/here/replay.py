@@ -22,7 +22,7 @@ _ENDED = frozenset({"ok", "error"})
 
 
 @dataclass
-class Replayed:
+class ReplayReport:
     """What came of it."""
 
     cells: int = 0
@@ -50,7 +50,7 @@ class Replayed:
         return said
 
 
-async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Callable[[], bool]) -> Replayed:
+async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Callable[[], bool]) -> ReplayReport:
     """Execute a run's cells once more in this kernel; sub-calls are answered from the record.
 
     Parameters
@@ -73,7 +73,7 @@ async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Cal
     calls = KernelCalls(trajectory)
     guest = AttachedGuest(shell.kernel, context, answers=calls, is_shown=is_shown)
     stopped: list[bool] = []
-    replayed = Replayed()
+    replayed = ReplayReport()
     try:
         with guest.cells.serving(lambda: stopped.append(True)), watched(shell.kernel.session) as put_out:
             form = trajectory.started.options.get("answer")
@@ -106,7 +106,7 @@ async def replay(shell: Any, trajectory: Trajectory, context: Any, is_shown: Cal
     return replayed
 
 
-def _compare(replayed: Replayed, cell: Cell, now: CellRun) -> None:
+def _compare(replayed: ReplayReport, cell: Cell, now: CellRun) -> None:
     """Note where a cell gave another output than is recorded."""
     then = CellRun(cell.status, cell.outputs, None, 0.0)
     if other := difference(then, now, f"cell {replayed.cells}"):

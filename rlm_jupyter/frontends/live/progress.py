@@ -1,4 +1,4 @@
-"""`Progress`: shows a run while it goes on, in a notebook's page or in a terminal.
+"""`LiveProgress`: shows a run while it goes on, in a notebook's page or in a terminal.
 
 A page gets two displays that are updated in place, by nothing but `display_id`, which every front end has:
 the headline with the iteration under way, at most twice a second; below it the completed iterations, only
@@ -37,7 +37,7 @@ _CLOCK_SECONDS = 1.0
 """Between two updates when nothing happens: the clock goes on."""
 
 
-class Progress(Protocol):
+class LiveProgress(Protocol):
     """Shows one run: called with its events, then ended."""
 
     def __call__(self, event: Event) -> None:
@@ -77,7 +77,7 @@ class Progress(Protocol):
 
 def start(
     shell: Any, *, quiet: bool = False, kernel_is_there: bool = False, here: bool = False, hint: str = ""
-) -> Progress:
+) -> LiveProgress:
     """Return the progress that suits the front end of `shell`.
 
     Parameters

@@ -25,7 +25,7 @@ from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.outcome import how_to_resume
 from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.result import OnEvent, Result, result_of
-from rlm_jupyter.run.running import Running
+from rlm_jupyter.run.run_handle import RunHandle
 from rlm_jupyter.types.endings import SAYS_ITSELF, beside_headline, in_short
 from rlm_jupyter.types.errors import ConfigurationError, RLMError, saved_at
 
@@ -78,7 +78,7 @@ class ShownResult(Result):
             if on_event is not None:
                 on_event(event)
 
-        running = Running(kernel, prompt, tell, approve=asks_here())
+        running = RunHandle(kernel, prompt, tell, approve=asks_here())
         shown.steer(running)
         try:
             result = wait(running, approvals)
@@ -179,7 +179,7 @@ def show_recorded(
 class BackgroundRun:
     """A run under way in the background: what the variable holds until its result is there."""
 
-    def __init__(self, running: Running, variable: str, steering: Steering | None = None) -> None:
+    def __init__(self, running: RunHandle, variable: str, steering: Steering | None = None) -> None:
         self._running = running
         self._variable = variable
         self._steering = steering
@@ -233,7 +233,7 @@ def kernel_of(held: ShownResult | BackgroundRun) -> BackgroundSession | None:
     return kept if isinstance(kept, BackgroundSession) else None
 
 
-def wait(running: Running, approvals: Approvals | None = None) -> Result | None:
+def wait(running: RunHandle, approvals: Approvals | None = None) -> Result | None:
     """Wait for a run so that an interrupt ends it with what it has.
 
     Parameters

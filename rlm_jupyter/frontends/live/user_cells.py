@@ -19,7 +19,7 @@ from rlm_jupyter.frontends.live.relay import Relay
 from rlm_jupyter.replay.recalled_calls import Recalled
 from rlm_jupyter.run import background, ctrl_c
 from rlm_jupyter.run.background_session import BackgroundSession
-from rlm_jupyter.run.running import Running
+from rlm_jupyter.run.run_handle import RunHandle
 from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError
 from rlm_jupyter.types.values import CellPosition, CellRun, Value
 
@@ -87,7 +87,7 @@ def execute(shell: Any, cell_id: str, source: str) -> None:
     relay = Relay(shell.kernel, cell_id.rpartition("-")[0])
     running = live.running if live is not None else None
     position = live.cells.position_of(cell_id) if live is not None else None
-    session = running.session if isinstance(running, Running) else None
+    session = running.session if isinstance(running, RunHandle) else None
     if live is None or not isinstance(session, BackgroundSession) or position is None:
         _refuse(relay, _why_not(live, position))
         return
@@ -183,7 +183,7 @@ def _why_not(live: OpenRun | None, position: CellPosition | None) -> str:
 
 def _ran_here(live: OpenRun | None) -> bool:
     """Return whether its run was one in the reader's own kernel (`--here`)."""
-    return live is not None and live.running is not None and not isinstance(live.running, Running)
+    return live is not None and live.running is not None and not isinstance(live.running, RunHandle)
 
 
 def _differs(live: OpenRun, cell_id: str, source: str) -> bool:

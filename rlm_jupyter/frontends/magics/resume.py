@@ -25,7 +25,7 @@ from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run import background
 from rlm_jupyter.run.approval import asks_here
 from rlm_jupyter.run.mcp.config import named_servers
-from rlm_jupyter.run.running import Running
+from rlm_jupyter.run.run_handle import RunHandle
 from rlm_jupyter.run.settings import refuse_absent
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.quoted import quoted
@@ -89,4 +89,4 @@ class ResumeMagics(Magics):
         background.submit(refuse_absent(settings)).result()
         prompt = saved.trajectory.started.prompt
         claim = self._runs.claim(options.result, resumed=True)
-        self._runs.run(lambda tell: Running(going_on, prompt, tell, approve=asks_here()), claim)
+        self._runs.run(lambda tell: RunHandle(going_on, prompt, tell, approve=asks_here()), claim)

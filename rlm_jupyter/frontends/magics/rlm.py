@@ -45,7 +45,7 @@ from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.estimate import estimate
 from rlm_jupyter.run.prompt import check_length
 from rlm_jupyter.run.question import check_readable
-from rlm_jupyter.run.running import Running
+from rlm_jupyter.run.run_handle import RunHandle
 from rlm_jupyter.run.settings import Settings, refuse_absent
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.quoted import quoted
@@ -240,7 +240,7 @@ class RLMMagics(Configured):
             for line in named.kernel.make_room():
                 print(line)  # noqa: T201
         self.runs.run(
-            lambda tell: Running(named.kernel, prompt, tell, approve=_approve(options)),
+            lambda tell: RunHandle(named.kernel, prompt, tell, approve=_approve(options)),
             self.runs.claim(options.result),
             background=options.background,
         )

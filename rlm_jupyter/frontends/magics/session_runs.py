@@ -19,7 +19,7 @@ from rlm_jupyter.replay.recorded_session import RecordedSession, holds, of_recor
 from rlm_jupyter.run.approval import Approvals
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.result import OnEvent, Result
-from rlm_jupyter.run.running import Running
+from rlm_jupyter.run.run_handle import RunHandle
 from rlm_jupyter.run.settings import Settings, request_digest
 from rlm_jupyter.types.errors import RLMError, saved_at
 from rlm_jupyter.types.events import Event
@@ -46,7 +46,7 @@ class SessionRuns:
 
     def run(
         self,
-        start: Callable[[OnEvent], Running],
+        start: Callable[[OnEvent], RunHandle],
         claim: Claim,
         *,
         background: bool = False,
@@ -145,8 +145,8 @@ class SessionRuns:
     def _await(
         self,
         handle: BackgroundRun,
-        running: Running,
-        shown: progress.Progress,
+        running: RunHandle,
+        shown: progress.LiveProgress,
         claim: Claim,
         approvals: Approvals | None,
     ) -> None:
@@ -165,7 +165,7 @@ class SessionRuns:
         self.conclude(claim, ShownResult.of(result))
 
     def _leave(
-        self, handle: BackgroundRun, shown: progress.Progress, claim: Claim, steering: Steering | None = None
+        self, handle: BackgroundRun, shown: progress.LiveProgress, claim: Claim, steering: Steering | None = None
     ) -> None:
         """Leave a run in the background: a thread waits for it and concludes it."""
         namespace, variable = self._shell.user_ns, claim.variable
@@ -241,7 +241,7 @@ def _let_go(result: Result) -> None:
         result.close()
 
 
-def _abandon(running: Running) -> None:
+def _abandon(running: RunHandle) -> None:
     """Stop a run and close its kernel, without waiting for it."""
     running.stop()
 

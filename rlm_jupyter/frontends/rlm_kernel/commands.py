@@ -9,7 +9,7 @@ import shlex
 
 from rlm_jupyter.frontends import keys
 from rlm_jupyter.frontends.rlm_kernel.backend import Driven
-from rlm_jupyter.frontends.rlm_kernel.config import Configuration
+from rlm_jupyter.frontends.rlm_kernel.config import KernelConfiguration
 from rlm_jupyter.frontends.rlm_kernel.output import Page
 from rlm_jupyter.frontends.rlm_kernel.parsed_cell import Command
 from rlm_jupyter.models.pricing import parsed_prices
@@ -74,7 +74,7 @@ class Commands:
         Asks a person for something secret.
     """
 
-    def __init__(self, driven: Driven, configuration: Configuration, ask: keys.Ask) -> None:
+    def __init__(self, driven: Driven, configuration: KernelConfiguration, ask: keys.Ask) -> None:
         self._driven = driven
         self._configuration = configuration
         self._ask = ask

@@ -1,4 +1,4 @@
-"""`Configuration`: which models answer, and what they may use; changed between prompts."""
+"""`KernelConfiguration`: which models answer, and what they may use; changed between prompts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlm_jupyter.types.quoted import quoted
 LIMITS = tuple(field.name for field in fields(Limits))
 
 
-class Configuration:
+class KernelConfiguration:
     """What the next prompt is answered with. A change that is wrong changes nothing."""
 
     def __init__(self) -> None:

@@ -13,9 +13,9 @@ from ipykernel.kernelbase import Kernel
 from rlm_jupyter.frontends.rlm_kernel.assistance import Assistance
 from rlm_jupyter.frontends.rlm_kernel.backend import Driven
 from rlm_jupyter.frontends.rlm_kernel.commands import HELP, Commands
-from rlm_jupyter.frontends.rlm_kernel.config import Configuration
+from rlm_jupyter.frontends.rlm_kernel.config import KernelConfiguration
 from rlm_jupyter.frontends.rlm_kernel.output import Page
-from rlm_jupyter.frontends.rlm_kernel.parsed_cell import Code, Prompt, read
+from rlm_jupyter.frontends.rlm_kernel.parsed_cell import Code, WrittenPrompt, read
 from rlm_jupyter.models import discovery
 from rlm_jupyter.run import background
 from rlm_jupyter.run.prompt import check_length
@@ -55,7 +55,7 @@ class RLMKernel(Kernel):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._driven = Driven()
-        self._configuration = Configuration()
+        self._configuration = KernelConfiguration()
         self._commands = Commands(self._driven, self._configuration, self._ask)
         self._assistance = Assistance(self._driven)
         self._reading: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
@@ -159,7 +159,7 @@ class RLMKernel(Kernel):
             if page.failure is not None:
                 return
         match rest:
-            case Prompt(text):
+            case WrittenPrompt(text):
                 await self._answer(text, page, lines=lines)
             case Code(source) if source:
                 await self._pass_on(source, page)

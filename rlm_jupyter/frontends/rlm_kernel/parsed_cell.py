@@ -28,13 +28,13 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class WrittenPrompt:
     """A question for the model, as it was written."""
 
     text: str
 
 
-def read(cell: str, own: Sequence[str]) -> tuple[list[Command], Code | Prompt | None]:
+def read(cell: str, own: Sequence[str]) -> tuple[list[Command], Code | WrittenPrompt | None]:
     """Take a cell apart: commands at its beginning, a line each, and the rest.
 
     Parameters
@@ -54,7 +54,7 @@ def read(cell: str, own: Sequence[str]) -> tuple[list[Command], Code | Prompt | 
     rest = cell[end_of_commands:]
     if not rest.strip():
         return commands, None
-    return commands, Code(_source(rest)) if is_code(rest) else Prompt(rest.strip("\n"))
+    return commands, Code(_source(rest)) if is_code(rest) else WrittenPrompt(rest.strip("\n"))
 
 
 def rest_at(cell: str, own: Sequence[str]) -> int:

@@ -65,7 +65,7 @@ def program() -> str:
     return shutil.which("bwrap") or "bwrap"
 
 
-class Shown(Protocol):
+class ShownPaths(Protocol):
     """What a sandbox shows of the machine (`sandbox.Sandbox`)."""
 
     @property
@@ -79,7 +79,9 @@ class Shown(Protocol):
         """Return whether the path is among them."""
 
 
-def options(sandbox: Shown, python: str, directory: Path, cwd: Path | None, *, template: bool = False) -> list[str]:
+def options(
+    sandbox: ShownPaths, python: str, directory: Path, cwd: Path | None, *, template: bool = False
+) -> list[str]:
     """Return what bubblewrap is told to shut a kernel off.
 
     Parameters

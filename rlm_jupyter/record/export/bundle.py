@@ -80,7 +80,7 @@ class WholeRun:
                 further.append(cls.gather(other, context=context, outputs=outputs))
         kept = _context_of(files) if context else None
         whole = cls(trajectory, kept, below, made, files.number, tuple(further))
-        return whole._with(_Prompts(files.objects))
+        return whole._with(_PromptReader(files.objects))
 
     def __iter__(self) -> Iterator[WholeRun]:
         """Yield the run itself, and all below it."""
@@ -88,7 +88,7 @@ class WholeRun:
         for child in self.children:
             yield from child
 
-    def _with(self, prompts: _Prompts) -> WholeRun:
+    def _with(self, prompts: _PromptReader) -> WholeRun:
         """Return the same with the whole prompts of its sub-calls, and of the runs below."""
         trajectory = Trajectory([prompts.fill(record) for record in self.trajectory.records])
         return replace(self, trajectory=trajectory, children=tuple(child._with(prompts) for child in self.children))
@@ -115,7 +115,7 @@ class WholeRun:
         return WholeRun(Trajectory([started, *rest]), context, children, files, self.number, further)
 
 
-class _Prompts:
+class _PromptReader:
     """Reads the sub-calls' prompts that a run keeps as objects, as many as an export carries."""
 
     def __init__(self, objects: Objects) -> None:

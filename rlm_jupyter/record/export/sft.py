@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from rlm_jupyter.record.export.windows import Turn, Window, windows
+from rlm_jupyter.record.export.windows import ModelTurn, Window, windows
 
 if TYPE_CHECKING:
     from rlm_jupyter.record.export.bundle import WholeRun
@@ -76,7 +76,7 @@ def _messages(window: Window) -> list[dict[str, Any]]:
     ]
 
 
-def _iteration(turn: Turn) -> dict[str, Any]:
+def _iteration(turn: ModelTurn) -> dict[str, Any]:
     reply, rated = turn.reply, None if turn.iteration is None else turn.iteration.rated
     return {
         "iteration": reply.iteration,

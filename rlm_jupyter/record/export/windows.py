@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ModelTurn:
     """One reply of the model's in a window."""
 
     message: int
@@ -35,7 +35,7 @@ class Window:
 
     messages: tuple[Message, ...]
     """Texts only: figures are left out."""
-    turns: tuple[Turn, ...]
+    turns: tuple[ModelTurn, ...]
     """The replies that were given in it; those before them were given in an earlier window."""
     compacted: ConversationCompacted | None
     """What stands in place of older iterations."""
@@ -84,17 +84,17 @@ def _window(trajectory: Trajectory, view: _View, replies: list[ReplyReceived]) -
     messages = [*opening(trajectory, view.compacted)]
     given = {id(reply) for reply in replies}
     last = replies[-1]
-    turns: list[Turn] = []
+    turns: list[ModelTurn] = []
     for iteration in trajectory.iterations:
         if iteration.index <= view.compacted_through or iteration.index > last.iteration:
             continue
         if id(iteration.reply) in given:
-            turns.append(Turn(len(messages), iteration.reply, iteration))
+            turns.append(ModelTurn(len(messages), iteration.reply, iteration))
         messages.append(Message("assistant", read_part(iteration)))
         if iteration.reply is not last:
             shown = follow_up(iteration, elided=iteration.index <= view.elided_through)
             messages.append(Message("user", shown))
     if last.forced:
-        turns.append(Turn(len(messages), last, None))
+        turns.append(ModelTurn(len(messages), last, None))
         messages.append(Message("assistant", last.text.rstrip() or "(no reply)"))
     return Window(tuple(messages), tuple(turns), view.compacted)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jupyter_client.manager import start_new_kernel
 
-from rlm_jupyter.prompts.outputs import Shown, cut, render
+from rlm_jupyter.prompts.outputs import ShownText, cut, render
 from rlm_jupyter.types.values import Output
 from tests.support.pace import Pace
 
@@ -208,9 +208,9 @@ def test_the_variable_is_named_only_where_there_is_one() -> None:
 
 
 def test_a_text_that_fits_stays_as_it_is() -> None:
-    assert cut("a\nb", 3, variable="x") == Shown("a\nb", cut=False, chars=3)
+    assert cut("a\nb", 3, variable="x") == ShownText("a\nb", cut=False, chars=3)
     # a notice longer than what it replaces helps nobody
-    assert cut("a" * 2_010, 2_000, variable="x") == Shown("a" * 2_010, cut=False, chars=2_010)
+    assert cut("a" * 2_010, 2_000, variable="x") == ShownText("a" * 2_010, cut=False, chars=2_010)
 
 
 @given(st.text(alphabet="ab\n\ud800", min_size=300), st.integers(1, 400))

@@ -10,7 +10,7 @@ import pytest
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.background_session import BackgroundSession
-from rlm_jupyter.run.running import Running
+from rlm_jupyter.run.run_handle import RunHandle
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event, RunEnded, RunStarted
 
@@ -25,13 +25,13 @@ def test_a_prompt_that_waits_for_its_turn_hears_that_it_is_stopped(
     kept = RLM(model).completion("One?", keep_kernel=True)
     session = kept._kept
     assert isinstance(session, BackgroundSession)
-    first = Running(session, "Two?", None)
+    first = RunHandle(session, "Two?", None)
     deadline = time.monotonic() + 40
     while not session.records[1:] or not session.records[1].iterations:  # its reply is there: it runs
         assert time.monotonic() < deadline
         time.sleep(0.02)
     events: list[Event] = []
-    queued = Running(session, "Three?", events.append)
+    queued = RunHandle(session, "Three?", events.append)
     time.sleep(0.2)
     assert not queued.done
     queued.stop()
@@ -48,7 +48,7 @@ def test_a_prompt_that_waits_for_its_turn_hears_that_it_is_stopped(
     assert kept.ask("Four?").answer == "1"
 
     # closing stops what is under way, too
-    under_way = Running(session, "Five?", None)
+    under_way = RunHandle(session, "Five?", None)
     kept.close()
     assert under_way.result(60).stop_reason == "cancelled"
     with pytest.raises(ConfigurationError, match="closed"):

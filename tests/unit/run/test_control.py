@@ -14,7 +14,7 @@ from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.run.approval import Approvals
 from rlm_jupyter.run.control import Control, Decision
 from rlm_jupyter.run.result import Result
-from rlm_jupyter.run.running import Running
+from rlm_jupyter.run.run_handle import RunHandle
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import CellDecided, CellProposed, Event, OutputsShown, RunPaused, RunStarted, RunUnpaused
 from tests.answers.table import block
@@ -27,7 +27,7 @@ class Person:
         self.seen: list[Event] = []
         self._act = act
         self._ready = threading.Event()
-        self._running: Running | None = None
+        self._running: RunHandle | None = None
 
     def __call__(self, event: Event) -> None:
         self.seen.append(event)

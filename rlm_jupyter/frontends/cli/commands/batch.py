@@ -13,7 +13,7 @@ from rlm_jupyter.frontends.cli.shared_arguments import add_options, add_quiet
 from rlm_jupyter.types.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from rlm_jupyter.batch.outcome import Progress
+    from rlm_jupyter.batch.outcome import BatchProgress
     from rlm_jupyter.batch.scoring import Score
 
 _OPTIONS = (
@@ -91,7 +91,7 @@ def run(args: Namespace) -> int:
     if model is None:
         say_no_model()
     try:
-        with BatchProgress(quiet=args.quiet) as progress:
+        with TerminalBatchProgress(quiet=args.quiet) as progress:
             result = rlm.batch(
                 args.items,
                 score=score,
@@ -144,7 +144,7 @@ def _score_of(args: Namespace) -> Score:
     return Judge(args.judge_model, rubric, base_url=args.base_url if is_there else None)
 
 
-class BatchProgress:
+class TerminalBatchProgress:
     """A bar on standard error where that is a terminal, else a line now and then; used with `with`."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -167,7 +167,7 @@ class BatchProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: BatchProgress) -> None:
         """Show how far it is."""
         if self._bar is not None:
             self._bar.update(self._task, total=progress.total, completed=progress.done, description=_facts(progress))
@@ -176,7 +176,7 @@ class BatchProgress:
             terminal.say(f"{progress.done:,} of {progress.total:,} · {_facts(progress)}")
 
 
-def _facts(progress: Progress) -> str:
+def _facts(progress: BatchProgress) -> str:
     cost = f"${progress.cost:.4f}" if progress.cost else ""
     failed = f"{progress.failed:,} failed" if progress.failed else ""
     return " · ".join(filter(None, [f"{progress.running} running", failed, f"{progress.tokens:,} tokens", cost]))

@@ -35,18 +35,18 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Run `jupyter rlm fork`; return the exit code."""
-    from rlm_jupyter.replay.fork import AS_ONE_RUN, Forking, forked
-    from rlm_jupyter.run.running import Running
+    from rlm_jupyter.replay.fork import AS_ONE_RUN, RunFork, forked
+    from rlm_jupyter.run.run_handle import RunHandle
     from rlm_jupyter.types.events import CellFinished
 
     saved = saved_run(args)
     part = forked(saved, args.at, edit=args.edit)
     rlm = rlm_as_saved(args, saved, "fork", save=save_path(args), **AS_ONE_RUN)
-    forking = Forking(saved, part, rlm.settings, reexecutes=not args.no_reexec)
+    forking = RunFork(saved, part, rlm.settings, reexecutes=not args.no_reexec)
     cells = [record for record in part.records if isinstance(record, CellFinished)]
     before = saved.cells_again - saved.cells
     consent(args, saved, before + sum(cell.status in {"ok", "error"} for cell in cells))
     if not args.quiet:
         terminal.say(f"A new run with the first {terminal.count(part.at, 'iteration')} of {saved.files.prompt_name}.")
     prompt = saved.trajectory.started.prompt
-    return answered(args, partial(Running, forking, prompt), rlm.settings.save)
+    return answered(args, partial(RunHandle, forking, prompt), rlm.settings.save)

@@ -25,11 +25,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Run `jupyter rlm resume`; return the exit code."""
     from rlm_jupyter.replay.resume import Resumption, check_resumable
-    from rlm_jupyter.run.running import Running
+    from rlm_jupyter.run.run_handle import RunHandle
 
     saved = saved_run(args)
     check_resumable(saved, None)
     going_on = Resumption(saved, rlm_as_saved(args, saved, "resume").settings, reexecutes=not args.no_reexec)
     consent(args, saved, saved.cells_again)
     prompt = saved.trajectory.started.prompt
-    return answered(args, partial(Running, going_on, prompt), saved.files.shown)
+    return answered(args, partial(RunHandle, going_on, prompt), saved.files.shown)

@@ -16,13 +16,13 @@ from rlm_jupyter import RLM, Limits
 from rlm_jupyter.frontends.live.widget import Steering
 from rlm_jupyter.kernel.supervisor import are_possible
 from rlm_jupyter.models.scripted import ScriptedModel
-from rlm_jupyter.run.running import Running
+from rlm_jupyter.run.run_handle import RunHandle
 
 SLOW = "I wait.\n```repl\nimport time\nanswer['content'] = 'a draft'\ntime.sleep(0.3)\n```"
 END = "```repl\nFINAL('the end')\n```"
 
 
-def start(replies: list[Any], *, approve: bool = False, **limits: Any) -> tuple[Running, Steering]:
+def start(replies: list[Any], *, approve: bool = False, **limits: Any) -> tuple[RunHandle, Steering]:
     steering = Steering()
     rlm = RLM(ScriptedModel(replies), save=False, limits=Limits(**limits))
     return rlm.start("What?", "a text", on_event=steering, approve=approve), steering

@@ -1,4 +1,4 @@
-"""`Template`: a question, or a context, with the names of columns in it."""
+"""`PromptTemplate`: a question, or a context, with the names of columns in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MissingValueError(Exception):
     """A row has nothing in a column that is needed."""
 
 
-class Template:
+class PromptTemplate:
     """A text with `{column}` in it; `{{` and `}}` stand for braces.
 
     Parameters
@@ -77,11 +77,11 @@ class ContextColumn:
         self.text = text
         name = text.removeprefix("@")
         self._is_path = name != text
-        self._template = Template(name) if "{" in name else None
+        self._template = PromptTemplate(name) if "{" in name else None
         self.columns = [name] if self._template is None else self._template.columns
 
     def fill(self, row: Row) -> object:
-        """Return the context of a row; as for `Template.fill`."""
+        """Return the context of a row; as for `PromptTemplate.fill`."""
         value = value_of(row, self.columns[0]) if self._template is None else self._template.fill(row)
         return Path(str(value)) if self._is_path else value
 

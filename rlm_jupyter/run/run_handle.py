@@ -1,4 +1,4 @@
-"""`Running`: a run under way in the background loop, and where that can be."""
+"""`RunHandle`: a run under way in the background loop, and where that can be."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Answers(ABC):
         check_attended(self._settings, control)
 
 
-class Running:
+class RunHandle:
     """A run under way in the background; made by `RLM.start`."""
 
     def __init__(self, session: Answers, prompt: str, on_event: OnEvent | None, *, approve: Approve = False) -> None:
@@ -124,7 +124,7 @@ class Running:
 class StartsRun(Protocol):
     """What starts a run in the background."""
 
-    def __call__(self, on_event: OnEvent | None, /, *, approve: Approve) -> Running:
+    def __call__(self, on_event: OnEvent | None, /, *, approve: Approve) -> RunHandle:
         """Start it."""
 
 
@@ -134,7 +134,7 @@ def waited(start: StartsRun, on_event: OnEvent | None, settings: Settings, *, cl
     Parameters
     ----------
     close
-        As for `Running.wait`.
+        As for `RunHandle.wait`.
     """
     if not asking_of(settings):
         return start(on_event, approve=False).wait(close=close)
