@@ -26,7 +26,7 @@ from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.settings import Settings, prepare
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.run.subcalls import ChildAnswer, StartChild, SubcallService
-from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError
 from rlm_jupyter.types.events import Event, RemarkMade, RunEnded, SampleSettled, SubcallStarted
 from rlm_jupyter.types.values import AnswerSubcall
 
@@ -91,8 +91,10 @@ async def open_session(
         if join is None:
             if own is not None and settings.server is None:
                 _go_on(own, emit)
-            await kernel.set_context(context)
-        await _equip(kernel, settings)
+            await _started_anew(kernel, lambda: kernel.set_context(context))
+            await _started_anew(kernel, lambda: _equip(kernel, settings))
+        else:
+            await _equip(kernel, settings)
         if isinstance(context, Context):
             context.release()
         is_one = settings.samples == 1 or depth > 0 or join is not None
@@ -134,6 +136,21 @@ async def _start_there(
         guarded(emit)(RemarkMade(text, passes=True))
 
     return await RemoteKernel.launch(answer, server, settings.kernel_name, tell)
+
+
+async def _started_anew(kernel: Kernel, prepare: Callable[[], Awaitable[None]]) -> None:
+    """Prepare a kernel that nothing was executed in; one that dies meanwhile, as where memory runs short, is restarted.
+
+    Raises
+    ------
+    KernelDiedError
+        It died a second time: what it is given may kill it.
+    """
+    try:
+        await prepare()
+    except KernelDiedError:
+        await kernel.restart()
+        await prepare()
 
 
 async def _equip(kernel: Kernel, settings: Settings) -> None:

@@ -7,13 +7,16 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rlm_jupyter import RLM, Limits, Result
+from rlm_jupyter import RLM, Limits, Result, Tool
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.types.errors import KernelDiedError
 from rlm_jupyter.types.events import CellFinished, CellStarted, Event, NoticeGiven, SubcallSettled
 from tests.faults.runs import block
 from tests.support.examples import one_in
@@ -198,3 +201,47 @@ async def test_the_first_kernel_may_die_as_it_starts_once(monkeypatch: pytest.Mo
     Deadly(monkeypatch, 1)
     result = await run(FIRST, LAST)
     assert (result.answer, result.stop_reason) == ("done", "answered")
+
+
+@pytest.mark.parametrize("moment", ["set_context", "set_tools", "open_outputs"])
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_kernel_that_is_killed_before_its_first_cell_is_restarted_once(
+    moment: str, deaths: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    prepare, left = getattr(Kernel, moment), [None] * deaths
+
+    async def killed(self: Kernel, *args: Any) -> None:
+        if left:
+            left.pop()
+            assert self.pid is not None
+            os.kill(self.pid, signal.SIGKILL)
+        await prepare(self, *args)
+
+    monkeypatch.setattr(Kernel, moment, killed)
+    rlm = RLM(
+        ScriptedModel(
+            [
+                block(
+                    "print(len(context), 'context_1' in globals())",
+                    "open(f'{OUTPUTS}/made.txt', 'w').write('x')",
+                    "FINAL(add(1, 2))",
+                )
+            ]
+        ),
+        tools=[Tool(add)],
+        outputs=["made.txt"],
+        output_dir=tmp_path,
+        sandbox="none",
+    )
+    if deaths == 1:
+        result = rlm.completion("?", "words")
+        assert result.answer == "3"
+        assert result.trajectory.iterations[0].cells[0].outputs[0]["text"].splitlines()[0] == "5 False"
+    else:
+        with pytest.raises(KernelDiedError):
+            rlm.completion("?", "words")
+
+
+def add(one: int, other: int) -> int:
+    """Return the sum."""
+    return one + other
