@@ -11,6 +11,9 @@ from pathlib import Path
 from rlm_jupyter.batch.items import Item
 from rlm_jupyter.batch.recovery import FoundRun
 from rlm_jupyter.batch.row import ResultRow
+from rlm_jupyter.kernel.shield import run_to_completion
+from rlm_jupyter.kernel.template_group import TemplateGroup
+from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.replay.resume import Resumption
 from rlm_jupyter.run.alone import answer_alone
 from rlm_jupyter.run.budget.ledger import Ledger
@@ -19,7 +22,7 @@ from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.question import context_of
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.settings import Settings
-from rlm_jupyter.types.errors import ConfigurationError, LimitReached, ModelError, RLMError
+from rlm_jupyter.types.errors import ConfigurationError, KernelStartError, LimitReached, ModelError, RLMError
 from rlm_jupyter.types.events import Event, RunStarted
 
 
@@ -32,7 +35,7 @@ class Attempt:
     refusal: str = ""
     """A limit of the whole left no room for a request: the run is stopped as it stands, to be resumed."""
     failure: str = ""
-    """What the model's provider said, where the row is one of its failures."""
+    """Why, where the fault is hardly the item's own: what the model's provider said, or why no kernel started."""
     unusable: str = ""
     """Why nothing can be worked on where this was tried."""
     tokens: int = 0
@@ -50,6 +53,7 @@ async def attempt(
     found: FoundRun | None = None,
     retries: bool = False,
     starts: asyncio.Semaphore,
+    group: TemplateGroup,
     on_begin: Callable[[], None] = lambda: None,
     on_refused: Callable[[LimitReached], None] = lambda refusal: None,
 ) -> Attempt:
@@ -69,6 +73,8 @@ async def attempt(
         It has a row already: where its record can't be resumed, it is begun anew.
     starts
         Held until its kernel is there: many that start at once take longer than one after the other.
+    group
+        Has the templates that its kernels are forked from, where these are inside sandboxes.
     on_begin
         Called before anything of it is spent.
     on_refused
@@ -86,7 +92,7 @@ async def attempt(
         async with contextlib.AsyncExitStack() as stack:
             started = await _turn(starts, stack)
             ledger = PartLedger(settings.limits, whole, refuse)  # its clock starts now
-            return await _answer(settings, item, folder, ledger, found, retries, on_begin, started)
+            return await _answer(settings, item, folder, ledger, found, retries, on_begin, started, group)
 
     task = asyncio.create_task(_attempt(item, folder, answered))
     try:
@@ -124,7 +130,7 @@ async def _attempt(item: Item, folder: Path, answer: Callable[[], Awaitable[Resu
         row = ResultRow(key=item.key)
         if error.result is not None:
             row = ResultRow.of(item.key, error.result, folder.parent)
-        failure = str(error) if isinstance(error, ModelError) else ""
+        failure = str(error) if isinstance(error, ModelError | KernelStartError) else ""
         return Attempt(replace(row, error=str(error)), failure=failure)
 
 
@@ -137,6 +143,7 @@ async def _answer(
     retries: bool,
     on_begin: Callable[[], None],
     on_event: OnEvent,
+    group: TemplateGroup,
 ) -> Result:
     """Resume its run, or begin one."""
     if found is not None:
@@ -153,4 +160,8 @@ async def _answer(
     held = context_of(item.context)
     on_begin()
     settings = replace(settings, save=folder / f"{item.name}.ipynb")
-    return await answer_alone(settings, item.prompt, held, on_event, ledger=ledger)
+    templates = Templates(settings.preload, are_used=settings.forks_kernels, group=group)
+    try:
+        return await answer_alone(settings, item.prompt, held, on_event, ledger=ledger, templates=templates)
+    finally:
+        await run_to_completion(templates.close)

@@ -19,6 +19,7 @@ from rlm_jupyter.batch.outcome import BatchProgress, OnProgress
 from rlm_jupyter.batch.results import ResultsFile
 from rlm_jupyter.batch.row import ResultRow
 from rlm_jupyter.batch.scoring import Scoring
+from rlm_jupyter.kernel.template_group import TemplateGroup
 from rlm_jupyter.record import atomic
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.result import Result, result_of
@@ -85,9 +86,10 @@ class Engine:
         """Items that have a row, and no verdict on it yet."""
         self._judging = judging
         self._failures = self._judge_failures = 0
-        """Items in a row that the model, or the judge, has failed."""
+        """Items in a row that the model or the kernel, or the judge, has failed."""
         self._found: dict[str, recovery.FoundRun] = {}
         self._starts = asyncio.Semaphore(os.cpu_count() or 1)
+        self._group = TemplateGroup()
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -104,6 +106,7 @@ class Engine:
             self.stopped = "the time of the batch is up"
         finally:
             writing.cancel()
+            self._group.close()
             await asyncio.gather(writing, return_exceptions=True)
             self._write()
             atomic.remove_staging(self._results.folder / atomic.STAGING)
@@ -214,10 +217,13 @@ class Engine:
             self.stopped = self.stopped or attempt.unusable
         elif attempt.row is not None:
             self._settle(item, attempt.row)
-            self._failures = 0 if attempt.row.stop_reason != "failed" else self._failures + bool(attempt.failure)
-        # a key that has expired is no fault of ten thousand rows
+            if attempt.failure:
+                self._failures += 1
+            elif attempt.row.stop_reason != "failed":
+                self._failures = 0
+        # a key that has expired, or a machine on which no kernel starts, is no fault of ten thousand rows
         if self._failures >= max(_MOST_FAILURES, 2 * self._concurrency) and not self.stopped:
-            self.stopped = f"the model failed {self._failures} items in a row: {attempt.failure}"
+            self.stopped = f"{self._failures} items in a row failed: {attempt.failure}"
 
     async def _attempt(self, item: Item) -> Attempt:
         found, is_retried = self._found.get(item.identity), item.identity in self._journal.past.rows
@@ -238,6 +244,7 @@ class Engine:
             found=found,
             retries=is_retried,
             starts=self._starts,
+            group=self._group,
             on_begin=begin,
             on_refused=lambda refusal: self._refuse(str(refusal)),
         )

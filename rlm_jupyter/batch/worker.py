@@ -21,6 +21,7 @@ from rlm_jupyter.batch import heartbeat, parent, recovery
 from rlm_jupyter.batch.attempt import Attempt, attempt
 from rlm_jupyter.batch.items import Item
 from rlm_jupyter.batch.row import ResultRow
+from rlm_jupyter.kernel.template_group import TemplateGroup
 from rlm_jupyter.run import background
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.rate_limit import RateLimiter
@@ -164,6 +165,11 @@ def _rates(loop: asyncio.AbstractEventLoop) -> Ledger:
 
 
 @lru_cache(maxsize=1)
+def _group(loop: asyncio.AbstractEventLoop) -> TemplateGroup:
+    return TemplateGroup()
+
+
+@lru_cache(maxsize=1)
 def _starts(loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
     return asyncio.Semaphore(os.cpu_count() or 1)
 
@@ -192,7 +198,16 @@ async def _work(settings: Settings, task: Task, item: Item, folder: Path) -> Att
         # an attempt before has ended it, and nobody has heard of that
         result = result_of(found.saved.trajectory, found.path, answer_type=settings.answer)
         return Attempt(ResultRow.of(item.key, result, folder.parent), tokens=tokens, cost=cost)
-    done = await attempt(settings, item, folder, whole, found=found, retries=task.retries, starts=_starts(loop))
+    done = await attempt(
+        settings,
+        item,
+        folder,
+        whole,
+        found=found,
+        retries=task.retries,
+        starts=_starts(loop),
+        group=_group(loop),
+    )
     return replace(done, tokens=whole.usage.total_tokens, cost=whole.cost)
 
 

@@ -69,7 +69,7 @@ def warm(pool: TemplatePool, environment: KernelEnvironment) -> None:
             shared(pool, environment)
         elif pool.pool_size and alive(pool.spare.get(environment)) is None:
             while len(pool.spare) >= pool.pool_size:
-                _end(pool.spare.pop(next(iter(pool.spare))))
+                end(pool.spare.pop(next(iter(pool.spare))))
             pool.spare[environment] = Template(environment)
 
 
@@ -78,7 +78,7 @@ def shared(pool: TemplatePool, environment: KernelEnvironment) -> Template:
     template = alive(pool.shared.pop(environment, None)) or Template(environment)
     pool.shared[environment] = template  # the last one in the order of use
     while len(pool.shared) > _MOST_SHARED:
-        _end(pool.shared.pop(next(iter(pool.shared))))
+        end(pool.shared.pop(next(iter(pool.shared))))
     return template
 
 
@@ -90,5 +90,6 @@ def alive(template: Template | None) -> Template | None:
     return template
 
 
-def _end(template: Template) -> None:
+def end(template: Template) -> None:
+    """End a template; returns at once."""
     threading.Thread(target=template.close, name="rlm_jupyter template", daemon=True).start()

@@ -2,6 +2,7 @@
 
 Without a sandbox, kernels of one environment share a template as long as this process lives. A template inside a
 sandbox serves the kernels of one run, and ends with that; the one for the next run is made while this one goes on.
+Those of a batch share some (`TemplateGroup`).
 
 A large text that kernels of a run are given is held, with or without a sandbox, by a template of that run alone
 (`TextTemplate`).
@@ -22,6 +23,7 @@ from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.kernel.forking import KernelEnvironment, TemplateError
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.template import Template
+from rlm_jupyter.kernel.template_group import TemplateGroup
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.values import PacksContext
 
@@ -67,12 +69,18 @@ class Templates:
         Modules that a template imports before it forks.
     are_used
         Whether kernels are forked; else each is started anew.
+    group
+        Has the templates inside sandboxes, where other runs share them.
     """
 
-    def __init__(self, preload: Sequence[str] = (), *, are_used: bool = True) -> None:
+    def __init__(
+        self, preload: Sequence[str] = (), *, are_used: bool = True, group: TemplateGroup | None = None
+    ) -> None:
         self._preload = tuple(preload)
         self._are_used = are_used
+        self._group = group
         self._own: dict[KernelEnvironment, Template] = {}
+        """Inside sandboxes: of this run alone, or those that it has of the group."""
         self._leases: set[Lease] = set()
         self._is_closed = False
         self._texts: dict[str, PacksContext] = {}
@@ -118,9 +126,7 @@ class Templates:
             yield
         except TemplateError as error:
             if not error.imported:
-                with pool.lock:
-                    self._forget(template)  # the next one may find it
-                template.close()
+                self._give_up(template)  # the next one may find it
                 option = f"--preload: {error}."
                 raise ConfigurationError(f"preload: {error}.", notebook=option, command=option) from None
             with pool.lock:
@@ -130,8 +136,7 @@ class Templates:
                 if pool.gave_up(environment):
                     pool.problems[environment] = f"Kernels are started anew, which takes longer: {error}."
                     log.info("%s", pool.problems[environment])
-                self._forget(template)
-            template.close()
+            self._give_up(template)
         else:
             pool.failures.pop(environment, None)
 
@@ -226,8 +231,11 @@ class Templates:
             await self.let_go(sha256)
         templates, self._own = list(self._own.values()), {}
         for template in templates:
-            pool.claimed.discard(template)
-            await _closed(template)
+            if self._group is not None:
+                self._group.leave(template)
+            else:
+                pool.claimed.discard(template)
+                await _closed(template)
 
     def _get(self, environment: KernelEnvironment) -> Template:
         pool = template_pool.current()
@@ -235,18 +243,31 @@ class Templates:
             if environment.sandbox.kind != "bwrap":
                 return template_pool.shared(pool, environment)
             template = self._own.get(environment)
-            if template is None or template.has_ended:
+            if template is not None and not template.has_ended:
+                return template
+            if self._group is not None:
+                if template is not None:
+                    self._group.leave(template, has_failed=True)
+                template = self._group.take(environment)
+            else:
                 template = template_pool.alive(pool.spare.pop(environment, None)) or Template(environment)
-                self._own[environment] = template
                 pool.claimed.add(template)
+            self._own[environment] = template
             return template
 
-    def _forget(self, template: Template) -> None:
+    def _give_up(self, template: Template) -> None:
+        """Ask it for no kernel any more, and end it, unless other runs of a group have kernels of it."""
         pool, environment = template_pool.current(), template.environment
-        pool.claimed.discard(template)
-        for templates in (pool.shared, self._own):
-            if templates.get(environment) is template:
-                del templates[environment]
+        with pool.lock:
+            is_own = self._own.get(environment) is template
+            for templates in (pool.shared, self._own):
+                if templates.get(environment) is template:
+                    del templates[environment]
+        if is_own and self._group is not None:
+            self._group.leave(template, has_failed=True)
+        else:
+            pool.claimed.discard(template)
+            template.close()
 
 
 async def _closed(template: Template | TextTemplate | None) -> None:

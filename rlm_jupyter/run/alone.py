@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.run.approval import check_attended
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
@@ -24,6 +25,7 @@ async def answer_alone(
     control: Control | None = None,
     *,
     ledger: Ledger | None = None,
+    templates: Templates | None = None,
 ) -> Result:
     """Answer a prompt about a context, and end the kernel.
 
@@ -33,6 +35,8 @@ async def answer_alone(
         As for `RLM.acompletion`.
     ledger
         Holds the run to its limits. Default: one of its own.
+    templates
+        What its kernels are forked from, closed by whoever gives it. Default: templates of its own.
 
     Raises
     ------
@@ -47,7 +51,7 @@ async def answer_alone(
     recording = recorded_outcome(prompt, held, settings.save, answer_type=settings.answer)
     async with recording as outcome, AsyncExitStack() as stack:
         recorder = outcome.recorder
-        session = await open_in_time(stack, settings, held, ledger, control, on_event)
+        session = await open_in_time(stack, settings, held, ledger, control, on_event, templates=templates)
         if session is None:
             trajectory = unopened(settings, held, prompt, ledger, control, recorder=recorder, emit=on_event)
         else:

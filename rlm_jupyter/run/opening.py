@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rlm_jupyter.kernel.shield import run_to_completion
+from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.budget.ledger import Ledger
@@ -33,6 +34,7 @@ async def open_in_time(
     emit: Callable[[Event], None] | None,
     *,
     bring_back: Callable[[Session], Awaitable[None]] | None = None,
+    templates: Templates | None = None,
 ) -> Session | None:
     """Open a session, to be closed by `stack`; `None`: the run was stopped, or its time was up, before it was there.
 
@@ -40,6 +42,8 @@ async def open_in_time(
     ----------
     bring_back
         Re-executes the earlier runs of this kernel; that takes nothing from the time of the new one.
+    templates
+        As for `open_session`.
 
     Raises
     ------
@@ -48,7 +52,7 @@ async def open_in_time(
     """
 
     async def opened() -> Session:
-        session = await stack.enter_async_context(open_session(settings, context, emit=emit))
+        session = await stack.enter_async_context(open_session(settings, context, emit=emit, templates=templates))
         if bring_back is not None:
             with ledger.deadline.held():
                 await bring_back(session)

@@ -117,7 +117,7 @@ def test_a_model_that_fails_every_item_stops_the_batch() -> None:
     items = [f"w{number}" for number in range(30)]
     result = ask(ScriptedModel([]), items, context="text", key=None, concurrency=2)
     assert 10 <= len(result.rows) <= 12
-    assert "the model failed 10 items in a row" in result.stopped
+    assert "10 items in a row failed" in result.stopped
     again = ask(scripted(times=30), items, context="text", key=None, retry="failed")
     assert [row.answer for row in again.rows] == [word.upper() for word in items]
 
