@@ -1,6 +1,6 @@
 """`OPTIONS`: the options of a run, once, for the command line, the magics, their configuration and `docs/options.md`.
 
-A new option is one entry here, and what it does: CONTRIBUTING.md names the places.
+A new option is declared here; CONTRIBUTING.md names the places that give it an effect.
 """
 
 from __future__ import annotations

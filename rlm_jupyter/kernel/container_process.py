@@ -191,7 +191,7 @@ class ContainerProcess(KernelProcess):
         ForkRefusedError
             Always.
         """
-        raise ForkRefusedError("The kernel can't be forked: it is in a container.")
+        raise ForkRefusedError("it is in a container")
 
     async def _kill(self) -> None:
         self._tell = None

@@ -1,4 +1,11 @@
-"""`Forks`: sleeping forks of one kernel, which it goes on in when it dies, is taken back, or is branched from."""
+"""`Forks`: the sleeping forks of one kernel.
+
+| kept by | which | used by | when |
+|---|---|---|---|
+| `insure` | of the newest cell | `revive` | the kernel has died |
+| `mark` | one, of before a cell | `go_back` | a person has that cell undone |
+| `keep` | the last few that were chosen | `branch` | another run begins where it was |
+"""
 
 from __future__ import annotations
 
@@ -12,12 +19,11 @@ from rlm_jupyter.types.errors import ForkRefusedError, KernelError, KernelStartE
 from rlm_jupyter.types.values import AnswerSubcall, CellPosition, Value
 
 _MOST_KEPT = 3
-"""Forks of chosen moments that sleep."""
-_REFUSED = "The kernel can't be forked: "
+"""How many forks that `keep` has made stay."""
 
 
 class Forkable(Protocol):
-    """What a kernel does for its forks."""
+    """What `Forks` needs of a kernel."""
 
     @property
     def is_alive(self) -> bool:
@@ -25,53 +31,53 @@ class Forkable(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """Of its process, where that is known."""
+        """Process id, where that is known."""
 
     @property
     def recorded(self) -> Value | None:
         """The answer that it has recorded."""
 
     async def fork_process(self, *, sleeps: bool) -> KernelProcess:
-        """Fork it as it is now; a fork that sleeps is woken before anything connects to it."""
+        """Fork it as it is now; whoever connects to a fork that sleeps calls `SleepingFork.wake` first."""
 
-    async def another_in(self, process: KernelProcess, answer_subcall: AnswerSubcall) -> Self:
-        """Return another kernel, in this fork."""
+    async def kernel_in_fork(self, process: KernelProcess, answer_subcall: AnswerSubcall) -> Self:
+        """Return another kernel, whose process is this fork."""
 
-    async def continue_in(self, process: KernelProcess, why: str) -> None:
+    async def switch_to_fork(self, process: KernelProcess, why: str) -> None:
         """Leave the process that it has for this fork; raise `KernelStartError` where the fork does not come up."""
 
     async def end_process(self) -> None:
-        """Give up what is open and end the process."""
+        """Cancel what is open and end the process."""
 
     async def close(self) -> None:
-        """End all of it."""
+        """Close the kernel."""
 
 
 K = TypeVar("K", bound=Forkable)
 
 
 class Forks(Generic[K]):
-    """The forks.
+    """The sleeping forks of one kernel.
 
     Parameters
     ----------
     kernel
-        Whose they are.
+        The kernel.
     insurance
-        Keep one of the newest cell (`insure`), for `revive`.
+        Whether `insure` keeps any.
     """
 
     def __init__(self, kernel: K, *, insurance: bool) -> None:
         self._kernel = kernel
         self.insurance = Insurance(is_wanted=insurance)
-        """What goes on in the kernel's place when it dies."""
+        """The fork that replaces the kernel when it dies."""
         self._kept: list[SleepingFork] = []
-        """Of moments that somebody has chosen, the oldest first; of one prompt."""
+        """Forks that `keep` has made in this prompt, the oldest first."""
         self._marked: SleepingFork | None = None
-        """What `go_back` goes on in."""
+        """The fork that `mark` has made."""
 
     async def keep(self, position: CellPosition | None) -> None:
-        """Keep a fork of it as it is now, after this cell, for `branch`; of those that are kept, the newest ones stay.
+        """Make it possible to `branch` from this moment, after this cell; the last few such moments stay.
 
         Raises
         ------
@@ -83,11 +89,11 @@ class Forks(Generic[K]):
             await run_to_completion(self._kept.pop(0).process.kill)
 
     def has_kept(self, position: CellPosition | None) -> bool:
-        """Return whether there is a fork of it as it was after this cell of the prompt that it was begun for."""
+        """Return whether there is a fork of it as it was after this cell of the current prompt."""
         return any(kept.position == position for kept in self._kept)
 
     async def branch(self, position: CellPosition | None, answer_subcall: AnswerSubcall) -> K:
-        """Go on, in another kernel, in the fork that was kept after this cell; one stays for the next time.
+        """Return another kernel, in the fork that was kept after this cell; a new one is kept for the next branch.
 
         Raises
         ------
@@ -96,47 +102,46 @@ class Forks(Generic[K]):
         """
         kept = next((kept for kept in self._kept if kept.position == position), None)
         if kept is None:
-            raise ForkRefusedError(f"{_REFUSED}nothing was kept of that moment.")
+            raise ForkRefusedError("nothing was kept of that moment")
         self._kept.remove(kept)
         kept.wake()
         try:
-            other = await self._kernel.another_in(kept.process, answer_subcall)
+            other = await self._kernel.kernel_in_fork(kept.process, answer_subcall)
         except KernelStartError:
-            raise ForkRefusedError(f"{_REFUSED}the copy from that moment is gone.") from None
+            raise ForkRefusedError("the copy from that moment is gone") from None
         try:
             with contextlib.suppress(KernelError, OSError):
                 self._kept.append(SleepingFork(await other.fork_process(sleeps=True), position))
-        except BaseException:  # cancelled: nobody else knows of it yet
+        except BaseException:  # cancelled: the new kernel has no other owner yet
             await run_to_completion(other.close)
             raise
         return other
 
-    async def forget(self) -> None:
-        """End those of chosen moments."""
+    async def drop_kept(self) -> None:
+        """End those that `keep` has made."""
         kept, self._kept = self._kept, []
         for one in kept:
             await one.process.kill()
 
     def insure(self, position: CellPosition | None) -> None:
-        """Keep a fork of it as it is now, after this cell; returns at once. Does nothing where none is wanted.
+        """Begin to make the fork that `revive` uses, of this moment; `insurance.settled` waits for it.
 
         Parameters
         ----------
         position
-            The cell; `None`: none of this prompt has run.
+            The cell that it is after; `None`: none of this prompt has run.
         """
         kernel = self._kernel
         if self.insurance.is_wanted and kernel.is_alive and kernel.recorded is None:
             self.insurance.renew(lambda: kernel.fork_process(sleeps=True), position, kernel.pid)
 
     async def revive(self) -> SleepingFork | None:
-        """Continue, after its death, in the fork of `insure`, with all that it has; it is insured again.
+        """Replace the dead process by the fork of `insure`, with all its variables, and insure the kernel again.
 
         Returns
         -------
         SleepingFork or None
-            What it goes on from; `None`: there is no fork, or it does not come up, and `Kernel.restart` is what is
-            left.
+            The fork that was used; `None`: there is none, or it does not come up, and `Kernel.restart` is what is left.
         """
         fork = await self.insurance.take_over()
         if fork is None:
@@ -148,7 +153,7 @@ class Forks(Generic[K]):
             raise
         fork.wake()
         try:
-            await self._kernel.continue_in(fork.process, "it was dead")
+            await self._kernel.switch_to_fork(fork.process, "it was dead")
         except KernelStartError:
             return None
         self.insure(fork.position)
@@ -156,7 +161,7 @@ class Forks(Generic[K]):
         return fork
 
     async def mark(self, position: CellPosition | None) -> str:
-        """Keep a fork of it as it is now, after this cell, for `go_back`; the one before is ended.
+        """Make it possible to `go_back` to this moment, after this cell, in place of the one before.
 
         Returns
         -------
@@ -170,7 +175,7 @@ class Forks(Generic[K]):
         try:
             self._marked = SleepingFork(await self._kernel.fork_process(sleeps=True), position)
         except (KernelError, OSError) as error:
-            return str(error).removeprefix(_REFUSED).removesuffix(".")
+            return error.reason if isinstance(error, ForkRefusedError) else str(error).removesuffix(".")
         return ""
 
     async def unmark(self) -> None:
@@ -180,7 +185,7 @@ class Forks(Generic[K]):
             await run_to_completion(fork.process.kill)
 
     async def go_back(self) -> bool:
-        """Continue in the fork that `mark` kept, also where the kernel has died; what was done since is gone.
+        """Replace the process, dead or alive, by the fork of `mark`; what was done since is gone.
 
         Returns
         -------
@@ -192,16 +197,16 @@ class Forks(Generic[K]):
             return False
         fork.wake()
         try:
-            await self._kernel.continue_in(fork.process, "its last cell was undone")
+            await self._kernel.switch_to_fork(fork.process, "its last cell was undone")
         except KernelStartError:
             return False
-        # what is kept of it after that cell is no longer what it goes on from
+        # the insured fork has the effect of the cell that was undone
         await run_to_completion(self.insurance.drop)
         self.insure(fork.position)
         return True
 
-    async def end(self) -> None:
+    async def drop_all(self) -> None:
         """End all of them."""
         await self.insurance.drop()
         await self.unmark()
-        await self.forget()
+        await self.drop_kept()

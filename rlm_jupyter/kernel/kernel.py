@@ -1,7 +1,7 @@
 """`Kernel`: a running IPython kernel that a model's code is executed in.
 
-A started kernel is a value of this type; there is no half-started one. It executes a cell, hands values
-in and out, can be interrupted at any moment, notices its own death and starts again.
+`Kernel.start` gives one that answers; the constructor alone gives none that can be used. It executes a cell, hands
+values in and out, can be interrupted at any moment, notices its own death and starts again.
 
 Long because all that may be asked of a kernel stands here, with what it gives and raises.
 """
@@ -39,7 +39,7 @@ OUTPUT_SECONDS = 60.0
 
 @dataclass(slots=True)
 class _Declared:
-    """What FINAL recorded in the kernel since the last reset; a reset makes a new one, so a late fetch is lost."""
+    """What FINAL has recorded; a reset puts a new one in its place, so that a fetch under way is dropped."""
 
     answer: Value | None = None
     confidence: float | None = None
@@ -49,7 +49,7 @@ class Kernel:
     """A running kernel; made by `await Kernel.start(...)`, closed by `await kernel.close()`."""
 
     can_restart = True
-    """Whether it is ours to start again."""
+    """Whether this process may restart it."""
     can_fork = supervisor.are_possible()
     """Whether it can be forked as long as nothing in it stands in the way."""
 
@@ -63,14 +63,14 @@ class Kernel:
         self._tools: Sequence[dict[str, Any]] = ()
         self._has_outputs = False
         self._shell = ShellRequests()
-        self._templates: Templates | Lease | None = None
-        """What is closed with it."""
-        self._shares = False
-        self._held: list[str] = []
-        """What the templates hold for its sake, by SHA-256."""
+        self._owned_templates: Templates | Lease | None = None
+        """Closed with it."""
+        self._shares_texts = False
+        self._held_texts: list[str] = []
+        """That the templates hold for its sake, by SHA-256."""
         self._connection: Connection
         self.forks: Forks[Kernel] = Forks(self, insurance=insurance)
-        """What it keeps of itself, to go on in."""
+        """Its sleeping forks: for when it dies, for an undo, for branches."""
         self._forking = asyncio.Lock()
         """Held while it is forked: no cell may begin."""
         self.user_cell_lock = asyncio.Lock()
@@ -101,9 +101,9 @@ class Kernel:
         insurance
             Keep a sleeping fork of it (`Forks.insure`), which goes on in its place if it dies.
         templates
-            What it is forked from, which is closed by whoever gives it; default: templates of its own.
+            What it is forked from; the caller closes them. Default: templates of its own.
         context
-            What it will be given first: where that is a text that the templates hold, it needs no copy of it.
+            What it will be given first: a text that the templates hold is not copied.
         shares
             Have the templates hold the texts that it is given, for other kernels too, until it is closed.
 
@@ -120,17 +120,17 @@ class Kernel:
             "cwd": cwd,
             "environment": environment,
             "sandbox": sandbox,
-            "text": context.info.sha256 if context is not None and context.kind == "str" else "",
+            "text_sha256": context.info.sha256 if context is not None and context.kind == "str" else "",
         }
         launch["templates"] = templates or own
         kernel = cls(answer_subcall, launch, insurance=insurance)
-        kernel._templates, kernel._shares = own, shares
+        kernel._owned_templates, kernel._shares_texts = own, shares
         if context is not None:
-            kernel._share(context)
+            kernel._hold_text(context)
         try:
             await kernel._connect()
         except BaseException:
-            await run_to_completion(kernel._let_go)
+            await run_to_completion(kernel._release)
             raise
         return kernel
 
@@ -157,29 +157,29 @@ class Kernel:
         KernelDiedError
             There is no kernel any more.
         """
-        return await self.another_in(await self.fork_process(sleeps=False), answer_subcall)
+        return await self.kernel_in_fork(await self.fork_process(sleeps=False), answer_subcall)
 
-    async def another_in(self, process: KernelProcess, answer_subcall: AnswerSubcall) -> Self:
-        """Return another kernel, in this fork of it."""
+    async def kernel_in_fork(self, process: KernelProcess, answer_subcall: AnswerSubcall) -> Self:
+        """Return another kernel, whose process is this fork of it."""
         other = type(self)(answer_subcall, self._launch_options, insurance=self.forks.insurance.is_wanted)
         other._contexts = self._contexts.copy()
         other._tools, other._has_outputs, other._takes_none = self._tools, self._has_outputs, self._takes_none
-        other._templates = self._launch_options["templates"].lease()
+        other._owned_templates = self._launch_options["templates"].lease()
         other._connection = Connection(process, **other._receivers())
         try:
             await other._connection.come_up()
         except BaseException:
-            await run_to_completion(other._templates.close)
+            await run_to_completion(other._owned_templates.close)
             raise
         return other
 
-    async def continue_in(self, process: KernelProcess, why: str) -> None:
+    async def switch_to_fork(self, process: KernelProcess, why: str) -> None:
         """Go on in this fork of it, and end the process that it had.
 
         Parameters
         ----------
         why
-            Told to who waits for that process.
+            The reason that is given to requests that wait for that process.
 
         Raises
         ------
@@ -187,7 +187,7 @@ class Kernel:
             The fork does not come up: the kernel is as it was.
         """
         before, after = self._connection, Connection(process, **self._receivers())
-        self._connection = after  # its tasks may ask already while it comes up
+        self._connection = after  # sub-calls may arrive before `come_up` returns
         try:
             await after.come_up()
         except BaseException:
@@ -198,7 +198,7 @@ class Kernel:
         self._declared = _Declared()
 
     async def fork_process(self, *, sleeps: bool) -> KernelProcess:
-        """Fork its process between two cells; one that sleeps is woken before anything connects to it.
+        """Fork its process between two cells; whoever connects to one that sleeps calls `SleepingFork.wake` first.
 
         Raises
         ------
@@ -207,7 +207,7 @@ class Kernel:
         """
         async with self._forking:
             if self._cell is not None:
-                raise ForkRefusedError("The kernel can't be forked: a cell is running.")
+                raise ForkRefusedError("a cell is running")
             connection = self._connection
             connection.check()
 
@@ -218,7 +218,7 @@ class Kernel:
 
     @property
     def pid(self) -> int | None:
-        """Of its process, where that is known."""
+        """Process id, where that is known."""
         supervised = self._connection.process.supervised
         return None if supervised is None else supervised.kernel_pid
 
@@ -229,7 +229,7 @@ class Kernel:
 
     @property
     def is_forked(self) -> bool:
-        """Whether it was forked from a template, or started anew."""
+        """Whether its process is a fork, of a template or of another kernel; else it was launched."""
         return self._connection.process.is_forked
 
     async def set_context(self, context: PacksContext) -> None:
@@ -240,22 +240,22 @@ class Kernel:
         ContextError
             The kernel can't load it; the text says why.
         """
-        self._share(context)
+        self._hold_text(context)
         await self._contexts.give(self._connection, context)
 
     def _context_named(self, name: object) -> tuple[PacksContext, str] | None:
-        return self._contexts.named(name)  # a fork's are set when it is made
+        return self._contexts.named(name)  # looked up late: `kernel_in_fork` replaces them
 
-    def _share(self, context: PacksContext) -> None:
-        if self._shares and self._launch_options["templates"].hold(context):
-            self._held.append(context.info.sha256)
+    def _hold_text(self, context: PacksContext) -> None:
+        if self._shares_texts and self._launch_options["templates"].hold(context):
+            self._held_texts.append(context.info.sha256)
 
-    async def _let_go(self) -> None:
-        held, self._held = self._held, []
+    async def _release(self) -> None:
+        held, self._held_texts = self._held_texts, []
         for sha256 in held:
             await self._launch_options["templates"].let_go(sha256)
-        if self._templates is not None:
-            await self._templates.close()
+        if self._owned_templates is not None:
+            await self._owned_templates.close()
 
     async def set_tools(self, specs: Sequence[dict[str, Any]]) -> None:
         """Define a function for each of these tools of the host (`Tool.spec`), also after a restart."""
@@ -308,9 +308,9 @@ class Kernel:
         Parameters
         ----------
         takes_none
-            Whether `FINAL(None)` is an answer. Default: as for the last prompt, where its kernel is another.
+            Whether `FINAL(None)` is an answer. Default: as the last call said.
         """
-        await run_to_completion(self.forks.forget)  # where a cell is said by its place, that is of one prompt
+        await run_to_completion(self.forks.drop_kept)  # a cell's position is unique within its prompt alone
         self._declared = _Declared()
         self._takes_none = self._takes_none if takes_none is None else takes_none
         await self._connection.request("rlm_begin", {"takes_none": self._takes_none}, seconds=LOOK_SECONDS)
@@ -388,8 +388,8 @@ class Kernel:
         cell_seconds
             After so much time, waiting for sub-calls not counted, the cell is interrupted.
         left
-            Returns the seconds until the cell is interrupted, everything counted; `None`: there is no end. Called again
-            and again.
+            Returns the seconds that the run has left, sub-calls included, after which the cell is interrupted; `None`:
+            there is no end. Polled.
         on_outputs
             Called with all its outputs whenever they change, and once more when this call is cancelled.
         on_message
@@ -409,25 +409,25 @@ class Kernel:
         try:
             await cell.wait_until_over(cell_seconds, left)
             if cell.has_no_reply:
-                await self._check()
+                await self._end_if_unresponsive()
         except asyncio.CancelledError:
             await cell.stop("the run was stopped")
             cell.show()
             raise
         except KernelDiedError:
-            return cell.run("died")
+            return cell.result("died")
         finally:
             cell.cancel_stop()
             self._cell = None
             await self._subcalls.cancel()
-        return cell.run()
+        return cell.result()
 
-    async def drop_calls(self) -> None:
-        """Give up the sub-calls that are open; whoever waits for them is told."""
+    async def cancel_subcalls(self) -> None:
+        """Cancel the sub-calls that are open; whoever waits for them is told."""
         await self._subcalls.cancel()
 
     async def interrupt(self) -> None:
-        """Interrupt the running cell, if there is one; `execute` then returns."""
+        """Interrupt the running cell, if there is one, and kill the kernel where that is no use; `execute` returns."""
         if self._cell is not None:
             await self._cell.stop("the cell was interrupted")
 
@@ -453,7 +453,7 @@ class Kernel:
         return await self._shell.send(self._connection, msg_type, content, seconds=seconds)
 
     async def restart(self) -> None:
-        """End the process and start a new one with the same contexts; every other variable is gone."""
+        """End the process and start a new one with the same contexts and tools; every other variable is gone."""
         await run_to_completion(self.forks.insurance.drop)
         await run_to_completion(self.end_process)
         await self._connect()
@@ -463,7 +463,7 @@ class Kernel:
             if self._has_outputs:
                 await self.open_outputs()
         except BaseException:
-            # never one that is alive and lacks its context; the next restart brings it
+            # leave no kernel without its context: the next restart gives it again
             await run_to_completion(self.end_process)
             raise
 
@@ -473,19 +473,19 @@ class Kernel:
 
     async def _close_all(self) -> None:
         try:
-            await self.forks.end()
+            await self.forks.drop_all()
         finally:
             await self.end_process()
-            await self._let_go()
+            await self._release()
 
     async def end_process(self) -> None:
-        """Give up what is open and end the process; nothing of the kernel that lives on elsewhere is ended."""
+        """Cancel what is open and end the process; its forks stay alive."""
         await self._subcalls.cancel()
         self._fail_cell("the kernel was closed")
         await self._connection.close("the kernel was closed")
 
-    async def _check(self) -> None:
-        """End it if it executes nothing any more: a cell can break the shell that all cells run in."""
+    async def _end_if_unresponsive(self) -> None:
+        """End it where it executes nothing any more: a cell can break the shell that all cells run in."""
         problem = "the kernel executed nothing any more and was ended"
         await self._shell.execute_silently(self._connection, "", seconds=LOOK_SECONDS, problem=problem)
 

@@ -66,26 +66,26 @@ async def fork_live(
                 socket.send_fds(parent.forks, [b"fork"], fds)
                 answer = await ask()
                 if answer.get("refused"):
-                    raise ForkRefusedError(_refusal(str(answer["refused"])))
+                    raise ForkRefusedError(_in_a_line(str(answer["refused"])))
                 theirs.close()
                 await readable(forks)
             process = _told(forks, parent.kernel_pid)
             pidfd = os.pidfd_open(process)
             ours.callback(os.close, pidfd)
             if _parent_of(process) != parent.kernel_pid:
-                raise ForkRefusedError(_refusal("what answers is none"))
+                raise ForkRefusedError("what answers is none")
             number = await parent.supervisor.keep(pidfd)
         except (ForkRefusedError, KernelDiedError):
             raise
         except (OSError, TimeoutError, LookupError, KernelError) as error:
-            raise ForkRefusedError(_refusal(f"that failed ({type(error).__name__}: {error})")) from error
+            raise ForkRefusedError(_in_a_line(f"that failed ({type(error).__name__}: {error})")) from error
         forks.shutdown(socket.SHUT_RD)
         ours.pop_all()
         return SupervisedProcess(parent.supervisor, number, pidfd, forks, alive)
 
 
-def _refusal(why: str) -> str:
-    return f"The kernel can't be forked: {shortened(' '.join(why.split()), _WHY_CHARS)}."
+def _in_a_line(why: str) -> str:
+    return shortened(" ".join(why.split()), _WHY_CHARS)
 
 
 def _listening(stack: ExitStack, path: str) -> socket.socket:
@@ -103,7 +103,7 @@ def _told(forks: socket.socket, parent: int) -> int:
             process = int(struct.unpack(_CREDENTIALS, data)[0])
             if process not in {0, parent}:
                 return process
-    raise ForkRefusedError(_refusal("it ended as it was made"))
+    raise ForkRefusedError("it ended as it was made")
 
 
 def _parent_of(process: int) -> int:

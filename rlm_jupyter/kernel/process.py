@@ -72,7 +72,7 @@ class KernelProcess:
         environment: Mapping[str, str] | None = None,
         sandbox: Sandbox | None = None,
         templates: Templates | None = None,
-        text: str = "",
+        text_sha256: str = "",
     ) -> KernelProcess:
         """Start the guest application. From now on, this process's own memory is closed to its user (`hide`).
 
@@ -88,8 +88,8 @@ class KernelProcess:
             What shuts it off from the machine; default: nothing.
         templates
             What it may be forked from; default: it is started anew.
-        text
-            The SHA-256 of a text that it will be given: where the templates hold that, it has it already.
+        text_sha256
+            Of a text that it will be given: where the templates hold that, it has it already.
 
         Raises
         ------
@@ -103,13 +103,13 @@ class KernelProcess:
         where = working_directory(cwd)
         if templates is not None:
             wanted = templates.environment(kernel_name, where, environment, sandbox)
-            if text and (holder := await templates.holder(wanted, text)) is not None:
+            if text_sha256 and (holder := await templates.holder(wanted, text_sha256)) is not None:
                 try:
                     process = await cls._forked(holder)
                 except TemplateError:
                     await templates.give_up_holder(holder)
                 else:
-                    process.held = text
+                    process.held = text_sha256
                     return process
             for template in templates.usable(wanted):
                 with templates.noting(template):
@@ -163,7 +163,7 @@ class KernelProcess:
         """
         parent = self.supervised
         if parent is None:
-            raise ForkRefusedError("The kernel can't be forked: that needs Linux.")
+            raise ForkRefusedError("that needs Linux")
         with _private_directory() as directory:
             spec = KernelSpec(argv=[], language="python", display_name="rlm")
             km = _manager(spec, directory)
@@ -202,7 +202,7 @@ class KernelProcess:
 
     @property
     def is_forked(self) -> bool:
-        """Whether it was forked from a template."""
+        """Whether it is a fork, of a template or of another kernel; else it was launched."""
         return isinstance(self._km.provisioner, ForkProvisioner)
 
     @property

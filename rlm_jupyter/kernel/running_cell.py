@@ -118,7 +118,7 @@ class RunningCell:
         if self._stopping is not None:
             self._stopping.cancel()
 
-    def run(self, status: CellStatus | None = None) -> CellRun:
+    def result(self, status: CellStatus | None = None) -> CellRun:
         """Return what came of it.
 
         Parameters

@@ -142,8 +142,8 @@ class ForkProvisioner(LocalProvisioner):
             Its private directory.
         processes
             How many it may have inside its sandbox; `None`: there is none.
-        last_words
-            As `GuestProvisioner.last_words`.
+        stderr_tail
+            Returns the end of what its template, or the kernel that it was forked from, has said on standard error.
         """
         self.process = self.supervised = process
         self.pid = process.pid

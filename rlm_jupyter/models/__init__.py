@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from rlm_jupyter.models.providers import PROVIDERS, Preset
+from rlm_jupyter.models.providers import EMBEDDED, PROVIDERS, Preset
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
 
@@ -133,7 +133,7 @@ def load_model(
     _check(name, window, sees)
     if temperature is not None and (preset.wire not in {"openai", "azure"} or not 0 <= temperature <= 2):
         raise ConfigurationError(f"{name}: no temperature of {quoted(temperature)} can be set there.")
-    if preset.wire in {"extractive", "scripted"}:
+    if preset.wire in EMBEDDED:
         if base_url or api_key or options:
             raise ConfigurationError(f"{name} asks no server: it takes neither base_url nor api_key nor options.")
         if sees:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 WireFormat = Literal["openai", "azure", "anthropic", "extractive", "scripted"]
-"""What is spoken: `extractive` and `scripted` are inside this package and speak to nobody."""
+"""What is spoken."""
+EMBEDDED: frozenset[WireFormat] = frozenset({"extractive", "scripted"})
+"""Of models that are inside this package, and ask no server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

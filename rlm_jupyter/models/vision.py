@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-from rlm_jupyter.models.providers import PROVIDERS
+from rlm_jupyter.models.providers import EMBEDDED, PROVIDERS
 
 _SEEING = re.compile(
     r"gpt-4o|gpt-4\.1|gpt-4\.5|gpt-4-turbo|gpt-[5-9]|chatgpt-4o|computer-use|\bo1(?!-mini|-preview)|\bo3(?!-mini)|\bo4-mini"
@@ -34,7 +34,7 @@ def sees(name: str) -> bool | None:
     """Return whether a model sees images, by `provider/model`; `None`: its name does not tell."""
     provider, _, model = name.lower().partition("/")
     preset = PROVIDERS.get(provider)
-    if preset is not None and preset.wire in {"extractive", "scripted"}:
+    if preset is not None and preset.wire in EMBEDDED:
         return False
     if _BLIND.search(model):
         return False

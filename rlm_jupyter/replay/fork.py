@@ -101,7 +101,7 @@ def _at(text: str, iterations: str) -> ConfigurationError:
 
 
 class RunFork(Answers):
-    """A fork to be run in the background (`Running`).
+    """A fork to be run in the background (`RunHandle`).
 
     Parameters
     ----------

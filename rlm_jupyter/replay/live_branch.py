@@ -65,7 +65,7 @@ class LiveBranch:
             else:
                 return "its kernel has gone on since"
         except (ForkRefusedError, KernelDiedError) as error:
-            return str(error).removeprefix("The kernel can't be forked: ").removesuffix(".")
+            return error.reason if isinstance(error, ForkRefusedError) else str(error)
         return branch
 
     async def close(self) -> None:

@@ -174,7 +174,7 @@ def check_whole(saved: SavedRun) -> None:
 
 
 class Resumption(Answers):
-    """A saved run, to be resumed in the background (`Running`).
+    """A saved run, to be resumed in the background (`RunHandle`).
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Who is asked about a cell, or a call of a tool, that waits for approval: a person on standard input.
 
-A front end with buttons answers by itself (`Running.control`); this asks where there is none: in a terminal, in
+A front end with buttons answers by itself (`RunHandle.control`); this asks where there is none: in a terminal, in
 `jupyter console`, in any notebook that can show an input box.
 """
 

@@ -112,10 +112,10 @@ async def _declared_cell(run: Run, declared: parsing.Declaration) -> IterationOu
 
 
 def _question_blind_answer(run: Run, answers_only: bool) -> bool:
-    """Ask about an answer that was typed before anything was looked at, once. Return whether it was asked about."""
-    if not answers_only or run.replies.blind_refused or run.has_seen:
+    """Question an answer that was typed before anything was looked at, once; return whether it was questioned."""
+    if not answers_only or run.replies.blind_questioned or run.has_seen:
         return False
-    run.replies.blind_refused = True
+    run.replies.blind_questioned = True
     run.notice(notices.blind(run.trajectory.started.context.type_name, has_run=run.has_looked))
     return True
 

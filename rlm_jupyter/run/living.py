@@ -100,7 +100,7 @@ async def _keep(run_id: str, at: int) -> str:
     try:
         await session.kernel.forks.keep(wanted)
     except (ForkRefusedError, KernelDiedError) as error:
-        return _from_record(at, str(error).removeprefix("The kernel can't be forked: ").removesuffix("."))
+        return _from_record(at, (error.reason if isinstance(error, ForkRefusedError) else str(error)))
     return _KEPT.format(at=at)
 
 

@@ -23,10 +23,12 @@ from rlm_jupyter.types.values import StopReason, Value
 _T = TypeVar("_T")
 _OVERTIME = 0.75
 """Seconds after its deadline at which a run that has not ended by itself is ended, wherever it is."""
+_POLL_SECONDS = 0.75
+"""How often it is looked whether a record is still played back."""
 _LAST_LOOK = 0.5
-"""Seconds in which its kernel may then tell its best answer."""
-_LEAST_SECONDS = 0.1
-"""With less than this left, no model is asked once more."""
+"""Seconds that its kernel has then to hand over the best answer."""
+_LEAST_FOR_LAST_REPLY = 0.1
+"""Seconds that must be left for a last reply to be requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,11 @@ class Ending:
     confidence: float | None = None
     """The share of the samples that agree; `None`: there was one."""
     is_judged: bool = True
-    """As `RunEnded.is_judged`."""
+    """Whether the reward policy judges it: not where a policy has failed (`RunEnded.is_judged`)."""
 
 
 async def solve(run: Run) -> Ending:
-    """Answer the prompt of `run`. The answer is looked at before any limit."""
+    """Answer the prompt of `run`. What an iteration answers is judged before the next one's limits are checked."""
     while True:
         root_model.reserve_last_reply(run)
         await run.checkpoint()
@@ -56,9 +58,9 @@ async def solve(run: Run) -> Ending:
             root_model.reserve_last_reply(run, has_cells=True)
             outcome = await carry_out(run, reply)
         except LimitReached as limit:
-            run.iteration = max((iteration.index for iteration in run.trajectory.iterations[-1:]), default=0)
+            run.iteration = run.trajectory.iterations[-1].index if run.trajectory.iterations else 0
             why = "" if str(limit) == TIME_IS_UP else str(limit)
-            return await _salvage(run, limit.stop_reason, why, may_ask=not limit.is_last_reply)
+            return await _salvage(run, limit.stop_reason, why, may_ask=not limit.model_has_given_up)
         except KernelDiedError as death:
             return await _salvage(run, "kernel_died", str(death))
         await cells.show(run)
@@ -67,7 +69,7 @@ async def solve(run: Run) -> Ending:
         except (PolicyError, LimitReached) as fault:
             stop = fault.stop_reason if isinstance(fault, LimitReached) else "failed"
             return Ending(stop, outcome.answer or run.best, str(fault), is_judged=False)
-        if run.playback is not None and run.playback.went_on():
+        if run.playback is not None and run.playback.went_on():  # the record has more: this did not end the run
             run.replies.accepted = {}
             if outcome.answer is not None and run.kernel.recorded is not None:
                 await cells.send_back(run, outcome.answer)
@@ -77,16 +79,16 @@ async def solve(run: Run) -> Ending:
         elif verdict.ends:
             return await _salvage(run, "terminated", verdict.message)
         if not outcome.denied:
-            run.errors = run.errors + 1 if outcome.failed else 0
+            run.errors = (run.errors + 1) if outcome.failed else 0
 
 
 async def until_stopped(run: Run, work: Callable[[Run], Coroutine[Any, Any, _T]]) -> _T | Ending:
-    """Do this work (`solve`), or end the run with what it has as soon as it is stopped or its time is up."""
-    stop = run.control.stopping
-    if stop.is_set():
+    """Run `work`, such as `solve`, until it returns, the run is stopped, or its time is up; the best answer is kept."""
+    stop_event = run.control.stopping
+    if stop_event.is_set():
         return Ending("cancelled", message=run.control.why_stopped)
     solving = asyncio.create_task(work(run))
-    stopping = asyncio.create_task(stop.wait())
+    stopping = asyncio.create_task(stop_event.wait())
     expiring = asyncio.create_task(_expired(run))
     try:
         await asyncio.wait([solving, stopping, expiring], return_when="FIRST_COMPLETED")
@@ -104,14 +106,15 @@ async def until_stopped(run: Run, work: Callable[[Run], Coroutine[Any, Any, _T]]
 
 
 async def _expired(run: Run) -> None:
-    """Wait until the time is up, and a moment more."""
+    """Wait until the time is up, and `_OVERTIME` more."""
     await run.ledger.deadline.expired(_OVERTIME)
     while run.is_replaying:  # nothing is spent meanwhile, and the clock will begin anew
-        await asyncio.sleep(_OVERTIME)
+        await asyncio.sleep(_POLL_SECONDS)
         await run.ledger.deadline.expired(_OVERTIME)
 
 
 def _limit_reached(run: Run) -> StopReason | None:
+    """Return the limit that allows no further iteration, if there is one."""
     if (stop := run.ledger.reached) is not None:
         return stop
     left = run.ledger.deadline.left
@@ -123,12 +126,12 @@ def _limit_reached(run: Run) -> StopReason | None:
 
 
 async def _salvage(run: Run, stop: StopReason, message: str = "", *, may_ask: bool = True) -> Ending:
-    """Return the best answer there is: sent back, a draft, an unconfirmed FINAL, a last reply, or none."""
+    """Return the best answer there is (`Run.best`), else that of a last reply, or none."""
     answer = run.best
-    # a cell that was interrupted in time may have used part of the margin; the rest must do for one more reply
-    least = min(INTERRUPT_MARGIN, max(run.requests.last_reply_reserve.seconds, _LEAST_SECONDS))
-    # where nothing was seen and nothing is kept, an answer would be made up
-    if may_ask and answer is None and stop != "cancelled" and run.can_conclude and run.ledger.deadline.has(least):
+    # a cell that was interrupted in time may have used part of the margin that was reserved for this reply
+    least = min(INTERRUPT_MARGIN, max(run.requests.last_reply_reserve.seconds, _LEAST_FOR_LAST_REPLY))
+    # where no output was shown and the kernel has no variables, an answer would be made up (`can_conclude`)
+    if may_ask and answer is None and run.can_conclude and run.ledger.deadline.has(least):
         answer, why = await _request_last_reply(run)
         message = "; ".join(filter(None, [message, why]))
     return Ending(stop, answer, message)
@@ -147,17 +150,17 @@ async def _request_last_reply(run: Run) -> tuple[Value | None, str]:
         except ModelError:
             return None, ""
     root_model.received(run, answered, read=None, forced=True)
-    said = await _read_last_reply(run, answered)
-    if isinstance(said, Value):
-        return said, ""
-    said = (said or "").strip()
+    found = await _read_last_reply(run, answered)
+    if isinstance(found, Value):
+        return found, ""
+    said = (found or "").strip()
     if said and (why := _no_answer(run, said)):
         return None, f"the model's last reply, {shorten(said, 80)!r}, is not taken for an answer: {why}"
     return (Value(said, said, is_json=True) if said else None), ""
 
 
 def _no_answer(run: Run, said: str) -> str:
-    """Say why a last reply in prose is no answer; empty where it may be one."""
+    """Return why a text, of a literal FINAL or of prose, is no answer; empty where it may be one."""
     if not run.has_seen:
         return "no code has shown anything that it could come from"
     if cues.says_nothing_found(said) and not any(map(str.isdigit, said)):

@@ -90,9 +90,9 @@ async def open_session(
         stack.push_async_callback(kernel.close)
         if join is None:
             if own is not None and settings.server is None:
-                _go_on(own, emit)
-            await _started_anew(kernel, lambda: kernel.set_context(context))
-            await _started_anew(kernel, lambda: _equip(kernel, settings))
+                _warm_next_template(own, emit)
+            await _surviving_one_death(kernel, lambda: kernel.set_context(context))
+            await _surviving_one_death(kernel, lambda: _equip(kernel, settings))
         else:
             await _equip(kernel, settings)
         if isinstance(context, Context):
@@ -138,7 +138,7 @@ async def _start_there(
     return await RemoteKernel.launch(answer, server, settings.kernel_name, tell)
 
 
-async def _started_anew(kernel: Kernel, prepare: Callable[[], Awaitable[None]]) -> None:
+async def _surviving_one_death(kernel: Kernel, prepare: Callable[[], Awaitable[None]]) -> None:
     """Prepare a kernel that nothing was executed in; one that dies meanwhile, as where memory runs short, is restarted.
 
     Raises
@@ -160,7 +160,7 @@ async def _equip(kernel: Kernel, settings: Settings) -> None:
         await kernel.open_outputs()
 
 
-def _go_on(templates: Templates, emit: Callable[[Event], None] | None) -> None:
+def _warm_next_template(templates: Templates, emit: Callable[[Event], None] | None) -> None:
     """Make the template of the next run, with the first kernel there, and say where kernels can't be forked."""
     templates.refill()
     if templates.problem is not None:

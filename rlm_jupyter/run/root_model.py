@@ -96,8 +96,10 @@ async def request_reply(run: Run, temperature: float | None = None, *, last: boo
                 raise LimitReached(str(overflow), stop_reason="context_window") from overflow
             continue
         except UnusableReplyError as nothing:
-            is_last_reply = isinstance(nothing, NoAnswerError)
-            raise LimitReached(str(nothing), stop_reason="no_progress", is_last_reply=is_last_reply) from nothing
+            model_has_given_up = isinstance(nothing, NoAnswerError)
+            raise LimitReached(
+                str(nothing), stop_reason="no_progress", model_has_given_up=model_has_given_up
+            ) from nothing
         usage = answered.reply.usage
         run.requests.token_confidence = answered.reply.token_confidence
         if not answered.reply.estimated:

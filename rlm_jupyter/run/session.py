@@ -286,7 +286,7 @@ class Session:
         finally:
             self.answering.run, self.variables = None, run.cells.variables
             # nothing may settle, and be billed, after the last record
-            await self.kernel.drop_calls()
+            await self.kernel.cancel_subcalls()
             try:
                 if run.replies.outputs is not None:
                     await output_files.deliver(run, run.replies.outputs)

@@ -77,7 +77,7 @@ class ReplyState:
     """The model was told that `ready` counts only where a cell says it."""
     unconfirmed: str | None = None
     """The text of a FINAL of a literal, in prose or in code, that the model was asked to confirm."""
-    blind_refused: bool = False
+    blind_questioned: bool = False
     """An answer that was typed before any output was seen has been questioned."""
     iteration_of: dict[tuple[str, ...], int] = field(default_factory=dict)
     """The last iteration with such cells and such an answer."""

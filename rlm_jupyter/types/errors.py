@@ -180,7 +180,21 @@ class KernelDiedError(KernelError):
 
 
 class ForkRefusedError(KernelError):
-    """The kernel can't be forked; the text says what a fork would lack. Nothing has changed in it."""
+    """The kernel can't be forked; nothing has changed in it.
+
+    Parameters
+    ----------
+    reason
+        What a fork would lack, as the end of a sentence without its full stop.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The kernel can't be forked: {reason}.")
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it by its reason."""
+        return type(self), (self.reason,)
 
 
 class PolicyError(RLMError):
@@ -192,10 +206,10 @@ class PolicyError(RLMError):
 class LimitReached(RLMError):
     """A limit refuses a request. Inside a run it becomes the `stop_reason`, outside nobody sees it."""
 
-    def __init__(self, message: str, *, stop_reason: StopReason, is_last_reply: bool = False) -> None:
+    def __init__(self, message: str, *, stop_reason: StopReason, model_has_given_up: bool = False) -> None:
         super().__init__(message)
         self.stop_reason: StopReason = stop_reason
-        self.is_last_reply = is_last_reply
+        self.model_has_given_up = model_has_given_up
         """It is what the model has said, and need not be asked for an answer."""
 
 

@@ -18,7 +18,7 @@ class RecordedOptions(TypedDict, total=False):
     lent: bool
     """It ran in a kernel that was there already."""
     kernel: str
-    """`forked`: its kernel was forked from a template."""
+    """`forked`: its kernel was a fork, of a template or of another kernel."""
     sandbox: dict[str, Any]
     insurance: bool
     snapshot: bool

@@ -222,7 +222,7 @@ class RemoteKernel(Kernel):
         ForkRefusedError
             Always.
         """
-        raise ForkRefusedError("The kernel can't be forked: it is on a server.")
+        raise ForkRefusedError("it is on a server")
 
     async def set_context(self, context: PacksContext) -> None:
         """Do as `Kernel.set_context`, and tell how far it is sent."""

@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from rlm_jupyter.models import PROVIDERS, load_model
+from rlm_jupyter.models import load_model
 from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.hosted import HostedModel
+from rlm_jupyter.models.providers import EMBEDDED, PROVIDERS
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.values import Message, Usage
@@ -21,7 +22,7 @@ def endpoint_of(name, **arguments):
     return model.endpoint
 
 
-HOSTED = [preset for preset in PROVIDERS.values() if preset.wire not in {"extractive", "scripted"}]
+HOSTED = [preset for preset in PROVIDERS.values() if preset.wire not in EMBEDDED]
 
 
 @pytest.mark.parametrize("preset", HOSTED, ids=lambda preset: preset.provider)

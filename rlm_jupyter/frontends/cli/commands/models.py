@@ -56,9 +56,9 @@ def run(args: Namespace) -> int:
     ConfigurationError
         There is no such provider, or no key for the one that was named.
     """
-    from rlm_jupyter.models import PROVIDERS
+    from rlm_jupyter.models.providers import EMBEDDED, PROVIDERS
 
-    served = {name: preset for name, preset in PROVIDERS.items() if preset.wire not in {"extractive", "scripted"}}
+    served = {name: preset for name, preset in PROVIDERS.items() if preset.wire not in EMBEDDED}
     if args.provider is None:
         if args.base_url:
             raise ConfigurationError("--base-url needs a provider: jupyter rlm models llamacpp --base-url URL.")
