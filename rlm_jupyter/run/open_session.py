@@ -88,13 +88,9 @@ async def open_session(
         sandbox = branch_of or (settings.chosen_sandbox() if join is None else NO_SANDBOX)
         kernel = await (join or partial(_start, settings, sandbox, templates, context, depth, emit))(answering.answer)
         stack.push_async_callback(kernel.close)
-        if join is None:
-            if own is not None and settings.server is None:
-                _warm_next_template(own, emit)
-            await _surviving_one_death(kernel, lambda: kernel.set_context(context))
-            await _surviving_one_death(kernel, lambda: _equip(kernel, settings))
-        else:
-            await _equip(kernel, settings)
+        if own is not None and join is None and settings.server is None:
+            _warm_next_template(own, emit)
+        await _prepare(kernel, settings, None if join else context)
         if isinstance(context, Context):
             context.release()
         is_one = settings.samples == 1 or depth > 0 or join is not None
@@ -138,19 +134,28 @@ async def _start_there(
     return await RemoteKernel.launch(answer, server, settings.kernel_name, tell)
 
 
-async def _surviving_one_death(kernel: Kernel, prepare: Callable[[], Awaitable[None]]) -> None:
-    """Prepare a kernel that nothing was executed in; one that dies meanwhile, as where memory runs short, is restarted.
+async def _prepare(kernel: Kernel, settings: Settings, context: AnyContext | None) -> None:
+    """Give a kernel what it begins with; `context` is `None` where it was joined and has one.
 
     Raises
     ------
     KernelDiedError
-        It died a second time: what it is given may kill it.
+        One that was joined has died, or another one a second time: what it is given may kill it.
     """
+    if context is None:
+        await _equip(kernel, settings)
+    else:
+        await _surviving_one_death(kernel, lambda: kernel.set_context(context))
+        await _surviving_one_death(kernel, lambda: _equip(kernel, settings))
+
+
+async def _surviving_one_death(kernel: Kernel, give: Callable[[], Awaitable[None]]) -> None:
+    """Give it to a kernel that has executed nothing; one that dies, as where memory runs short, is restarted once."""
     try:
-        await prepare()
+        await give()
     except KernelDiedError:
         await kernel.restart()
-        await prepare()
+        await give()
 
 
 async def _equip(kernel: Kernel, settings: Settings) -> None:
