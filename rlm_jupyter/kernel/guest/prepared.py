@@ -19,8 +19,9 @@ from IPython.paths import get_ipython_dir
 from IPython.utils.path import get_home_dir
 
 _LATER = """
-    array IPython.core.completerlib IPython.core.debugger IPython.core.oinspect IPython.extensions.storemagic
-    IPython.utils.wildcard code pdb tornado.platform.asyncio
+    array faulthandler resource IPython.core.completerlib IPython.core.debugger IPython.core.logger IPython.core.oinspect
+    IPython.extensions.storemagic IPython.utils.wildcard code pdb tornado.platform.asyncio zmq.utils.garbage
+    rlm_jupyter.kernel.guest.self_fork
 """
 """What a kernel imports when it is made, and in its first cells."""
 
@@ -53,6 +54,7 @@ class PreparedApp(BaseIPythonApplication):
         self._shell = app.kernel_class.shell_class.default_value.instance(
             parent=self, profile_dir=self.profile_dir, compiler_class=XCachingCompiler
         )
+        self._shell.transform_cell("0\n")  # the patterns of the tokenizer take 10 ms to compile
         self.is_prepared = True
 
     def initialize(self, argv: Any = None) -> None:
