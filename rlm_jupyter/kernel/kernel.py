@@ -50,7 +50,7 @@ class Kernel:
 
     can_restart = True
     """Whether this process may restart it."""
-    can_fork = supervisor.are_possible()
+    can_fork = supervisor.can_fork_live()
     """Whether it can be forked as long as nothing in it stands in the way."""
 
     def __init__(self, answer_subcall: AnswerSubcall, launch: Mapping[str, Any], *, insurance: bool = False) -> None:
@@ -71,7 +71,7 @@ class Kernel:
         self._connection: Connection
         self.forks: Forks[Kernel] = Forks(self, insurance=insurance)
         """Its sleeping forks: for when it dies, for an undo, for branches."""
-        self._forking = asyncio.Lock()
+        self._fork_lock = asyncio.Lock()
         """Held while it is forked: no cell may begin."""
         self.user_cell_lock = asyncio.Lock()
         """Held while a cell runs that is not the run's own, such as a person's while the run is paused."""
@@ -205,7 +205,7 @@ class Kernel:
         ForkRefusedError, KernelDiedError
             As `fork`.
         """
-        async with self._forking:
+        async with self._fork_lock:
             if self._cell is not None:
                 raise ForkRefusedError("a cell is running")
             connection = self._connection
@@ -402,7 +402,7 @@ class Kernel:
             Cancelling this call interrupts the cell first.
         """
         cell = RunningCell(self._connection, self._subcalls, on_outputs, on_message)
-        async with self._forking:
+        async with self._fork_lock:
             self._connection.execute(cell.id, source)
             self._cell = cell
         self._subcalls.begin_cell()

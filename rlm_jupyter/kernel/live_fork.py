@@ -63,7 +63,7 @@ async def fork_live(
         try:
             async with asyncio.timeout(_SECONDS):
                 fds = [*(each.fileno() for each in sockets), their_forks.fileno(), life]
-                socket.send_fds(parent.forks, [b"fork"], fds)
+                socket.send_fds(parent.fork_channel, [b"fork"], fds)
                 answer = await ask()
                 if answer.get("refused"):
                     raise ForkRefusedError(_in_a_line(str(answer["refused"])))

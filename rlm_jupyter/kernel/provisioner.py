@@ -27,7 +27,7 @@ from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.shield import run_to_completion
 from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels
 from rlm_jupyter.kernel.supervised_process import SupervisedProcess
-from rlm_jupyter.kernel.supervisor import are_possible
+from rlm_jupyter.kernel.supervisor import can_fork_live
 from rlm_jupyter.types.errors import KernelStartError
 
 _SIGNALLED = 128
@@ -57,7 +57,7 @@ class GuestProvisioner(LocalProvisioner):
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         """Start the process; where this is cancelled, `self.process` is there all the same."""
         options = LocalProvisioner._scrub_kwargs(kwargs)
-        if not are_possible():
+        if not can_fork_live():
             await self._launch(cmd, options)
             return self.connection_info
         channels = StartChannels()

@@ -31,7 +31,7 @@ class SupervisedProcess:
         Its process id, as its supervisor knows it.
     pidfd
         Of it.
-    forks
+    fork_channel
         Where forks of it, once it lives, are asked for.
     life
         A pipe that it ends with, where it is such a fork itself.
@@ -40,10 +40,10 @@ class SupervisedProcess:
     stdin = stdout = stderr = None
 
     def __init__(
-        self, supervisor: Supervisor, number: int, pidfd: int, forks: socket.socket, life: int | None = None
+        self, supervisor: Supervisor, number: int, pidfd: int, fork_channel: socket.socket, life: int | None = None
     ) -> None:
         self.supervisor, self.number = supervisor, number
-        self.forks = forks
+        self.fork_channel = fork_channel
         self._pidfd, self._life = pidfd, life
         self.pid, self.kernel_pid = supervisor.pid, process_number(pidfd)
         self.returncode: int | None = None
@@ -85,7 +85,7 @@ class SupervisedProcess:
     def wake(self) -> None:
         """Let a fork of a living kernel go on, that sleeps."""
         with contextlib.suppress(OSError):  # it is gone
-            self.forks.send(b"wake")
+            self.fork_channel.send(b"wake")
 
     def terminate(self) -> None:
         """End the kernel and all that it has started."""
@@ -107,7 +107,7 @@ class SupervisedProcess:
             code = self.exit_code()
             self.returncode = -signal.SIGKILL if code is None else code
         if self._pidfd >= 0:
-            self.forks.close()
+            self.fork_channel.close()
             os.close(self._pidfd)
             self._pidfd = -1
             if self._life is not None:

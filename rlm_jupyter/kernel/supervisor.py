@@ -29,7 +29,7 @@ _MOST_STATUS = 0xFFFF
 Ended = Callable[[], None]
 
 
-def are_possible() -> bool:
+def can_fork_live() -> bool:
     """Return whether this system has what it takes to have one that talks to us, and so to fork a kernel that lives."""
     return sys.platform == "linux" and hasattr(os, "pidfd_open")
 

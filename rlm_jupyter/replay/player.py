@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from rlm_jupyter import parsing
 from rlm_jupyter.record.saved_run import SavedRun
+from rlm_jupyter.replay.continue_live import continue_live, resumption_record
 from rlm_jupyter.replay.recalled_calls import answer_of
 from rlm_jupyter.replay.recorded_calls import head
 from rlm_jupyter.replay.recording import RecordEnds, Recording, copied, recorded_cell
 from rlm_jupyter.replay.reexecution import Reexecution
-from rlm_jupyter.replay.resumption import continue_live, resumption_record
 from rlm_jupyter.run.control import Decision
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.events import (

@@ -30,7 +30,7 @@ def options_of(recorded: RecordedOptions, given: dict[str, Any]) -> dict[str, An
     cwd = recorded.get("cwd")
     found["cwd"] = cwd if cwd and Path(cwd).is_dir() else None
     found |= {name: recorded[name] for name in ("sandbox", "preload") if name in recorded}
-    if supervisor.are_possible():
+    if supervisor.can_fork_live():
         # what earlier versions did instead, by pickling
         found["insurance"] = recorded.get("insurance", recorded.get("snapshot", False))
     return found

@@ -153,7 +153,7 @@ def _settings(saved: SavedRun, changes: dict[str, Any]) -> Settings:
         strategy=options.get("strategy", "loop"),
         sandbox=Sandbox.of(options.get("sandbox", "auto")),
         insurance=options.get("kernel") is None
-        and supervisor.are_possible()
+        and supervisor.can_fork_live()
         and options.get("insurance", options.get("snapshot", False)),
         outputs=Outputs.of(options.get("outputs")),
         tools=tools["tools"],

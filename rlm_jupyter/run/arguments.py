@@ -120,7 +120,7 @@ def check_types(limits: object, save: object, cwd: object, insurance: object, sy
         raise ConfigurationError(f"system_prompt_extra is a str, not {type(system_prompt_extra).__name__}.")
     if not isinstance(insurance, bool):
         raise ConfigurationError(f"insurance is True or False, not {type(insurance).__name__}.")
-    if insurance and not supervisor.are_possible():
+    if insurance and not supervisor.can_fork_live():
         raise ConfigurationError("insurance=True needs a system on which a kernel can be forked: Linux.")
     if cwd is not None and not (isinstance(cwd, str | Path) and Path(cwd).is_dir()):
         raise ConfigurationError(f"The kernel's working directory {cwd} does not exist.")

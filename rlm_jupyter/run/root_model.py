@@ -130,7 +130,7 @@ async def _ask(run: Run, conversation: list[Message], temperature: float | None,
             may_be_empty=True,
             bill=bill,
             # as long as a last reply could come from nothing, nothing is left for one
-            own=run.requests.last_reply_reserve if last or not run.can_conclude else None,
+            own_reserve=run.requests.last_reply_reserve if last or not run.can_conclude else None,
             kept=lambda: "" if run.cells.early is None else run.cells.early.reply,
         )
     except BaseException:

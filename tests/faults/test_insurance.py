@@ -31,7 +31,7 @@ from tests.support.examples import one_in
 from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_kernel import text_of
 
-pytestmark = pytest.mark.skipif(not supervisor.are_possible(), reason="kernels are forked on Linux")
+pytestmark = pytest.mark.skipif(not supervisor.can_fork_live(), reason="kernels are forked on Linux")
 
 KILL = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 DEATHS = [KILL, "import os; os._exit(3)", "import ctypes; ctypes.string_at(0)"]
@@ -220,7 +220,7 @@ def test_it_is_an_option_everywhere_and_checked(shell: InteractiveShell, monkeyp
     assert (configured(""), configured("--here")) == (True, False)
     with pytest.raises(UsageError, match=r"--here runs in this notebook's kernel, .*: leave --insurance out"):
         asyncio.run(magics.rlm_here("--here --insurance -m extractive", "q"))
-    monkeypatch.setattr(supervisor, "are_possible", lambda: False)
+    monkeypatch.setattr(supervisor, "can_fork_live", lambda: False)
     with pytest.raises(ConfigurationError, match="Linux"):
         RLM("extractive", insurance=True)
 

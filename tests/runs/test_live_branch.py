@@ -19,7 +19,7 @@ from tests.answers.table import block
 from tests.runs.test_resume import in_folder as in_folder
 from tests.security.conftest import need_bwrap
 
-pytestmark = pytest.mark.skipif(not supervisor.are_possible(), reason="kernels are forked on Linux")
+pytestmark = pytest.mark.skipif(not supervisor.can_fork_live(), reason="kernels are forked on Linux")
 
 COUNT = "open('count', 'a').write('i')"
 FIRST = f"rows = [1]; lazy = (i for i in range(9)); {COUNT}"

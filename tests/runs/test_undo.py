@@ -21,7 +21,7 @@ from tests.runs.test_resume import in_folder as in_folder
 from tests.security.conftest import need_bwrap
 from tests.unit.run.test_control import Person, told
 
-pytestmark = pytest.mark.skipif(not supervisor.are_possible(), reason="kernels are forked on Linux")
+pytestmark = pytest.mark.skipif(not supervisor.can_fork_live(), reason="kernels are forked on Linux")
 
 FIRST = "rows = [1]; lazy = (i for i in range(9)); file = open('/usr/bin/env', 'rb', 0)"
 SECOND = "rows.append('wrong'); next(lazy); file.read(3); del file; made = 1; answer['content'] = 'a draft'"

@@ -19,9 +19,9 @@ from IPython.paths import get_ipython_dir
 from IPython.utils.path import get_home_dir
 
 _LATER = """
-    array faulthandler resource IPython.core.completerlib IPython.core.debugger IPython.core.logger IPython.core.oinspect
-    IPython.extensions.storemagic IPython.utils.wildcard code pdb tornado.platform.asyncio zmq.utils.garbage
-    rlm_jupyter.kernel.guest.self_fork
+    array code faulthandler pdb resource IPython.core.completerlib IPython.core.debugger IPython.core.logger
+    IPython.core.oinspect IPython.extensions.storemagic IPython.utils.wildcard tornado.platform.asyncio
+    zmq.utils.garbage rlm_jupyter.kernel.guest.self_fork
 """
 """What a kernel imports when it is made, and in its first cells."""
 

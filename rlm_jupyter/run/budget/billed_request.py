@@ -41,10 +41,10 @@ class Request:
     """Returns what of the reply counts, although it has broken off; empty: nothing does."""
 
 
-async def billed(request: Request, ledger: Ledger, bill: Bill, own: LastReplyReserve | None) -> Reply:
+async def billed(request: Request, ledger: Ledger, bill: Bill, own_reserve: LastReplyReserve | None) -> Reply:
     """Return one reply: reserved before, settled after, whatever becomes of it."""
     cost = most_cost(request.model, request.most)
-    async with ledger.request(request.most, cost, model=request.model.name, own=own) as entry:
+    async with ledger.request(request.most, cost, model=request.model.name, own_reserve=own_reserve) as entry:
         try:
             return await _send_when_allowed(request, ledger, entry)
         finally:

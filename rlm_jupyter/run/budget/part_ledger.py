@@ -44,11 +44,11 @@ class PartLedger(Ledger):
 
     @asynccontextmanager
     async def request(
-        self, most: Usage, cost: float | None = None, *, model: str = "", own: LastReplyReserve | None = None
+        self, most: Usage, cost: float | None = None, *, model: str = "", own_reserve: LastReplyReserve | None = None
     ) -> AsyncIterator[Bill]:
         """Reserve and settle a request, as `Ledger.request`, in both accounts."""
         async with AsyncExitStack() as stack:
-            entry = await stack.enter_async_context(super().request(most, cost, model=model, own=own))
+            entry = await stack.enter_async_context(super().request(most, cost, model=model, own_reserve=own_reserve))
             async with self.deadline.in_time():
                 try:
                     whole = await stack.enter_async_context(self._whole.request(most, cost, model=model))

@@ -60,7 +60,7 @@ async def complete(
     schema: Mapping[str, Any] | None = None,
     may_be_empty: bool = False,
     bill: Bill | None = None,
-    own: LastReplyReserve | None = None,
+    own_reserve: LastReplyReserve | None = None,
     kept: Callable[[], str] | None = None,
 ) -> Completion:
     """Request one visible reply of `model`: a request that failed is retried, an unusable reply resampled.
@@ -92,7 +92,7 @@ async def complete(
         A reply without a word, that is no refusal and was not cut off, is one too.
     bill
         Takes what was billed, also where there is no reply in the end.
-    own
+    own_reserve
         The reserve of the run whose own reply this is, which may use it.
     kept
         Returns what of a reply that breaks off counts, so that it is not asked for again; empty: nothing.
@@ -124,14 +124,14 @@ async def complete(
     failures = unusable = 0
     failure: ModelUnavailableError | None = None
     while True:
-        capped = affordable(model, most, cap, ledger, own)
+        capped = affordable(model, most, cap, ledger, own_reserve)
         room = Usage(input_tokens=most, output_tokens=capped)
         request = Request(model, messages, room, hear, logprobs, until, temperature, schema, kept)
         try:
             with naming(failure, failures):
-                reply = await billed(request, ledger, bill, own)
+                reply = await billed(request, ledger, bill, own_reserve)
         except LimitReached:
-            if affordable(model, most, cap, ledger, own) >= capped:
+            if affordable(model, most, cap, ledger, own_reserve) >= capped:
                 raise
             continue  # others have used more while this one waited: a shorter reply may still fit
         except ModelUnavailableError as error:

@@ -47,13 +47,13 @@ def check_window(model: Model, messages: Sequence[Message], tokens: int, max_out
     return cap
 
 
-def affordable(model: Model, most: int, cap: int, ledger: Ledger, own: LastReplyReserve | None) -> int:
+def affordable(model: Model, most: int, cap: int, ledger: Ledger, own_reserve: LastReplyReserve | None) -> int:
     """Return the cap that the limits leave beside an input of at most `most` tokens, not below `_LEAST_REPLY`."""
     least = min(cap, _LEAST_REPLY)
     excess = ledger.overbilling.factor(model.name)
-    if (tokens := ledger.tokens_left(own)) is not None:
+    if (tokens := ledger.tokens_left(own_reserve)) is not None:
         cap = max(min(cap, int(tokens / excess) - most), least)
-    if (money := ledger.money_left(own)) is None:
+    if (money := ledger.money_left(own_reserve)) is None:
         return cap
 
     def fits(output: int) -> bool:

@@ -169,7 +169,7 @@ TAKEN = [
 
 @pytest.mark.parametrize(("option", "surface"), TAKEN)
 def test_what_an_option_is_given_is_what_the_run_is_configured_with(option: Option, surface: Surface) -> None:
-    if option.name == "insurance" and not supervisor.are_possible():
+    if option.name == "insurance" and not supervisor.can_fork_live():
         pytest.skip("no kernel can be forked here")
     given = GIVEN[option.name]
     assert given.read(by_command(f"-m {MODEL}")) != given.held  # else nothing would be seen

@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.frontends.live.widget import Steering
-from rlm_jupyter.kernel.supervisor import are_possible
+from rlm_jupyter.kernel.supervisor import can_fork_live
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.run.run_handle import RunHandle
 
@@ -39,7 +39,7 @@ def until(holds: Any) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.skipif(not are_possible(), reason="kernels are forked on Linux")
+@pytest.mark.skipif(not can_fork_live(), reason="kernels are forked on Linux")
 def test_the_last_cell_is_undone_by_a_button() -> None:
     replies = ["```repl\nx = 1\n```", "```repl\ny = 2\n```", "```repl\nFINAL(globals().get('x', 'none'))\n```"]
     running, steering = start(replies, approve=True)

@@ -107,9 +107,9 @@ def test_no_other_request_takes_the_room_of_a_last_word(requests: list[tuple[int
                 await asyncio.gather(*(ask(tokens, share) for _, tokens, share in requests))
                 assert ledger.usage.total_tokens <= most - root.tokens - child.tokens
                 assert child.seconds == 3.0
-                async with ledger.request(Usage(child.tokens), own=child) as bill:
+                async with ledger.request(Usage(child.tokens), own_reserve=child) as bill:
                     bill.settle(Usage(child.tokens), 0.0)
-            async with ledger.request(Usage(root.tokens), own=root) as bill:
+            async with ledger.request(Usage(root.tokens), own_reserve=root) as bill:
                 bill.settle(Usage(root.tokens), 0.0)
         assert ledger.usage.total_tokens <= most
         assert ledger.tokens_left() == most - ledger.usage.total_tokens
