@@ -388,10 +388,10 @@ class RLM(FromRecord, InBatches):
             Made by `Control()`; from any thread it stops the run with the best answer so far
             (`stop_reason="cancelled"`), pauses it, approves its cells, speaks to the model, raises a limit.
         """
-        question, held = question_and_context(prompt, context, root_prompt)
-        with ctrl_c.in_order():
+        question, given = question_and_context(prompt, context, root_prompt)
+        with ctrl_c.deferring_second_ctrl_c():
             settings = self._for(answer, outputs, output_dir, replace)
-            return await answer_alone(settings, question, held, on_event, control)
+            return await answer_alone(settings, question, given, on_event, control)
 
     def _for(self, answer: object, outputs: object, output_dir: str | Path | None, replaces: bool | None) -> Settings:
         """Return the settings of a run whose answer is to be this, and that makes these files; they are claimed."""

@@ -145,5 +145,5 @@ class InBatches(ABC):
         prepared = PreparedBatch.of(self.settings, items, prompt, out, context, key, answer, retry, concurrency,
                                   (batch_max_cost, batch_max_tokens, batch_max_seconds), expected, score,
                                   executor)  # fmt: skip
-        with ctrl_c.in_order():
+        with ctrl_c.deferring_second_ctrl_c():
             return await prepared.run(on_progress)

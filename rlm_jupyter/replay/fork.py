@@ -139,7 +139,7 @@ class RunFork(Answers):
             owed=part.owed,
         )
         try:
-            with ctrl_c.in_order():
+            with ctrl_c.deferring_second_ctrl_c():
                 recording = recorded_outcome(
                     prompt, context, settings.save, answer_type=settings.answer, earlier=earlier
                 )

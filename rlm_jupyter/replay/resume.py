@@ -234,7 +234,7 @@ class Resumption(Answers):
             sampling=self._settings.sampling,
         )
         context = saved.context()
-        with ctrl_c.in_order():
+        with ctrl_c.deferring_second_ctrl_c():
             async with recorded_outcome(
                 prompt, context, True, again=saved, answer_type=self._settings.answer
             ) as outcome:

@@ -20,7 +20,7 @@ from rlm_jupyter.run.settings import Settings
 async def answer_alone(
     settings: Settings,
     prompt: str,
-    held: Context,
+    context: Context,
     on_event: OnEvent | None = None,
     control: Control | None = None,
     *,
@@ -44,16 +44,16 @@ async def answer_alone(
         As of `RLM.acompletion`.
     """
     check_attended(settings, control)
-    check_readable(held, settings.routing.root)
+    check_readable(context, settings.routing.root)
     control, on_event = control or Control(), guarded(on_event)
     control.attach()
     ledger = ledger or Ledger(settings.limits)
-    recording = recorded_outcome(prompt, held, settings.save, answer_type=settings.answer)
+    recording = recorded_outcome(prompt, context, settings.save, answer_type=settings.answer)
     async with recording as outcome, AsyncExitStack() as stack:
         recorder = outcome.recorder
-        session = await open_in_time(stack, settings, held, ledger, control, on_event, templates=templates)
+        session = await open_in_time(stack, settings, context, ledger, control, on_event, templates=templates)
         if session is None:
-            trajectory = unopened(settings, held, prompt, ledger, control, recorder=recorder, emit=on_event)
+            trajectory = unopened(settings, context, prompt, ledger, control, recorder=recorder, emit=on_event)
         else:
             trajectory = await session.answer(prompt, ledger=ledger, recorder=recorder, emit=on_event, control=control)
     return outcome.result(trajectory)

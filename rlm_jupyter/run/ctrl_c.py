@@ -27,7 +27,7 @@ _END_SECONDS = 1.0
 
 
 @contextlib.contextmanager
-def in_order() -> Iterator[None]:
+def deferring_second_ctrl_c() -> Iterator[None]:
     """Raise the second Ctrl-C between two steps, while a run goes on in the main thread under `asyncio.run`.
 
     The first cancels the main task, as ever. A third does not wait for anything any more. Does nothing elsewhere:

@@ -149,11 +149,11 @@ class Session:
             The host failed (a provider, the kernel); the record is complete up to there.
         """
         settings = self.settings
-        asked: list[threading.Thread] = []
+        policy_threads: list[threading.Thread] = []
         ledger = ledger or Ledger(settings.limits, whole=settings.whole_limits)
         with (
-            settings.termination.acquire(asked) as policy,
-            settings.reward.acquire(asked) as reward,
+            settings.termination.acquire(policy_threads) as policy,
+            settings.reward.acquire(policy_threads) as reward,
             LastReplyReserve(ledger, above) as reserve,
         ):
             trajectory, model = Trajectory(), settings.routing.model_for(self.depth)
@@ -172,7 +172,7 @@ class Session:
                     settings.compact_at,
                     conversation=conversation,
                 ),
-                policies=PolicyState(policy, reward, asked),
+                policies=PolicyState(policy, reward, policy_threads),
                 replies=self._what_replies_must_bring(),
                 playback=playback,
                 began=0.0 if parent is None else ledger.deadline.seconds,
