@@ -122,6 +122,16 @@ def test_a_model_that_fails_every_item_stops_the_batch() -> None:
     assert [row.answer for row in again.rows] == [word.upper() for word in items]
 
 
+def test_where_no_kernel_starts_the_batch_stops_and_nothing_is_asked() -> None:
+    model = scripted(times=30)
+    rlm = RLM(model, kernel="http://127.0.0.1:9/", token="t")  # nobody listens there
+    items = [f"w{number}" for number in range(30)]
+    result = rlm.batch(items, prompt="?", context="text", out="results.jsonl", concurrency=2)
+    assert 10 <= len(result.rows) <= 12
+    assert "10 items in a row failed: The Jupyter server at http://127.0.0.1:9 can't be reached" in result.stopped
+    assert not model.requests
+
+
 def test_a_line_of_the_journal_that_was_torn_off_is_left_out() -> None:
     ask(scripted())
     journal = Path("results.jsonl.batch/journal.jsonl")
