@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.kernel.remote import guest_source as source
@@ -211,6 +212,27 @@ async def test_a_server_that_does_not_come_back_ends_the_run(
         assert (result.stop_reason, result.answer) == ("kernel_died", None), result.message
 
 
+async def test_a_server_that_its_hub_stops_ends_the_run(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "HUB_SECONDS", 1.0)
+    with Proxy(server) as proxy:
+
+        def stop(prompt: str) -> str:
+            proxy.is_stopped = True
+            proxy.cut()
+            return prompt
+
+        cell = block("print(llm_query('go'))", "import time; time.sleep(99)")
+        began = time.monotonic()
+        result = await RLM(ScriptedModel([cell, cell], sub=stop), kernel=proxy.url, save=False).acompletion("?", "text")
+        assert time.monotonic() - began < 30
+        assert (result.stop_reason, result.answer) == ("kernel_died", None)
+        assert "No Jupyter server runs at" in result.message
+        with pytest.raises(KernelStartError, match=r"No Jupyter server runs at .* \(302\): start it from its hub"):
+            await RLM(ScriptedModel([]), kernel=proxy.url, save=False).acompletion("?", "text")
+    for kernel in kernels(server):
+        kernels(server, "DELETE", f"/{kernel['id']}")
+
+
 async def test_a_killed_host_leaves_nothing_running_there(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = source._found((source._FIRST,))
     name = "rlm_jupyter.kernel.guest.linked_wire"
@@ -251,6 +273,29 @@ def test_what_a_server_refuses_is_said_in_a_line(server: str, case: str) -> None
     with pytest.raises(KernelStartError, match=said) as raised:
         RLM(ScriptedModel([]), save=False, **options).completion("?", context="text")
     assert "\n" not in str(raised.value)
+
+
+def test_a_server_is_asked_over_tls_and_only_one_that_is_trusted(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    own = authority.issue_cert("127.0.0.1")
+    own.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    with serving(
+        tmp_path_factory.mktemp("tls"), "jupyter_server", f"--ServerApp.certfile={tmp_path / 'server.pem'}"
+    ) as url:
+        rlm = RLM(
+            ScriptedModel([block("print(context)"), block("FINAL(llm_query('q'))")], sub=lambda prompt: prompt),
+            kernel=url.replace("http", "https"),
+            save=False,
+        )
+        with pytest.raises(
+            KernelStartError, match=r"can't be reached .*CERTIFICATE_VERIFY_FAILED.*: set SSL_CERT_FILE"
+        ):
+            rlm.completion("?", context="text")
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+        assert rlm.completion("?", context="text").answer == "q"
 
 
 WRONG: dict[str, dict[str, Any]] = {

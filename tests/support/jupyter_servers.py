@@ -82,6 +82,8 @@ class Proxy:
         self.cut_so_far = 0
         self.is_down = False
         """Refuse whoever connects."""
+        self.is_stopped = False
+        """Answer as a hub does that has stopped the server."""
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -128,6 +130,13 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.is_down:
             writer.transport.abort()
+            return
+        if self.is_stopped:
+            path = (await reader.readline()).split()[1].decode()
+            answer = f"HTTP/1.1 302 Found\r\nLocation: /hub{path}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            writer.write(answer.encode())
+            await writer.drain()
+            writer.close()
             return
         try:
             there, back = await asyncio.open_connection("127.0.0.1", self._port)

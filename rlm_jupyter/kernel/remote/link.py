@@ -16,13 +16,15 @@ from rlm_jupyter.kernel.guest.codec import DELIMITER, Codec, Frame, WireMessage
 from rlm_jupyter.kernel.guest.numbered import LINK, PIECE_BYTES, Numbered
 from rlm_jupyter.kernel.remote.guest_source import bootstrap
 from rlm_jupyter.kernel.remote.rest import Rest
-from rlm_jupyter.kernel.remote.server import JupyterServer
+from rlm_jupyter.kernel.remote.server import NOT_RUNNING, JupyterServer
 from rlm_jupyter.kernel.remote.websocket import PROTOCOL, Websocket, acknowledge_at_once, packed, unpacked
 
 log = logging.getLogger(__name__)
 
 RECONNECT_SECONDS = 300.0
 """For how long a lost connection is tried again."""
+HUB_SECONDS = 30.0
+"""For how long a hub may say that the server does not run: one that was started again finds its servers first."""
 _RESTS = (0.0, 0.1, 0.3, 1.0, 3.0)
 """Seconds between two tries; the last one from then on."""
 _BEAT_SECONDS = 3.0
@@ -121,8 +123,9 @@ class Link:
 
     async def _keep(self) -> None:
         """Hold one connection after the other."""
-        tries = 0
+        tries, stopped_at = 0, None
         while not self._ended:
+            is_stopped = False
             try:
                 await self._hold()
             except InvalidStatus as error:
@@ -131,10 +134,14 @@ class Link:
                     self._end("the server has ended the kernel, as one does that ends idle kernels (culling)")
                 elif status in {401, 403}:
                     self._end(f"{self._server.refusal(status)}: it has taken it before; it may have run out")
+                is_stopped = status in NOT_RUNNING
             except (OSError, WebSocketException, InvalidHandshake, TimeoutError) as error:
                 log.info("the connection to %s is lost: %s", self._server.url, str(error) or type(error).__name__)
             tries = 0 if self._numbered.is_open else tries + 1
             self._pause()
+            stopped_at = (stopped_at or self._loop.time()) if is_stopped else None
+            if stopped_at is not None and self._loop.time() - stopped_at > HUB_SECONDS:
+                self._end("its hub has stopped the server, and the kernel with it")
             if self._loop.time() - self._lost_at > RECONNECT_SECONDS:
                 self._end(f"the server at {self._server.url} could not be reached for {RECONNECT_SECONDS:.0f} s")
             if not self._ended:

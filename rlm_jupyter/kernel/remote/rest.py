@@ -13,6 +13,8 @@ from rlm_jupyter.types.quoted import quoted
 _SECONDS = 20.0
 """How long a request may take; a kernel's start takes longer."""
 _START_SECONDS = 90.0
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+"""In the words of OpenSSL."""
 
 
 class Rest:
@@ -84,9 +86,11 @@ class Rest:
             answer = await self._client.request(method, f"{self._server.url}{path}", **options)
         except httpx.HTTPError as error:
             why = str(error).strip() or type(error).__name__
+            mend = "check its address, and that it runs"
+            if _UNTRUSTED in why:
+                mend = "set SSL_CERT_FILE to the certificate of who signed its own, where you trust that"
             raise KernelStartError(
-                f"The Jupyter server at {self._server.url} can't be reached ({why}): check its address, and that it "
-                "runs."
+                f"The Jupyter server at {self._server.url} can't be reached ({why}): {mend}."
             ) from None
         if not answer.is_success:
             raise KernelStartError(f"{self._server.refusal(answer.status_code)}.")

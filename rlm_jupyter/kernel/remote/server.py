@@ -17,6 +17,10 @@ TOKEN = "JUPYTER_TOKEN"
 """The variable of the environment that holds the token, where none is given."""
 
 
+NOT_RUNNING = frozenset({301, 302, 303, 307, 308, 424})
+"""Statuses of a hub that answers in place of a server which it has not started, or has stopped."""
+
+
 @dataclass(frozen=True, slots=True)
 class JupyterServer:
     """A Jupyter Server, a Jupyter Kernel Gateway, or a user's server of a JupyterHub."""
@@ -94,7 +98,12 @@ class JupyterServer:
 
     def refusal(self, status: int) -> str:
         """Say, as a sentence without its stop, why it answers so."""
-        if status in {301, 302, 303, 307, 308, 401, 403}:
+        if status in NOT_RUNNING:
+            return (
+                f"No Jupyter server runs at {self.url} ({status}): start it from its hub, and check its address, such "
+                "as https://hub.example/user/NAME, and that JUPYTER_TOKEN is one of that user's"
+            )
+        if status in {401, 403}:
             what = "refuses the token" if self.token else "wants a token"
             return f"The Jupyter server at {self.url} {what} ({status}): set JUPYTER_TOKEN to one of that server's"
         if status == 404:
