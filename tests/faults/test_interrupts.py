@@ -114,7 +114,9 @@ def test_ctrl_c_ends_it(script: str, times: str, tmp_path: Path, watch: Watch) -
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    one_in(2, [("process.KernelProcess", "_kill"), ("process.KernelProcess", "_unwatch"), ("kernel.Kernel", "_close")]),
+    one_in(
+        2, [("process.KernelProcess", "_kill"), ("process.KernelProcess", "_unwatch"), ("kernel.Kernel", "end_process")]
+    ),
 )
 def test_the_second_comes_while_the_kernel_is_put_away(kind: str, name: str, tmp_path: Path, watch: Watch) -> None:
     interrupted(STRUCK.format(kind=kind, name=name) + ASYNC, (), tmp_path / "run", watch, 0.4)
