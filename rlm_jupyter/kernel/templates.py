@@ -247,7 +247,7 @@ class Templates:
                 return template
             if self._group is not None:
                 if template is not None:
-                    self._group.leave(template, has_failed=True)
+                    self._give_up(template)
                 template = self._group.take(environment)
             else:
                 template = template_pool.alive(pool.spare.pop(environment, None)) or Template(environment)
@@ -263,11 +263,11 @@ class Templates:
             for templates in (pool.shared, self._own):
                 if templates.get(environment) is template:
                     del templates[environment]
-        if is_own and self._group is not None:
-            self._group.leave(template, has_failed=True)
-        else:
+        if self._group is None or environment.sandbox.kind != "bwrap":
             pool.claimed.discard(template)
             template.close()
+        elif is_own:  # else another kernel of this run has given it up before: other runs may have it
+            self._group.leave(template, has_failed=True)
 
 
 async def _closed(template: Template | TextTemplate | None) -> None:

@@ -133,6 +133,7 @@ async def test_where_a_template_gives_one_run_no_kernel_the_others_keep_theirs(g
     async with OneRun(group) as one, OneRun(group) as other:
         failed = one.template
         one.templates._give_up(failed)
+        one.templates._give_up(failed)  # two kernels of this run at once
         assert await other.text("x = 1; x") == "1"
         async with OneRun(group) as later:
             assert later.template is not failed
