@@ -21,6 +21,7 @@ from rlm_jupyter.batch import heartbeat, parent, recovery
 from rlm_jupyter.batch.attempt import Attempt, attempt
 from rlm_jupyter.batch.items import Item
 from rlm_jupyter.batch.row import ResultRow
+from rlm_jupyter.batch.shared_refusals import SharedRefusals
 from rlm_jupyter.kernel.template_group import TemplateGroup
 from rlm_jupyter.run import background
 from rlm_jupyter.run.budget.ledger import Ledger
@@ -146,22 +147,27 @@ class _Share(Ledger):
     ----------
     limits
         The share.
-    rates
+    refusals
         Has the rate limiters.
     """
 
-    def __init__(self, limits: Limits, rates: Ledger) -> None:
+    def __init__(self, limits: Limits, refusals: SharedRefusals) -> None:
         super().__init__(limits)
-        self._rates = rates
+        self._refusals = refusals
 
     def rate_limiter(self, provider: str, slots: int | None = None) -> RateLimiter:
         """Return how fast a provider is asked, by all items of this process together."""
-        return self._rates.rate_limiter(provider, slots)
+        return self._refusals.rate_limiter(provider, slots)
 
 
 @lru_cache(maxsize=1)
 def _rates(loop: asyncio.AbstractEventLoop) -> Ledger:
     return Ledger(Limits(concurrency=_MOST_REQUESTS))
+
+
+@lru_cache(maxsize=8)
+def _refusals(loop: asyncio.AbstractEventLoop, folder: Path) -> SharedRefusals:
+    return SharedRefusals(folder, _rates(loop))
 
 
 @lru_cache(maxsize=1)
@@ -178,20 +184,22 @@ async def _until_silent(settings: Settings, task: Task, item: Item, folder: Path
     """Work on it as long as somebody waits for it."""
     doing = asyncio.create_task(_work(settings, task, item, folder))
     silence = asyncio.create_task(heartbeat.until_silent(folder))
+    following = asyncio.create_task(_refusals(asyncio.get_running_loop(), folder).follow())
     try:
         await asyncio.wait([doing, silence], return_when="FIRST_COMPLETED")
         return doing.result() if doing.done() else Attempt(unusable="the batch has ended")
     finally:
         doing.cancel()
         silence.cancel()
-        await asyncio.gather(doing, silence, return_exceptions=True)
+        following.cancel()
+        await asyncio.gather(doing, silence, following, return_exceptions=True)
 
 
 async def _work(settings: Settings, task: Task, item: Item, folder: Path) -> Attempt:
     found = await _closed(folder, item.name)
     tokens, cost = task.spent.since(found)
     loop = asyncio.get_running_loop()
-    whole = _Share(replace(task.share, concurrency=settings.limits.concurrency), _rates(loop))
+    whole = _Share(replace(task.share, concurrency=settings.limits.concurrency), _refusals(loop, folder))
     whole.carry_on(Usage(input_tokens=tokens), cost, 0, 0.0)
     is_newer = found is not None and SpentBefore.of(found) != task.spent
     if found is not None and found.has_ended and (is_newer or not task.retries):

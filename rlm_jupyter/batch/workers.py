@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
-from rlm_jupyter.batch import heartbeat, recovery
+from rlm_jupyter.batch import heartbeat, recovery, shared_refusals
 from rlm_jupyter.batch.attempt import Attempt
 from rlm_jupyter.batch.items import Item
 from rlm_jupyter.batch.recovery import FoundRun
@@ -83,6 +83,7 @@ class Workers:
             It can't; says why.
         """
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(shared_refusals.shared(self._folder))
             await stack.enter_async_context(heartbeat.beating(self._folder))
             try:
                 unusable = (await self._send(self._ready)).unusable

@@ -36,7 +36,7 @@ from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits
 from tests.runs.test_batches import WORDS, rows
 from tests.runs.test_batches import here as here
-from tests.support.loopback import Loopback, Said
+from tests.support.loopback import Fault, Loopback, Said
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text()
 UPPER = "```repl\nFINAL(context.upper())\n```"
@@ -162,6 +162,28 @@ def test_when_the_batch_is_over_its_workers_stop_and_what_they_did_is_resumed(
 def _slow_second(messages: Any) -> Said:
     has_one = any(message["role"] == "assistant" for message in messages)
     return Said("too late", delay=60.0) if has_one else Said(TWO[0])
+
+
+def test_what_a_provider_refuses_to_one_worker_slows_down_all(processes: ProcessPoolExecutor) -> None:
+    refused: list[float] = []
+    served: list[float] = []
+
+    def reply(messages: Any) -> Said | Fault:
+        if not refused:
+            refused.append(time.monotonic())
+            return Fault.status(429, retry_after=4)
+        served.append(time.monotonic())
+        said = sum(message["role"] == "assistant" for message in messages)
+        return Said(TWO[min(said, 1)], delay=0.1, pieces=8)
+
+    items = [{"id": f"n{number}", "word": f"w{number}"} for number in range(4)]
+    with Loopback([reply]) as server:
+        result = ask(server, processes, items, concurrency=2)
+    assert [row.answer for row in result.rows] == [f"W{number}" for number in range(4)]
+    assert len(served) == 8
+    # the other worker, which nobody has refused anything, may have begun before it could know
+    assert [at for at in served if 1.5 < at - refused[0] < 3.9] == []
+    assert not Path("results.jsonl.batch/refusals.jsonl").exists()
 
 
 def test_a_worker_that_is_killed_ends_the_pool_and_the_same_again_goes_on() -> None:

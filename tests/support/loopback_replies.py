@@ -89,7 +89,7 @@ class Said:
     """In which it is streamed."""
 
 
-Scripted = str | Said | Fault | Callable[[list[dict[str, str]]], "str | Said"]
+Scripted = str | Said | Fault | Callable[[list[dict[str, str]]], "str | Said | Fault"]
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ class LinkedWire(Wire):
     """As `Wire`, for a host that may lose its connection and come back; parameters as there."""
 
     def __init__(self, kernel: Any, receive: Receive) -> None:
-        self._plain = Codec(b"", kernel.session.session)
         self._link = Numbered(self._say, self._take)
         self._is_attached = False
         self._connections = 0
@@ -41,6 +40,11 @@ class LinkedWire(Wire):
         stream = kernel.control_stream
         stream.io_loop.add_callback(self._begin)
         self._divert(kernel.iopub_thread)
+
+    def renew(self) -> None:
+        """Do as `Wire.renew`; what goes inside a link message, which is signed, is not."""
+        super().renew()
+        self._signing, self._codec = self._codec, Codec(b"", self._kernel.session.session)
 
     @property
     def attached(self) -> bool:
@@ -55,7 +59,7 @@ class LinkedWire(Wire):
         """Take the message if it is one of ours (control thread); `False` leaves it to ipykernel."""
         if not is_ours(frames):
             return False
-        message = self._codec.decode(frames)
+        message = self._signing.decode(frames)
         if message is not None and message.type == LINK:
             self._heard = time.monotonic()
             self._receive_link(message)
@@ -135,15 +139,15 @@ class LinkedWire(Wire):
                 self._say(({"lost": True} if is_lost else {"pong": self._link.posted}) | {"seen": self._link.seen}, ())
 
     def _say(self, content: dict[str, Any], buffers: Sequence[Frame]) -> None:
-        self._outbox.append([*self._host, *self._codec.encode(LINK, content, buffers=buffers)])
+        self._outbox.append([*self._host, *self._signing.encode(LINK, content, buffers=buffers)])
         self._flush()
 
     def _take(self, channel: str, parts: list[Frame]) -> None:
         if channel == "shell":
-            send(self._shell.socket, self._codec.signed(parts))
+            send(self._shell.socket, self._signing.signed(parts))
             self._shell.flush(zmq.POLLIN)
             return
-        message = self._plain.decode([DELIMITER, b"", *map(_bytes, parts[:4]), *parts[4:]])
+        message = self._codec.decode([DELIMITER, b"", *map(_bytes, parts[:4]), *parts[4:]])
         if message is not None:
             self._receive(message)
 

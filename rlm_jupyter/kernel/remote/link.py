@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.server import broadcast
 from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
 
 from rlm_jupyter.kernel.guest.codec import DELIMITER, Codec, Frame, WireMessage
@@ -31,6 +32,8 @@ _BEAT_SECONDS = 3.0
 _LOOK_BEATS = 5
 """Each so many beats the server is asked whether it has the kernel still: it tells nobody that it has ended one."""
 _AT_ONCE_SECONDS = 0.02
+_SMALL_BYTES = 65_536
+"""A message up to so large is sent at once where nothing waits before it: a task that does costs a turn of the loop."""
 _DEAD = frozenset({"restarting", "autorestarting", "dead"})
 """What a server says of a kernel whose process has ended, also where it has started another."""
 _PLAIN = Codec(b"", "rlm")
@@ -68,7 +71,9 @@ class Link:
         self._on_end = on_end
         self._receivers: dict[str, Callable[[list[Any]], None]] = {}
         self._numbered = Numbered(self._say, self._take, PIECE_BYTES)
+        self._connection: ClientConnection | None = None
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
+        self._is_writing = False
         self._keeping: asyncio.Task[None] | None = None
         self._connections = 0
         self._is_in = False
@@ -153,7 +158,7 @@ class Link:
             if connection.subprotocol != PROTOCOL:
                 self._end(f"the Jupyter server at {self._server.url} is too old: it needs jupyter_server 2")
                 return
-            self._outgoing = asyncio.Queue()
+            self._connection, self._outgoing, self._is_writing = connection, asyncio.Queue(), False
             if self._is_in:
                 self._resume()
             else:
@@ -169,6 +174,7 @@ class Link:
     async def _write(self, connection: ClientConnection) -> None:
         while True:
             await connection.send(await self._outgoing.get())
+            self._is_writing = not self._outgoing.empty()
 
     async def _read(self, connection: ClientConnection) -> None:
         until = self._loop.time() + _AT_ONCE_SECONDS
@@ -259,7 +265,12 @@ class Link:
         self._post("control", _PLAIN.encode(LINK, content, buffers=buffers))
 
     def _post(self, channel: str, frames: Sequence[Frame]) -> None:
-        self._outgoing.put_nowait(packed(channel, frames[2:]))
+        message = packed(channel, frames[2:])
+        if self._connection is not None and not self._is_writing and len(message) <= _SMALL_BYTES:
+            broadcast([self._connection], message)
+        else:
+            self._is_writing = True
+            self._outgoing.put_nowait(message)
 
     def _pause(self) -> None:
         """Take note that there is no connection."""

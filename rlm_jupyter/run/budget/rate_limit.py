@@ -48,6 +48,8 @@ class RateLimiter:
         self._refusals = 0
         """Rounds of refusals since the last success."""
         self._refused_since: float | None = None
+        self.on_refusal: Callable[[float], None] | None = None
+        """Told the seconds of rest of each round of refusals, where other processes ask the same provider."""
 
     @property
     def width(self) -> int:
@@ -149,14 +151,34 @@ class RateLimiter:
             self._refused_since = now
         rest = retry_after or 0.0
         if sent > self._slowed_at:  # those that were sent before it slowed down say the same once more
-            self._slowed_at = now
-            self._refused_at = self._in_flight
-            self._width = max(min(self._width, self._in_flight) / 2, 1.0)
             if retry_after is None:
                 # not all trees of a machine at the same moment
                 rest = min(_REST_SECONDS * 2**self._refusals, _LONGEST_REST) * random.uniform(0.75, 1.0)
             self._refusals += 1
-        self._rests_until = max(self._rests_until, now + rest)
+            self._halve(now)
+            if self.on_refusal is not None:
+                self.on_refusal(rest)
+        self._rest_until(now + rest)
+
+    def slow_down_with_others(self, rest: float) -> None:
+        """Do as after a refusal, where another process was refused.
+
+        Parameters
+        ----------
+        rest
+            Seconds for which nothing is sent.
+        """
+        now = self._clock()
+        self._halve(now)
+        self._rest_until(now + rest)
+
+    def _halve(self, now: float) -> None:
+        self._slowed_at = now
+        self._refused_at = self._in_flight
+        self._width = max(min(self._width, self._in_flight) / 2, 1.0)
+
+    def _rest_until(self, when: float) -> None:
+        self._rests_until = max(self._rests_until, when)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
