@@ -6,7 +6,9 @@ Long for its docstrings: they are the reference of the public class.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, get_args
@@ -14,14 +16,12 @@ from weakref import WeakSet
 
 from rlm_jupyter.batch.of_rlm import InBatches
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
-from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.models import Model
 from rlm_jupyter.models.pricing import own_prices
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, SharedPolicy, TerminationPolicy
 from rlm_jupyter.replay.from_saved import FromRecord
 from rlm_jupyter.run import ctrl_c
-from rlm_jupyter.run.alone import answer_alone
 from rlm_jupyter.run.approval import Approve
 from rlm_jupyter.run.arguments import (
     answer_of,
@@ -37,7 +37,6 @@ from rlm_jupyter.run.arguments import (
     share_of,
 )
 from rlm_jupyter.run.artefacts import Outputs
-from rlm_jupyter.run.background_session import BackgroundSession
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.figures import SeeFigures
 from rlm_jupyter.run.mcp.config import servers_of
@@ -46,7 +45,7 @@ from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.run_handle import RunHandle, waited
 from rlm_jupyter.run.settings import COMPACT_AT, LedgerOf, Settings, Strategy
 from rlm_jupyter.run.toolbox import Toolbox, Tools
-from rlm_jupyter.types.errors import ConfigurationError
+from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.events import Event
 from rlm_jupyter.types.keywords import names_keywords
 from rlm_jupyter.types.limits import Limits
@@ -56,6 +55,7 @@ if TYPE_CHECKING:  # what a plain run needs nothing of is loaded where it is use
     from rlm_jupyter.policies.reward import RewardFunction
     from rlm_jupyter.replay.prompt_session import AsyncPromptSession, PromptSession
     from rlm_jupyter.replay.recorded_session import RecordedSession
+    from rlm_jupyter.run.background_session import BackgroundSession
     from rlm_jupyter.run.estimate import Estimate
 
 
@@ -276,12 +276,20 @@ class RLM(FromRecord, InBatches):
         ConfigurationError, KernelStartError
             No kernel could be started.
         """
+        from rlm_jupyter.kernel.templates import Templates
+
         settings = self._settings
         if settings.server is not None or settings.sandbox.is_container:
             return
         templates = Templates(settings.preload, are_used=settings.warm)
         sandbox = settings.sandbox.chosen()
         templates.warm(templates.environment(settings.kernel_name, settings.cwd or Path.cwd(), None, sandbox))
+
+    def _warm_while_importing(self) -> None:
+        """Start what the first kernel is forked from: kernel and loop, our larger half, are imported meanwhile."""
+        if self._settings.strategy == "loop" and "rlm_jupyter.run.open_session" not in sys.modules:
+            with contextlib.suppress(RLMError):  # it is said when the kernel is to be started
+                self.warm()
 
     def estimate(
         self,
@@ -391,6 +399,9 @@ class RLM(FromRecord, InBatches):
         question, given = question_and_context(prompt, context, root_prompt)
         with ctrl_c.deferring_second_ctrl_c():
             settings = self._for(answer, outputs, output_dir, replace)
+            self._warm_while_importing()
+            from rlm_jupyter.run.alone import answer_alone
+
             return await answer_alone(settings, question, given, on_event, control)
 
     def _for(self, answer: object, outputs: object, output_dir: str | Path | None, replaces: bool | None) -> Settings:
@@ -493,7 +504,11 @@ class RLM(FromRecord, InBatches):
         question, held = question_and_context(prompt, context, root_prompt)
         if approve is True and self._settings.samples > 1:
             raise ConfigurationError("approve=True shows the cells of one run: leave samples out.")
-        session = BackgroundSession(self._for(answer, outputs, output_dir, replace), held, keep_kernel)
+        settings = self._for(answer, outputs, output_dir, replace)
+        self._warm_while_importing()
+        from rlm_jupyter.run.background_session import BackgroundSession
+
+        session = BackgroundSession(settings, held, keep_kernel)
         if keep_kernel:
             self._kept.add(session)
         return RunHandle(session, question, on_event, approve=approve)

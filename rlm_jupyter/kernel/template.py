@@ -83,6 +83,11 @@ class Template(Forking):
         """Return what its kernels, or itself, have said on standard error; empty where that went to ours."""
         return self._provisioner.stderr_tail()
 
+    def rest(self) -> None:
+        """Have it end when it is asked for nothing for long: in a sandbox it does not see whether it has kernels."""
+        with contextlib.suppress(OSError):
+            self._channel.send(b"{}")
+
     def close(self) -> None:
         """End it; inside a sandbox, so do its kernels. Wait until it is gone, for a few milliseconds."""
         with self._closing:

@@ -13,6 +13,8 @@ ATTEMPTS = 2
 """How many templates of one environment may fail before kernels of it are started anew."""
 _MOST_SHARED = 3
 """Templates that are kept without a sandbox; the one that was used longest ago goes first."""
+_MOST_SPARE = 1
+"""Inside sandboxes, likewise."""
 
 
 class TemplatePool:
@@ -27,7 +29,8 @@ class TemplatePool:
         self.claimed: set[Template] = set()
         self.failures: dict[KernelEnvironment, int] = {}
         self.problems: dict[KernelEnvironment, str] = {}
-        self.pool_size = 1
+        self.has_next_run = True
+        """Another run may follow, for which a template is made before it is asked for."""
         atexit.register(self.close)
 
     def gave_up(self, environment: KernelEnvironment) -> bool:
@@ -55,9 +58,9 @@ def current() -> TemplatePool:
     return _pool
 
 
-def keep_no_spare() -> None:
-    """Make no template for the next run: there will be none in this process."""
-    current().pool_size = 0
+def expect_no_next_run() -> None:
+    """Make no template for a run that follows: there will be none in this process."""
+    current().has_next_run = False
 
 
 def warm(pool: TemplatePool, environment: KernelEnvironment) -> None:
@@ -67,10 +70,28 @@ def warm(pool: TemplatePool, environment: KernelEnvironment) -> None:
             return
         if environment.sandbox.kind != "bwrap":
             shared(pool, environment)
-        elif pool.pool_size and alive(pool.spare.get(environment)) is None:
-            while len(pool.spare) >= pool.pool_size:
-                end(pool.spare.pop(next(iter(pool.spare))))
+        elif alive(pool.spare.get(environment)) is None:
+            _make_room(pool)
             pool.spare[environment] = Template(environment)
+
+
+def _make_room(pool: TemplatePool) -> None:
+    while len(pool.spare) >= _MOST_SPARE:
+        end(pool.spare.pop(next(iter(pool.spare))))
+
+
+def take_back(pool: TemplatePool, template: Template) -> bool:
+    """Keep a template that a run had in a sandbox for the next run of its environment; return whether it is kept."""
+    with pool.lock:
+        pool.claimed.discard(template)
+        if template.has_ended:
+            return False
+        if (other := pool.spare.pop(template.environment, None)) is not None:  # it may have imported nothing yet
+            end(other)
+        _make_room(pool)
+        pool.spare[template.environment] = template
+        template.rest()
+        return True
 
 
 def shared(pool: TemplatePool, environment: KernelEnvironment) -> Template:

@@ -1,8 +1,9 @@
 """`Templates`: which template a kernel is forked from, and what may share one.
 
 Without a sandbox, kernels of one environment share a template as long as this process lives. A template inside a
-sandbox serves the kernels of one run, and ends with that; the one for the next run is made while this one goes on.
-Those of a batch share some (`TemplateGroup`).
+sandbox serves the kernels of one run at a time: the next one of the same environment, which has the same owner and
+the same rights, takes it over. Where a kernel outlives its run, another is made for the next meanwhile. Those of a
+batch share some (`TemplateGroup`).
 
 A large text that kernels of a run are given is held, with or without a sandbox, by a template of that run alone
 (`TextTemplate`).
@@ -204,9 +205,9 @@ class Templates:
         return None
 
     def refill(self) -> None:
-        """Make the templates of the next run, now that the kernel of this one is there."""
+        """Make the templates of the next run, which can't wait until this one leaves its own."""
         pool = template_pool.current()
-        for environment in self._own:
+        for environment in self._own if pool.has_next_run else ():
             template_pool.warm(pool, environment)
 
     def lease(self) -> Lease:
@@ -216,13 +217,13 @@ class Templates:
         return lease
 
     async def give_up(self, lease: Lease) -> None:
-        """Take note that a lease is over; they end with the last one, once they are closed."""
+        """Take note that a lease is over; with the last one they are the next run's, once they are closed."""
         self._leases.discard(lease)
         if self._is_closed:
             await self.close()
 
     async def close(self) -> None:
-        """End what served this run alone, unless somebody has a lease on it. A second time does nothing."""
+        """Leave what served this run to the next one, unless somebody has a lease on it. A second time does nothing."""
         self._is_closed = True
         if self._leases:
             return
@@ -233,8 +234,7 @@ class Templates:
         for template in templates:
             if self._group is not None:
                 self._group.leave(template)
-            else:
-                pool.claimed.discard(template)
+            elif not template_pool.take_back(pool, template):
                 await _closed(template)
 
     def _get(self, environment: KernelEnvironment) -> Template:

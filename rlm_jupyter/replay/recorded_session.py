@@ -115,7 +115,14 @@ class RecordedSession(BackgroundSession):
         session = None
         try:
             session = await open_in_time(
-                self._stack, self._settings, context, ledger, control, on_event, bring_back=bring_back
+                self._stack,
+                self._settings,
+                context,
+                ledger,
+                control,
+                on_event,
+                bring_back=bring_back,
+                is_kept=self._keep,
             )
             return session
         finally:

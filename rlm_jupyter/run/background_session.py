@@ -214,7 +214,14 @@ class BackgroundSession(Answers):
             session.pending += self.past.given[1:]
 
         return await open_in_time(
-            self._stack, self._settings, self.past.opening, ledger, control, on_event, bring_back=give
+            self._stack,
+            self._settings,
+            self.past.opening,
+            ledger,
+            control,
+            on_event,
+            bring_back=give,
+            is_kept=self._keep,
         )
 
     async def execute(

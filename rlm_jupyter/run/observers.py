@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rlm_jupyter.run.state import Run
 from rlm_jupyter.types.events import ChildReported, Event, RunEnded
+
+if TYPE_CHECKING:
+    from rlm_jupyter.run.state import Run  # with it comes the kernel, and whoever only configures a run has none
 
 log = logging.getLogger(__name__)
 

@@ -51,6 +51,7 @@ async def open_session(
     control: Control | None = None,
     sample: int = 0,
     templates: Templates | None = None,
+    is_kept: bool = False,
 ) -> AsyncIterator[Session]:
     """Start a kernel with this context in it; everything is closed on leaving.
 
@@ -66,6 +67,8 @@ async def open_session(
         As in `Session.answer`, of the first prompt: a model's server may have to be waited for.
     templates
         What kernels of the whole tree are forked from; default: templates of this session's own.
+    is_kept
+        The kernel stays when its prompt is answered, and its templates with it.
 
     Raises
     ------
@@ -88,8 +91,7 @@ async def open_session(
         sandbox = branch_of or (settings.chosen_sandbox() if join is None else NO_SANDBOX)
         kernel = await (join or partial(_start, settings, sandbox, templates, context, depth, emit))(answering.answer)
         stack.push_async_callback(kernel.close)
-        if own is not None and join is None and settings.server is None:
-            _warm_next_template(own, emit)
+        _see_to_templates(own, is_kept, emit)
         await _prepare(kernel, settings, None if join else context)
         if isinstance(context, Context):
             context.release()
@@ -165,11 +167,12 @@ async def _equip(kernel: Kernel, settings: Settings) -> None:
         await kernel.open_outputs()
 
 
-def _warm_next_template(templates: Templates, emit: Callable[[Event], None] | None) -> None:
-    """Make the template of the next run, with the first kernel there, and say where kernels can't be forked."""
-    templates.refill()
-    if templates.problem is not None:
-        guarded(emit)(RemarkMade(templates.problem))
+def _see_to_templates(own: Templates | None, is_kept: bool, emit: Callable[[Event], None] | None) -> None:
+    """Make the template of the next run, where this one keeps its own, and say where kernels can't be forked."""
+    if own is not None and is_kept:
+        own.refill()
+    if own is not None and own.problem is not None:
+        guarded(emit)(RemarkMade(own.problem))
 
 
 async def _with_servers(settings: Settings, stack: AsyncExitStack, note: Callable[[str], None]) -> Settings:

@@ -35,6 +35,7 @@ async def open_in_time(
     *,
     bring_back: Callable[[Session], Awaitable[None]] | None = None,
     templates: Templates | None = None,
+    is_kept: bool = False,
 ) -> Session | None:
     """Open a session, to be closed by `stack`; `None`: the run was stopped, or its time was up, before it was there.
 
@@ -42,7 +43,7 @@ async def open_in_time(
     ----------
     bring_back
         Re-executes the earlier runs of this kernel; that takes nothing from the time of the new one.
-    templates
+    templates, is_kept
         As for `open_session`.
 
     Raises
@@ -52,7 +53,9 @@ async def open_in_time(
     """
 
     async def opened() -> Session:
-        session = await stack.enter_async_context(open_session(settings, context, emit=emit, templates=templates))
+        session = await stack.enter_async_context(
+            open_session(settings, context, emit=emit, templates=templates, is_kept=is_kept)
+        )
         if bring_back is not None:
             with ledger.deadline.held():
                 await bring_back(session)

@@ -46,10 +46,10 @@ def answered(
         Where the run's notebook goes.
     """
     from rlm_jupyter.frontends.cli.progress import TerminalProgress
-    from rlm_jupyter.kernel.template_pool import keep_no_spare
+    from rlm_jupyter.kernel.template_pool import expect_no_next_run
     from rlm_jupyter.run.approval import Approvals, asks_here
 
-    keep_no_spare()
+    expect_no_next_run()
     # standard output is for the answer: what a tool of the user's prints there stands among the progress
     with TerminalProgress(quiet=args.quiet) as progress, contextlib.redirect_stdout(sys.stderr):
         approvals = Approvals()

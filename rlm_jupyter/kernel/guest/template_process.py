@@ -98,6 +98,9 @@ def _fork_on_request(channel: socket.socket, name: str, host: int | None = None)
             message, fds, _, _ = socket.recv_fds(channel, _MOST_BYTES, _FDS)
             if not message:
                 os._exit(0)
+            if not fds:  # who has claimed it needs it no more
+                is_claimed = False
+                continue
             asked = json.loads(message)
             # inside a sandbox, its kernels would end with it, and are no children of its own
             is_claimed = is_claimed or asked["disk"] is not None
@@ -113,6 +116,8 @@ def _refuse(channel: socket.socket, why: str, *, imported: bool = True) -> NoRet
         message, fds, _, _ = socket.recv_fds(channel, _MOST_BYTES, _FDS)
         if not message:
             os._exit(1)
+        if not fds:
+            continue
         with socket.socket(fileno=fds[0]) as asking, contextlib.suppress(OSError):
             asking.send(json.dumps({"failed": why, "imported": imported}).encode())
         for fd in fds[1:]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.kernel.kernel import Kernel
+from rlm_jupyter.kernel.template_pool import TemplatePool
 from rlm_jupyter.types.values import Subcall, SubcallFailure
 
 
@@ -33,6 +36,17 @@ class Answerer:
 @pytest.fixture
 def answerer() -> Answerer:
     return Answerer()
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[TemplatePool]:
+    """A pool of the test's own, and a folder: its kernels have an environment that no others have."""
+    monkeypatch.chdir(tmp_path)
+    template_pool.current().close()  # those of other tests
+    made = TemplatePool()
+    monkeypatch.setattr(template_pool, "_pool", made)
+    yield made
+    made.close()
 
 
 @pytest.fixture

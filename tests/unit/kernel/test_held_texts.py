@@ -28,10 +28,13 @@ from rlm_jupyter.types.utf8 import is_ascii, utf8
 from rlm_jupyter.types.values import PackedContext, SubcallFailure
 from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_kernel import text_of
-from tests.unit.kernel.test_templates import _GONE_SECONDS, below, pool, sandbox
+from tests.unit.kernel.test_templates import _GONE_SECONDS, below, sandbox
 
-__all__ = ["pool", "sandbox"]  # fixtures
-pytestmark = pytest.mark.skipif(not templates_module.are_possible(), reason="kernels are forked on Linux")
+__all__ = ["sandbox"]  # a fixture
+pytestmark = [
+    pytest.mark.skipif(not templates_module.are_possible(), reason="kernels are forked on Linux"),
+    pytest.mark.usefixtures("pool"),
+]
 
 MB = 1_000_000
 SIZE = 64 * MB

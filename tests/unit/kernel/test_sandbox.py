@@ -155,6 +155,7 @@ def test_without_bubblewrap_auto_goes_without_and_bwrap_is_refused(
         bwrap.why_not.cache_clear()
 
 
+@pytest.mark.usefixtures("pool")  # another has no template that was set up before
 async def test_a_sandbox_that_cannot_be_set_up_says_why(
     answerer: Answerer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

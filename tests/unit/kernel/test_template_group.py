@@ -7,19 +7,18 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from rlm_jupyter import RLM, Limits, Sandbox
-from rlm_jupyter.kernel import template_group, template_pool
+from rlm_jupyter.kernel import template_group
 from rlm_jupyter.kernel import templates as templates_module
 from rlm_jupyter.kernel.forking import KernelEnvironment
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.kernel.template_group import TemplateGroup
+from rlm_jupyter.kernel.template_pool import TemplatePool
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.models.scripted import ScriptedModel
 from tests.security.conftest import need_bwrap
@@ -33,15 +32,8 @@ _GONE_SECONDS = 20.0
 
 
 @pytest.fixture(autouse=True)
-def pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """A pool of the test's own, and a folder: its kernels have an environment that no others have."""
+def boxed(pool: TemplatePool) -> None:
     need_bwrap()
-    monkeypatch.chdir(tmp_path)
-    template_pool.current().close()  # those of other tests
-    made = template_pool.TemplatePool()
-    monkeypatch.setattr(template_pool, "_pool", made)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -33,20 +33,12 @@ from tests.security.conftest import need_bwrap
 from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_kernel import text_of
 
-pytestmark = pytest.mark.skipif(not templates_module.are_possible(), reason="kernels are forked on Linux")
+pytestmark = [
+    pytest.mark.skipif(not templates_module.are_possible(), reason="kernels are forked on Linux"),
+    pytest.mark.usefixtures("pool"),
+]
 
 _GONE_SECONDS = 20.0
-
-
-@pytest.fixture(autouse=True)
-def pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """A pool of the test's own, and a folder: its kernels have an environment that no others have."""
-    monkeypatch.chdir(tmp_path)
-    template_pool.current().close()  # those of other tests
-    made = template_pool.TemplatePool()
-    monkeypatch.setattr(template_pool, "_pool", made)
-    yield made
-    made.close()
 
 
 @pytest.fixture(params=["none", "bwrap"])
@@ -145,20 +137,20 @@ async def test_how_a_fork_ends_is_seen_at_once_and_no_zombie_stays(sandbox: Sand
         assert text_of(await other.execute("1 + 1")) == "2"
 
 
-async def test_closed_kernels_leave_the_template_alone_and_it_ends_with_its_run(pool: Any, sandbox: Sandbox) -> None:
+async def test_closed_kernels_leave_the_template_alone_for_the_next_run(pool: Any, sandbox: Sandbox) -> None:
     templates = Templates()
     async with forked(sandbox, sandbox, templates=templates) as kernels:
         [template] = {*pool.shared.values(), *pool.claimed}
         places = [kernel._connection.process._directory.path for kernel in kernels]
         places.append(template._directory.path)
         many = below()
-    _, alive = psutil.wait_procs(many, timeout=_GONE_SECONDS if sandbox.kind == "bwrap" else 2)
-    if sandbox.kind == "bwrap":
-        assert not alive
-    else:
-        # for the next run
-        assert [process.pid for process in alive] == [template._provisioner.pid]
-        pool.close()
+    _, alive = psutil.wait_procs(many, timeout=2)
+    # itself, and the two of bubblewrap that it is in
+    assert len(alive) == (1 if sandbox.kind == "none" else 3), alive
+    assert template._provisioner.pid in [process.pid for process in alive]
+    assert [*pool.shared.values(), *pool.spare.values()] == [template]
+    assert not pool.claimed
+    pool.close()
     assert not below()
     assert not [place for place in places if place.exists()]
 
@@ -177,6 +169,39 @@ async def test_a_run_inside_a_sandbox_has_its_template_to_itself(tmp_path: Path,
         found = "import glob; glob.glob('/tmp/note') + glob.glob('/dev/shm/note')"
         assert [text_of(await kernel.execute(found)) for kernel in (other, again)] == ["[]", "[]"]
         assert len({namespace_of(kernel, "user") for kernel in (one, other, again)}) == 3
+
+
+LEAVING = """
+import builtins, os, random, subprocess
+for place in ("/tmp/note", "/dev/shm/note"):
+    open(place, "w").write("secret")
+builtins.left = os.environ["LEFT"] = "secret"
+child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+random.random()
+"""
+FINDING = """
+import builtins, glob, os, random
+commands = [open(path).read() for path in glob.glob("/proc/[0-9]*/cmdline")]
+left = [hasattr(builtins, "left"), "LEFT" in os.environ, "child" in globals(), any("sleep" in each for each in commands)]
+print(glob.glob("/tmp/note") + glob.glob("/dev/shm/note"), left)
+random.random()
+"""
+
+
+async def test_the_next_run_of_a_template_finds_nothing_of_the_one_before(pool: Any) -> None:
+    need_bwrap()
+    async with forked(Sandbox("bwrap")) as [before]:
+        [template] = pool.claimed
+        number = text_of(await before.execute(LEAVING))
+        its = psutil.Process(before._connection.process.pid)
+        its_all = [its, *below(its.pid)]
+        assert len(its_all) > 1
+    assert not psutil.wait_procs(its_all, timeout=_GONE_SECONDS)[1]
+    async with forked(Sandbox("bwrap")) as [after]:
+        assert [*pool.claimed] == [template]
+        found, _, another = text_of(await after.execute(FINDING)).partition("\n")
+        assert found == "[] [False, False, False, False]"
+        assert float(another) != float(number)
 
 
 def namespace_of(kernel: Kernel, kind: str) -> str:
@@ -412,20 +437,26 @@ async def test_it_can_be_switched_off(how: str, monkeypatch: pytest.MonkeyPatch,
 
 
 async def test_a_warmed_template_is_the_next_runs(pool: Any, sandbox: Sandbox) -> None:
-    rlm = RLM(ScriptedModel(["```repl\nFINAL(1)\n```"] * 2), sandbox=sandbox, save=False)
+    rlm = RLM(ScriptedModel(["```repl\nFINAL(1)\n```"] * 3), sandbox=sandbox, save=False)
     rlm.warm()
     rlm.warm()
     template: Template = next(iter([*pool.shared.values(), *pool.spare.values()]))
     result = await rlm.acompletion("What?", "text")
     assert result.trajectory.started.options["kernel"] == "forked"
-    if sandbox.kind == "none":
-        assert [*pool.shared.values()] == [template]
-    else:
-        # it has ended with the run, and the one of the next run is there
-        assert template.has_ended
-        [spare] = pool.spare.values()
-        assert spare is not template
-        assert not pool.claimed
+    # and of the run after that
+    assert [*pool.shared.values(), *pool.spare.values()] == [template]
+    assert not pool.claimed
+    result = await rlm.acompletion("What?", "text")
+    assert [*pool.shared.values(), *pool.spare.values()] == [template]
+    assert not template.has_ended
+    # a kernel that is kept keeps it, and another one is there for the next run
+    with rlm.completion("What?", "text", keep_kernel=True) as kept:
+        assert kept.trajectory.started.options["kernel"] == "forked"
+        others = [*pool.shared.values(), *pool.spare.values()]
+        assert (others == [template]) is (sandbox.kind == "none")
+        assert len(others) == 1
+    # the other one goes
+    assert [*pool.shared.values(), *pool.spare.values()] == [template]
 
 
 async def test_a_host_with_many_open_files_sees_how_a_fork_ends() -> None:
@@ -468,6 +499,26 @@ def test_a_template_that_nobody_uses_ends() -> None:
         fd = theirs.fileno()
         done = subprocess.run([sys.executable, "-c", code, str(fd)], pass_fds=[fd], timeout=60, check=False)
     assert done.returncode == 0
+
+
+def test_one_that_had_a_kernel_inside_a_sandbox_ends_once_its_run_leaves_it() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    code = (
+        "import socket, sys\nfrom rlm_jupyter.kernel.guest import template_process as template\n"
+        "template._IDLE_SECONDS = 0.3\ntemplate._fork = lambda channel, asked, fds, name: print('asked', flush=True)\n"
+        "template._fork_on_request(socket.socket(fileno=int(sys.argv[1])), 'x')"
+    )
+    with ours, theirs:
+        fd = theirs.fileno()
+        command = [sys.executable, "-c", code, str(fd)]
+        with subprocess.Popen(command, pass_fds=[fd], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            socket.send_fds(ours, [b'{"disk": 1}'], [fd])
+            assert process.stdout.readline() == "asked\n"
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(2)
+            ours.send(b"{}")
+            assert process.wait(10) == 0
 
 
 def test_a_fork_of_the_host_has_none_of_its_templates(pool: Any) -> None:

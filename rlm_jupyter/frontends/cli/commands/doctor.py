@@ -77,11 +77,11 @@ def _versions() -> Iterator[Check]:
 
 def _kernel() -> Iterator[Check]:
     """Start a kernel, and let the embedded model work in it."""
-    from rlm_jupyter.kernel.template_pool import keep_no_spare
+    from rlm_jupyter.kernel.template_pool import expect_no_next_run
     from rlm_jupyter.rlm import RLM
     from rlm_jupyter.types.limits import Limits
 
-    keep_no_spare()
+    expect_no_next_run()
     try:
         rlm = RLM("extractive", save=False, limits=Limits(max_seconds=_KERNEL_SECONDS))
         result = rlm.completion("Which colour has the house?", "The house is red. The tree is green.")
