@@ -288,7 +288,7 @@ class RLM(FromRecord, InBatches):
     def _warm_while_importing(self) -> None:
         """Start what the first kernel is forked from: kernel and loop, our larger half, are imported meanwhile."""
         if self._settings.strategy == "loop" and "rlm_jupyter.run.open_session" not in sys.modules:
-            with contextlib.suppress(RLMError):  # it is said when the kernel is to be started
+            with contextlib.suppress(RLMError, OSError):  # it is said when the kernel is to be started
                 self.warm()
 
     def estimate(

@@ -184,15 +184,14 @@ async def _until_silent(settings: Settings, task: Task, item: Item, folder: Path
     """Work on it as long as somebody waits for it."""
     doing = asyncio.create_task(_work(settings, task, item, folder))
     silence = asyncio.create_task(heartbeat.until_silent(folder))
-    following = asyncio.create_task(_refusals(asyncio.get_running_loop(), folder).follow())
     try:
-        await asyncio.wait([doing, silence], return_when="FIRST_COMPLETED")
+        with _refusals(asyncio.get_running_loop(), folder).followed():
+            await asyncio.wait([doing, silence], return_when="FIRST_COMPLETED")
         return doing.result() if doing.done() else Attempt(unusable="the batch has ended")
     finally:
         doing.cancel()
         silence.cancel()
-        following.cancel()
-        await asyncio.gather(doing, silence, following, return_exceptions=True)
+        await asyncio.gather(doing, silence, return_exceptions=True)
 
 
 async def _work(settings: Settings, task: Task, item: Item, folder: Path) -> Attempt:

@@ -42,6 +42,8 @@ class KernelEnvironment:
     sandbox: Sandbox
     preload: tuple[str, ...] = ()
     """Modules that the template imports first."""
+    shown: tuple[tuple[int, int], ...] = ()
+    """Device and number of each file or folder that the sandbox shows: what has taken its place since is another."""
 
     @classmethod
     def of(
@@ -60,7 +62,16 @@ class KernelEnvironment:
             tuple(sorted(passed_on().items())),
             sandbox,
             tuple(preload),
+            tuple(_identity(path) for path, _ in sandbox.folders()) if sandbox.kind == "bwrap" else (),
         )
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:  # that is told when it is to be shown
+        return 0, 0
+    return found.st_dev, found.st_ino
 
 
 class TemplateError(Exception):

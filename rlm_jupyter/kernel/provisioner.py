@@ -178,7 +178,13 @@ class GuestProvisioner(LocalProvisioner):
             passed = [tells.fileno(), *filled, *pass_fds]
             null = subprocess.DEVNULL  # not ours: what stands there could be opened anew, and read
             process: Any = launch_kernel(
-                [*command, "--", *cmd], cwd="/", stdout=null, stderr=says.fileno(), pass_fds=passed, **options
+                [*command, "--", *cmd],
+                cwd="/",
+                stdin=null,  # a pipe would be one for all kernels of a template, and could be written to
+                stdout=null,
+                stderr=says.fileno(),
+                pass_fds=passed,
+                **options,
             )
             tells.close()
             about = told.read()

@@ -113,4 +113,7 @@ def alive(template: Template | None) -> Template | None:
 
 def end(template: Template) -> None:
     """End a template; returns at once."""
-    threading.Thread(target=template.close, name="rlm_jupyter template", daemon=True).start()
+    try:
+        threading.Thread(target=template.close, name="rlm_jupyter template", daemon=True).start()
+    except RuntimeError:  # the interpreter exits, and starts no threads any more
+        template.close()

@@ -1,9 +1,9 @@
 """Namespaces of its own for each kernel that is forked inside a sandbox.
 
-A template that is shut off may fork several kernels of one run. None of them sees another's processes or files: each
-gets a process namespace, a network without anything in it, and `/tmp` and `/dev/shm` of its own, of the same limited
-size. That takes rights which bubblewrap leaves to the template alone (`sandbox/bwrap.py`); they are given up before
-anything of a kernel's runs.
+A template that is shut off may fork several kernels, of one run and of those after it. None of them sees another's
+processes or files: each gets a process namespace, a network without anything in it, and `/tmp` and `/dev/shm` of its
+own, of the same limited size. That takes rights which bubblewrap leaves to the template alone (`sandbox/bwrap.py`);
+they are given up before anything of a kernel's runs.
 """
 
 from __future__ import annotations

@@ -234,6 +234,8 @@ class Ledger:
         if (rate_limiter := self._rate_limiters.get(provider)) is None:
             most = self.limits.concurrency
             rate_limiter = self._rate_limiters[provider] = RateLimiter(min(most, slots or most), self._clock)
+        elif slots is not None:
+            rate_limiter.narrow(slots)
         return rate_limiter
 
     @asynccontextmanager

@@ -12,7 +12,7 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from rlm_jupyter.types.errors import ModelUnavailableError
 
@@ -48,8 +48,9 @@ class RateLimiter:
         self._refusals = 0
         """Rounds of refusals since the last success."""
         self._refused_since: float | None = None
-        self.on_refusal: Callable[[float], None] | None = None
-        """Told the seconds of rest of each round of refusals, where other processes ask the same provider."""
+        self.on_refusal: dict[Hashable, Callable[[float, float], None]] = {}
+        """Told of each round of refusals, where other processes ask the same provider, too: the seconds of rest, and
+        those that the request took."""
 
     @property
     def width(self) -> int:
@@ -155,27 +156,34 @@ class RateLimiter:
                 # not all trees of a machine at the same moment
                 rest = min(_REST_SECONDS * 2**self._refusals, _LONGEST_REST) * random.uniform(0.75, 1.0)
             self._refusals += 1
-            self._halve(now)
-            if self.on_refusal is not None:
-                self.on_refusal(rest)
+            self._slowed_at = now
+            self._refused_at = self._in_flight
+            self._width = max(min(self._width, self._in_flight) / 2, 1.0)
+            for tell in self.on_refusal.values():
+                tell(rest, now - sent)
         self._rest_until(now + rest)
 
-    def slow_down_with_others(self, rest: float) -> None:
+    def slow_down_with_others(self, rest: float, refused: float, sent: float) -> None:
         """Do as after a refusal, where another process was refused.
 
         Parameters
         ----------
         rest
-            Seconds for which nothing is sent.
+            Seconds for which nothing is sent from now on.
+        refused, sent
+            How many seconds ago that was, and its request was sent.
         """
         now = self._clock()
-        self._halve(now)
+        if now - sent > self._slowed_at:  # as of one's own: else it is the same once more
+            self._slowed_at = max(now - refused, self._slowed_at)
+            self._width = max(self._width / 2, 1.0)
         self._rest_until(now + rest)
+        self._let_in()
 
-    def _halve(self, now: float) -> None:
-        self._slowed_at = now
-        self._refused_at = self._in_flight
-        self._width = max(min(self._width, self._in_flight) / 2, 1.0)
+    def narrow(self, most: int) -> None:
+        """Send no more than so many at once from now on."""
+        self._most = min(self._most, most)
+        self._width = min(self._width, self._most)
 
     def _rest_until(self, when: float) -> None:
         self._rests_until = max(self._rests_until, when)

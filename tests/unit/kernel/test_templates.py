@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -171,10 +172,40 @@ async def test_a_run_inside_a_sandbox_has_its_template_to_itself(tmp_path: Path,
         assert len({namespace_of(kernel, "user") for kernel in (one, other, again)}) == 3
 
 
+@pytest.mark.parametrize("what", ["file", "folder"])
+async def test_what_has_taken_the_place_of_another_is_shown_to_the_next_run(
+    what: str, tmp_path: Path, pool: Any
+) -> None:
+    need_bwrap()
+    shown = tmp_path / "shown"
+    file = shown if what == "file" else shown / "text"
+    templates: list[Template] = []
+    for content in ("old", "new", "new"):
+        if len(templates) < 2:
+            if what == "folder":
+                shutil.rmtree(shown, ignore_errors=True)
+                shown.mkdir()
+            (tmp_path / "made").write_text(content)
+            (tmp_path / "made").replace(file)
+        async with forked(Sandbox("bwrap", read=[shown])) as [kernel]:
+            templates += pool.claimed
+            assert text_of(await kernel.execute(f"open({str(file)!r}).read()")) == repr(content)
+    # not only because no kernel could be forked from it any more, as where what it shows is below /tmp
+    assert templates[0].environment != templates[1].environment
+    assert templates[1] is templates[2]
+
+
 LEAVING = """
-import builtins, os, random, subprocess
+import builtins, glob, os, random, subprocess
 for place in ("/tmp/note", "/dev/shm/note"):
     open(place, "w").write("secret")
+for path in glob.glob("/proc/[0-9]*/fd/*"):
+    try:
+        end = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        continue
+    if os.readlink(f"/proc/self/fd/{end}").startswith("pipe"):
+        os.write(end, b"secret")
 builtins.left = os.environ["LEFT"] = "secret"
 child = subprocess.Popen(["sleep", "600"], start_new_session=True)
 random.random()
@@ -183,6 +214,13 @@ FINDING = """
 import builtins, glob, os, random
 commands = [open(path).read() for path in glob.glob("/proc/[0-9]*/cmdline")]
 left = [hasattr(builtins, "left"), "LEFT" in os.environ, "child" in globals(), any("sleep" in each for each in commands)]
+said = b""
+for path in glob.glob("/proc/[0-9]*/fd/*"):
+    try:
+        said += os.read(os.open(path, os.O_RDONLY | os.O_NONBLOCK), 1000)
+    except OSError:
+        pass
+left += [b"secret" in said, b"secret" in os.read(0, 1000)]
 print(glob.glob("/tmp/note") + glob.glob("/dev/shm/note"), left)
 random.random()
 """
@@ -192,7 +230,7 @@ async def test_the_next_run_of_a_template_finds_nothing_of_the_one_before(pool: 
     need_bwrap()
     async with forked(Sandbox("bwrap")) as [before]:
         [template] = pool.claimed
-        number = text_of(await before.execute(LEAVING))
+        number = text_of(await before.execute(LEAVING)).rpartition("secret")[2]  # what is written to a pipe is shown
         its = psutil.Process(before._connection.process.pid)
         its_all = [its, *below(its.pid)]
         assert len(its_all) > 1
@@ -200,7 +238,7 @@ async def test_the_next_run_of_a_template_finds_nothing_of_the_one_before(pool: 
     async with forked(Sandbox("bwrap")) as [after]:
         assert [*pool.claimed] == [template]
         found, _, another = text_of(await after.execute(FINDING)).partition("\n")
-        assert found == "[] [False, False, False, False]"
+        assert found == "[] [False, False, False, False, False, False]"
         assert float(another) != float(number)
 
 
