@@ -89,8 +89,9 @@ async def test_many_deaths_lose_nothing_but_the_cells_own(kind: Any, is_forked: 
     finally:
         await kernel.close()
         await templates.close()
-    left = [process for process in psutil.wait_procs(many, timeout=20)[1] if process.name() != "rlm-template"]
-    assert not left
+    left = sorted(process.name() for process in psutil.wait_procs(many, timeout=20)[1])
+    # the template of runs to come, and what it is in
+    assert left in ([], ["rlm-template"], ["bwrap", "bwrap", "rlm-template"])
 
 
 async def test_a_fork_that_is_kept_does_nothing(tmp_path: Path) -> None:
