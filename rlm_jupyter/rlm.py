@@ -268,8 +268,9 @@ class RLM(FromRecord, InBatches):
     def warm(self) -> None:
         """Start in the background what the next run's kernel is forked from, so that it need not wait for that.
 
-        It returns at once, and does nothing where kernels are not forked (`warm=False`, `kernel=…`, macOS, Windows).
-        The process takes 30 MB and ends with this one, or after ten minutes in which nobody has used it.
+        It waits for nothing but its own imports, and does nothing where kernels are not forked (`warm=False`,
+        `kernel=…`, macOS, Windows). The process takes 30 MB and ends with this one, or after ten minutes in which
+        nobody has used it.
 
         Raises
         ------
@@ -284,6 +285,7 @@ class RLM(FromRecord, InBatches):
         templates = Templates(settings.preload, are_used=settings.warm)
         sandbox = settings.sandbox.chosen()
         templates.warm(templates.environment(settings.kernel_name, settings.cwd or Path.cwd(), None, sandbox))
+        import rlm_jupyter.run.background_session  # noqa: F401  the next run's first need, while that process starts
 
     def _warm_while_importing(self) -> None:
         """Start what the first kernel is forked from: kernel and loop, our larger half, are imported meanwhile."""

@@ -474,6 +474,21 @@ async def test_it_can_be_switched_off(how: str, monkeypatch: pytest.MonkeyPatch,
     assert not below()
 
 
+def test_the_run_after_warm_imports_nothing_of_ours(tmp_path: Path) -> None:
+    code = """
+import sys
+from rlm_jupyter import RLM
+from rlm_jupyter.models.scripted import ScriptedModel
+rlm = RLM(ScriptedModel(["```repl\\nprint(1)\\n```", "```repl\\nFINAL(1)\\n```"]), sandbox="none", save="runs")
+rlm.warm()
+before = set(sys.modules)
+assert rlm.completion("What?", "text").answer == "1"
+print(*(name for name in set(sys.modules) - before if name.startswith("rlm_jupyter")))
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert said.stdout.split() == []
+
+
 async def test_a_warmed_template_is_the_next_runs(pool: Any, sandbox: Sandbox) -> None:
     rlm = RLM(ScriptedModel(["```repl\nFINAL(1)\n```"] * 3), sandbox=sandbox, save=False)
     rlm.warm()
