@@ -117,6 +117,7 @@ def test_an_answer_before_a_sub_call_that_meets_a_limit_stands(
     assert (played.answer, played.stop_reason) == ("kept", "answered")
 
 
+@pytest.mark.slow
 @each_limit
 def test_what_a_failed_sub_call_says_is_no_answer(stage: Stage, options: dict[str, Any], call: str) -> None:
     batched = call.replace("llm_query(", "llm_query_batched([").replace(")", "])", 1)

@@ -137,6 +137,7 @@ def test_history_is_there_from_the_first_prompt_on(stage: Stage) -> None:
     answered(played, NEXT, 3)
 
 
+@pytest.mark.slow
 def test_an_answer_outlives_a_cell_that_hears_no_interrupt(stage: Stage) -> None:
     deaf = "import time\nwhile True:\n    try: time.sleep(5)\n    except BaseException: pass"
     played = stage.play([LOOK, block("FINAL(context[:4])", deaf), GO_ON], cell_seconds=0.5)

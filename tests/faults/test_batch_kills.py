@@ -22,6 +22,8 @@ import pytest
 
 from tests.support.loopback import Loopback, Said
 
+pytestmark = pytest.mark.slow
+
 CONCURRENCY = 16
 LOOK, DONE = "```repl\nword = context.upper()\nprint(word)\n```", "```repl\nturn = {said}\nFINAL(context.upper())\n```"
 MARK = "RLM_TEST_BATCH_KILLS"

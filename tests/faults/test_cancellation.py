@@ -15,6 +15,8 @@ from rlm_jupyter.run.control import Control
 from tests.faults.injector import Injector, Watch, struck, watched
 from tests.faults.runs import check_record, streamed, whole
 
+pytestmark = pytest.mark.slow
+
 WAYS = ("cancel", "cancel twice", "stop", "stop, then cancel")
 POINTS = (3, 12, 45, 90, 125)
 EARLY = range(24, 76, 7)

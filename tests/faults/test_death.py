@@ -117,6 +117,7 @@ async def test_death_in_a_batch_cancels_its_calls_and_bills_each_once(way: str) 
     assert result.trajectory.iterations[1].cells[0].status == "died"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", one_in(2, ["is killed", "crashes in C"]))
 async def test_death_between_cells_is_noticed_by_the_next(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Slow, "pause", 2.0)  # a core may be dumped first
@@ -174,7 +175,7 @@ async def test_a_kernel_that_dies_as_it_starts_is_started_again(monkeypatch: pyt
     deadly = Deadly(monkeypatch, 0)
 
     def told(event: Event) -> None:
-        if isinstance(event, CellStarted) and event.iteration == 2:
+        if isinstance(event, CellFinished) and event.iteration == 1:  # the next may begin, and die, before it is told
             deadly.left = 2
 
     result = await run(FIRST, block(WAYS["exits"]), LAST, told=told)
@@ -189,7 +190,7 @@ async def test_a_kernel_that_always_dies_as_it_starts_ends_the_run_with_what_it_
     deadly = Deadly(monkeypatch, 0)
 
     def told(event: Event) -> None:
-        if isinstance(event, CellStarted) and event.iteration == 2:
+        if isinstance(event, CellFinished) and event.iteration == 1:  # the next may begin, and die, before it is told
             deadly.left = 1_000
 
     result = await run(FIRST, block(WAYS["exits"]), LAST, told=told)

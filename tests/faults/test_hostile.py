@@ -12,6 +12,8 @@ from rlm_jupyter.run.control import Control
 from rlm_jupyter.types.events import Event, OutputsShown
 from tests.faults.runs import block
 
+pytestmark = pytest.mark.slow
+
 _LITTLE_SECONDS = 1.5
 _MUCH_SECONDS = 20.0
 LATER = """

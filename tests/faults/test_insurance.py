@@ -31,7 +31,10 @@ from tests.support.examples import one_in
 from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_kernel import text_of
 
-pytestmark = pytest.mark.skipif(not supervisor.can_fork_live(), reason="kernels are forked on Linux")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not supervisor.can_fork_live(), reason="kernels are forked on Linux"),
+]
 
 KILL = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 DEATHS = [KILL, "import os; os._exit(3)", "import ctypes; ctypes.string_at(0)"]

@@ -20,6 +20,8 @@ from tests.faults.injector import Watch, watched
 from tests.faults.runs import check_record
 from tests.support.examples import one_in
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import sys
 from pathlib import Path

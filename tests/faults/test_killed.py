@@ -33,6 +33,8 @@ from tests.faults.runs import block
 from tests.support.examples import one_in
 from tests.support.loopback import Loopback, Request, Said
 
+pytestmark = pytest.mark.slow
+
 KILLS = int(os.environ.get("RLM_FAULTS_TIMES", "200"))
 _ORPHAN_SECONDS = 20.0
 """By then they are gone also where three tests keep the machine busy; the soak has it for itself."""

@@ -22,6 +22,8 @@ from tests.faults.injector import watched
 from tests.faults.runs import block
 from tests.support.loopback import Loopback, Request, Said
 
+pytestmark = pytest.mark.slow
+
 _ROOT = Path(__file__).parents[2]
 _ITEMS = 24
 KILLS = int(os.environ.get("RLM_FAULTS_BATCH_KILLS", "6"))

@@ -24,7 +24,10 @@ from tests.security.conftest import need_bwrap
 from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_kernel import text_of
 
-pytestmark = pytest.mark.skipif(not supervisor.can_fork_live(), reason="kernels are forked on Linux")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not supervisor.can_fork_live(), reason="kernels are forked on Linux"),
+]
 
 MB = 2**20
 TAKE = (

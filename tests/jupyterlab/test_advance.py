@@ -7,6 +7,8 @@ import pytest
 from tests.jupyterlab.conftest import Open, Waiting
 from tests.jupyterlab.lab import NotebookPage
 
+pytestmark = pytest.mark.slow
+
 LOOK = "I look.\n```repl\nprint(len(context))\n```"
 FINAL = "It is known.\n```repl\nFINAL('ten')\n```"
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.jupyterlab.conftest import Open, Waiting
 from tests.jupyterlab.lab import texts
+
+pytestmark = pytest.mark.slow
 
 ASK = "%%rlm -m openai/any -c text --rerun\nHow long is it?"
 LOOK = "I look.\n```repl\nseen = len(context)\nprint(seen)\n```"

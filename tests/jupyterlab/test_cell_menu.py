@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.jupyterlab.conftest import Open, Waiting
 from tests.jupyterlab.lab import NotebookPage, texts
+
+pytestmark = pytest.mark.slow
 
 ASK = "%%rlm -m openai/any -c text --rerun\nHow long is it?"
 LOOK = "I look.\n```repl\nseen = len(context)\nprint(seen)\n```"

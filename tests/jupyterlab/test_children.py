@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
+
 from tests.jupyterlab.conftest import Open, Waiting
 from tests.jupyterlab.lab import NotebookPage, texts
+
+pytestmark = pytest.mark.slow
 
 ASK = "%%rlm -m openai/any -c text --rerun --max-depth 2\nHow long is it?"
 ROOT = "I ask.\n```repl\npart = rlm_query('Read the part')\nprint(part)\n```"

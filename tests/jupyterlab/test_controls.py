@@ -8,9 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.jupyterlab.conftest import Open, Waiting
 from tests.jupyterlab.lab import NotebookPage, Window, texts
 from tests.support.loopback import Said
+
+pytestmark = pytest.mark.slow
 
 ASK = "%%rlm -m openai/any -c text --rerun\nHow long is the needle?"
 LOOK = "I look for the **needle**.\n```repl\nprint('haystack')\nanswers = llm_query_batched(['one?', 'two?'])\n```"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.jupyterlab.conftest import Open, Waiting
 from tests.jupyterlab.lab import texts
 from tests.jupyterlab.test_looks import approve
+
+pytestmark = pytest.mark.slow
 
 
 def test_every_cell_is_approved_by_its_buttons_and_nobody_is_asked_elsewhere(opened: Open, model: Waiting) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.jupyterlab.conftest import Open, Waiting
+
+pytestmark = pytest.mark.slow
 
 IMAGES = """import io, PIL.Image
 def noise(side):

@@ -95,6 +95,7 @@ def test_cells_are_there_while_the_run_goes_on(opened: Open, model: Waiting) -> 
     assert not page.errors
 
 
+@pytest.mark.slow
 def test_asking_again_replaces_the_cells_but_not_an_edited_one(opened: Open, model: Waiting) -> None:
     model.play([LOOK, FINAL, FINAL], opened=2)
     page = opened("text = 'x' * 10", ASK, "own = 'cell'")
@@ -156,6 +157,7 @@ AT_ONCE = (
 """Have Lab be idle in all that it does: what it renders then, it takes out in the frame that may draw it in view."""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_full_windowing")
 def test_cells_that_lab_takes_out_of_view_by_mistake_are_drawn_again(
     opened: Open, model: Waiting, window: Window
@@ -211,6 +213,7 @@ def test_stop_ends_the_run_with_what_it_has(opened: Open, model: Waiting) -> Non
     assert not page.errors
 
 
+@pytest.mark.slow
 def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: Open, model: Waiting) -> None:
     model.play([HTML, "```repl\nprint(1 / 0)\n```", FINAL], opened=3)
     page = opened("text = 'x' * 10", "%%rlm -m openai/any -c text\nWhat is it?", "'own'")
@@ -264,6 +267,7 @@ def test_a_saved_notebook_comes_back_and_run_all_leaves_its_cells_alone(opened: 
     assert not again.errors
 
 
+@pytest.mark.slow
 def test_an_edit_that_was_refused_stays_below_its_cell_and_what_was_said_of_it(opened: Open, model: Waiting) -> None:
     model.play(["```repl\nprint('first')\n```", "I go on.\n```repl\nprint('second')\n```", FINAL], opened=3)
     page = opened("text = 'x' * 10", ASK.replace("--rerun", "--rerun --approve"))
@@ -289,6 +293,7 @@ def test_an_edit_that_was_refused_stays_below_its_cell_and_what_was_said_of_it(o
     assert not page.errors
 
 
+@pytest.mark.slow
 def test_the_last_cell_is_undone_by_a_button_and_shown_as_undone(opened: Open, model: Waiting) -> None:
     model.play(
         ["```repl\nx = 'first'\n```", "```repl\nx = 'wrong'\n```", "```repl\nx += '!'\n```", "```repl\nFINAL(x)\n```"],
@@ -361,6 +366,7 @@ def test_people_decide_about_cells(opened: Open, model: Waiting) -> None:
     assert not page.errors
 
 
+@pytest.mark.slow
 def test_a_cell_that_waits_is_asked_about_in_one_place(opened: Open, model: Waiting) -> None:
     """Also where the kernel is there, and the cell with it, before the page has said that its buttons work."""
     cell = "```repl\nprint('first')\n```"
@@ -395,6 +401,7 @@ def waiting(page: NotebookPage) -> dict[str, Any]:
     return cast(dict[str, Any], found)
 
 
+@pytest.mark.slow
 def test_the_cell_that_waits_runs_by_the_keys_that_run_cells_and_what_is_written_there_is_not_lost(
     opened: Open, model: Waiting
 ) -> None:
@@ -441,6 +448,7 @@ def test_the_cell_that_waits_runs_by_the_keys_that_run_cells_and_what_is_written
     assert not page.errors
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_full_windowing")
 def test_a_cell_that_waits_out_of_view_has_its_buttons_where_it_is_and_is_approved_from_afar(
     opened: Open, model: Waiting
@@ -465,6 +473,7 @@ def test_a_cell_that_waits_out_of_view_has_its_buttons_where_it_is_and_is_approv
     assert not page.complaints
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_by_a_limit_keeps_its_last_step(opened: Open, model: Waiting) -> None:
     forced = "I would look once more.\n```repl\nprint('never executed')\n```"
     last = "The last look.\n```repl\nprint('second', len(context))\n```"
@@ -492,6 +501,7 @@ HERE: list[str | Said] = [
 ]
 
 
+@pytest.mark.slow
 def test_the_cells_of_a_run_that_is_resumed_stand_between_its_lines(opened: Open, model: Waiting) -> None:
     looks = [f"```repl\nprint('look {n}')\n```" for n in range(2)]
     model.play([looks[0], "I can't say.", looks[1], "```repl\nFINAL('at last')\n```"], opened=4)
@@ -513,6 +523,7 @@ def test_the_cells_of_a_run_that_is_resumed_stand_between_its_lines(opened: Open
     assert not page.errors
 
 
+@pytest.mark.slow
 def test_here_all_is_shown_once_below_the_cells_of_the_model(opened: Open, model: Waiting) -> None:
     model.play(HERE, opened=4)
     page = opened(
@@ -559,6 +570,7 @@ def look_of_cells(page: NotebookPage, html: str) -> None:
     opened.close()
 
 
+@pytest.mark.slow
 def test_other_readers_can_tell_a_runs_cells_from_the_persons(opened: Open, model: Waiting) -> None:
     model.play(["I look.\n```repl\nlen(context)\n```", FINAL], opened=2)
     page = opened("text = 'x' * 10", "%%rlm -m openai/any -c text\nHow long?", "41 + 1")
@@ -589,6 +601,7 @@ def test_other_readers_can_tell_a_runs_cells_from_the_persons(opened: Open, mode
     assert [html.count(f"[{number}]:") for number in range(1, 5)] == [1, 1, 1, 2]
 
 
+@pytest.mark.slow
 def test_amounts_in_dollars_are_no_formulas_and_formulas_are(opened: Open, model: Waiting) -> None:
     amounts = "It cost $5 in 2020 and $7 in 2021"
     model.play([f"{amounts}.\n```repl\nx = 1\n```", f"```repl\nFINAL('{amounts}; $E = mc^2$')\n```"], opened=2)
@@ -604,6 +617,7 @@ def test_amounts_in_dollars_are_no_formulas_and_formulas_are(opened: Open, model
         assert amounts in cell.inner_text().replace("\u200b", "")
 
 
+@pytest.mark.slow
 def test_a_recorded_run_shows_its_steps_once_in_a_kernel_that_has_just_started(opened: Open, model: Waiting) -> None:
     model.play([FINAL], opened=1)
     page = opened("text = 'x' * 12", "%%rlm -m openai/any -c text\nHow long is what was recorded?")
@@ -619,6 +633,7 @@ def test_a_recorded_run_shows_its_steps_once_in_a_kernel_that_has_just_started(o
     page.until(lambda: "Steps" not in cell.inner_text(), "that they stand there once")
 
 
+@pytest.mark.slow
 def test_the_runs_own_notebook_can_be_opened_and_closed_without_a_question(
     opened: Open, model: Waiting, window: Window
 ) -> None:

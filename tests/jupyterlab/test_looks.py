@@ -11,6 +11,8 @@ from tests.jupyterlab.conftest import Open, Waiting
 from tests.jupyterlab.lab import NotebookPage, Window
 from tests.support.loopback import Fault
 
+pytestmark = pytest.mark.slow
+
 ASK = "%%rlm -m openai/any -c text --rerun\nHow long is it?"
 LOOK = (
     "I look at the **text**.\n```repl\nprint(len(context))\nanswers = llm_query_batched(['one?', 'two?'])\n```\n"

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser
 from tests.jupyterlab.conftest import Waiting, check_ready
 from tests.jupyterlab.lab import Lab, NotebookPage, Window, running_lab, texts
 
-pytestmark = pytest.mark.skipif(find_spec("notebook") is None, reason="Notebook is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("notebook") is None, reason="Notebook is not installed")]
 
 ASK = "%%rlm -m openai/any -c text --rerun\nHow long is it?"
 LOOK = "I look.\n```repl\nprint(len(context))\n```"
@@ -41,7 +41,7 @@ def test_cells_appear_and_can_be_stopped(notebook7: Lab, browser: Browser, model
         assert "12" in texts(code)
         assert page.cells()[2]["execution_count"] is None  # the run goes on
         bar = page.page.locator(".rlm-bar")
-        assert "iteration 2 / 30" in bar.inner_text()
+        page.until(lambda: "iteration 2 / 30" in bar.inner_text(), "the next iteration")
         page.command("rlm:runs")
         runs = page.page.locator("#rlm-runs")
         page.until(lambda: "Iteration 1" in (runs.text_content() or "") and runs.is_visible(), "the side panel")

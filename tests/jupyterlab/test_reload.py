@@ -10,6 +10,8 @@ from tests.jupyterlab.test_cell_menu import choose
 from tests.jupyterlab.test_live_cells import ASK, FINAL, LOOK, roles
 from tests.support.loopback import Said
 
+pytestmark = pytest.mark.slow
+
 SLOW = (
     "I do part {0}.\n```repl\nimport time\nfor i in range(4):\n    print('step {0}', i)\n    time.sleep(0.7)\n"
     "print(llm_query('read {0}'))\n```"

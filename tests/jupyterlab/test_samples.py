@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.jupyterlab.conftest import Open, Waiting
 from tests.jupyterlab.lab import NotebookPage, texts
+
+pytestmark = pytest.mark.slow
 
 ASK = "%%rlm -m openai/any -c text --rerun --samples 3\nHow does it begin?"
 LOOK = "A look.\n```repl\nprint('it has', len(context), 'characters')\n```"

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.jupyterlab.conftest import Open, Waiting
 from tests.jupyterlab.lab import Lab, texts
+
+pytestmark = pytest.mark.slow
 
 FIRST = "%%rlm --session notes -m openai/any -c text\nHow long is it?"
 SECOND = "%%rlm --session notes -c more -o second\nAnd this?"

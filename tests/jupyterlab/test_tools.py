@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.jupyterlab.conftest import Open, Waiting
 from tests.jupyterlab.lab import texts
+
+pytestmark = pytest.mark.slow
 
 TOOL = '''text = "Abel complains. " * 20
 def orders(customer: str, most: int = 2) -> list[dict]:

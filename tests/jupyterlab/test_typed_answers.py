@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.jupyterlab.conftest import Open, Waiting
+
+pytestmark = pytest.mark.slow
 
 TYPES = "from dataclasses import dataclass\n@dataclass\nclass Row:\n    city: str\n    total: float\ntext = 'x' * 1234"
 ASK = '%%rlm -m openai/any -c text --rerun --answer "list[Row]"\nWhat is the total of each city?'

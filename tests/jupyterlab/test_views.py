@@ -13,6 +13,8 @@ from playwright.sync_api import expect
 from tests.jupyterlab.conftest import WINDOWING, Open, Waiting
 from tests.jupyterlab.lab import NotebookPage, Window, texts
 
+pytestmark = pytest.mark.slow
+
 ASK = "%%rlm -m openai/any -c text --rerun\nHow long is it?"
 # a reply that only repeats the one before it would not be run
 LOOK, AGAIN, ONCE_MORE = (f"I look: {n}.\n```repl\nprint(len(context) + {n})\n```" for n in range(3))

@@ -15,6 +15,8 @@ from playwright.sync_api import Browser
 from tests.jupyterlab.conftest import Open, Waiting, check_ready
 from tests.jupyterlab.lab import Lab, NotebookPage, Window, running_lab, texts
 
+pytestmark = pytest.mark.slow
+
 ASK = "%%rlm -m openai/any -c text --rerun\nHow long is it?"
 STEPS = [
     f"Step {place}.\n```repl\nimport time\n"

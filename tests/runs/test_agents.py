@@ -35,6 +35,8 @@ from tests.support.agent import (
 )
 from tests.support.loopback import Fault, Loopback
 
+pytestmark = pytest.mark.slow
+
 COUNTED = ("I look.\n\n```repl\nn = len(context)\n```", "```repl\nother = 3\n```", "```repl\nFINAL(f'{n} in all')\n```")
 NO_MORE_SECONDS = 2.0
 """After which nothing more may be asked of a model, once a run is stopped."""

@@ -26,6 +26,8 @@ from tests.runs.test_batches import UPPER, WORDS, rows
 from tests.runs.test_batches import here as here
 from tests.support.loopback import Fault, Loopback, Request, Said
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[2] / "docs" / "batches.md").read_text()
 ITEMS = [row | {"right": right} for row, right in zip(WORDS, ("ONE", "2", "drei"), strict=True)]
 VERDICTS = {"ONE": "correct", "TWO": "partly", "THREE": "incorrect"}

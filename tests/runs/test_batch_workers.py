@@ -38,6 +38,8 @@ from tests.runs.test_batches import WORDS, rows
 from tests.runs.test_batches import here as here
 from tests.support.loopback import Fault, Loopback, Said
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text()
 UPPER = "```repl\nFINAL(context.upper())\n```"
 TWO = ("```repl\nword = context.upper()\nprint(word)\n```", "```repl\nFINAL(word)\n```")

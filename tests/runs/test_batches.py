@@ -33,6 +33,8 @@ from rlm_jupyter.types.values import Message
 from tests.runs.test_magics import execute
 from tests.support.loopback import Loopback, Said
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[2] / "docs" / "batches.md").read_text()
 UPPER = "```repl\nFINAL(context.upper())\n```"
 WORDS = [{"id": f"n{number}", "word": word} for number, word in enumerate(("one", "two", "three"))]

@@ -146,6 +146,7 @@ def test_json_holds_every_character_whatever_the_terminal(monkeypatch: pytest.Mo
     assert not Path("rlm_runs").exists()
 
 
+@pytest.mark.slow
 def test_standard_input_several_files_and_a_folder() -> None:
     Path("d").mkdir()
     for name in ("a.txt", "b.txt"):
@@ -188,6 +189,7 @@ def test_a_run_that_fails_says_so_in_one_line_and_keeps_its_record() -> None:
     assert facts["notebook"] == str(Path(notebook.removeprefix("Notebook: ")).absolute())
 
 
+@pytest.mark.slow
 def test_the_line_to_resume_a_failed_run_resumes_it() -> None:
     Path("another place").mkdir()
     failed = cli("run", "?", "-m", script("```repl\nx = 20\n```"), "--save", "another place/", "--quiet")
@@ -200,6 +202,7 @@ def test_the_line_to_resume_a_failed_run_resumes_it() -> None:
     assert (resumed.code, resumed.out) == (0, "21\n")
 
 
+@pytest.mark.slow
 def test_the_newest_run_is_resumed_where_none_is_named() -> None:
     cli("run", "?", "-m", script("```repl\nx = 20\n```"))
     [notebook] = Path("rlm_runs").glob("*.ipynb")
@@ -215,6 +218,7 @@ def test_the_best_answer_of_a_failed_run_is_printed_and_is_a_failure() -> None:
     assert "resume" not in done.err
 
 
+@pytest.mark.slow
 def test_the_model_is_named_by_option_then_environment_and_never_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("a.txt").write_text("The sky is blue. Grass is green.")
     done = cli("run", "What colour is the sky?", "-c", "a.txt", "--no-save")
@@ -228,6 +232,7 @@ def test_the_model_is_named_by_option_then_environment_and_never_guessed(monkeyp
     assert done.out == "by option\n"
 
 
+@pytest.mark.slow
 def test_a_served_model_and_a_sub_model_at_one_address() -> None:
     with Loopback(['```repl\nFINAL(llm_query("piece"))\n```', "of the sub-model"]) as server:
         models = ("-m", "vllm/root", "--sub-model", "vllm/sub", "--base-url", server.openai_url)
@@ -236,6 +241,7 @@ def test_a_served_model_and_a_sub_model_at_one_address() -> None:
         assert [request.body["model"] for request in server.requests] == ["root", "sub"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", ["What is the code?", "Code?", "Tell me the code", "What is the code in a/b.txt?"])
 @pytest.mark.parametrize("behind", [False, True])
 def test_the_question_may_stand_last(question: str, behind: bool) -> None:
@@ -341,6 +347,7 @@ def named_at_the_end(done: Done) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_leaves_at_once_without_a_traceback() -> None:
     deaf = "while True:\n    try:\n        time.sleep(60)\n    except BaseException:\n        pass"
     process = start("run", "?", "-m", script(SLEEP.format(deaf)), bufsize=0)
@@ -527,6 +534,7 @@ def test_what_is_piped_in_is_the_context() -> None:
     assert "5 characters" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("paths", "given", "options", "answer", "told"),
     [
@@ -692,6 +700,7 @@ def test_a_large_context_is_kept_once_told_of_and_cleaned_with_the_last_run() ->
     assert "Deleted 2 runs (51.2 MB)" in done.err
 
 
+@pytest.mark.slow
 def test_clean_leaves_what_is_not_the_runs() -> None:
     child = ["```repl\nprint(rlm_query('the part'))\n```", "```repl\nFINAL(1)\n```", "```repl\nFINAL(2)\n```"]
     for name in ("a", "b", "c"):

@@ -100,6 +100,7 @@ def size(conversation: Sequence[Message]) -> int:
     return sum(estimate_tokens(message.content) for message in conversation)
 
 
+@pytest.mark.slow
 async def test_five_hundred_iterations_end_by_their_own_answer_and_what_the_third_showed_is_found_in_the_end() -> None:
     cells = [line(number, 20) for number in range(1, 501)]
     cells[2] = block("print('The badge of the blue heron is 7Q-4411.')")

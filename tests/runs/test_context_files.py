@@ -132,6 +132,7 @@ def block(kind: str, number: int = 0) -> str:
     return re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.M | re.S)[number]
 
 
+@pytest.mark.slow
 def test_the_first_examples_of_the_docs_run() -> None:
     model = script(FINAL)
     names: dict[str, Any] = {}

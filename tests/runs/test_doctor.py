@@ -14,6 +14,8 @@ import pytest
 from tests.runs.test_cli import Done, cli, start
 from tests.runs.test_cli import here as here
 
+pytestmark = pytest.mark.slow
+
 KEY = "sk-0123456789-never-shown"
 
 

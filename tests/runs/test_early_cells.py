@@ -24,6 +24,8 @@ from rlm_jupyter.types.errors import ModelError, ModelUnavailableError, Unusable
 from rlm_jupyter.types.events import CellProposed, Event, Record, ReplyStreamed, RunPaused
 from tests.support.streamed import Breaks, Streamed
 
+pytestmark = pytest.mark.slow
+
 CONTEXT = "one two three " * 500
 END = "I am done.\n```repl\nFINAL(len(context.split()))\n```"
 PROSE = "Then I read what it shows, and say which of them it is.\n" * 6

@@ -107,6 +107,7 @@ def test_a_mistake_is_one_line(shell: InteractiveShell, cell: str) -> None:
     assert len(lines) <= 1, "\n".join(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", REFUSALS.values(), ids=REFUSALS)
 def test_what_a_server_does_is_one_line(shell: InteractiveShell, monkeypatch: Any, fault: Fault) -> None:
     with Loopback([fault] * 50) as server:

@@ -547,6 +547,7 @@ def test_loading_twice_is_loading_once(shell: InteractiveShell) -> None:
     assert (len(shell.input_transformers_cleanup), len(shell.configurables)) == before
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_not_used_for_long_is_closed_and_says_so(shell: InteractiveShell) -> None:
     write_script(Path("idle.json"), [LOOK, "```repl\nFINAL('one')\n```"] + ["```repl\nFINAL('more')\n```"] * 2)
     run(shell, "%%rlm -m scripted/idle.json\nWhat?")
@@ -653,6 +654,7 @@ def test_a_notebook_file_has_the_last_state_and_the_variable_is_set() -> None:
     assert "The recorded run of" not in text_of(again)
 
 
+@pytest.mark.slow
 def test_progress_is_seen_while_the_cell_runs() -> None:
     updates: list[str] = []
 
@@ -705,6 +707,7 @@ async def interrupted(*, times: int, first: str = "") -> tuple[list[Any], float,
     return list(document.cells[1:]), seconds, len(json.loads(document.cells[3].outputs[0]["data"]["text/plain"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
 async def test_an_interrupt_stops_run_and_kernel_and_keeps_what_there_was(times: int) -> None:
     (asked, after, _), seconds, kernels = await interrupted(times=times)
@@ -736,6 +739,7 @@ async def and_one_more(*args, **options):
 kernel.do_execute = and_one_more"""
 
 
+@pytest.mark.slow
 async def test_an_interrupt_after_the_last_one_does_not_take_the_reply_away() -> None:
     (asked, after, _), seconds, _ = await interrupted(times=1, first=ANOTHER_WHEN_OVER)
     assert seconds < 30
@@ -743,6 +747,7 @@ async def test_an_interrupt_after_the_last_one_does_not_take_the_reply_away() ->
     assert after.outputs[0].text == "a draft cancelled\n"
 
 
+@pytest.mark.slow
 def test_who_catches_the_interrupt_and_goes_on_can_be_interrupted_again() -> None:
     go_on = """import os, signal, threading, time
 def interrupt():
@@ -761,6 +766,7 @@ time.sleep(30)"""
     assert took.outputs[0]["data"]["text/plain"] == "(True, True)"
 
 
+@pytest.mark.slow
 def test_in_the_background_a_cell_returns_at_once_and_shows_itself_until_it_is_done() -> None:
     write_script(Path("later.json"), ["```repl\nimport time\ntime.sleep(1)\nFINAL('**later**')\n```"] * 2)
     asked, at_once, later, stopped = execute(
@@ -776,6 +782,7 @@ def test_in_the_background_a_cell_returns_at_once_and_shows_itself_until_it_is_d
     assert stopped.outputs[-1]["data"]["text/plain"] == "'cancelled'"
 
 
+@pytest.mark.slow
 def test_a_run_whose_variable_another_one_takes_says_so() -> None:
     replaced, *_ = execute(
         "%rlm --background -m scripted/slow.json What?",

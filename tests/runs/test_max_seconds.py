@@ -26,6 +26,8 @@ from tests.support.examples import one_in
 from tests.support.loopback import Fault, Loopback
 from tests.support.pace import Pace
 
+pytestmark = pytest.mark.slow
+
 DRAFT = "answer['content'] = 'so far'"
 IN_C = "sum(range(10**14))"
 """Holds the interpreter's lock: no signal is heard, and no other thread runs."""

@@ -27,6 +27,8 @@ from tests.runs.test_tools import answered, printed
 from tests.runs.test_typed_answers import block
 from tests.runs.test_typed_answers import in_folder as in_folder
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 THINGS = {"command": sys.executable, "args": ["-m", "tests.support.mcp_server"], "cwd": str(ROOT)}
 USES = "found = things.search_things('a', limit=3)\nprint(found)"

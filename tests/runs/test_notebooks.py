@@ -11,6 +11,8 @@ import pytest
 
 from rlm_jupyter.record.store import RunFiles
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
 

@@ -420,6 +420,7 @@ def test_an_export_carries_no_key_that_stands_in_a_file() -> None:
     assert key not in sent.path.read_text()
 
 
+@pytest.mark.slow
 def test_on_the_command_line() -> None:
     Path("text.txt").write_text(CONTEXT)
     played = script(*map(block, ["print(1)", f"{TABLE}\n{DONE}"]))
@@ -455,6 +456,7 @@ def test_on_the_command_line() -> None:
         assert said in done.err
 
 
+@pytest.mark.slow
 def test_on_the_command_line_a_run_is_gone_on_with_where_its_files_may_go() -> None:
     Path("text.txt").write_text(CONTEXT)
     played = script(*map(block, ["print(1)", f"{TABLE}\n{DONE}"]))

@@ -29,6 +29,8 @@ from rlm_jupyter.types.values import Message, Reply
 from tests.support.examples import one_in
 from tests.support.loopback import Fault, Loopback, Request, Said
 
+pytestmark = pytest.mark.slow
+
 USER = [Message("user", "hello")]
 
 

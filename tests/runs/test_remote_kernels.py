@@ -31,6 +31,8 @@ from tests.runs.test_cli import cli, script
 from tests.runs.test_magics import run, shell
 from tests.support.jupyter_servers import TOKEN, Proxy, free_port, serving
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["shell"]
 CONTEXT = "a needle in hay " * 20_000
 

@@ -300,6 +300,7 @@ def _asked(typed: str, *args: str) -> subprocess.CompletedProcess[str]:
         os.close(master)
 
 
+@pytest.mark.slow
 def test_on_the_command_line(in_folder: Path) -> None:
     replies = [
         block("open('traces', 'a').write('x')", "print(len(context))"),

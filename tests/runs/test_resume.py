@@ -130,6 +130,7 @@ def test_an_option_that_is_misspelt_is_named(in_folder: Path) -> None:
         RLM.fork("run.ipynb", "1")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 async def test_wherever_a_run_is_broken_off_it_ends_the_same_and_nothing_is_asked_twice() -> None:
     result = await whole()
     assert result.answer == ANSWER
@@ -199,6 +200,7 @@ RLM(model, save="run.ipynb", sandbox="none").completion("What is it?", "some tex
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["a cell", "half of a batch", "a reply"])
 async def test_the_host_is_killed_and_the_server_hears_nothing_twice(moment: str, in_folder: Path) -> None:
     release = Path("release")
@@ -484,6 +486,7 @@ async def test_a_limit_is_raised_and_the_bill_goes_on() -> None:
     assert model.roots <= 1
 
 
+@pytest.mark.slow
 async def test_the_time_that_re_execution_takes_is_not_that_of_the_run(in_folder: Path) -> None:
     nap = in_folder / "nap"
     nap.write_text("0")

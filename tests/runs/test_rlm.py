@@ -100,6 +100,7 @@ ENDINGS: list[tuple[str, Script, str | None]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("replies", "answer"), [case[1:] for case in ENDINGS], ids=[case[0] for case in ENDINGS])
 async def test_endings(replies: Script, answer: str | None) -> None:
     result = await run(replies)
@@ -249,6 +250,7 @@ async def test_a_draft_is_the_answer_where_a_limit_ends_the_run() -> None:
     assert (result.answer, result.stop_reason) == ("draft", "iterations")
 
 
+@pytest.mark.slow
 async def test_a_draft_outlives_the_kernel() -> None:
     deaf = "import time\nwhile True:\n    try: time.sleep(5)\n    except BaseException: pass"
     result = await run([block("answer['content'] = 'draft'"), block(deaf)], limits=Limits(max_seconds=5))
@@ -287,6 +289,7 @@ async def test_a_draft_that_never_becomes_text_ends_no_run_for_ever(monkeypatch:
     assert "died" in told(result, 0)
 
 
+@pytest.mark.slow
 async def test_the_bill_counts_what_was_stopped() -> None:
     class Slow(ScriptedModel):
         async def complete(self, messages: Any, **options: Any) -> Any:
@@ -345,6 +348,7 @@ def test_a_watcher_that_fails_is_reported_with_one_traceback_and_a_count(
     assert told > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [ModelUnavailableError, KernelError, PolicyError])
 @pytest.mark.parametrize("way", ["completion", "acompletion", "start", "stream"])
 def test_an_error_has_the_result_so_far_and_says_how_to_resume(way: str, kind: type[RLMError]) -> None:

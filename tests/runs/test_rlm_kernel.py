@@ -30,6 +30,8 @@ from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import ConfigurationError
 from tests.security.conftest import need_bwrap
 
+pytestmark = pytest.mark.slow
+
 SPEC = Path(rlm_jupyter.__file__).parent / "kernelspec"
 LOOK = "I look.\n```repl\nprint(len(context))\nmade = [seen] if 'seen' in globals() else []\n```"
 ANSWER = "```repl\nreply = llm_query('who?')\nFINAL(f'**{len(context)}** {reply} {made}')\n```"

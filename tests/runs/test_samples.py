@@ -247,6 +247,7 @@ RLM(model, samples=3, limits=Limits(max_iterations=5), save="killed.ipynb").comp
 """
 
 
+@pytest.mark.slow
 async def test_a_run_that_was_killed_goes_on_with_all_its_samples(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     env = os.environ | {"PYTHONPATH": str(root)}

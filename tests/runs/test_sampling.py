@@ -197,6 +197,7 @@ def test_pairs_are_read() -> None:
         parsed(["temperature"])
 
 
+@pytest.mark.slow
 def test_from_a_notebook_and_from_the_command_line(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with Loopback(SCRIPT * 3) as server:

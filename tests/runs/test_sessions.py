@@ -505,6 +505,7 @@ def cli(*args: str) -> Done:
     return Done(start(*args))
 
 
+@pytest.mark.slow
 def test_the_command_line_goes_on_with_a_session(in_folder: Path) -> None:
     write_script(Path("ask.json"), [block("n = len(context)", "FINAL(n)")])
     Path("book.txt").write_text("banana")
@@ -613,6 +614,7 @@ def test_a_session_that_is_dropped_ends_its_kernel_without_a_word(caplog: pytest
     assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
+@pytest.mark.slow
 def test_each_prompt_is_named_by_its_number_in_all_commands(in_folder: Path) -> None:
     """`NAME.1` is the first prompt for all of them, and never the last: other cells would be executed, and paid for."""
     replies = [block("n = 1"), block("n += 1"), block("FINAL(n)"), block("FINAL(n * 10)")]

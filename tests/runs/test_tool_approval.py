@@ -24,6 +24,8 @@ from tests.runs.test_typed_answers import block
 from tests.runs.test_typed_answers import in_folder as in_folder
 from tests.support.here import Notebook
 
+pytestmark = pytest.mark.slow
+
 TRY = "for word in {words!r}:\n    try:\n        print(look_up(word))\n    except SubcallError as error:\n        print(error)"
 NOBODY = "The tool look_up asks a person before it is called, and nobody can be asked here"
 

@@ -331,6 +331,7 @@ WITH_EFFECTS = {
 CHILD = ["print(inner('c'), inner('d'))", "FINAL(inner('e'))"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [15, pytest.param(100, marks=[pytest.mark.soak, pytest.mark.timeout(3_600)])])
 def test_replays_resumes_and_forks_have_no_effect_outside(times: int, in_folder: Path) -> None:
     effects = in_folder / "effects"

@@ -110,6 +110,7 @@ day = datetime.date(2031, 2, 3)
 DATED = {"name": "a", "at": "2031-02-03"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wanted", "declared", "value"),
     [
@@ -203,6 +204,7 @@ def test_what_a_mended_validator_refuses_goes_back_to_the_model() -> None:
     assert RLM.replay(result.path).same
 
 
+@pytest.mark.slow
 def test_none_is_an_answer_where_the_type_has_it(in_folder: Path) -> None:
     result = RLM(model("FINAL(None)")).completion("What?", CONTEXT, answer=int | None)
     assert (result.stop_reason, result.answer, result.value) == ("answered", "null", None)
@@ -334,6 +336,7 @@ def test_an_answer_that_its_type_writes_in_another_way_is_the_same_when_replayed
     assert RLM.replay(str(changed.completion("What?", CONTEXT, answer=Invoice).path)).differences
 
 
+@pytest.mark.slow
 def test_a_schema_on_the_command_line() -> None:
     Path("s.schema.json").write_text(json.dumps(Invoice.model_json_schema()))
     Path("text.txt").write_text(CONTEXT)
@@ -390,6 +393,7 @@ def test_a_recorded_answer_that_a_type_with_the_same_schema_refuses_is_not_its_a
         assert (shell.user_ns["rlm_result"].value, "no model was asked" in shown) == (value, is_recorded)
 
 
+@pytest.mark.slow
 def test_a_type_of_the_notebook_in_its_own_kernel(in_folder: Path) -> None:
     Path("m.json").write_text(json.dumps({"replies": list(map(block, ["print(1)", WRONG, RIGHT]))}))
     with Notebook(in_folder) as notebook:

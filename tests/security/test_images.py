@@ -14,6 +14,8 @@ from rlm_jupyter.models.scripted import ScriptedModel
 from tests.support.loopback import Loopback, Request
 from tests.support.pictures import chunk, claimed, images, jpeg, png
 
+pytestmark = pytest.mark.slow
+
 WIRE = (
     "import time\n"
     "wire = get_ipython().kernel.rlm_guest.wire\n"

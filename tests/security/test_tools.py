@@ -10,6 +10,8 @@ import pytest
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.models.scripted import ScriptedModel
 
+pytestmark = pytest.mark.slow
+
 SETUP = (
     "import os, threading, time\n"
     "g = get_ipython().kernel.rlm_guest\n"

@@ -17,6 +17,8 @@ from rlm_jupyter.record.trajectory import Trajectory
 from tests.support.here import Notebook, Shown, script
 from tests.support.loopback import Loopback, Said
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:

@@ -229,6 +229,7 @@ driver.send_signal(signal.SIGCONT)
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_where_the_reader_is_slow(folder: Path) -> None:
     with Notebook(folder) as notebook:
         ask(notebook, folder, STOPPED_READER.strip(), "FINAL('done')")
@@ -353,6 +354,7 @@ def test_a_key_reaches_the_driver_and_nothing_that_others_can_read(notebook: Not
     assert not any("sk-a-secret-key" in text for text in seen)
 
 
+@pytest.mark.slow
 def test_a_cell_begins_in_this_kernel_while_the_model_still_writes(notebook: Notebook) -> None:
     looks = "```repl\nimport time; seen = [time.time()]\nprint('looking')\n```\n" + "Then I read what it shows. " * 8
     ends = "```repl\nFINAL(int(time.time() - seen[0] > 1))\n```"

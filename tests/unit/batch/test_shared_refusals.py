@@ -16,6 +16,8 @@ from rlm_jupyter.run.budget.rate_limit import RateLimiter
 from rlm_jupyter.types.errors import ModelUnavailableError
 from rlm_jupyter.types.limits import Limits
 
+pytestmark = pytest.mark.slow
+
 AT = "https://models.example/v1"
 LOCAL = "http://localhost:8080/v1"
 SOON = 2.0

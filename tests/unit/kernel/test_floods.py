@@ -15,6 +15,8 @@ from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models.scripted import ScriptedModel
 from tests.support.examples import one_in
 
+pytestmark = pytest.mark.slow
+
 MIB = 2**20
 FLOODS = {
     "print": "while True: print('x' * 100_000)",

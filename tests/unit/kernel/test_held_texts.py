@@ -33,6 +33,7 @@ from tests.unit.kernel.test_templates import _GONE_SECONDS, below, sandbox
 
 __all__ = ["sandbox"]  # a fixture
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not templates_module.are_possible(), reason="kernels are forked on Linux"),
     pytest.mark.usefixtures("pool"),
 ]

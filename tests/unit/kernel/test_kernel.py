@@ -119,6 +119,7 @@ async def test_interrupt_cancels_the_calls_of_the_cell_on_the_host(kernel: Kerne
     assert answerer.cancelled == 1
 
 
+@pytest.mark.slow
 async def test_a_cell_deaf_to_interrupts_loses_its_kernel(kernel: Kernel) -> None:
     deaf = "import time\nwhile True:\n    try: time.sleep(5)\n    except BaseException: pass"
     run = await kernel.execute(deaf, cell_seconds=0.3)
@@ -228,6 +229,7 @@ async def test_death_with_calls_in_flight_cancels_them(kernel: Kernel, answerer:
     assert answerer.cancelled == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
     [

@@ -27,6 +27,7 @@ from tests.unit.kernel.test_kernel import text_of
 from tests.unit.kernel.test_templates import below
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not templates_module.are_possible(), reason="kernels are forked on Linux"),
     pytest.mark.skipif(version_info < (7, 4), reason="what is refused with this ipykernel"),
 ]

@@ -207,6 +207,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @LINUX
 @pytest.mark.parametrize("kind", ["none", "bwrap"])
 def test_a_kernel_ends_with_its_host_whatever_its_code_does_and_its_place_is_swept(kind: str, tmp_path: Path) -> None:

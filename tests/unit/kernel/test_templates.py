@@ -35,6 +35,7 @@ from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_kernel import text_of
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not templates_module.are_possible(), reason="kernels are forked on Linux"),
     pytest.mark.usefixtures("pool"),
 ]

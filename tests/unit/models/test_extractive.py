@@ -199,6 +199,7 @@ def test_a_sub_call_that_finds_nothing_says_so(prompt, reply):
     assert pick_sentences(prompt).startswith(reply)
 
 
+@pytest.mark.slow
 async def test_a_hundred_megabytes_take_seconds():
     line = "The quick brown fox jumps over the lazy dog, and access to the garden is by the gate.\n"
     text = line * (100_000_000 // len(line)) + "The access code is 7391.\n"

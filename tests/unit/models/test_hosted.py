@@ -185,6 +185,7 @@ async def test_an_account_without_credit_is_no_overload():
     assert not isinstance(caught.value, ModelUnavailableError)
 
 
+@pytest.mark.slow
 async def test_patience_counts_silence_not_length(wire):
     with Loopback([Said("a long story that keeps coming", delay=0.3)]) as server:
         reply = await connect(wire, server, patience=1.0).complete(ASK, max_output_tokens=9)

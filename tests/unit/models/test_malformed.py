@@ -178,6 +178,7 @@ def wire(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_mutated_streams_become_replies_or_errors_of_ours(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = at(wire)

@@ -93,6 +93,7 @@ def test_what_is_no_run_is_refused_in_a_line(tmp_path) -> None:
         to_html(tmp_path / "mine.ipynb")
 
 
+@pytest.mark.slow
 def test_what_a_cell_shows_as_html_keeps_its_table_and_nothing_that_acts_or_looks_like_ours() -> None:
     deep = "<div>" * 50_000 + "deep"
     evil = "<style>.answer{display:none}</style><title>t</title><table class='notice' style='x'><tr><td colspan=2>7331"

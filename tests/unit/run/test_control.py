@@ -100,6 +100,7 @@ def test_what_nobody_approves_runs_not_when_the_run_is_stopped() -> None:
     assert (result.stop_reason, result.answer) == ("cancelled", None)
 
 
+@pytest.mark.slow
 def test_a_pause_lasts_until_it_is_resumed_and_costs_no_time_of_the_limit() -> None:
     def act(event: Event, control: Control) -> None:
         if isinstance(event, RunStarted):  # however long the kernel took to start

@@ -212,6 +212,7 @@ def test_a_page_in_the_encoding_that_it_declares() -> None:
     assert load("b.html", note=pytest.fail) == "Łódź"
 
 
+@pytest.mark.slow
 def test_long_and_unclosed_pages_are_whole() -> None:
     Path("a.html").write_text("<ul>" + "<li><p>x" * 20_000 + f"<pre>{'y' * 12_000_000}</pre>end")
     text = load("a.html")

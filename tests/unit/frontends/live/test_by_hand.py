@@ -16,6 +16,8 @@ from rlm_jupyter.frontends.live import user_cells as by_hand
 from tests.support.here import Notebook, Shown
 from tests.support.loopback import Fault, Loopback, Request, Said
 
+pytestmark = pytest.mark.slow
+
 LOOK = "```repl\nsize = len(context)\nwho = llm_query('who?')\nprint(size, who)\n```"
 FINAL = "```repl\nFINAL(who)\n```"
 SECRET = "```repl\nimport os\nsecret = 'the model was here'\nprint(secret)\n```"

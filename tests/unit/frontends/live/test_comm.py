@@ -186,6 +186,7 @@ def test_where_no_page_shows_cells_no_comm_is_opened(page: Page, before: str, ce
     assert any("Answered" in display["data"]["text/plain"] for display in of_kind(heard, "update_display_data"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_SUBSHELLS, reason="this ipykernel has no subshells: an interrupt stops the run")
 def test_a_page_is_heard_while_the_cell_runs(page: Page) -> None:
     subshell = page.subshell()
@@ -214,6 +215,7 @@ def test_a_page_is_heard_while_the_cell_runs(page: Page) -> None:
     assert ("execute_request", "busy") in page.states[said_idle:]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_SUBSHELLS, reason="this ipykernel has no subshells")
 def test_a_page_that_closes_the_line_gets_no_more(page: Page) -> None:
     subshell = page.subshell()

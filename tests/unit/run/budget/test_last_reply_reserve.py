@@ -134,6 +134,7 @@ async def test_children_that_use_all_they_get_leave_the_root_its_answer() -> Non
     assert result.usage.total_tokens <= 40_000
 
 
+@pytest.mark.slow
 async def test_a_cell_that_takes_all_the_time_leaves_some_for_the_answer() -> None:
     def slow(messages: list[dict[str, str]]) -> Said:
         if "best answer now" in messages[-1]["content"]:

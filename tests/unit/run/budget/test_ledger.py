@@ -348,6 +348,7 @@ async def test_nobody_waits_longer_than_the_time_that_is_left(what: str) -> None
     assert asyncio.get_running_loop().time() - started > 0.15  # and not for ever
 
 
+@pytest.mark.slow
 async def test_a_raised_limit_counts_for_those_who_wait_already_and_a_held_clock_stands() -> None:
     ledger = Ledger(Limits(max_seconds=1))
     waiting = asyncio.create_task(ledger.deadline.expired())
