@@ -11,8 +11,6 @@ import string
 import sys
 from pathlib import Path
 
-from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
-
 from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.sandbox import bwrap
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
@@ -62,6 +60,8 @@ def guest_command(
     env |= {"PYTHONHASHSEED": "0"}
     argv, arguments = [sys.executable, "-m", _GUEST], ["-f", "{connection_file}"]
     if kernel_name is not None:
+        from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel  # takes longer than all of the rest
+
         try:
             spec = KernelSpecManager().get_kernel_spec(kernel_name)
         except NoSuchKernel:

@@ -21,13 +21,14 @@ from traitlets import Instance
 from rlm_jupyter.kernel.channel import Channel
 from rlm_jupyter.kernel.command import guest_command, process_limit
 from rlm_jupyter.kernel.directory import KernelDirectory
+from rlm_jupyter.kernel.fork_provisioner import ForkProvisioner
 from rlm_jupyter.kernel.forking import Forking, TemplateError
 from rlm_jupyter.kernel.live_fork import Ask, fork_live
 from rlm_jupyter.kernel.provisioner import GuestProvisioner
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.kernel.sandbox.undumpable import hide
 from rlm_jupyter.kernel.shield import run_to_completion
-from rlm_jupyter.kernel.supervised_process import ForkProvisioner, SupervisedProcess
+from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.types.errors import ConfigurationError, ForkRefusedError, KernelStartError
 

@@ -1,4 +1,4 @@
-"""`SupervisedProcess`: a kernel's process that is no child of ours; `ForkProvisioner` has one that was forked."""
+"""`SupervisedProcess`: a kernel's process that is no child of ours."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
-from typing import Any
-
-from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.guest.supervisor_process import process_number
@@ -114,75 +110,3 @@ class SupervisedProcess:
                 os.close(self._life)
             return self.supervisor.put_away(self.number, directory, shared=self._life is None)
         return []
-
-
-class ForkProvisioner(LocalProvisioner):
-    """A `jupyter_client` provisioner of a kernel that has been forked; `take` is called before it is used."""
-
-    process: Any
-    supervised: SupervisedProcess
-    _directory: KernelDirectory
-    _processes: int | None
-    _stderr_tail: Callable[[], str]
-
-    def take(
-        self,
-        process: SupervisedProcess,
-        directory: KernelDirectory,
-        processes: int | None,
-        stderr_tail: Callable[[], str],
-    ) -> None:
-        """Set what it is about.
-
-        Parameters
-        ----------
-        process
-            The kernel's.
-        directory
-            Its private directory.
-        processes
-            How many it may have inside its sandbox; `None`: there is none.
-        stderr_tail
-            Returns the end of what its template, or the kernel that it was forked from, has said on standard error.
-        """
-        self.process = self.supervised = process
-        self.pid = process.pid
-        self._directory, self._processes, self._stderr_tail = directory, processes, stderr_tail
-
-    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
-        """Do nothing: it is launched."""
-        return self.connection_info
-
-    async def finish(self, km: Any) -> None:
-        """Do nothing: nothing is left to do once it has been ended."""
-
-    def hold(self) -> None:
-        """Bound the number of processes inside, before anything of the model's runs there."""
-        if self._processes is not None and os.geteuid() == 0:
-            self._directory.hold(self.process.pid, self._processes)
-
-    def stderr_tail(self) -> str:
-        """Return what it said on standard error when it did not come up."""
-        return self._stderr_tail()
-
-    def exit_code(self) -> int | None:
-        """Return the exit code, as of `Popen`: negative for a signal."""
-        return self.supervised.exit_code()
-
-    async def send_signal(self, signum: int) -> None:
-        """Signal the kernel and what it started."""
-        if self.process is None:
-            return
-        if signum == signal.SIGKILL:
-            self.process.kill()
-        else:
-            self.process.interrupt(signum)
-
-    def end(self) -> None:
-        """Kill the process and all that belongs to it."""
-        if self.process is not None:
-            self.process.terminate()
-
-    def release(self) -> list[KernelDirectory]:
-        """Close what is open here; the process is gone. Return the directories to be removed."""
-        return self.supervised.close(self._directory)

@@ -18,7 +18,7 @@ from rlm_jupyter.kernel.command import guest_command
 from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.forking import Forking, KernelEnvironment, TemplateError
 from rlm_jupyter.kernel.guest.confine import VARIABLE
-from rlm_jupyter.kernel.provisioner import GuestProvisioner, by_a_thread_of_its_own
+from rlm_jupyter.kernel.launcher import Launcher, by_a_thread_of_its_own
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 
 _END_SECONDS = 10.0
@@ -47,28 +47,28 @@ class Template(Forking):
             self._directory.remove()
             raise
         self._channel.setblocking(False)
-        self._provisioner = provisioner = GuestProvisioner(kernel_id="rlm")
-        provisioner.shut_off(environment.sandbox, self._directory, template=True)
+        self._launcher = launcher = Launcher()
+        launcher.shut_off(environment.sandbox, self._directory, template=True)
         self._closing = threading.Lock()
         self._is_closed = False
 
         def start() -> Any:
             with theirs:
-                return provisioner.start(
+                return launcher.start(
                     [*argv, "--template", str(theirs.fileno()), *environment.preload, "--", *arguments],
                     env=_starting(self.variables, environment.sandbox),
                     cwd=str(environment.cwd),
                     pass_fds=[theirs.fileno()],
                 )
 
-        self._started = by_a_thread_of_its_own(start, provisioner.keep)
+        self._started = by_a_thread_of_its_own(start, launcher.keep)
 
     @property
     def has_ended(self) -> bool:
         """Whether it is gone, and can't be asked any more."""
         if not self._started.done():
             return False
-        return self._is_closed or self._started.exception() is not None or self._provisioner.exit_code() is not None
+        return self._is_closed or self._started.exception() is not None or self._launcher.exit_code() is not None
 
     def failure(self, message: bytes) -> TemplateError:
         """Say why it gives no kernel, or has ended."""
@@ -76,12 +76,12 @@ class Template(Forking):
             return super().failure(message)
         if self._started.done() and (error := self._started.exception()) is not None:
             return TemplateError(str(error))
-        tail = self._provisioner.stderr_tail().splitlines()
+        tail = self._launcher.stderr_tail().splitlines()
         return TemplateError("no kernel came of it" + (f" ({tail[-1]})" if tail else ""))
 
     def stderr_tail(self) -> str:
         """Return what its kernels, or itself, have said on standard error; empty where that went to ours."""
-        return self._provisioner.stderr_tail()
+        return self._launcher.stderr_tail()
 
     def rest(self) -> None:
         """Have it end when it is asked for nothing for long: in a sandbox it does not see whether it has kernels."""
@@ -97,15 +97,13 @@ class Template(Forking):
         self._channel.close()
         with contextlib.suppress(BaseException):
             self._started.result(_END_SECONDS)
-        provisioner = self._provisioner
-        if provisioner.process is not None:
+        launcher = self._launcher
+        if launcher.process is not None:
             until = time.monotonic() + _END_SECONDS
-            while provisioner.process.poll() is None and time.monotonic() < until:
-                provisioner.end()
+            while launcher.process.poll() is None and time.monotonic() < until:
+                launcher.end()
                 time.sleep(0.001)
-            if provisioner.process.stdin is not None:
-                provisioner.process.stdin.close()
-        for directory in provisioner.release():
+        for directory in launcher.release():
             directory.remove()
 
 

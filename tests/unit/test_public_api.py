@@ -33,7 +33,11 @@ def test_the_version_is_that_of_the_installed_distribution() -> None:
     assert said.stdout.split() == ["False", rlm_jupyter.__version__]
 
 
-@pytest.mark.parametrize("module", ["rlm_jupyter", "rlm_jupyter.models", "rlm_jupyter.frontends.cli.main"])
+@pytest.mark.parametrize(
+    "module",
+    # the last starts the first kernel of a process: everything else is imported meanwhile
+    ["rlm_jupyter", "rlm_jupyter.models", "rlm_jupyter.frontends.cli.main", "rlm_jupyter.kernel.templates"],
+)
 def test_importing_brings_in_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print(*sys.modules)"
     loaded = set(

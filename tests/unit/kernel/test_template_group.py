@@ -137,8 +137,8 @@ async def test_where_a_template_gives_one_run_no_kernel_the_others_keep_theirs(g
 async def test_where_a_template_is_killed_its_runs_take_another(group: TemplateGroup) -> None:
     async with OneRun(group) as one, OneRun(group) as other:
         killed = one.template
-        assert killed._provisioner.pid is not None
-        os.kill(killed._provisioner.pid, signal.SIGKILL)
+        assert killed._launcher.pid is not None
+        os.kill(killed._launcher.pid, signal.SIGKILL)
         assert is_gone(killed)
         for each in (one, other):
             await each.kernel.restart()

@@ -71,7 +71,7 @@ def below(process: Any = None) -> list[psutil.Process]:
 
 
 def processes_of(template: Template) -> list[psutil.Process]:
-    pid = template._provisioner.pid
+    pid = template._launcher.pid
     return [psutil.Process(pid), *below(pid)]
 
 
@@ -149,7 +149,7 @@ async def test_closed_kernels_leave_the_template_alone_for_the_next_run(pool: An
     _, alive = psutil.wait_procs(many, timeout=2)
     # itself, and the two of bubblewrap that it is in
     assert len(alive) == (1 if sandbox.kind == "none" else 3), alive
-    assert template._provisioner.pid in [process.pid for process in alive]
+    assert template._launcher.pid in [process.pid for process in alive]
     assert [*pool.shared.values(), *pool.spare.values()] == [template]
     assert not pool.claimed
     pool.close()
