@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from IPython.core.magic import Magics
-from traitlets import Bool, Dict, Enum, Float, Integer, List, Unicode, Union
+from traitlets import Dict, Float, Integer, Unicode
 
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.magics.tools import named_tools
+from rlm_jupyter.frontends.magics.traits import OptionTraits
 from rlm_jupyter.frontends.run_options import help_of, image_of, options_of
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.models import discovery
@@ -24,14 +25,12 @@ from rlm_jupyter.record.store import check_save_path
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.answer_type import read_schema
 from rlm_jupyter.run.mcp.config import named_servers
-from rlm_jupyter.run.settings import COMPACT_AT
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.suggestion import closest, did_you_mean
 
 _LIMITS = tuple(option.name for option in options_of("magic") if option.group == "limits")
-"""Each has a trait of its name."""
 _SENT = "rlm_settings"
 """In the metadata of a page's execute request: its settings, by the names of the traits."""
 _BANNER = (
@@ -45,52 +44,11 @@ def _provider(model: str) -> str:
     return model.partition("/")[0]
 
 
-class Configured(Magics):
+class Configured(Magics, OptionTraits):
     """Magics with a configuration: options first, then these traits, the page's settings, and the environment."""
 
     _banner_shown = False
-    model = Unicode(None, allow_none=True, help=help_of("model")).tag(config=True)
-    sub_model = Unicode(None, allow_none=True, help=help_of("sub_model")).tag(config=True)
-    base_url = Unicode(None, allow_none=True, help=help_of("base_url")).tag(config=True)
-    window = Integer(None, allow_none=True, help=help_of("window")).tag(config=True)
-    termination = Union(
-        [Unicode(), Dict()],
-        default_value=None,
-        allow_none=True,
-        help=help_of("termination"),
-    ).tag(config=True)
-    reward = Union([Unicode(), Dict()], default_value=None, allow_none=True, help=help_of("reward")).tag(config=True)
-    save = Union(
-        [Bool(), Unicode()],
-        default_value=True,
-        help=help_of("save"),
-    ).tag(config=True)
-    sandbox = Enum(
-        ["auto", "bwrap", "docker", "podman", "none"],
-        None,
-        allow_none=True,
-        help=help_of("sandbox"),
-    ).tag(config=True)
-    container_image = Unicode(None, allow_none=True, help=help_of("container_image")).tag(config=True)
-    read = List(Unicode(), help=help_of("read")).tag(config=True)
-    write = List(Unicode(), help=help_of("write")).tag(config=True)
-    insurance = Bool(False, help=help_of("insurance")).tag(config=True)
-    preload = List(Unicode(), help=help_of("preload")).tag(config=True)
     kernel = Unicode(None, allow_none=True, help=help_of("kernel_url")).tag(config=True)
-    samples = Integer(1, min=1, help=help_of("samples")).tag(config=True)
-    require_agreement = Bool(False, help=help_of("require_agreement")).tag(config=True)
-    strategy = Enum(["loop", "auto"], "loop", help=help_of("strategy")).tag(config=True)
-    compact_at = Float(COMPACT_AT, min=0, max=1, allow_none=True, help=help_of("compact_at")).tag(config=True)
-    see_figures = Enum(["auto", "always", "never"], "auto", help=help_of("see_figures")).tag(config=True)
-    max_iterations = Integer(None, allow_none=True, help=help_of("max_iterations")).tag(config=True)
-    max_seconds = Float(None, allow_none=True, help=help_of("max_seconds")).tag(config=True)
-    max_cost = Float(None, allow_none=True, help=help_of("max_cost")).tag(config=True)
-    max_tokens = Integer(None, allow_none=True, help=help_of("max_tokens")).tag(config=True)
-    max_subcalls = Integer(None, allow_none=True, help=help_of("max_subcalls")).tag(config=True)
-    max_tool_calls = Integer(None, allow_none=True, help=help_of("max_tool_calls")).tag(config=True)
-    max_answer_errors = Integer(None, allow_none=True, help=help_of("max_answer_errors")).tag(config=True)
-    max_depth = Integer(None, allow_none=True, help=help_of("max_depth")).tag(config=True)
-    request_idle_seconds = Float(None, allow_none=True, help=help_of("request_idle_seconds")).tag(config=True)
     prices = Dict(
         help="What models cost, in US dollars for a million tokens: {'provider/model': (input, output[, cached])}. "
         "Default: list prices."
