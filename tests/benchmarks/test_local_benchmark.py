@@ -17,6 +17,7 @@ from tests.benchmarks.local_tasks import Task, is_right, tasks
 from tests.benchmarks.local_texts import LEAST, MOST
 from tests.support.local_servers import LocalServer
 from tests.support.loopback import Said
+from tests.support.loopback_replies import Fault
 
 SEED_7 = "062f86ce902c6532"
 """Of its prompts, texts and answers. Where it changes, figures taken before can't be compared with those taken after."""
@@ -128,6 +129,22 @@ async def test_what_the_server_says_is_counted_and_what_was_broken_off_too(tmp_p
     assert list((tmp_path / "run").glob("*.ipynb"))
     (tmp_path / "runs.jsonl").write_text(run.line + run.line[:50])
     assert list(kept_runs(tmp_path / "runs.jsonl")) == [run]
+
+
+@pytest.mark.parametrize("way", ["truncated", "bm25"])
+async def test_a_text_of_more_tokens_than_it_looks_is_given_in_part(way: str, tmp_path: Path) -> None:
+    driver = [sys.executable, "-m", "tests.benchmarks.local_drivers.calls", way]
+
+    def reply(messages: list[dict[str, Any]]) -> Said | Fault:
+        tokens = len(messages[-1]["content"]) // 2
+        return Said(NUMBER.answer) if tokens < 8_000 else Fault.overflow(tokens, 8_000)
+
+    with LocalServer([reply]) as server:
+        run = await one(server, tmp_path, NUMBER, driver)
+        sizes = [len(request.messages[-1]["content"]) for request in server.requests]
+    assert run.right
+    assert len(sizes) > 1
+    assert sizes == sorted(sizes, reverse=True)
 
 
 WAIT = """
