@@ -277,10 +277,10 @@ class RLM(FromRecord, InBatches):
         ConfigurationError, KernelStartError
             No kernel could be started.
         """
-        from rlm_jupyter.kernel.templates import Templates
+        from rlm_jupyter.kernel.templates import Templates, are_possible
 
         settings = self._settings
-        if settings.server is not None or settings.sandbox.is_container:
+        if settings.server is not None or settings.sandbox.is_container or not (settings.warm and are_possible()):
             return
         templates = Templates(settings.preload, are_used=settings.warm)
         sandbox = settings.sandbox.chosen()

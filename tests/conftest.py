@@ -26,7 +26,8 @@ _LAB = Path(__file__).with_name("jupyterlab")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Properties are tried with few examples, and with all of them where the long runs are selected."""
-    if "soak" in config.option.markexpr.replace("not soak", ""):
+    expression = config.option.markexpr
+    if not expression or "soak" in expression.replace("not soak", ""):
         os.environ[ALL] = "1"
     settings.register_profile("rlm", max_examples=some(200))
     settings.load_profile("rlm")

@@ -40,13 +40,13 @@ class Option:
     """Of its value; `bool`: it has none."""
     metavar: str = ""
     default: str = ""
-    """What holds where it is left out, in words."""
+    """What holds where it is left out, in words; one of `choices`, but where the environment (`$NAME`) comes first."""
     short: str = ""
     """`-m`."""
     repeats: bool = False
     """It may be given several times; the values become a list."""
     choices: tuple[str, ...] = ()
-    """Of the command line; in a notebook its value is checked where it is used."""
+    """Of the command line, and of its trait; in a magic its value is checked where it is used."""
     group: Literal["", "limits", "sandbox"] = ""
     surfaces: frozenset[Surface] = _RUNS
     elsewhere: frozenset[Surface] = frozenset()

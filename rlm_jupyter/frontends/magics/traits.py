@@ -26,7 +26,7 @@ def _trait(option: Option) -> TraitType[Any, Any]:
 
 
 def _traits() -> dict[str, TraitType[Any, Any]]:
-    traits = {option.name: _trait(option) for option in options_of("config")}
+    traits = {option.argument or option.name: _trait(option) for option in options_of("config")}
     traits |= {
         # in Python more is taken for these, or another default than none
         "termination": Union([Unicode(), Dict()], default_value=None, allow_none=True),
@@ -35,8 +35,9 @@ def _traits() -> dict[str, TraitType[Any, Any]]:
         "samples": Integer(1, min=1),
         "compact_at": Float(COMPACT_AT, min=0, max=1, allow_none=True),
     }
-    for name, trait in traits.items():
-        trait.help = help_of(name)
+    for option in options_of("config"):
+        trait = traits[option.argument or option.name]
+        trait.help = trait.__doc__ = trait.metadata["help"] = help_of(option.name)
         trait.tag(config=True)
     return traits
 
@@ -50,4 +51,5 @@ if TYPE_CHECKING:
         def __setattr__(self, name: str, value: Any) -> None: ...
 
 else:
-    OptionTraits = type("OptionTraits", (HasTraits,), {"__module__": __name__, **_traits()})
+    _DOC = "Has a trait for each option of a run that a notebook configures, by the option's name."
+    OptionTraits = type("OptionTraits", (HasTraits,), {"__module__": __name__, "__doc__": _DOC, **_traits()})
