@@ -62,7 +62,12 @@ class Recorder:
     async def __aenter__(self) -> Self:
         root = urlsplit(self.server)
         self._root = f"{root.scheme}://{root.netloc}"
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False)
+        # a connection each: one that is kept may be closed by the server as the next request is on its way
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(force_close=True),
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
+        )
         app = web.Application(client_max_size=1 << 30)
         app.router.add_route("*", "/{path:.*}", self._forward)
         # a system that closes a stream closes it at the server, too
