@@ -280,9 +280,9 @@ class RLM(FromRecord, InBatches):
         from rlm_jupyter.kernel.templates import Templates, are_possible
 
         settings = self._settings
-        if settings.server is not None or settings.sandbox.is_container or not (settings.warm and are_possible()):
+        if not (settings.forks_kernels and are_possible()):
             return
-        templates = Templates(settings.preload, are_used=settings.warm)
+        templates = Templates(settings.preload)
         sandbox = settings.sandbox.chosen()
         templates.warm(templates.environment(settings.kernel_name, settings.cwd or Path.cwd(), None, sandbox))
         import rlm_jupyter.run.background_session  # noqa: F401  the next run's first need, while that process starts
