@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import zmq
+
 from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.kernel.guest.codec import WireMessage
+from rlm_jupyter.kernel.guest.lent_channels import lent_channels
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.process import KernelProcess
 from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError, KernelStartError
@@ -34,18 +37,16 @@ _DEAF = (
 class Address:
     """Where a kernel's channels are, and what signs their messages."""
 
-    transport: str
-    ip: str
-    shell_port: int
-    control_port: int
-    iopub_port: int
+    shell: str
+    control: str
+    iopub: str
     key: bytes
     token: str
     """What the kernel's guest takes us by."""
 
     @classmethod
     def of(cls, kernel: Any, token: str) -> Self:
-        """Read how to reach the kernel that this code runs in, and the guest in it.
+        """Return how to reach the kernel that this code runs in, and the guest in it; see `lent_channels`.
 
         Raises
         ------
@@ -64,8 +65,12 @@ class Address:
         ip = "127.0.0.1" if app.transport == "tcp" and app.ip in {"", "*", "0.0.0.0"} else app.ip
         if app.transport == "ipc":
             ip = str(Path(ip).absolute())
-        ports = app.shell_port, app.control_port, app.iopub_port
-        return cls(app.transport, ip, *ports, bytes(kernel.session.key), token)
+        between = "-" if app.transport == "ipc" else ":"
+        shell = f"{app.transport}://{ip}{between}{app.shell_port}"
+        try:
+            return cls(shell, **lent_channels(kernel, app.transport, ip), key=bytes(kernel.session.key), token=token)
+        except (OSError, zmq.ZMQError) as error:
+            raise ConfigurationError(f"This kernel can't be joined: {error}. Leave --here out.") from error
 
 
 class AttachedProcess(KernelProcess):
@@ -93,9 +98,8 @@ class AttachedProcess(KernelProcess):
 
     def url(self, channel: str) -> str:
         """Return where a channel can be reached."""
-        where = self._address
-        port = getattr(where, f"{channel}_port")
-        return f"ipc://{where.ip}-{port}" if where.transport == "ipc" else f"{where.transport}://{where.ip}:{port}"
+        url: str = getattr(self._address, channel)
+        return url
 
     def on_death(self, tell: Callable[[int | None], None]) -> None:
         """Call `tell` when whoever lent the kernel says that it is gone."""

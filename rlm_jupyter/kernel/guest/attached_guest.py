@@ -12,8 +12,6 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-import zmq
-
 from rlm_jupyter.kernel.guest.attached_cells import AttachedCells
 from rlm_jupyter.kernel.guest.codec import WireMessage
 from rlm_jupyter.kernel.guest.guest import Guest
@@ -24,8 +22,6 @@ from rlm_jupyter.kernel.guest.trajectory_view import Trajectory
 
 _MISSING: Any = object()
 _MAGIC = "llm_query"
-_MOST_WAITING = 100_000
-"""Messages of IOPub that may wait for a slow reader. With ZeroMQ's 1,000, a busy machine loses a flood's last ones."""
 
 
 class BorrowedNames(ProtectedNames):
@@ -193,24 +189,10 @@ class AttachedGuest(Guest):
             case "rlm_interrupt":
                 self.cells.interrupt(message.content["cell"])
             case "rlm_hello":
-                # attached and subscribed: from here on, nothing may be lost between the two
-                self._unlimit()
                 self.cells.mark(message.id, "hello")
                 self.wire.reply(message, {})
             case _:
                 super()._receive(message)
-
-    def _unlimit(self) -> None:
-        """Raise the high-water marks: above them a ROUTER and a PUB drop silently (control thread).
-
-        Each is set once in a kernel's life, and not put back: libzmq tells each peer's pipe of it, also one that is
-        gone but not yet taken leave of, and then its thread reads freed memory, and the kernel dies. A run's end,
-        when its host disconnects, is such a moment; a run's beginning need not be.
-        """
-        control, iopub = self._kernel.control_stream.socket, self._kernel.iopub_thread
-        if control.get(zmq.SNDHWM):  # 0 is none
-            control.set(zmq.SNDHWM, 0)
-        iopub.schedule(lambda: _raise_mark(iopub.socket))
 
 
 def why_not(kernel: Any) -> str:
@@ -228,11 +210,6 @@ def why_not(kernel: Any) -> str:
     except RuntimeError:
         return "no event loop runs here"
     return ""
-
-
-def _raise_mark(socket: Any) -> None:
-    if 0 < socket.get(zmq.SNDHWM) < _MOST_WAITING:
-        socket.set(zmq.SNDHWM, _MOST_WAITING)
 
 
 def _is_draft(name: str, value: Any) -> bool:

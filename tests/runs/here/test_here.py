@@ -232,10 +232,27 @@ driver.send_signal(signal.SIGCONT)
 @pytest.mark.slow
 def test_nothing_is_lost_where_the_reader_is_slow(folder: Path) -> None:
     with Notebook(folder) as notebook:
-        ask(notebook, folder, STOPPED_READER.strip(), "FINAL('done')")
-        [cell] = record(notebook).iterations[0].cells
-        assert len(cell.outputs) == 1501
-        assert cell.outputs[-1]["text"] == "end\n"
+        for _ in range(2):  # what connects when the high-water mark was raised, and what connects later
+            ask(notebook, folder, STOPPED_READER.strip(), "FINAL('done')")
+            [cell] = record(notebook).iterations[0].cells
+            assert len(cell.outputs) == 1501
+            assert cell.outputs[-1]["text"] == "end\n"
+            assert notebook.no_driver_left()
+
+
+def test_what_a_host_is_given_is_opened_once_and_gone_with_the_kernel(folder: Path) -> None:
+    def sockets() -> set[Path]:
+        return {path for path in folder.iterdir() if path.is_socket()}
+
+    with Notebook(folder) as notebook:
+        before, opened = sockets(), []
+        for _ in range(2):
+            ask(notebook, folder, "FINAL('x')")
+            opened.append(sockets() - before)
+        notebook.km.shutdown_kernel()
+        assert len(opened[0]) == 2
+        assert opened[0] == opened[1]
+        assert not opened[0] & sockets()
 
 
 COUNTED_MARKS = """
