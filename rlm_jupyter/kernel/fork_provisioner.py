@@ -10,6 +10,7 @@ from typing import Any
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from rlm_jupyter.kernel.directory import KernelDirectory
+from rlm_jupyter.kernel.forking import ForkedKernel
 from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 
 
@@ -22,29 +23,21 @@ class ForkProvisioner(LocalProvisioner):
     _processes: int | None
     _stderr_tail: Callable[[], str]
 
-    def take(
-        self,
-        process: SupervisedProcess,
-        directory: KernelDirectory,
-        processes: int | None,
-        stderr_tail: Callable[[], str],
-    ) -> None:
+    def take(self, kernel: ForkedKernel, processes: int | None, stderr_tail: Callable[[], str]) -> None:
         """Set what it is about.
 
         Parameters
         ----------
-        process
-            The kernel's.
-        directory
-            Its private directory.
+        kernel
+            The kernel.
         processes
             How many it may have inside its sandbox; `None`: there is none.
         stderr_tail
             Returns the end of what its template, or the kernel that it was forked from, has said on standard error.
         """
-        self.process = self.supervised = process
-        self.pid = process.pid
-        self._directory, self._processes, self._stderr_tail = directory, processes, stderr_tail
+        self.process = self.supervised = kernel.process
+        self.pid = kernel.process.pid
+        self._directory, self._processes, self._stderr_tail = kernel.directory, processes, stderr_tail
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         """Do nothing: it is launched."""

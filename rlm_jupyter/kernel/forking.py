@@ -8,13 +8,17 @@ numbers of processes mean nothing from inside a sandbox.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import secrets
 import socket
+import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rlm_jupyter.kernel.command import own_directories, passed_on, process_limit
 from rlm_jupyter.kernel.directory import KernelDirectory
@@ -23,10 +27,13 @@ from rlm_jupyter.kernel.sandbox import bwrap
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.start_channels import NotStartedError, StartChannels
 from rlm_jupyter.kernel.supervised_process import SupervisedProcess
+from rlm_jupyter.types.errors import KernelStartError
 
+_CHANNELS = ("shell", "iopub", "stdin", "hb", "control")
 READY_SECONDS = 60.0
 """How long a fork may take, with the imports of a template that has just been started."""
 _FULL_SECONDS = 0.002
+_END_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +69,24 @@ class KernelEnvironment:
             tuple(sorted(passed_on().items())),
             sandbox,
             tuple(preload),
-            tuple(_identity(path) for path, _ in sandbox.folders()) if sandbox.kind == "bwrap" else (),
+            tuple(identity(path) for path, _ in sandbox.folders()) if sandbox.kind == "bwrap" else (),
         )
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def _connection(directory: KernelDirectory) -> dict[str, Any]:
+    """Write the connection file of a kernel to be, and return what stands in it."""
+    ports = {f"{channel}_port": port for port, channel in enumerate(_CHANNELS, 1)}
+    run = directory.path / "run"
+    about = {"transport": "ipc", "ip": str(run / "k-ipc"), **ports, "key": secrets.token_hex(32)}
+    about |= {"signature_scheme": "hmac-sha256", "kernel_name": "rlm"}
+    path = run / "k.json"
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_text(json.dumps(about))
+    return about
+
+
+def identity(path: Path) -> tuple[int, int]:
+    """Return what tells a file or folder from one that takes its place under the same name."""
     try:
         found = path.stat()
     except OSError:  # that is told when it is to be shown
@@ -85,6 +105,24 @@ class TemplateError(Exception):
         """Another one of the same environment would give none either."""
 
 
+@dataclass(frozen=True, slots=True)
+class ForkedKernel:
+    """A kernel that has just been forked: nobody is connected to it."""
+
+    directory: KernelDirectory
+    connection: dict[str, Any]
+    """What stands in its connection file."""
+    process: SupervisedProcess
+
+    def end(self) -> None:
+        """End it, and remove its directory. Wait until it is gone, for a few milliseconds."""
+        self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_END_SECONDS)
+        for directory in self.process.close(self.directory):
+            directory.remove()
+
+
 class Forking(ABC):
     """What kernels are forked from.
 
@@ -101,14 +139,34 @@ class Forking(ABC):
         self.variables = dict(variables)
         self._channel: socket.socket
 
-    async def fork(self, directory: KernelDirectory) -> SupervisedProcess:
-        """Fork a kernel whose sockets are in this directory.
+    async def kernel(self, idle_seconds: int = 0) -> ForkedKernel:
+        """Fork a kernel.
+
+        Parameters
+        ----------
+        idle_seconds
+            After so long without a host that attaches to it, it ends by itself; 0: it never does.
 
         Raises
         ------
+        KernelStartError
+            Its directory can't be made, or written to.
         TemplateError
-            It gives none.
+            There is none.
         """
+        directory = KernelDirectory()
+        try:
+            try:
+                connection = _connection(directory)
+            except OSError as error:
+                raise KernelStartError(f"The kernel could not be started: {error}.") from error
+            # cancelled here, it has no process: that one ends as nobody holds its channel
+            return ForkedKernel(directory, connection, await self._fork(directory, idle_seconds))
+        except BaseException:
+            directory.remove()
+            raise
+
+    async def _fork(self, directory: KernelDirectory, idle_seconds: int) -> SupervisedProcess:
         environment = self.environment
         sandbox = environment.sandbox
         variables = self.variables | own_directories(directory.path, sandbox)
@@ -120,6 +178,7 @@ class Forking(ABC):
             "memory": sandbox.memory,
             "processes": process_limit(sandbox),
             "disk": sandbox.disk if boxed else None,
+            "idle": idle_seconds,
         }
         channels = StartChannels()
         try:

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import zmq
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
@@ -22,7 +22,7 @@ from rlm_jupyter.kernel.channel import Channel
 from rlm_jupyter.kernel.command import guest_command, process_limit
 from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.fork_provisioner import ForkProvisioner
-from rlm_jupyter.kernel.forking import Forking, TemplateError
+from rlm_jupyter.kernel.forking import ForkedKernel, Forking, TemplateError
 from rlm_jupyter.kernel.live_fork import Ask, fork_live
 from rlm_jupyter.kernel.provisioner import GuestProvisioner
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
@@ -132,20 +132,14 @@ class KernelProcess:
 
     @classmethod
     async def _forked(cls, template: Forking) -> KernelProcess:
-        with _private_directory() as directory:
-            spec = KernelSpec(argv=[], language="python", display_name="rlm")
-            km = _manager(spec, directory)
-            provisioner = ForkProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
-            processes = process_limit(template.environment.sandbox)
-            try:
-                km.write_connection_file()
-            except OSError as error:
-                raise KernelStartError(f"The kernel could not be started: {error}.") from error
-            # cancelled here, it has no process: that one ends as nobody holds its channel
-            process = await template.fork(directory)
-            provisioner.take(process, directory, processes, template.stderr_tail)
-            km.provisioner = provisioner
-            return cls(km, directory)
+        forked = await template.kernel()
+        spec = KernelSpec(argv=[], language="python", display_name="rlm")
+        km = _manager(spec, forked.directory)
+        km.load_connection_info(cast(Any, forked.connection))
+        provisioner = ForkProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
+        provisioner.take(forked, process_limit(template.environment.sandbox), template.stderr_tail)
+        km.provisioner = provisioner
+        return cls(km, forked.directory)
 
     async def fork(self, ask: Ask, *, sleeps: bool = False) -> KernelProcess:
         """Fork this kernel, which is between two cells, with all that it has.
@@ -175,7 +169,8 @@ class KernelProcess:
             process = await fork_live(parent, lambda: ask(request), paths)
             provisioner = ForkProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
             # what bounds the number of its processes holds for those of its parent as well
-            provisioner.take(process, directory, None, self._provisioner.stderr_tail)
+            forked = ForkedKernel(directory, dict(km.get_connection_info()), process)
+            provisioner.take(forked, None, self._provisioner.stderr_tail)
             km.provisioner = provisioner
             return connected
 

@@ -16,9 +16,10 @@ from typing import Any
 
 from rlm_jupyter.kernel.command import guest_command
 from rlm_jupyter.kernel.directory import KernelDirectory
-from rlm_jupyter.kernel.forking import Forking, KernelEnvironment, TemplateError
+from rlm_jupyter.kernel.forking import ForkedKernel, Forking, KernelEnvironment, TemplateError
 from rlm_jupyter.kernel.guest.confine import VARIABLE
 from rlm_jupyter.kernel.launcher import Launcher, by_a_thread_of_its_own
+from rlm_jupyter.kernel.ready_kernel import ReadyKernel
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 
 _END_SECONDS = 10.0
@@ -62,6 +63,7 @@ class Template(Forking):
                 )
 
         self._started = by_a_thread_of_its_own(start, launcher.keep)
+        self._ready: ReadyKernel | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -83,10 +85,37 @@ class Template(Forking):
         """Return what its kernels, or itself, have said on standard error; empty where that went to ours."""
         return self._launcher.stderr_tail()
 
+    def make_ready(self) -> None:
+        """Fork a kernel for whoever asks next, where none waits."""
+        with self._closing:
+            if self._ready is None and not self._is_closed:
+                self._ready = ReadyKernel(self)
+
+    def drop_ready(self) -> None:
+        """End the kernel that waits; returns at once."""
+        if (ready := self._take_ready()) is not None:
+            ready.discard()
+
+    async def kernel(self, idle_seconds: int = 0) -> ForkedKernel:
+        """Give the kernel that waits, or fork one; as `Forking.kernel`."""
+        if not idle_seconds and (ready := self._take_ready()) is not None:
+            self._say(claimed=True)
+            if (waiting := await ready.take()) is not None:
+                return waiting
+        return await super().kernel(idle_seconds)
+
+    def _take_ready(self) -> ReadyKernel | None:
+        with self._closing:
+            ready, self._ready = self._ready, None
+        return ready
+
     def rest(self) -> None:
         """Have it end when it is asked for nothing for long: in a sandbox it does not see whether it has kernels."""
-        with contextlib.suppress(OSError):
-            self._channel.send(b"{}")
+        self._say(claimed=False)
+
+    def _say(self, *, claimed: bool) -> None:
+        with contextlib.suppress(OSError):  # it is gone, as whoever asks it will see
+            self._channel.send(json.dumps({"claimed": claimed}).encode())
 
     def close(self) -> None:
         """End it; inside a sandbox, so do its kernels. Wait until it is gone, for a few milliseconds."""
@@ -94,6 +123,7 @@ class Template(Forking):
             if self._is_closed:
                 return
             self._is_closed = True
+            ready, self._ready = self._ready, None
         self._channel.close()
         with contextlib.suppress(BaseException):
             self._started.result(_END_SECONDS)
@@ -103,6 +133,8 @@ class Template(Forking):
             while launcher.process.poll() is None and time.monotonic() < until:
                 launcher.end()
                 time.sleep(0.001)
+        if ready is not None:
+            ready.close()
         for directory in launcher.release():
             directory.remove()
 

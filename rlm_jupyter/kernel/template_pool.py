@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import weakref
 
 from rlm_jupyter.kernel.forking import KernelEnvironment
 from rlm_jupyter.kernel.template import Template
@@ -15,6 +16,8 @@ _MOST_SHARED = 3
 """Templates that are kept without a sandbox; the one that was used longest ago goes first."""
 _MOST_SPARE = 1
 """Inside sandboxes, likewise."""
+_LEAST_MEMORY = 500_000_000
+"""Bytes that must be left for a kernel to wait for a run that may never come."""
 
 
 class TemplatePool:
@@ -29,6 +32,8 @@ class TemplatePool:
         self.claimed: set[Template] = set()
         self.failures: dict[KernelEnvironment, int] = {}
         self.problems: dict[KernelEnvironment, str] = {}
+        self.runs: weakref.WeakSet[object] = weakref.WeakSet()
+        """That have templates now."""
         self.has_next_run = True
         """Another run may follow, for which a template is made before it is asked for."""
         atexit.register(self.close)
@@ -69,10 +74,39 @@ def warm(pool: TemplatePool, environment: KernelEnvironment) -> None:
         if pool.gave_up(environment):
             return
         if environment.sandbox.kind != "bwrap":
-            shared(pool, environment)
-        elif alive(pool.spare.get(environment)) is None:
+            template = shared(pool, environment)
+        elif (spare := alive(pool.spare.get(environment))) is not None:
+            template = spare
+        else:
             _make_room(pool)
-            pool.spare[environment] = Template(environment)
+            template = pool.spare[environment] = Template(environment)
+        make_ready(pool, template)
+
+
+def leave(pool: TemplatePool, run: object, *environments: KernelEnvironment | None) -> None:
+    """Take note that a run is over, or rests: a kernel of one of these environments may wait for the next run."""
+    with pool.lock:
+        pool.runs.discard(run)
+        for environment in environments:
+            template = None if environment is None else pool.shared.get(environment) or pool.spare.get(environment)
+            if template is not None:
+                make_ready(pool, template)
+
+
+def make_ready(pool: TemplatePool, template: Template) -> None:
+    """Have a kernel wait for the next run, where no run is under way; of all templates, one has one at a time."""
+    if pool.runs or not pool.has_next_run or not _has_memory():
+        return
+    for other in (*pool.shared.values(), *pool.spare.values()):
+        if other is not template:
+            other.drop_ready()
+    template.make_ready()
+
+
+def _has_memory() -> bool:
+    import psutil
+
+    return bool(psutil.virtual_memory().available > _LEAST_MEMORY)
 
 
 def _make_room(pool: TemplatePool) -> None:
@@ -91,6 +125,7 @@ def take_back(pool: TemplatePool, template: Template) -> bool:
         _make_room(pool)
         pool.spare[template.environment] = template
         template.rest()
+        make_ready(pool, template)
         return True
 
 

@@ -45,13 +45,7 @@ def are_possible() -> bool:
 
 
 class Lease:
-    """Keeps templates there for a kernel that may live on when the run is over that they served.
-
-    Parameters
-    ----------
-    templates
-        What is kept.
-    """
+    """Keeps templates there for a kernel that may live on when the run is over that they served."""
 
     def __init__(self, templates: Templates) -> None:
         self._templates = templates
@@ -82,6 +76,8 @@ class Templates:
         self._group = group
         self._own: dict[KernelEnvironment, Template] = {}
         """Inside sandboxes: of this run alone, or those that it has of the group."""
+        self._shared: KernelEnvironment | None = None
+        """Of the last kernel without a sandbox."""
         self._leases: set[Lease] = set()
         self._is_closed = False
         self._texts: dict[str, PacksContext] = {}
@@ -196,6 +192,7 @@ class Templates:
         from rlm_jupyter.kernel.text_template import TextNotReadError, TextTemplate  # most runs have none
 
         for template in self.usable(environment):
+            template.drop_ready()  # it has no text, and no other kernel of this run takes it soon
             with self.noting(template):
                 try:
                     return await TextTemplate.made(template, context.packed())
@@ -209,6 +206,17 @@ class Templates:
         pool = template_pool.current()
         for environment in self._own if pool.has_next_run else ():
             template_pool.warm(pool, environment)
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Be in use meanwhile, and not after it, though the kernel stays: one may wait for another run then."""
+        pool = template_pool.current()
+        with pool.lock:
+            pool.runs.add(self)
+        try:
+            yield
+        finally:
+            template_pool.leave(pool, self, self._shared, *self._own)
 
     def lease(self) -> Lease:
         """Return what keeps them there also when they are closed, until it is."""
@@ -230,6 +238,7 @@ class Templates:
         pool = template_pool.current()
         for sha256 in list(self._texts):
             await self.let_go(sha256)
+        template_pool.leave(pool, self, self._shared)
         templates, self._own = list(self._own.values()), {}
         for template in templates:
             if self._group is not None:
@@ -240,7 +249,9 @@ class Templates:
     def _get(self, environment: KernelEnvironment) -> Template:
         pool = template_pool.current()
         with pool.lock:
+            pool.runs.add(self)
             if environment.sandbox.kind != "bwrap":
+                self._shared = environment
                 return template_pool.shared(pool, environment)
             template = self._own.get(environment)
             if template is not None and not template.has_ended:

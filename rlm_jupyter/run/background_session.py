@@ -199,7 +199,8 @@ class BackgroundSession(Answers):
         session, emit = self._session, self._watching(on_event)
         # its own have the tools of servers, too
         session.settings = replace(session.settings, limits=settings.limits, whole_limits=settings.whole_limits)
-        with self.past.counting(session, ledger, recorder):
+        uses = session.templates.in_use() if self._keep and session.templates is not None else contextlib.nullcontext()
+        with uses, self.past.counting(session, ledger, recorder):
             return await session.answer(prompt, ledger=ledger, recorder=recorder, emit=emit, control=control)
 
     @property

@@ -97,7 +97,7 @@ async def open_session(
             context.release()
         is_one = settings.samples == 1 or depth > 0 or join is not None
         start_sample = None if is_one else sample_of(settings, context, templates)
-        yield Session(settings, context, depth, kernel, answering, surroundings, sandbox, start_sample, sample)
+        yield Session(settings, context, depth, kernel, answering, surroundings, sandbox, start_sample, sample, own)
 
 
 async def _start(

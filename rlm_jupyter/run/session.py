@@ -16,6 +16,7 @@ from typing import Any
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.running_cell import OnMessage
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
+from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.prompts import notices
 from rlm_jupyter.record.event_log import EventLog
 from rlm_jupyter.record.recorder import Recorder
@@ -64,6 +65,8 @@ class Session:
     """Runs the question once more; `None`: it is asked once."""
     sample: int = 0
     """Which sample this is, of a run that has others; 0: none."""
+    templates: Templates | None = None
+    """That its kernels are forked from, and no other run's."""
     history: History = field(default_factory=History)
     runs_before: list[dict[str, Any]] = field(default_factory=list)
     """The runs of this kernel so far, by `run_id`, and whether `history` has them (`told`), as they are recorded."""

@@ -19,6 +19,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from rlm_jupyter import RLM, Limits
+from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record import prompts_beside, removal
 from rlm_jupyter.record.catalog import find, list_runs
@@ -596,6 +597,7 @@ def test_the_examples_of_the_page_run(in_folder: Path, shell: InteractiveShell) 
 
 
 def test_a_session_that_is_dropped_ends_its_kernel_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    template_pool.current().close()  # what waits for the next run may be on its way
     before = set(psutil.Process().children(recursive=True))
 
     def ask_and_drop() -> None:

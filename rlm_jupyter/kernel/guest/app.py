@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -21,8 +22,12 @@ from rlm_jupyter.kernel.guest.guest import Guest
 from rlm_jupyter.kernel.guest.prepared import PreparedApp
 from rlm_jupyter.kernel.guest.sigint import Interrupts
 from rlm_jupyter.kernel.guest.stream_limits import BoundedStream
+from rlm_jupyter.kernel.guest.supervisor_process import name_process
 from rlm_jupyter.kernel.guest.thread_context import keep_context
 from rlm_jupyter.kernel.guest.wire import Wire
+
+READY = "rlm-ready"
+"""What the process of a kernel is called that nobody has asked for yet."""
 
 
 class GuestKernel(IPythonKernel):
@@ -54,6 +59,8 @@ class GuestKernel(IPythonKernel):
 
     def pre_handler_hook(self) -> None:
         """Serve SIGINT in our way while a shell message is handled."""
+        if isinstance(self.parent, GuestKernelApp):
+            self.parent.asked()
         self.saved_sigint_handler = self._interrupts.serve(self.rlm_guest.running_cell())
 
     def _cancel_on_sigint(self, future: asyncio.Future[Any]) -> Any:
@@ -101,6 +108,19 @@ class GuestKernelApp(IPKernelApp, PreparedApp):
         context.setsockopt(zmq.RCVHWM, 0)
         super().init_control(context)
 
+    def await_host(self, seconds: int) -> None:
+        """End after so long, unless a host asks something; until then, `ps` says what it is."""
+        self._name = Path("/proc/self/comm").read_text().strip()
+        name_process(READY)
+        signal.alarm(seconds)
+
+    def asked(self) -> None:
+        """Take note that a host is there (main thread)."""
+        if self._name is not None:
+            signal.alarm(0)
+            name_process(self._name)
+            self._name = None
+
     def fork_into(self, run: int) -> None:
         """Be the application of a fork, whose connection is in the folder of this descriptor."""
         self._run = run
@@ -132,5 +152,7 @@ class GuestKernelApp(IPKernelApp, PreparedApp):
 
             SelfFork(self, self._forks)
 
+    _name: str | None = None
+    """Of its process, while it waits for a host."""
     _run: int | None = None
     _forks: int | None = None

@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,9 +87,10 @@ def _fork_on_request(channel: socket.socket, name: str, host: int | None = None)
     news = select.poll()
     for fd in (told, channel.fileno(), *([] if host is None else [host])):
         news.register(fd, select.POLLIN)
-    is_claimed = host is not None
+    is_claimed, asked_at = host is not None, time.monotonic()
     while True:
-        ready = {fd for fd, _ in news.poll(1_000 * _IDLE_SECONDS)}
+        left = asked_at + _IDLE_SECONDS - time.monotonic()
+        ready = {fd for fd, _ in news.poll(1_000 * (left if left > 0 else _IDLE_SECONDS))}
         if told in ready:
             os.read(told, _MOST_BYTES)
             _reap()
@@ -98,12 +100,13 @@ def _fork_on_request(channel: socket.socket, name: str, host: int | None = None)
             message, fds, _, _ = socket.recv_fds(channel, _MOST_BYTES, _FDS)
             if not message:
                 os._exit(0)
-            if not fds:  # who has claimed it needs it no more
-                is_claimed = False
-                continue
+            asked_at = time.monotonic()
             asked = json.loads(message)
+            if not fds:
+                is_claimed = asked["claimed"]
+                continue
             # inside a sandbox, its kernels would end with it, and are no children of its own
-            is_claimed = is_claimed or asked["disk"] is not None
+            is_claimed = is_claimed or (asked["disk"] is not None and not asked.get("idle"))
             if (made := _fork(channel, asked, fds, name)) is not None:
                 return made
         if not ready and not is_claimed and not _reap():
@@ -139,6 +142,8 @@ def _fork(channel: socket.socket, asked: dict[str, Any], fds: list[int], name: s
             return _hold(asked, fds, name)
         made = become_kernel(asked, fds)
         name_process(name)
+        if asked["idle"]:
+            GuestKernelApp.instance().await_host(asked["idle"])
         return made
     except BaseException:  # noqa: BLE001  never on as a second template
         import traceback

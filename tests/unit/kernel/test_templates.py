@@ -70,6 +70,18 @@ def below(process: Any = None) -> list[psutil.Process]:
     return psutil.Process(process).children(recursive=True)
 
 
+async def one_waits(templates: int = 1) -> None:
+    """Wait until so many templates are there, and a kernel that waits for the next run."""
+    names: list[str] = []
+    until = time.monotonic() + _GONE_SECONDS
+    # those that are still starting have another name, and some may be about to begin
+    while names != ["rlm-ready", "rlm-supervisor", *["rlm-template"] * templates] and time.monotonic() < until:
+        await asyncio.sleep(0.05)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            names = sorted(process.name() for process in below())
+    assert names == ["rlm-ready", "rlm-supervisor", *["rlm-template"] * templates]
+
+
 def processes_of(template: Template) -> list[psutil.Process]:
     pid = template._launcher.pid
     return [psutil.Process(pid), *below(pid)]
@@ -459,7 +471,7 @@ async def test_children_are_forked_and_the_record_says_so() -> None:
     assert result.value == ["1", "2", "3"]
     assert result.trajectory.started.options["kernel"] == "forked"
     assert result.path is not None
-    assert len(below()) == 1  # the template
+    await one_waits()
 
 
 @pytest.mark.parametrize("how", ["variable", "option"])
@@ -533,14 +545,7 @@ async def test_the_pool_is_bounded(pool: Any, tmp_path: Path) -> None:
         templates = Templates()
         templates.warm(templates.environment(None, tmp_path / str(number), None, NO_SANDBOX))
     assert len(pool.shared) == template_pool._MOST_SHARED
-    until = time.monotonic() + _GONE_SECONDS
-    names: list[str] = []
-    # those that are still starting have another name, and some may be about to begin
-    while names != ["rlm-template"] * len(pool.shared) and time.monotonic() < until:
-        await asyncio.sleep(0.05)
-        with contextlib.suppress(psutil.NoSuchProcess):
-            names = [process.name() for process in below()]
-    assert names == ["rlm-template"] * len(pool.shared)
+    await one_waits(len(pool.shared))
 
 
 def test_a_template_that_nobody_uses_ends() -> None:
@@ -555,7 +560,18 @@ def test_a_template_that_nobody_uses_ends() -> None:
     assert done.returncode == 0
 
 
-def test_one_that_had_a_kernel_inside_a_sandbox_ends_once_its_run_leaves_it() -> None:
+@pytest.mark.parametrize(
+    ("request_sent", "said", "stays"),
+    [
+        (b'{"disk": 1, "idle": 0}', None, True),
+        (b'{"disk": 1, "idle": 0}', b'{"claimed": false}', False),
+        (b'{"disk": 1, "idle": 300}', None, False),
+        (b'{"disk": 1, "idle": 300}', b'{"claimed": true}', True),
+    ],
+)
+def test_one_that_has_a_kernel_inside_a_sandbox_lasts_as_long_as_a_run_has_that(
+    request_sent: bytes, said: bytes | None, stays: bool
+) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     code = (
         "import socket, sys\nfrom rlm_jupyter.kernel.guest import template_process as template\n"
@@ -567,12 +583,16 @@ def test_one_that_had_a_kernel_inside_a_sandbox_ends_once_its_run_leaves_it() ->
         command = [sys.executable, "-c", code, str(fd)]
         with subprocess.Popen(command, pass_fds=[fd], stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            socket.send_fds(ours, [b'{"disk": 1}'], [fd])
+            socket.send_fds(ours, [request_sent], [fd])
             assert process.stdout.readline() == "asked\n"
+            if said is not None:
+                ours.send(said)
+            if not stays:
+                assert process.wait(10) == 0
+                return
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(2)
-            ours.send(b"{}")
-            assert process.wait(10) == 0
+            process.kill()
 
 
 def test_a_fork_of_the_host_has_none_of_its_templates(pool: Any) -> None:
