@@ -35,18 +35,14 @@ class ReadyKernel:
         threading.Thread(target=self._fork, name="rlm_jupyter kernel", daemon=True).start()
 
     async def take(self) -> ForkedKernel | None:
-        """Return it, and wait until it is there; `None`: it has ended, or is not what it would be if forked now.
-
-        Raises
-        ------
-        KernelStartError, TemplateError
-            The template has given none.
-        """
+        """Return it, and wait until it is there; `None`: it has ended, or is not what it would be if forked now."""
         try:
             kernel = await asyncio.wrap_future(self._forked)
         except asyncio.CancelledError:
             self.discard()
             raise
+        except Exception:  # noqa: BLE001  what was wrong then may be right by now, and else is said of the next fork
+            return None
         has_time = time.monotonic() - self._since < _LATEST_SECONDS
         if has_time and kernel.process.poll() is None and identity(self._template.environment.cwd) == self._folder:
             return kernel

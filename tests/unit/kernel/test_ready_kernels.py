@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -12,7 +13,6 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -26,7 +26,7 @@ from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.kernel.template_pool import TemplatePool
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.models.scripted import ScriptedModel
-from rlm_jupyter.types.errors import ContextError
+from rlm_jupyter.types.errors import ConfigurationError, KernelStartError
 from tests.security.conftest import need_bwrap
 from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_kernel import text_of
@@ -284,10 +284,28 @@ async def test_it_ends_with_its_host(how: str, sandbox: Sandbox) -> None:
         assert not psutil.wait_procs(below, timeout=_SECONDS)[1]
 
 
-async def test_what_is_wrong_with_the_template_is_said_to_the_run_that_takes_it(pool: Any) -> None:
+async def test_what_is_wrong_with_the_template_is_said_to_the_run_that_takes_it() -> None:
     chosen = Templates(["no_such_module_anywhere"])
     chosen.warm(chosen.environment(None, Path.cwd(), None, Sandbox("none")))
-    with pytest.raises(Exception, match="no_such_module_anywhere") as raised:
+    with pytest.raises(ConfigurationError, match="no_such_module_anywhere"):
         await Kernel.start(Answerer(), sandbox=Sandbox("none"), templates=chosen)
-    assert not isinstance(raised.value, ContextError)
     await chosen.close()
+
+
+async def test_what_was_wrong_when_it_was_forked_is_no_matter_of_a_later_run(
+    monkeypatch: pytest.MonkeyPatch, pool: TemplatePool
+) -> None:
+    def full(*args: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    chosen = Templates()
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "touch", full)
+        chosen.warm(chosen.environment(None, Path.cwd(), None, Sandbox("none")))
+        [template] = ready(pool)
+        assert template._ready is not None
+        with pytest.raises(KernelStartError, match="No space left"):
+            template._ready._forked.result(_SECONDS)
+    async with run(Sandbox("none"), chosen) as kernel:
+        assert kernel.is_forked
+        assert text_of(await kernel.execute("1 + 1")) == "2"
