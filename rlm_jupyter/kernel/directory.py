@@ -107,9 +107,7 @@ class _Host:
     @classmethod
     def current(cls, entry: str) -> _Host:
         """Name the process that runs this."""
-        import psutil
-
-        return cls(entry, os.getpid(), psutil.Process().create_time())
+        return cls(entry, os.getpid(), _start_of(os.getpid()))
 
     def is_running(self) -> bool:
         """Return whether that very process lives."""
@@ -123,6 +121,14 @@ class _Host:
             return False
         except (psutil.Error, ValueError, OverflowError):
             return True  # it can't be told
+
+
+@cache
+def _start_of(pid: int) -> float:
+    """Return when this process started: a millisecond to find out, and the same for each of its kernels."""
+    import psutil
+
+    return float(psutil.Process(pid).create_time())
 
 
 def _base() -> str:

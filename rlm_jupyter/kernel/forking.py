@@ -79,10 +79,13 @@ def _connection(directory: KernelDirectory) -> dict[str, Any]:
     run = directory.path / "run"
     about = {"transport": "ipc", "ip": str(run / "k-ipc"), **ports, "key": secrets.token_hex(32)}
     about |= {"signature_scheme": "hmac-sha256", "kernel_name": "rlm"}
-    path = run / "k.json"
-    path.touch(mode=0o600, exist_ok=False)
-    path.write_text(json.dumps(about))
+    with open(run / "k.json", "x", opener=_for_its_user) as file:
+        json.dump(about, file)
     return about
+
+
+def _for_its_user(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def identity(path: Path) -> tuple[int, int]:

@@ -187,7 +187,10 @@ class Recorder:
             # the answer is worth more than the copy of a context that the caller has
             self.faults.note(f"The context was not kept with the run: {error}")
         finally:
-            self._let_go()
+            try:
+                await asyncio.to_thread(self._let_go)  # a disk takes milliseconds, and other runs go on meanwhile
+            except RuntimeError:  # the interpreter exits, and starts no threads any more
+                self._let_go()
             if self._begun:
                 await self._write_last()
                 if not self._is_child:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import nbformat
-import psutil
 import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
@@ -26,6 +25,7 @@ from rlm_jupyter.frontends.magics.context import context_of
 from rlm_jupyter.frontends.magics.rlm import RLMMagics, load
 from rlm_jupyter.models import discovery as nearby
 from rlm_jupyter.policies import PolicyRegistry
+from tests.support.kernels import OTHERS, kernels_of
 from tests.support.local_servers import LocalServer
 from tests.support.pictures import png
 
@@ -600,16 +600,8 @@ def test_only_so_many_kernels_are_kept(shell: InteractiveShell) -> None:
 
 
 def children() -> int:
-    """The kernels of this process; each has a supervisor above it, which looks like it."""
-    found: dict[int, int] = {}
-    for process in psutil.Process().children(recursive=True):
-        try:
-            is_guest = "rlm_jupyter.kernel.guest" in " ".join(process.cmdline())
-            if is_guest and process.name() != "rlm-template":
-                found[process.pid] = process.ppid()
-        except psutil.Error:
-            pass
-    return sum(parent not in found for parent in found.values())
+    """The kernels of this process."""
+    return len(kernels_of())
 
 
 # Whole notebooks, in a kernel as people have it.
@@ -682,7 +674,8 @@ async def interrupted(*, times: int, first: str = "") -> tuple[list[Any], float,
         "%%rlm -m scripted/slow.json\nWhat?",
         "import time\nfor _ in range(100):\n    if not hasattr(rlm_result, 'done') or rlm_result.done: break\n    time.sleep(.1)\n"
         "time.sleep(1)\nprint(rlm_result.answer, rlm_result.stop_reason)",
-        "[p.pid for p in psutil.Process().children(recursive=True) if 'rlm_jupyter.kernel.guest' in p.cmdline() and p.name() != 'rlm-template']",
+        "[p.pid for p in psutil.Process().children(recursive=True) if 'rlm_jupyter.kernel.guest' in p.cmdline()"
+        f" and p.name() not in {OTHERS}]",
     ]
     document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     executing = client(document)

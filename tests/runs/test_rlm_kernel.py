@@ -9,7 +9,7 @@ import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import ConfigurationError
 from tests.security.conftest import need_bwrap
+from tests.support.kernels import kernels_of
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +119,7 @@ class Front:
         return psutil.Process(self.km.provisioner.pid)
 
     def behind(self) -> psutil.Process:
-        [found] = guests(self.process)
+        [found] = kernels_of(self.process)
         return found
 
 
@@ -147,18 +148,6 @@ async def started() -> AsyncIterator[Front]:
 async def front() -> AsyncIterator[Front]:
     async with started() as front:
         yield front
-
-
-def guests(process: psutil.Process) -> list[psutil.Process]:
-    """The kernels behind it, less their supervisors, which look like them."""
-    found = []
-    for child in process.children(recursive=True):
-        with suppress(psutil.Error):  # it was gone before it was looked at
-            is_guest = "rlm_jupyter.kernel.guest" in " ".join(child.cmdline())
-            if is_guest and child.name() != "rlm-template":
-                found.append(child)
-    above = {p.ppid() for p in found}
-    return [p for p in found if p.pid not in above]
 
 
 async def eventually(holds: Callable[[], bool], seconds: float = 40.0) -> None:
@@ -437,7 +426,7 @@ async def test_an_interrupt_ends_prompt_or_cell_keeps_what_there_is_and_the_kern
 
 async def test_an_interrupt_while_the_kernel_behind_starts_spares_the_cell(front: Front) -> None:
     task, _ = await front.begin("%%python\nran = 1", "ran = 1")
-    await eventually(lambda: bool(guests(front.process)))
+    await eventually(lambda: bool(kernels_of(front.process)))
     await front.km.interrupt_kernel()
     cell = await task
     assert (cell.reply["ename"], cell.reply["evalue"]) == ("KeyboardInterrupt", "the cell had not begun")

@@ -18,6 +18,8 @@ _DEVICES = re.compile(r"/dev/(nvidia|kfd|dri/render|accel)")
 _NUMBERED = ("socket:", "anon_inode:[eventfd]", "anon_inode:[eventpoll]")
 """What links of descriptors begin with that a connection is made of."""
 _POLLS = "anon_inode:[eventpoll]"
+_ZMQ_THREADS = 2
+"""Of the one context that a kernel has."""
 _FORK_AWARE = {"jemalloc_bg_thd"}
 """As in `guest/template_process.py`."""
 
@@ -122,12 +124,8 @@ class Inventory:
         others = [name for name in others if name not in zmqs]
         if others:
             raise RefusedError(f"a library runs threads ({others[0]})")
-        if len(zmqs) > self._zmq_threads + garbage:
+        if len(zmqs) > _ZMQ_THREADS + garbage:
             raise RefusedError("it has sockets of ZMQ's")
-
-    @property
-    def _zmq_threads(self) -> int:
-        return 2 + (2 if self._app.heartbeat is not None else 0)
 
     def _our_threads(self) -> set[threading.Thread]:
         app, kernel = self._app, self._app.kernel
@@ -137,7 +135,6 @@ class Inventory:
             app.iopub_thread.thread,
             app.control_thread,
             app.shell_channel_thread,
-            app.heartbeat,
             app.poller,
             zmq_garbage.thread,
             *(getattr(stream, "watch_fd_thread", None) for stream in streams),
@@ -166,9 +163,6 @@ class Inventory:
         for one in (app.shell_socket, app.control_socket, app.iopub_thread.socket, app.stdin_socket):
             if one is not None and (end := one.last_endpoint):
                 ends.add(end.rstrip(b"\0").decode().removeprefix("ipc://"))
-        heart = app.heartbeat
-        if heart is not None:
-            ends.add(f"{heart.ip}-{heart.port}")
         ends.add(getattr(app.iopub_thread, "_pipe_port", None))
         return ends - {None}
 

@@ -193,8 +193,7 @@ class SelfFork:
         threads = (app.iopub_thread, app.control_thread, app.shell_channel_thread)
         services = [thread.io_loop for thread in threads]
         sockets = (app.context, app.shell_socket, app.control_socket, app.stdin_socket, app.debug_shell_socket)
-        heart = app.heartbeat
-        self._left += [threads, services, sockets, heart, kernel.shell_stream, kernel.control_stream, self._channel]
+        self._left += [threads, services, sockets, kernel.shell_stream, kernel.control_stream, self._channel]
         owned = self._inventory.connection()  # before the first of them is closed
         for one in (*(service.asyncio_loop for service in services), loop):
             one._selector.close()  # the descriptor alone: what is registered there is the parent's, too
@@ -231,7 +230,7 @@ class SelfFork:
         app.shell_socket, app.control_socket = shell, control
         # nobody asks these: a kernel of ours takes no input, and its process is watched
         app.stdin_socket = kernel.stdin_socket = context.socket(zmq.ROUTER)
-        app.heartbeat = app.poller = app.debugpy_socket = app.debug_shell_socket = None
+        app.poller = app.debugpy_socket = app.debug_shell_socket = None
         app.control_thread = kernel.control_thread = ControlThread(daemon=True)
         app.shell_channel_thread = kernel.shell_channel_thread = type(app.shell_channel_thread)(context, daemon=True)
         streams = self._renew_output(iopub)

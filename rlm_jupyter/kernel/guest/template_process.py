@@ -141,9 +141,10 @@ def _fork(channel: socket.socket, asked: dict[str, Any], fds: list[int], name: s
         if "nbytes" in asked:
             return _hold(asked, fds, name)
         made = become_kernel(asked, fds)
-        name_process(name)
         if asked["idle"]:
-            GuestKernelApp.instance().await_host(asked["idle"])
+            GuestKernelApp.instance().await_host(asked["idle"], name)
+        else:
+            name_process(name)
         return made
     except BaseException:  # noqa: BLE001  never on as a second template
         import traceback
