@@ -34,6 +34,11 @@ class ReadyKernel:
         self._forked.set_running_or_notify_cancel()
         threading.Thread(target=self._fork, name="rlm_jupyter kernel", daemon=True).start()
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it has been forked, or could not be."""
+        return self._forked.done()
+
     async def take(self) -> ForkedKernel | None:
         """Return it, and wait until it is there; `None`: it has ended, or is not what it would be if forked now."""
         try:
@@ -55,7 +60,7 @@ class ReadyKernel:
             threading.Thread(target=self.close, name="rlm_jupyter kernel", daemon=True).start()
 
     def close(self) -> None:
-        """End it; wait until it is gone."""
+        """End it; wait until it is gone. A second time does nothing."""
         with contextlib.suppress(Exception):  # there was none
             self._forked.result(_END_SECONDS).end()
 

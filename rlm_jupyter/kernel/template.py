@@ -124,6 +124,8 @@ class Template(Forking):
                 return
             self._is_closed = True
             ready, self._ready = self._ready, None
+        if ready is not None and ready.is_there:
+            ready.close()  # first, as long as its parent is there to take leave of it
         self._channel.close()
         with contextlib.suppress(BaseException):
             self._started.result(_END_SECONDS)
