@@ -16,7 +16,7 @@ import stat
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -92,6 +92,18 @@ class KernelDirectory:
             return
         _remove(self.path, self._group)
         self._marker.close()
+
+
+def folder_of_all() -> Path:
+    """Return the folder that all private directories are in."""
+    return _folder_in(_base())
+
+
+def places_in(folders: Iterable[Path]) -> list[Path]:
+    """Return where in these folders that folder is: keys and sockets of kernels are in it, for no other kernel."""
+    own = folder_of_all().resolve()
+    reals = ((folder, folder.resolve()) for folder in folders)
+    return [folder / own.relative_to(real) for folder, real in reals if own.is_relative_to(real)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,15 @@ class ReadyKernel:
         """Whether it has been forked, or could not be."""
         return self._forked.done()
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether nobody will take it: it could not be made, has ended, or is about to."""
+        if time.monotonic() - self._since >= _LATEST_SECONDS:
+            return True
+        return self.is_there and (
+            self._forked.exception() is not None or self._forked.result().process.poll() is not None
+        )
+
     async def take(self) -> ForkedKernel | None:
         """Return it, and wait until it is there; `None`: it has ended, or is not what it would be if forked now."""
         try:
@@ -48,14 +57,16 @@ class ReadyKernel:
             raise
         except Exception:  # noqa: BLE001  what was wrong then may be right by now, and else is said of the next fork
             return None
-        has_time = time.monotonic() - self._since < _LATEST_SECONDS
-        if has_time and kernel.process.poll() is None and identity(self._template.environment.cwd) == self._folder:
+        if not self.is_spent and identity(self._template.environment.cwd) == self._folder:
             return kernel
         self.discard()
         return None
 
     def discard(self) -> None:
         """End it as soon as it is there; returns at once."""
+        if not self.is_there:
+            self._forked.add_done_callback(lambda forked: self.close())
+            return
         with contextlib.suppress(RuntimeError):  # the interpreter exits, and starts no threads any more
             threading.Thread(target=self.close, name="rlm_jupyter kernel", daemon=True).start()
 

@@ -88,8 +88,11 @@ class Template(Forking):
     def make_ready(self) -> None:
         """Fork a kernel for whoever asks next, where none waits."""
         with self._closing:
-            if self._ready is None and not self._is_closed:
-                self._ready = ReadyKernel(self)
+            if self._is_closed or (self._ready is not None and not self._ready.is_spent):
+                return
+            if self._ready is not None:
+                self._ready.discard()
+            self._ready = ReadyKernel(self)
 
     def drop_ready(self) -> None:
         """End the kernel that waits; returns at once."""
@@ -99,7 +102,8 @@ class Template(Forking):
     async def kernel(self, idle_seconds: int = 0) -> ForkedKernel:
         """Give the kernel that waits, or fork one; as `Forking.kernel`."""
         if not idle_seconds and (ready := self._take_ready()) is not None:
-            self._say(claimed=True)
+            if self.environment.sandbox.kind == "bwrap":
+                self._say(claimed=True)  # elsewhere it sees its kernels, and when they are gone
             if (waiting := await ready.take()) is not None:
                 return waiting
         return await super().kernel(idle_seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 import weakref
@@ -100,7 +101,8 @@ def make_ready(pool: TemplatePool, template: Template) -> None:
     for other in (*pool.shared.values(), *pool.spare.values()):
         if other is not template:
             other.drop_ready()
-    template.make_ready()
+    with contextlib.suppress(RuntimeError):  # no thread can be started, or none any more: the next run waits longer
+        template.make_ready()
 
 
 def _has_memory() -> bool:
@@ -141,7 +143,7 @@ def shared(pool: TemplatePool, environment: KernelEnvironment) -> Template:
 def alive(template: Template | None) -> Template | None:
     """Return a template that lives; one that has ended is put away."""
     if template is not None and template.has_ended:
-        template.close()
+        end(template)
         return None
     return template
 

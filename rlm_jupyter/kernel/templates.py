@@ -233,9 +233,11 @@ class Templates:
     async def close(self) -> None:
         """Leave what served this run to the next one, unless somebody has a lease on it. A second time does nothing."""
         self._is_closed = True
+        pool = template_pool.current()
+        with pool.lock:
+            pool.runs.discard(self)
         if self._leases:
             return
-        pool = template_pool.current()
         for sha256 in list(self._texts):
             await self.let_go(sha256)
         template_pool.leave(pool, self, self._shared)
@@ -249,7 +251,8 @@ class Templates:
     def _get(self, environment: KernelEnvironment) -> Template:
         pool = template_pool.current()
         with pool.lock:
-            pool.runs.add(self)
+            if not self._is_closed:
+                pool.runs.add(self)
             if environment.sandbox.kind != "bwrap":
                 self._shared = environment
                 return template_pool.shared(pool, environment)

@@ -10,6 +10,7 @@ import atexit
 import concurrent.futures
 import contextlib
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Coroutine
@@ -94,6 +95,9 @@ def shut_down() -> None:
     """Cancel what still runs, so that no kernel and no directory is left behind. Called at exit, or before."""
     if _started is None or _started[0] != os.getpid():
         return
+
+    if (pool := sys.modules.get("rlm_jupyter.kernel.template_pool")) is not None:
+        pool.expect_no_next_run()
 
     async def cancel_all() -> None:
         await asyncio.gather(*(closes.aclose() for closes in _open), return_exceptions=True)

@@ -13,6 +13,7 @@ from rlm_jupyter.frontends.here.pipe import Began, DriverRequest, Failed, Over, 
 from rlm_jupyter.frontends.here.remote_control import Steered
 from rlm_jupyter.kernel.attached import AttachedKernel
 from rlm_jupyter.kernel.kernel import Kernel
+from rlm_jupyter.kernel.template_pool import expect_no_next_run
 from rlm_jupyter.record import catalog, store
 from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.control import Control
@@ -124,5 +125,6 @@ def main() -> None:
     request = pipe.receive()
     if isinstance(request, DriverRequest):
         os.environ.update(request.keys)
+        expect_no_next_run()
         asyncio.run(Drive(request, pipe).run())
     pipe.close(_EXIT_SECONDS)

@@ -138,6 +138,7 @@ class GuestKernelApp(IPKernelApp, PreparedApp):
         """Load the connection; the folder of a fork's may be nowhere in what it sees."""
         super().init_connection_file()
         if self._run is not None:
+            os.unlink(self.connection_file)  # noqa: PTH108  the key is on no disk while a host is awaited
             self.ip = str(Path(self.connection_file).with_name(Path(self.ip).name))
 
     def write_connection_file(self, **kwargs: Any) -> None:

@@ -46,30 +46,33 @@ def lent_channels(kernel: Any, transport: str, ip: str) -> dict[str, str]:
     zmq.ZMQError
         Nothing can be bound there.
     """
-    known: dict[str, str] | None = getattr(kernel, _ATTRIBUTE, None)
-    if known is None:
-        control, iopub = kernel.control_stream, kernel.iopub_thread
-        known = {
-            # sub-calls are bounded by the model's own threads, and one that is lost is never answered: no mark
-            "control": _on(control.io_loop.add_callback, lambda: _opened(control.socket, transport, ip, 0)),
-            "iopub": _on(iopub.schedule, lambda: _opened(iopub.socket, transport, ip, _MOST_WAITING)),
-        }
-        setattr(kernel, _ATTRIBUTE, known)
+    known: dict[str, str] = kernel.__dict__.setdefault(_ATTRIBUTE, {})
+    control, iopub = kernel.control_stream, kernel.iopub_thread
+    if "control" not in known:
+        # sub-calls are bounded by the model's own threads, and one that is lost is never answered: no mark
+        _on(control.io_loop.add_callback, lambda: known.update(control=_opened(control.socket, transport, ip, 0)))
+    if "iopub" not in known:
+        _on(iopub.schedule, lambda: known.update(iopub=_opened(iopub.socket, transport, ip, _MOST_WAITING)))
     return known
 
 
-def _on(schedule: Callable[[Callable[[], None]], object], work: Callable[[], str]) -> str:
+def _on(schedule: Callable[[Callable[[], None]], object], work: Callable[[], None]) -> None:
     """Do it on the thread that the socket belongs to, and wait for it."""
-    done: Future[str] = Future()
+    done: Future[None] = Future()
 
     def carry_out() -> None:
         try:
-            done.set_result(work())
-        except (OSError, zmq.ZMQError) as error:
+            work()
+        except Exception as error:  # noqa: BLE001  raised where it is waited for
             done.set_exception(error)
+        else:
+            done.set_result(None)
 
     schedule(carry_out)
-    return done.result(_SECONDS)
+    try:
+        done.result(_SECONDS)
+    except TimeoutError:
+        raise TimeoutError(f"one of its threads has not answered within {_SECONDS:.0f} s") from None
 
 
 def _opened(socket: Any, transport: str, ip: str, mark: int) -> str:

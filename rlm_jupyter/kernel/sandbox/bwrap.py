@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+from rlm_jupyter.kernel.directory import places_in
+
 HOME = "/tmp/home"
 WORK = "/tmp/work"
 """Where its cells work when the caller's folder is not shown."""
@@ -115,11 +117,16 @@ def options(
     ]
     for path, changed in sorted(sandbox.folders()):  # a folder before what is in it
         words += ["--bind" if changed else "--ro-bind", str(path.resolve()), str(path)]
+    hidden = [str(place) for place in places_in(path for path, _ in sandbox.folders())]
+    for place in hidden:
+        words += ["--size", "65536", "--perms", "0700", "--tmpfs", place]
     package = str(Path(__file__).parents[2])
     words += ["--ro-bind", package, package]
     if not template:
         words += ["--bind", str(directory / "run"), str(directory / "run")]
     words += ["--ro-bind-try", str(directory / "lib"), str(directory / "lib")]
+    for place in hidden:
+        words += ["--remount-ro", place]
     shown = cwd is not None and sandbox.shows(cwd) and not template
     words += ["--remount-ro", "/", "--chdir", str(cwd) if shown else WORK]
     # a process of its own reaps what the kernel leaves; seen from inside it is the parent, and never goes away

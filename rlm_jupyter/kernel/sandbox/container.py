@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from rlm_jupyter.kernel.directory import places_in
+
 IMAGE = "rlm-kernel"
 """The image where none is named; it is built by whoever wants one, and never fetched."""
 LABEL = "rlm_jupyter.kernel"
@@ -115,6 +117,8 @@ def command(sandbox: Contained, name: str, cwd: Path | None, boot: str) -> list[
     for path, changed in sorted(sandbox.folders()):  # a folder before what is in it
         # not --volume, which makes a folder where there is none
         words += ["--mount", f"type=bind,source={path.resolve()},target={path}{'' if changed else ',readonly'}"]
+    for place in places_in(path for path, _ in sandbox.folders()):
+        words += ["--tmpfs", f"{place}:ro,size=65536,mode=0700"]
     shown = cwd is not None and any(cwd.is_relative_to(path) for path, _ in sandbox.folders())
     words += ["--workdir", str(cwd) if shown else "/tmp", "--entrypoint", "python3", sandbox.image]
     return [*words, "-I", "-c", boot]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
+from rlm_jupyter.kernel.directory import folder_of_all
 from rlm_jupyter.kernel.sandbox import bwrap, container
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.quoted import quoted
@@ -32,7 +33,8 @@ def _folders(name: str, given: str | Path | Sequence[str | Path]) -> tuple[Path,
         if not path.exists():
             raise ConfigurationError(f"Sandbox({name}=…): {path} does not exist.")
         real = path.resolve()
-        if str(real) in {"/", "/tmp"} or any(real.is_relative_to(own) for own in _OWN):
+        own = (*_OWN, folder_of_all().resolve())
+        if str(real) in {"/", "/tmp"} or any(real.is_relative_to(folder) for folder in own):
             raise ConfigurationError(f"Sandbox({name}=…): {path} can't be shown; name a folder inside it.")
         folders.append(path)
     return tuple(folders)

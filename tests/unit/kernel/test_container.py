@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ import pytest
 from rlm_jupyter import RLM, Limits, Sandbox
 from rlm_jupyter.frontends.cli.commands.doctor import _containers
 from rlm_jupyter.frontends.run_options import image_of
+from rlm_jupyter.kernel import directory
 from rlm_jupyter.kernel.container_process import _BOOT, ContainerProcess
 from rlm_jupyter.kernel.guest.piped import pack, reader, unpack
 from rlm_jupyter.kernel.kernel import Kernel
@@ -184,6 +186,17 @@ def test_what_a_container_is_started_with() -> None:
     assert {"--rm", "--read-only", "--interactive"} <= set(words)
     assert "--mount" not in words
     assert words[-4:] == ["rlm-kernel", "-I", "-c", "boot"]
+
+
+def test_the_places_of_kernels_are_in_no_folder_that_a_container_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        words = container.command(Sandbox("docker", read=[folder]), "rlm-test", None, "boot")
+        places = directory.folder_of_all()
+        assert words[words.index("--mount") + 2 :][:2] == ["--tmpfs", f"{places}:ro,size=65536,mode=0700"]
+        places.mkdir()
+        with pytest.raises(ConfigurationError, match="can't be shown"):
+            Sandbox("docker", read=[places])
 
 
 @pytest.mark.parametrize("kind", ["docker", "podman"])

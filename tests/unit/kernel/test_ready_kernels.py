@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -172,6 +173,98 @@ async def test_one_that_nobody_takes_ends_and_one_that_is_taken_does_not(
     assert not psutil.wait_procs([process], timeout=_SECONDS)[1]
     async with run(sandbox) as kernel:
         assert text_of(await kernel.execute("1 + 1")) == "2"
+
+
+async def test_one_that_has_ended_makes_room_for_another(monkeypatch: pytest.MonkeyPatch, pool: TemplatePool) -> None:
+    monkeypatch.setattr(ready_kernel, "_IDLE_SECONDS", 1)
+    chosen = Templates()
+    wanted = chosen.environment(None, Path.cwd(), None, Sandbox("none"))
+    chosen.warm(wanted)
+    process = await one()
+    [template] = ready(pool)
+    assert template._ready is not None
+    folder = template._ready._forked.result().directory.path
+    assert not psutil.wait_procs([process], timeout=_SECONDS)[1]
+    monkeypatch.setattr(ready_kernel, "_IDLE_SECONDS", 300)
+    async with asyncio.timeout(_SECONDS):
+        while folder.exists():
+            chosen.warm(wanted)
+            await asyncio.sleep(0.05)
+    assert (await one()).pid != process.pid
+
+
+async def test_one_that_is_discarded_before_it_is_there_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, pool: TemplatePool
+) -> None:
+    monkeypatch.setattr(ready_kernel, "_END_SECONDS", 0.0)  # it takes longer to come than anybody waits
+    chosen = Templates()
+    chosen.warm(chosen.environment(None, Path.cwd(), None, Sandbox("none")))
+    [template] = ready(pool)
+    waits = template._ready
+    assert waits is not None
+    assert not waits.is_there
+    template.drop_ready()
+    kernel = waits._forked.result(_SECONDS)
+    async with asyncio.timeout(_SECONDS):
+        while kernel.directory.path.exists():
+            await asyncio.sleep(0.01)
+    assert not psutil.pid_exists(kernel.process.kernel_pid)
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_run_has_its_answer_where_no_thread_can_be_started_for_it(
+    is_kept: bool, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(template: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("rlm_jupyter.kernel.template.ReadyKernel", none)
+    rlm = RLM(ScriptedModel(["```repl\nFINAL(1)\n```"]), sandbox=sandbox, save=False)
+    with rlm.completion("What?", "text", keep_kernel=is_kept) as result:
+        assert result.value == 1
+
+
+async def test_a_template_that_has_died_is_put_away_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch, pool: TemplatePool
+) -> None:
+    async with run(Sandbox("none")):
+        pass
+    await one()
+    [template] = ready(pool)
+    threads: list[threading.Thread] = []
+    close = Template.close
+
+    def slowly(template: Template) -> None:
+        threads.append(threading.current_thread())
+        close(template)
+
+    monkeypatch.setattr(Template, "close", slowly)
+    psutil.Process(template._launcher.pid).kill()
+    async with asyncio.timeout(_SECONDS):
+        while not template.has_ended:
+            await asyncio.sleep(0.01)
+    async with run(Sandbox("none")) as kernel:
+        assert kernel.is_forked
+    assert threads
+    assert threads[0] is not threading.main_thread()
+
+
+async def test_a_template_whose_kernels_are_its_children_is_claimed_by_no_run(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[bool] = []
+    say = Template._say
+
+    def noted(template: Template, *, claimed: bool) -> None:
+        said.append(claimed)
+        say(template, claimed=claimed)
+
+    monkeypatch.setattr(Template, "_say", noted)
+    for _ in range(2):
+        async with run(sandbox):
+            pass
+        await one()
+    assert said == ([False, True, False] if sandbox.kind == "bwrap" else [])
 
 
 async def test_one_that_is_old_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,11 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,14 @@ import pytest
 
 from rlm_jupyter import RLM, Limits, Sandbox
 from rlm_jupyter.kernel import directory as place
+from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.kernel.directory import KernelDirectory
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.process import KernelProcess
 from rlm_jupyter.kernel.sandbox import bwrap
 from rlm_jupyter.kernel.sandbox import cgroup as pids
 from rlm_jupyter.kernel.sandbox import undumpable as hidden
+from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError, KernelStartError
 from tests.security.conftest import need_bwrap
@@ -109,6 +113,52 @@ async def test_only_named_folders_are_shown(
         assert (tmp_path / "out" / "new.txt").read_text() == "made inside"
     finally:
         await kernel.close()
+
+
+@pytest.mark.parametrize("forks", [True, False])
+@pytest.mark.parametrize("how", ["read", "write"])
+async def test_the_places_of_kernels_are_in_no_folder_that_is_shown(
+    how: str, forks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a kernel without a sandbox may wait there for the next run, with its sockets
+    need_bwrap()
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        (Path(folder) / "seen").touch()
+        options: dict[str, Any] = {how: [folder]}
+        templates = Templates(are_used=forks)
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(templates.close)
+            open_one = await Kernel.start(Answerer(), sandbox=Sandbox("none"), templates=templates)
+            stack.push_async_callback(open_one.close)
+            shut_off = await Kernel.start(Answerer(), sandbox=Sandbox("bwrap", **options), templates=templates)
+            stack.push_async_callback(shut_off.close)
+            places = place.folder_of_all()
+            assert len(list(places.iterdir())) >= 4  # two directories and their markers
+            shown = text_of(await shut_off.execute(f"import os; os.listdir({folder!r}), os.listdir({str(places)!r})"))
+            seen, inside = eval(shown)
+            assert sorted(seen) == sorted(["seen", places.name])
+            assert len(inside) <= 1  # its own, empty but for what is mounted there
+            assert open_one._connection.process._directory.path.name not in inside
+            run = await shut_off.execute(f"open({str(places / 'f')!r}, 'w')")
+            assert run.outputs[-1]["ename"] in {"OSError", "PermissionError"}
+        template_pool.current().close()
+
+
+async def test_the_key_of_a_fork_is_on_no_disk_once_it_is_up(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        templates = Templates()
+        stack.push_async_callback(templates.close)
+        chosen = templates.environment(None, tmp_path, None, Sandbox("none"))
+        for template in templates.usable(chosen):
+            kernel = await template.kernel()
+            stack.callback(kernel.end)
+            run = kernel.directory.path / "run"
+            async with asyncio.timeout(20):
+                while not (run / "k-ipc-1").exists():
+                    await asyncio.sleep(0.01)
+            assert not (run / "k.json").exists()
+            break
 
 
 async def test_another_folder_is_not_shown_and_work_is_done_in_a_private_one(shut: Kernel) -> None:
