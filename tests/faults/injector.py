@@ -174,5 +174,6 @@ def watched() -> Iterator[Watch]:
         try:
             yield Watch(Path(places), mark)
         finally:
+            template_pool.current().close()  # what waits for a next run has its places there
             tempfile.tempdir = kept
             del os.environ[MARK]
