@@ -270,7 +270,7 @@ class RLM(FromRecord, InBatches):
 
         It waits for nothing but its own imports, and does nothing where kernels are not forked (`warm=False`,
         `kernel=…`, macOS, Windows). The process takes 30 MB and ends with this one, or after ten minutes in which
-        nobody has used it.
+        nobody has used it; a kernel of it waits for the next run, five minutes at most, and takes another 15 MB.
 
         Raises
         ------
