@@ -109,7 +109,7 @@ class GuestKernelApp(IPKernelApp, PreparedApp):
         super().init_control(context)
 
     def init_heartbeat(self) -> None:
-        """Have none: nobody listens to it, as the process is watched; it takes three threads, and two megabytes."""
+        """Have none: nobody listens to it, as the process is watched; it takes three threads."""
 
     def await_host(self, seconds: int, name: str) -> None:
         """End after so long, unless a host asks something; only then take this name, so that `ps` says what it is."""
