@@ -133,11 +133,15 @@ class KernelProcess:
     @classmethod
     async def _forked(cls, template: Forking) -> KernelProcess:
         forked = await template.kernel()
-        spec = KernelSpec(argv=[], language="python", display_name="rlm")
-        km = _manager(spec, forked.directory)
-        km.load_connection_info(cast(Any, forked.connection))
-        provisioner = ForkProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
-        provisioner.take(forked, process_limit(template.environment.sandbox), template.stderr_tail)
+        try:
+            spec = KernelSpec(argv=[], language="python", display_name="rlm")
+            km = _manager(spec, forked.directory)
+            km.load_connection_info(cast(Any, forked.connection))
+            provisioner = ForkProvisioner(parent=km, kernel_id="rlm", kernel_spec=spec)
+            provisioner.take(forked, process_limit(template.environment.sandbox), template.stderr_tail)
+        except BaseException:
+            forked.end()  # nobody else knows of it yet
+            raise
         km.provisioner = provisioner
         return cls(km, forked.directory)
 

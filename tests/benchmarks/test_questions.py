@@ -13,7 +13,7 @@ import pytest
 
 from tests.benchmarks.local_runs import Run, make_run
 from tests.benchmarks.questions import seen, unseen  # noqa: F401  they register their kinds
-from tests.benchmarks.questions.__main__ import SYSTEMS, chosen, command
+from tests.benchmarks.questions.__main__ import SYSTEMS, chosen, command, main
 from tests.benchmarks.questions.grading import Names, Number, YesNo, one_of
 from tests.benchmarks.questions.question import CHARS, KINDS, Kind
 from tests.benchmarks.questions.stats import interval, mcnemar
@@ -148,3 +148,17 @@ async def test_a_run_of_dspy_is_counted_and_its_answer_graded(tmp_path: Path) ->
         settings = {"base_url": server.openai_url, "provider": "llamacpp", "model": "coder", "max_iterations": 5}
         run = await make_run("dspy", command("dspy"), question, 3, settings, tmp_path / "run", 60.0)
     assert (run.right, run.raised, run.iterations, run.requests) == (True, False, 2, 3)
+
+
+def test_the_table_of_what_is_done_needs_no_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = {"seed": 1, "task": chosen("unseen", [1], ["fits"])[0][1].name, "model": "m", "max_iterations": 8}
+    told = {"right": True, "expected": "1", "answer": "1", "raised": False, "error": "", "late": False}
+    counts = dict.fromkeys(("iterations", "circle", "requests", "read", "cached", "written"), 1)
+    more = {"own_words": False, "later_read": 0, "later_cached": 0, "uncounted": 0, "seconds": 1.0, "stop_reason": ""}
+    line = json.dumps({"system": "ours", **run, **told, **counts, **more})
+    words = ["--table", "--lengths", "fits", "--base-url", "http://127.0.0.1:1/v1", "--output", str(tmp_path)]
+    assert main(words) == 2
+    assert "has no runs" in capsys.readouterr().err
+    (tmp_path / "runs.jsonl").write_text(line + "\n", encoding="utf-8")
+    assert main(words) == 0
+    assert "| csv-join | 1/1 |" in capsys.readouterr().out

@@ -26,8 +26,8 @@ from tests.faults.test_death import Slow, notices
 from tests.runs.test_magics import shell as shell
 from tests.runs.test_resume import Counting, cut
 from tests.runs.test_resume import in_folder as in_folder
-from tests.security.conftest import need_bwrap
 from tests.support.examples import one_in
+from tests.support.sandboxes import need_bwrap
 from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_kernel import text_of
 

@@ -20,7 +20,7 @@ from rlm_jupyter.kernel.templates import Templates
 from tests.faults.runs import block
 from tests.faults.test_death import Slow, notices
 from tests.faults.test_insurance import insured
-from tests.security.conftest import need_bwrap
+from tests.support.sandboxes import need_bwrap
 from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_kernel import text_of
 

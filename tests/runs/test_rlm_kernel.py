@@ -28,8 +28,8 @@ from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.types.errors import ConfigurationError
-from tests.security.conftest import need_bwrap
 from tests.support.kernels import kernels_of
+from tests.support.sandboxes import need_bwrap
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from rlm_jupyter.run.control import Control
 from rlm_jupyter.types.events import CellProposed, Event, RemarkMade
 from tests.answers.table import block
 from tests.runs.test_resume import in_folder as in_folder
-from tests.security.conftest import need_bwrap
+from tests.support.sandboxes import need_bwrap
 from tests.unit.run.test_control import Person, told
 
 pytestmark = pytest.mark.skipif(not supervisor.can_fork_live(), reason="kernels are forked on Linux")

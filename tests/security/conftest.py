@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from rlm_jupyter.kernel.sandbox import bwrap
-from tests.support.containers import CLIENTS, need_container
+from tests.support.sandboxes import CLIENTS, need_bwrap, need_container
 from tests.unit.kernel.conftest import answerer, kernel
 
 __all__ = ["answerer", "kernel"]  # fixtures
@@ -96,15 +95,6 @@ class Machine:
             self._shell.wait()
         assert self._shell.stdout is not None
         self._shell.stdout.close()
-
-
-def need_bwrap() -> None:
-    """Without bubblewrap there is nothing to test, but where everything must be tested."""
-    why = bwrap.why_not()
-    if why is not None and os.environ.get("RLM_NEEDS_BWRAP"):
-        pytest.fail(why)
-    if why is not None:
-        pytest.skip(why)
 
 
 @pytest.fixture(scope="module")

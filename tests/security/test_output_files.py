@@ -15,7 +15,7 @@ from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record.export import to_html
 from rlm_jupyter.run.files.openable import why_not
 from rlm_jupyter.types.errors import ConfigurationError
-from tests.security.conftest import need_bwrap
+from tests.support.sandboxes import need_bwrap
 
 CONTEXT = "a text\n" * 1_000
 SECRET = "sk-planted-0123456789"

@@ -58,10 +58,10 @@ def chosen(split: str, seeds: Sequence[int], lengths: Sequence[Length]) -> list[
     ]
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run the command line; 2 when no server is there (any more), or it was interrupted."""
-    options = _options()
-    models = served(options.base_url)
+    options = _options(words)
+    models = _models(options)
     if isinstance(models, str):
         print(models, file=sys.stderr)
         return 2
@@ -78,6 +78,14 @@ def main() -> int:
         print(f"{gone} What is done stands in {options.output}, and the same command goes on.", file=sys.stderr)
     print(_report(questions, settings, options))
     return 2 if gone else 0
+
+
+def _models(options: argparse.Namespace) -> Sequence[str] | str:
+    """Return the models that are served, or why there are none; for the table alone, the model of the last run."""
+    if not options.table:
+        return served(options.base_url)
+    runs = list(kept_runs(options.output / "runs.jsonl"))
+    return [runs[-1].model] if runs else f"{options.output} has no runs."
 
 
 def _report(questions: Sequence[tuple[int, Question]], settings: dict[str, Any], options: argparse.Namespace) -> str:
@@ -139,7 +147,7 @@ def _may_be_seen(question: Question) -> bool:
     return KINDS[question.kind].is_seen
 
 
-def _options() -> argparse.Namespace:
+def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.questions", description=__doc__)
     url = os.environ.get("LLAMACPP_BASE_URL") or DEFAULT_URL
     parser.add_argument("--base-url", default=url, help="where the model is served, with /v1 (default: %(default)s)")
@@ -155,7 +163,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS", help="for a run (default: 300)")
     parser.add_argument("--table", action="store_true", help="make no run: show what is done")
     parser.add_argument("--output", type=Path, default=Path("questions_runs"), metavar="FOLDER")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def _pairs_of(text: str) -> dict[str, Any]:

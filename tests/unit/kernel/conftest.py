@@ -11,8 +11,10 @@ import pytest_asyncio
 
 from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.kernel.kernel import Kernel
+from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.template_pool import TemplatePool
 from rlm_jupyter.types.values import Subcall, SubcallFailure
+from tests.support.sandboxes import need_bwrap
 
 
 class Answerer:
@@ -36,6 +38,13 @@ class Answerer:
 @pytest.fixture
 def answerer() -> Answerer:
     return Answerer()
+
+
+@pytest.fixture(params=["none", "bwrap"])
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    if request.param == "bwrap":
+        need_bwrap()
+    return Sandbox(request.param)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from rlm_jupyter.kernel.sandbox import container
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.types.errors import ConfigurationError, ForkRefusedError, KernelStartError
 from rlm_jupyter.types.values import Subcall, SubcallFailure
-from tests.support.containers import need_container
+from tests.support.sandboxes import need_container
 
 
 async def echo(call: Subcall) -> list[str | SubcallFailure]:

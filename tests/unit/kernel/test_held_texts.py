@@ -29,9 +29,8 @@ from rlm_jupyter.types.utf8 import is_ascii, utf8
 from rlm_jupyter.types.values import PackedContext, SubcallFailure
 from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_kernel import text_of
-from tests.unit.kernel.test_templates import _GONE_SECONDS, below, sandbox
+from tests.unit.kernel.test_templates import _GONE_SECONDS, below
 
-__all__ = ["sandbox"]  # a fixture
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not templates_module.are_possible(), reason="kernels are forked on Linux"),

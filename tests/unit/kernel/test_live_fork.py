@@ -21,7 +21,7 @@ from rlm_jupyter.kernel import templates as templates_module
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.types.errors import ForkRefusedError, KernelDiedError
-from tests.security.conftest import need_bwrap
+from tests.support.sandboxes import need_bwrap
 from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_kernel import text_of
 from tests.unit.kernel.test_templates import below
@@ -42,13 +42,6 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(template_pool, "_pool", made)
     yield made
     made.close()
-
-
-@pytest.fixture(params=["none", "bwrap"])
-def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    if request.param == "bwrap":
-        need_bwrap()
-    return Sandbox(request.param)
 
 
 @pytest.fixture(params=["anew", "from a template"])

@@ -28,7 +28,6 @@ from rlm_jupyter.kernel.template_pool import TemplatePool
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.types.errors import ConfigurationError, KernelStartError
-from tests.security.conftest import need_bwrap
 from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_kernel import text_of
 
@@ -39,13 +38,6 @@ pytestmark = [
 ]
 
 _SECONDS = 20.0
-
-
-@pytest.fixture(params=["none", "bwrap"])
-def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    if request.param == "bwrap":
-        need_bwrap()
-    return Sandbox(request.param)
 
 
 @contextlib.asynccontextmanager

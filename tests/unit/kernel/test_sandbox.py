@@ -30,7 +30,7 @@ from rlm_jupyter.kernel.sandbox import undumpable as hidden
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.types.errors import ConfigurationError, KernelDiedError, KernelStartError
-from tests.security.conftest import need_bwrap
+from tests.support.sandboxes import need_bwrap
 from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_kernel import text_of
 

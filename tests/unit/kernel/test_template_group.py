@@ -21,7 +21,7 @@ from rlm_jupyter.kernel.template_group import TemplateGroup
 from rlm_jupyter.kernel.template_pool import TemplatePool
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.models.scripted import ScriptedModel
-from tests.security.conftest import need_bwrap
+from tests.support.sandboxes import need_bwrap
 from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_kernel import text_of
 

@@ -23,6 +23,8 @@ from rlm_jupyter import RLM, Limits, Sandbox
 from rlm_jupyter.kernel import template as template_module
 from rlm_jupyter.kernel import template_pool
 from rlm_jupyter.kernel import templates as templates_module
+from rlm_jupyter.kernel.fork_provisioner import ForkProvisioner
+from rlm_jupyter.kernel.forking import ForkedKernel
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX
 from rlm_jupyter.kernel.template import Template
@@ -30,7 +32,7 @@ from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event, RemarkMade
-from tests.security.conftest import need_bwrap
+from tests.support.sandboxes import need_bwrap
 from tests.unit.kernel.conftest import Answerer
 from tests.unit.kernel.test_kernel import text_of
 
@@ -41,13 +43,6 @@ pytestmark = [
 ]
 
 _GONE_SECONDS = 20.0
-
-
-@pytest.fixture(params=["none", "bwrap"])
-def sandbox(request: pytest.FixtureRequest) -> Sandbox:
-    if request.param == "bwrap":
-        need_bwrap()
-    return Sandbox(request.param)
 
 
 @contextlib.asynccontextmanager
@@ -128,6 +123,23 @@ async def test_a_fork_is_a_kernel_like_any_other(sandbox: Sandbox) -> None:
         await asyncio.sleep(0.5)
         await kernel.interrupt()
         assert (await asyncio.wait_for(running, 30)).status == "interrupted"
+
+
+async def test_a_fork_that_cannot_be_taken_is_ended(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    forks: list[ForkedKernel] = []
+
+    def failing(self: ForkProvisioner, kernel: ForkedKernel, *args: Any) -> None:
+        forks.append(kernel)
+        raise MemoryError
+
+    templates = Templates()
+    async with forked(sandbox, templates=templates):
+        monkeypatch.setattr(ForkProvisioner, "take", failing)
+        with pytest.raises(MemoryError):
+            await Kernel.start(Answerer(), sandbox=sandbox, templates=templates)
+        [fork] = forks
+        assert fork.process.poll() is not None
+        assert not fork.directory.path.exists()
 
 
 @pytest.mark.parametrize(
@@ -611,6 +623,8 @@ def test_a_fork_of_the_host_has_none_of_its_templates(pool: Any) -> None:
 HOST = """
 import asyncio, json, sys
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
+from rlm_jupyter.kernel.fork_provisioner import ForkProvisioner
+from rlm_jupyter.kernel.forking import ForkedKernel
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.templates import Templates
 async def main():
