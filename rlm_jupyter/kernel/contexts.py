@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlm_jupyter.kernel.connection import Connection
 from rlm_jupyter.types.errors import ContextError, KernelDiedError, KernelError
-from rlm_jupyter.types.values import PacksContext
+from rlm_jupyter.types.values import PacksContext, is_same
 
 _NAME = "context_"
 
@@ -47,13 +47,12 @@ class Contexts:
         if context.kind == "none":
             return
         name = f"{_NAME}{len(self._given)}"
-        has_it = context.kind == "str" and connection.process.held == context.info.sha256
+        held = connection.process.held
         try:
-            if has_it:
+            if held is not None and is_same(held, context):
                 await connection.request("rlm_context", {"name": name, "kind": "held"})
             else:
-                packed = context.packed()
-                await connection.request("rlm_context", {"name": name, "kind": packed.kind}, packed.buffers)
+                await connection.request("rlm_context", {"name": name, "kind": context.kind}, context.buffers)
         except KernelDiedError:
             raise
         except KernelError as error:

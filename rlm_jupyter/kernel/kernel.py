@@ -66,7 +66,7 @@ class Kernel:
         self._owned_templates: Templates | Lease | None = None
         """Closed with it."""
         self._shares_texts = False
-        self._held_texts: list[str] = []
+        self._held_texts: list[PacksContext] = []
         """That the templates hold for its sake, by SHA-256."""
         self._connection: Connection
         self.forks: Forks[Kernel] = Forks(self, insurance=insurance)
@@ -120,7 +120,7 @@ class Kernel:
             "cwd": cwd,
             "environment": environment,
             "sandbox": sandbox,
-            "text_sha256": context.info.sha256 if context is not None and context.kind == "str" else "",
+            "text": context,
         }
         launch["templates"] = templates or own
         kernel = cls(answer_subcall, launch, insurance=insurance)
@@ -248,12 +248,12 @@ class Kernel:
 
     def _hold_text(self, context: PacksContext) -> None:
         if self._shares_texts and self._launch_options["templates"].hold(context):
-            self._held_texts.append(context.info.sha256)
+            self._held_texts.append(context)
 
     async def _release(self) -> None:
         held, self._held_texts = self._held_texts, []
-        for sha256 in held:
-            await self._launch_options["templates"].let_go(sha256)
+        for text in held:
+            await self._launch_options["templates"].let_go(text)
         if self._owned_templates is not None:
             await self._owned_templates.close()
 

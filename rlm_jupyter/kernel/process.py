@@ -31,6 +31,7 @@ from rlm_jupyter.kernel.shield import run_to_completion
 from rlm_jupyter.kernel.supervised_process import SupervisedProcess
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.types.errors import ConfigurationError, ForkRefusedError, KernelStartError
+from rlm_jupyter.types.values import PacksContext
 
 _KILL_POLLS = 1_000
 """How often it is looked, a millisecond apart, whether a killed process is gone."""
@@ -53,10 +54,10 @@ class KernelProcess:
     Attributes
     ----------
     held
-        The SHA-256 of the text that it had from the beginning; empty: none.
+        The text that it had from the beginning; `None`: it had none.
     """
 
-    held = ""
+    held: PacksContext | None = None
 
     def __init__(self, km: AsyncKernelManager, directory: KernelDirectory) -> None:
         self._km = km
@@ -73,7 +74,7 @@ class KernelProcess:
         environment: Mapping[str, str] | None = None,
         sandbox: Sandbox | None = None,
         templates: Templates | None = None,
-        text_sha256: str = "",
+        text: PacksContext | None = None,
     ) -> KernelProcess:
         """Start the guest application. From now on, this process's own memory is closed to its user (`hide`).
 
@@ -89,8 +90,8 @@ class KernelProcess:
             What shuts it off from the machine; default: nothing.
         templates
             What it may be forked from; default: it is started anew.
-        text_sha256
-            Of a text that it will be given: where the templates hold that, it has it already.
+        text
+            What it will be given first: where the templates hold that, it has it already.
 
         Raises
         ------
@@ -104,13 +105,13 @@ class KernelProcess:
         where = working_directory(cwd)
         if templates is not None:
             wanted = templates.environment(kernel_name, where, environment, sandbox)
-            if text_sha256 and (holder := await templates.holder(wanted, text_sha256)) is not None:
+            if text is not None and (holder := await templates.holder(wanted, text)) is not None:
                 try:
                     process = await cls._forked(holder)
                 except TemplateError:
                     await templates.give_up_holder(holder)
                 else:
-                    process.held = text_sha256
+                    process.held = text
                     return process
             for template in templates.usable(wanted):
                 with templates.noting(template):

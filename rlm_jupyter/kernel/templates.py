@@ -26,7 +26,7 @@ from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.kernel.template_group import TemplateGroup
 from rlm_jupyter.types.errors import ConfigurationError
-from rlm_jupyter.types.values import PacksContext
+from rlm_jupyter.types.values import PacksContext, is_same
 
 if TYPE_CHECKING:
     from rlm_jupyter.kernel.text_template import TextTemplate
@@ -80,10 +80,10 @@ class Templates:
         """Of the last kernel without a sandbox."""
         self._leases: set[Lease] = set()
         self._is_closed = False
-        self._texts: dict[str, PacksContext] = {}
-        """That are held, or will be as soon as a kernel is given one; by SHA-256."""
-        self._holding: dict[tuple[KernelEnvironment, str], TextTemplate | None] = {}
-        """`None`: that was not possible."""
+        self._texts: list[PacksContext] = []
+        """That are held, or will be as soon as a kernel is given one."""
+        self._holding: dict[tuple[KernelEnvironment, int], TextTemplate | None] = {}
+        """By the `id` of what is in `_texts`. `None`: that was not possible."""
         self._making = asyncio.Lock()
         self.problem: str | None = None
         """Why a kernel was started anew, where it should have been forked."""
@@ -145,39 +145,44 @@ class Templates:
         bool
             Whether that is new; then `let_go` is for whoever has called this.
         """
-        info = context.info
-        if context.kind != "str" or info.nbytes < LARGE_TEXT or info.sha256 in self._texts:
+        if context.kind != "str" or context.nbytes < LARGE_TEXT or not (self._are_used and are_possible()):
             return False
-        if not (self._are_used and are_possible()):
+        if self._held(context) is not None:
             return False
-        self._texts[info.sha256] = context
+        self._texts.append(context)
         return True
 
-    async def let_go(self, sha256: str) -> None:
+    async def let_go(self, context: PacksContext) -> None:
         """End what holds this text; kernels that have it keep it."""
-        self._texts.pop(sha256, None)
-        for key in [key for key in self._holding if key[1] == sha256]:
+        held = self._held(context)
+        self._texts = [text for text in self._texts if text is not held]
+        for key in [key for key in self._holding if key[1] == id(held)]:
             if (template := self._holding.pop(key)) is not None:
                 await _closed(template)
 
-    async def holder(self, environment: KernelEnvironment, sha256: str) -> TextTemplate | None:
+    async def holder(self, environment: KernelEnvironment, context: PacksContext) -> TextTemplate | None:
         """Return what holds this text, made now where it is not there; `None`: nothing does, or can."""
-        if sha256 not in self._texts:
+        if self._held(context) is None:
             return None  # and no waiting until another text is read
         async with self._making:
-            context, key = self._texts.get(sha256), (environment, sha256)
-            if context is None or not _fits(context, environment.sandbox):
+            held = self._held(context)
+            if held is None or not _fits(held, environment.sandbox):
                 return None
+            key = environment, id(held)
             found = self._holding.get(key)
             if found is not None and found.has_ended:
                 await _closed(self._holding.pop(key))
             if key not in self._holding:
-                made = await self._made(environment, context)
-                if self._texts.get(sha256) is not context:  # it was let go of meanwhile
+                made = await self._made(environment, held)
+                if self._held(held) is not held:  # it was let go of meanwhile
                     await _closed(made)
                     return None
                 self._holding[key] = made
             return self._holding[key]
+
+    def _held(self, context: PacksContext) -> PacksContext | None:
+        """Return that of `_texts` which is this text."""
+        return next((held for held in self._texts if is_same(held, context)), None)
 
     async def give_up_holder(self, holder: TextTemplate) -> None:
         """Take note that it gives no kernels: they are given copies of its text, until another one is made for it."""
@@ -195,7 +200,7 @@ class Templates:
             template.drop_ready()  # it has no text, and no other kernel of this run takes it soon
             with self.noting(template):
                 try:
-                    return await TextTemplate.made(template, context.packed())
+                    return await TextTemplate.made(template, context.buffers[0])
                 except TextNotReadError as error:
                     log.info("The text is copied for each kernel: %s", error)
                     return None
@@ -238,8 +243,8 @@ class Templates:
             pool.runs.discard(self)
         if self._leases:
             return
-        for sha256 in list(self._texts):
-            await self.let_go(sha256)
+        for text in list(self._texts):
+            await self.let_go(text)
         template_pool.leave(pool, self, self._shared)
         templates, self._own = list(self._own.values()), {}
         for template in templates:
@@ -297,4 +302,4 @@ def _fits(context: PacksContext, sandbox: Sandbox) -> bool:
 
     A character that is one byte on the wire may be four in memory, where another one needs these.
     """
-    return sandbox.memory is None or 4 * context.info.nbytes <= sandbox.memory
+    return sandbox.memory is None or 4 * context.nbytes <= sandbox.memory

@@ -20,9 +20,10 @@ from rlm_jupyter.kernel.forking import READY_SECONDS, Forking, TemplateError
 from rlm_jupyter.kernel.start_channels import readable
 from rlm_jupyter.kernel.template import Template
 from rlm_jupyter.types.utf8 import is_ascii
-from rlm_jupyter.types.values import PackedContext
 
-_PIECE = 1 << 20
+_PIECE = 1 << 26
+"""Bytes that are written at once: between two pieces the writer waits for the other threads of this process."""
+_PIPE_BYTES = 1 << 20
 _BYTES_A_SECOND = 10_000_000
 """That are read on a slow machine."""
 _MOST_BYTES = 10_000
@@ -45,8 +46,8 @@ class TextTemplate(Forking):
         self._parent = parent
 
     @classmethod
-    async def made(cls, parent: Template, packed: PackedContext) -> Self:
-        """Fork a template that reads a text.
+    async def made(cls, parent: Template, text: bytes | memoryview) -> Self:
+        """Fork a template that reads a text, given as UTF-8 with `surrogatepass`.
 
         Raises
         ------
@@ -55,7 +56,6 @@ class TextTemplate(Forking):
         TextNotReadError
             It could not be read.
         """
-        [text] = packed.buffers
         nbytes = memoryview(text).nbytes
         sandbox = parent.environment.sandbox
         request = {
@@ -132,7 +132,7 @@ def _write(writes: int, text: bytes | memoryview, stop: threading.Event) -> None
     view = memoryview(text)
     try:
         with contextlib.suppress(OSError):
-            fcntl.fcntl(writes, _SET_PIPE_SIZE, _PIECE)
+            fcntl.fcntl(writes, _SET_PIPE_SIZE, _PIPE_BYTES)
         with contextlib.suppress(BrokenPipeError):
             while view and not stop.is_set():
                 view = view[os.write(writes, view[:_PIECE]) :]

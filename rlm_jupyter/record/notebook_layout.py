@@ -40,7 +40,7 @@ from rlm_jupyter.types.events import (
     SampleSettled,
     SubcallSettled,
 )
-from rlm_jupyter.types.values import CellStatus, PackedContext
+from rlm_jupyter.types.values import CellStatus, PacksContext
 
 SCHEMA = 1
 """Of `metadata.rlm`. Raised when an older version would read it wrongly."""
@@ -78,7 +78,7 @@ class Layout:
     def __init__(
         self,
         objects: Objects | None = None,
-        context: PackedContext | None = None,
+        context: PacksContext | None = None,
         prompt: int = 1,
         children: Children = no_children,
     ) -> None:
@@ -277,8 +277,8 @@ def _segments(record: ReplyReceived) -> tuple[tuple[Segment, ...], str]:
     return parsed.segments, record.text[parsed.read :]
 
 
-def _inline(context: PackedContext) -> dict[str, Any] | None:
-    if context.kind == "none" or context.info.nbytes > INLINE_BYTES:
+def _inline(context: PacksContext) -> dict[str, Any] | None:
+    if context.kind == "none" or context.nbytes > INLINE_BYTES:
         return None
     if context.kind == "str":
         return {"kind": "str", "text": str(context.buffers[0], "utf-8", "surrogatepass")}

@@ -17,7 +17,7 @@ from rlm_jupyter.record.notebook_file import joined
 from rlm_jupyter.record.notebook_layout import Layout
 from rlm_jupyter.types.errors import RecordError
 from rlm_jupyter.types.events import Record
-from rlm_jupyter.types.values import PackedContext
+from rlm_jupyter.types.values import PacksContext
 
 _REST = 10
 """Between two writes, at least so many times what the last one took."""
@@ -49,7 +49,7 @@ class NotebookWriter:
         self,
         path: str | Path,
         objects: Objects | None = None,
-        context: PackedContext | None = None,
+        context: PacksContext | None = None,
         *,
         number: int = 1,
         beside: Mapping[int, Layout] | None = None,

@@ -21,7 +21,7 @@ from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.types.errors import ConfigurationError, RecordError
 from rlm_jupyter.types.events import Record
-from rlm_jupyter.types.values import PacksContext
+from rlm_jupyter.types.values import PacksContext, is_same
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -88,26 +88,31 @@ class Recorder:
         if again is not None and again.journaled < 0:
             journal.set_aside(files.journal)
         self._journal = Journal.open(files.journal, self._objects)
-        packed = context.packed()
         others = {} if self._is_child else self._prompts.of(files)
         self._notebook = NotebookWriter(
             files.shown,
             objects=self._objects,
-            context=packed,
+            context=context,
             number=files.number,
             beside=others,
             children=partial(read_child, files),
         )
         self._begun = False
+        self._is_under_way = asyncio.Event()
+        """The kernel has its context, and something is recorded; or nothing ever will be."""
         if again is not None:
             self._take_in(again)
         self._is_shared = bool(others)
         """The notebook has other prompts, and is there already."""
-        stored: dict[str, asyncio.Task[None]] = {} if parent is None else parent._stored
-        self._storing = stored.get(packed.info.sha256) or asyncio.create_task(self._store([*earlier, packed]))
-        contexts = (*earlier, packed)
-        self._stored: dict[str, asyncio.Task[None]] = stored | {one.info.sha256: self._storing for one in contexts}
-        """Contexts that are kept, by SHA-256, and what keeps them, which may still be at it."""
+        stored: list[tuple[PacksContext, asyncio.Task[None]]] = [] if parent is None else parent._stored
+        task = next((task for kept, task in stored if is_same(kept, context)), None)
+        contexts = [*earlier, context]
+        self._storing = asyncio.create_task(self._store(contexts)) if task is None else task
+        self._stored: list[tuple[PacksContext, asyncio.Task[None]]] = [
+            *stored,
+            *((one, self._storing) for one in contexts),
+        ]
+        """Contexts that are kept, and what keeps them, which may still be at it."""
 
     @property
     def has_begun(self) -> bool:
@@ -119,6 +124,7 @@ class Recorder:
         return self.files.notebook.parent.name == CHILDREN
 
     async def _store(self, contexts: Sequence[PacksContext]) -> None:
+        await self._is_under_way.wait()  # a large one would take from the kernel the time that it needs to read it
         for context in contexts:
             await self.files.store_context(context.packed())
 
@@ -128,9 +134,11 @@ class Recorder:
             self._begun = True
             self.attempt(partial(self._notebook.adopt, self._prompts.left))
         self._begun = True
+        self._is_under_way.set()
 
     def _take_in(self, again: SavedRun) -> None:
         self._begun = True
+        self._is_under_way.set()
         for index, record in enumerate(again.records):
             if index >= again.journaled:  # the notebook alone was there, or held more
                 self._journal.append(record)
@@ -181,6 +189,7 @@ class Recorder:
 
     async def close(self) -> None:
         """Write the last state of everything; where nothing was recorded, nothing is left."""
+        self._is_under_way.set()
         try:
             await asyncio.shield(self._storing)  # it may be a parent's
         except RecordError as error:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import io
 import pickle
 import sys
 from collections.abc import Iterator, MappingView
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any, Literal
 
@@ -15,6 +17,7 @@ from rlm_jupyter.prompts.description import describe
 from rlm_jupyter.prompts.images import are_images
 from rlm_jupyter.prompts.preview import beginning
 from rlm_jupyter.record.blobs import digest
+from rlm_jupyter.types.detached import in_thread
 from rlm_jupyter.types.errors import ContextError
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.utf8 import utf8
@@ -64,6 +67,12 @@ def pack(context: object) -> PackedContext:
     else:
         kind, buffers = "pickle", _pickled(context)
         name = _type_name(context)
+    return PackedContext(kind, buffers, _described(context, name, kind, buffers))
+
+
+def _described(
+    context: object, name: str, kind: Literal["str", "bytes", "pickle"], buffers: tuple[bytes | memoryview, ...]
+) -> ContextInfo:
     nbytes = sum(len(buffer) for buffer in buffers)
     shown = buffers[0] if kind == "bytes" else context
     if nbytes < _LARGE:
@@ -73,7 +82,7 @@ def pack(context: object) -> PackedContext:
             hashed = beside.submit(digest, buffers)
             size, details = describe(shown)
             sha256 = hashed.result()
-    return PackedContext(kind, buffers, ContextInfo(name, size, details, beginning(context), sha256, nbytes))
+    return ContextInfo(name, size, details, beginning(context), sha256, nbytes)
 
 
 def unpack(packed: PackedContext) -> Any:
@@ -96,6 +105,8 @@ def unpack(packed: PackedContext) -> Any:
 class Context:
     """The context of a run: described for good, as bytes only while somebody needs them.
 
+    A large text is described, which means read through, in a thread: meanwhile a kernel can be given it.
+
     Parameters
     ----------
     value
@@ -109,17 +120,41 @@ class Context:
 
     def __init__(self, value: object) -> None:
         self._value = value
-        self._packed: PackedContext | None = pack(value)
-        self.info: ContextInfo = self._packed.info
-        self.kind: Literal["none", "str", "bytes", "pickle"] = self._packed.kind
+        self._buffers: tuple[bytes | memoryview, ...] | None
+        self._info: ContextInfo | Future[ContextInfo]
+        self.kind: Literal["none", "str", "bytes", "pickle"]
+        if isinstance(value, str) and str.__len__(value) >= _LARGE:
+            self.kind, self._buffers = "str", (utf8(value),)
+            self._info = in_thread(partial(_described, value, "str", "str", self._buffers), "rlm_context")
+        else:
+            packed = pack(value)
+            self.kind, self._buffers, self._info = packed.kind, packed.buffers, packed.info
+        self.nbytes = sum(memoryview(buffer).nbytes for buffer in self._buffers)
         self.has_no_text = are_images(value)
         """It is nothing but images."""
 
+    @property
+    def info(self) -> ContextInfo:
+        """What it is; waits until a large text is read through."""
+        if isinstance(self._info, Future):
+            self._info = self._info.result()
+        return self._info
+
+    async def described(self) -> None:
+        """Wait until `info` is there."""
+        if isinstance(self._info, Future):
+            await asyncio.shield(asyncio.wrap_future(self._info))  # whoever asks next is to find it
+
+    @property
+    def buffers(self) -> tuple[bytes | memoryview, ...]:
+        """Its bytes; encoded again when they were released."""
+        if self._buffers is None and isinstance(self._value, str):
+            return (utf8(self._value),)
+        return self._buffers or pack(self._value).buffers
+
     def packed(self) -> PackedContext:
-        """Return the context as bytes; encoded again when they were released."""
-        if self._packed is None and isinstance(self._value, str):
-            return PackedContext("str", (utf8(self._value),), self.info)
-        return self._packed or pack(self._value)
+        """Return the context as bytes, with what it is."""
+        return PackedContext(self.kind, self.buffers, self.info)
 
     def text(self) -> str | None:
         """Return the text, where it is one; never a copy of it."""
@@ -133,7 +168,7 @@ class Context:
         Anything that can change is kept as it was packed.
         """
         if isinstance(self._value, str):
-            self._packed = None
+            self._buffers = None
 
 
 AnyContext = Context | PackedContext

@@ -94,6 +94,7 @@ async def open_session(
         _see_to_templates(own, is_kept, emit)
         await _prepare(kernel, settings, None if join else context)
         if isinstance(context, Context):
+            await context.described()
             context.release()
         is_one = settings.samples == 1 or depth > 0 or join is not None
         start_sample = None if is_one else sample_of(settings, context, templates)

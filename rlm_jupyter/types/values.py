@@ -240,6 +240,11 @@ class PackedContext:
     """`str`: its UTF-8 (`surrogatepass`); `bytes`: as is; `pickle`: the stream, then its out-of-band buffers."""
     info: ContextInfo = ContextInfo("none", "empty")
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it has."""
+        return sum(memoryview(buffer).nbytes for buffer in self.buffers)
+
     def packed(self) -> PackedContext:
         """Return itself (`PacksContext`)."""
         return self
@@ -258,8 +263,18 @@ class PacksContext(Protocol):
         ...
 
     @property
+    def buffers(self) -> tuple[bytes | memoryview, ...]:
+        """Its bytes, as in `PackedContext`; there before `info` is."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it has; known before `info` is."""
+        ...
+
+    @property
     def info(self) -> ContextInfo:
-        """What it is, and how it is found again."""
+        """What it is, and how it is found again; a large text may have to be read through first."""
         ...
 
     def text(self) -> str | None:
@@ -269,3 +284,10 @@ class PacksContext(Protocol):
     def packed(self) -> PackedContext:
         """Return the context as bytes."""
         ...
+
+
+def is_same(one: PacksContext, other: PacksContext) -> bool:
+    """Return whether two contexts have the same bytes; those of different lengths are not read for that."""
+    if one is other:
+        return True
+    return one.kind == other.kind and one.nbytes == other.nbytes and one.info.sha256 == other.info.sha256

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,16 @@ import pytest
 
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.kernel import templates as templates_module
+from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.kernel.process import KernelProcess
 from rlm_jupyter.models.scripted import ScriptedModel
+from rlm_jupyter.prompts.description import describe
+from rlm_jupyter.record.blobs import digest
+from rlm_jupyter.record.saved_run import SavedRun
+from rlm_jupyter.record.store import RunFiles
 from rlm_jupyter.record.trajectory import Trajectory
+from rlm_jupyter.run.context import Context
+from rlm_jupyter.types.values import PackedContext
 from tests.runs.test_resume import Counting, block, cut
 from tests.runs.test_resume import in_folder as in_folder
 
@@ -32,7 +41,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     async def launched(**options: Any) -> KernelProcess:
         process = await launch(**options)
-        found.append(process.held)
+        found.append("" if process.held is None else digest(process.held.buffers))
         return process
 
     monkeypatch.setattr(KernelProcess, "launch", launched)
@@ -121,6 +130,57 @@ def test_samples_share_it(held: list[str]) -> None:
     assert result.value == len(TEXT)
     assert len(set(held)) == 1
     assert all(held)
+
+
+@pytest.mark.parametrize("warm", [True, False])
+async def test_a_kernel_reads_a_large_text_while_it_is_described_and_before_it_is_stored(
+    warm: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened = list[str]()
+    has_it = threading.Event()
+    set_context, store = Kernel.set_context, RunFiles.store_context
+
+    async def given(self: Kernel, context: Context) -> None:
+        await set_context(self, context)
+        happened.append("given")
+        has_it.set()
+
+    def described(text: object) -> Any:
+        assert has_it.wait(30)
+        happened.append("described")
+        return describe(text)
+
+    async def stored(self: RunFiles, packed: PackedContext) -> None:
+        happened.append("stored")
+        await store(self, packed)
+
+    monkeypatch.setattr(Kernel, "set_context", given)
+    monkeypatch.setattr("rlm_jupyter.run.context.describe", described)
+    monkeypatch.setattr(RunFiles, "store_context", stored)
+    monkeypatch.setattr("rlm_jupyter.run.context._LARGE", 300_000)
+    rlm = RLM(ScriptedModel([block("FINAL(len(context))")]), save=tmp_path, warm=warm, sandbox="none")
+    result = await rlm.acompletion("How long?", TEXT)
+    assert result.value == len(TEXT), result.message
+    assert happened == ["given", "described", "stored"]
+    assert f"{len(TEXT):,} characters" in result.trajectory.started.context.size
+    assert result.path is not None
+    assert SavedRun.load(result.path).context().text() == TEXT
+
+
+async def test_a_question_that_is_cancelled_while_its_text_is_described_leaves_the_text_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_go_on = threading.Event()
+    monkeypatch.setattr("rlm_jupyter.run.context.describe", lambda text: (may_go_on.wait(30), describe(text))[1])
+    monkeypatch.setattr("rlm_jupyter.run.context._LARGE", 300_000)
+    context = Context(TEXT)
+    waiting = asyncio.create_task(context.described())
+    await asyncio.sleep(0.05)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    may_go_on.set()
+    assert context.info.size == f"{len(TEXT):,} characters"
 
 
 def test_below_the_threshold_and_without_templates_it_is_as_before(

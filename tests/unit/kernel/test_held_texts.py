@@ -104,7 +104,7 @@ async def test_kernels_that_are_given_one_text_have_it_in_memory_once(sandbox: S
         for kernel in kernels:
             assert text_of(await kernel.execute(_LOOK)) == seen(text(SIZE))
             assert text_of(await kernel.execute("context is context_0, context.count('b'), hash(context) != 0"))
-            assert kernel._connection.process.held == context.info.sha256
+            assert kernel._connection.process.held is context
         # what they have looked for, and what their own interpreters take
         assert all(private(kernel) < SIZE // 2 for kernel in kernels)
         everything = sum(process.memory_full_info().pss for process in below())
@@ -178,10 +178,10 @@ async def test_a_text_that_is_let_go_of_while_it_is_read_is_held_by_nobody() -> 
     context, templates = Context(text(SIZE)), Templates()
     assert templates.hold(context)
     environment = templates.environment(None, Path.cwd(), None, Sandbox("none"))
-    making = asyncio.create_task(templates.holder(environment, context.info.sha256))
+    making = asyncio.create_task(templates.holder(environment, context))
     while not templates._making.locked():
         await asyncio.sleep(0)
-    await templates.let_go(context.info.sha256)
+    await templates.let_go(context)
     assert await making is None
     assert held(templates) == []
     await templates.close()

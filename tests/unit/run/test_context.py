@@ -338,3 +338,10 @@ def test_a_large_text_is_packed_fast_and_copied_once() -> None:
     assert packed.info.details == ("4,000,000 lines",)
     assert peak < len(text) * 1.1
     assert fast
+
+
+@pytest.mark.parametrize("size", [1 << 20, (1 << 20) + 1, 3 << 20])
+def test_the_lines_of_a_large_text_are_counted_across_its_pieces(size: int) -> None:
+    text = ("a line\n" * (size // 7 + 1))[:size]
+    _, details = describe(text)
+    assert details[0] == f"{len(text.splitlines()):,} lines"
