@@ -26,6 +26,7 @@ from rlm_jupyter.run.approval import Approve
 from rlm_jupyter.run.arguments import (
     answer_of,
     check_attempts,
+    check_figures,
     check_models,
     check_types,
     contained,
@@ -217,8 +218,7 @@ class RLM(FromRecord, InBatches):
         limits = Limits() if limits is None else limits
         check_types(limits, save, cwd, insurance, system_prompt_extra)
         check_attempts(samples, require_agreement, strategy, limits)
-        if see_figures not in get_args(SeeFigures):
-            raise ConfigurationError(f"see_figures is {', '.join(get_args(SeeFigures))}, not {quoted(see_figures)}.")
+        check_figures(see_figures)
         given, own = {"base_url": base_url, "window": window, "api_key": api_key}, own_prices(prices)
         models = served(model, sub_model, given, root=model_options or None, sub=sub_model_options or None)
         routing = Routing(*models, prices=own)

@@ -1,6 +1,7 @@
 """`OPTIONS`: the options of a run, once, for the command line, the magics, their configuration and `docs/options.md`.
 
-A new option is declared here; CONTRIBUTING.md names the places that give it an effect.
+A new option is declared here; CONTRIBUTING.md names the places that give it an effect. Long because all of them stand
+here.
 """
 
 from __future__ import annotations
@@ -53,6 +54,18 @@ class Option:
     """Where it is taken, too, but declared elsewhere: a trait of another name, or an argument that excludes another."""
     argument: str = ""
     """Of `RLM`, and the trait that configures it, where it isn't `name`."""
+    part: Literal["rlm", "limits", "sandbox", "asking"] = "rlm"
+    """What it is part of: an argument of `RLM`, a field of `Limits` or `Sandbox`, or of the command that asks."""
+
+    @property
+    def keyword(self) -> str:
+        """The argument of `RLM`, and the trait that configures it."""
+        return self.argument or self.name
+
+    def given(self, args: Namespace) -> Any:
+        """Return what was written for it; `None`: it was left out."""
+        value = getattr(args, self.name)
+        return None if value is False or value == [] else value
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -88,12 +101,12 @@ class Option:
 def _limit(name: str, text: str, kind: type, metavar: str, surfaces: frozenset[Surface] = _ALL) -> Option:
     value = getattr(_OF_LIMITS, name)
     default = "" if value is None else f"{value:,}".removesuffix(".0")
-    return Option(name, text, kind, metavar, default, group="limits", surfaces=surfaces)
+    return Option(name, text, kind, metavar, default, group="limits", surfaces=surfaces, part="limits")
 
 
 OPTIONS = (
     Option("model", "provider/model that drives the run", str, "MODEL", "$RLM_MODEL, else extractive", "-m",
-           surfaces=_ALL),
+           surfaces=_ALL, part="asking"),
     Option("sub_model", "provider/model that answers sub-calls", str, "MODEL", "the model",
            surfaces=_ALL - {"%resume"}),
     Option("base_url", "where the model is served, and a sub-model of the same provider", str, "URL",
@@ -119,15 +132,16 @@ OPTIONS = (
     Option("compact_at", "share of the model's window beyond which older iterations are summarized; 0: never", float,
            "SHARE", "0.8", surfaces=_ALL),
     Option("session", "ask in the session of this name: the kernel, and the record, of the prompts before", str, "NAME",
-           "none"),
+           "none", part="asking"),
     Option("ledger", "what limits of a session hold for: each prompt, or the session as a whole", str, "WHAT", "prompt",
-           choices=("prompt", "session")),
+           choices=("prompt", "session"), part="asking"),
     Option("see_figures", "show the model what its cells draw; auto: where it is known to see", str, "WHEN", "auto",
            choices=("auto", "always", "never"), surfaces=_ALL - {"%resume"}),
     Option("answer", "what the answer must be: a type of the notebook, as Invoice or list[str]", str, "TYPE", "a text",
            surfaces=_MAGIC),
-    Option("schema", "a JSON schema that the answer must keep", str, "FILE.json", "none"),
-    Option("output", "a file that the run is to make", str, "NAME", "none", repeats=True),
+    Option("schema", "a JSON schema that the answer must keep", str, "FILE.json", "none",
+           argument="answer"),
+    Option("output", "a file that the run is to make", str, "NAME", "none", repeats=True, argument="outputs"),
     Option("output_dir", "the folder for such files", str, "FOLDER", "the run's so far, else the working directory",
            surfaces=_ALL - {"config"}),
     Option("replace", "replace files of those names that are there", bool, surfaces=_ALL - {"config"}),
@@ -153,13 +167,13 @@ OPTIONS = (
     Option("sandbox", "bwrap: no network, none of your files (Linux, bubblewrap); docker, podman: the same in a "
            "container; none: your rights; auto: bwrap where it works, else none", str, "KIND",
            "$RLM_SANDBOX, else auto", choices=("auto", "bwrap", "docker", "podman", "none"), group="sandbox",
-           surfaces=_ALL - {"%resume"}),
+           surfaces=_ALL - {"%resume"}, part="sandbox"),
     Option("container_image", "the image for --sandbox docker or podman: Python 3.11 or newer, with ipykernel", str,
-           "IMAGE", "rlm-kernel", group="sandbox", surfaces=_RUNS | {"config"}),
+           "IMAGE", "rlm-kernel", group="sandbox", surfaces=_RUNS | {"config"}, part="sandbox"),
     Option("read", "a folder or file that the sandbox shows, read-only", str, "PATH", repeats=True, group="sandbox",
-           surfaces=_RUNS | {"config"}),
+           surfaces=_RUNS | {"config"}, part="sandbox"),
     Option("write", "a folder or file that code in the sandbox may change", str, "PATH", repeats=True, group="sandbox",
-           surfaces=_RUNS | {"config"}),
+           surfaces=_RUNS | {"config"}, part="sandbox"),
     Option("insurance", "keep a copy of the kernel after each cell, which goes on when it dies (Linux)", bool,
            surfaces=_RUNS | {"config"}),
     Option("preload", "a module that kernels have imported from the start, as pandas (Linux)", str, "MODULE",
@@ -168,14 +182,17 @@ OPTIONS = (
            "this machine", surfaces=_ALL - {"config"}, elsewhere=frozenset({"config"}), argument="kernel"),
     Option("kernel_token_env", "the variable of the environment that holds that server's token", str, "NAME",
            "JUPYTER_TOKEN", surfaces=_ALL - {"config"}, argument="token"),
-    Option("estimate", "say what it may cost, and ask nothing", bool),
+    Option("estimate", "say what it may cost, and ask nothing", bool, part="asking"),
     Option("save", "the run's notebook, or a folder/ for it", str, "PATH", "rlm_runs/", surfaces=_MAGIC | {"config"},
-           elsewhere=frozenset({"cli", "fork"})),
-    Option("result", "the result's variable", str, "VAR", "rlm_result", "-o", surfaces=_MAGIC | {"%resume"}),
-    Option("rerun", "ask anew, though the same was asked before", bool, surfaces=_MAGIC),
-    Option("approve", "let each cell wait: run, edit or refuse it, or undo the one before", bool, surfaces=_MAGIC),
-    Option("here", "let the model drive this notebook's own kernel: no sandbox", bool, surfaces=_MAGIC),
-    Option("background", "return at once; the result's variable is set in the end", bool, surfaces=_MAGIC),
+           elsewhere=frozenset({"cli", "fork"}), part="asking"),
+    Option("result", "the result's variable", str, "VAR", "rlm_result", "-o", surfaces=_MAGIC | {"%resume"},
+           part="asking"),
+    Option("rerun", "ask anew, though the same was asked before", bool, surfaces=_MAGIC, part="asking"),
+    Option("approve", "let each cell wait: run, edit or refuse it, or undo the one before", bool, surfaces=_MAGIC,
+           part="asking"),
+    Option("here", "let the model drive this notebook's own kernel: no sandbox", bool, surfaces=_MAGIC, part="asking"),
+    Option("background", "return at once; the result's variable is set in the end", bool, surfaces=_MAGIC,
+           part="asking"),
 )  # fmt: skip
 
 
@@ -203,12 +220,25 @@ def changes(surface: Surface, args: Namespace, read: Mapping[str, Callable[[Any]
     dict
         `None` for an option that was left out.
     """
-    found: dict[str, Any] = {}
-    for option in options_of(surface):
-        value = getattr(args, option.name)
-        is_given = value is not None and value != []
-        found[option.argument or option.name] = read.get(option.name, lambda given: given)(value) if is_given else None
-    return found
+    return {option.keyword: _argument(option, args, read) for option in options_of(surface)}
+
+
+def arguments(surface: Surface, args: Namespace, read: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    """Return the arguments of `RLM` that a command was given; what was left out has its default there.
+
+    Parameters
+    ----------
+    args, read
+        As for `changes`.
+    """
+    own = [option for option in options_of(surface) if option.part == "rlm"]
+    found = {option.keyword: _argument(option, args, read) for option in own if option.given(args) is not None}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _argument(option: Option, args: Namespace, read: Mapping[str, Callable[[Any], Any]]) -> Any:
+    value = option.given(args)
+    return read[option.name](value) if value is not None and option.name in read else value
 
 
 def add_arguments(surface: Surface, groups: dict[str, Callable[..., object]]) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlm_jupyter.kernel import supervisor
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import PolicyRegistry, SharedPolicy
@@ -27,11 +26,14 @@ from rlm_jupyter.run import background
 from rlm_jupyter.run.arguments import server_of
 from rlm_jupyter.run.artefacts import Outputs
 from rlm_jupyter.run.result import OnEvent
-from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.run.settings import RECORDED, Settings
 from rlm_jupyter.types.errors import ModelError
 from rlm_jupyter.types.events import RunEnded
 from rlm_jupyter.types.tokens import DEFAULT_WINDOW
 from rlm_jupyter.types.values import Message, Reply, Usage
+
+_OF_MODELS = frozenset({"compact_at", "see_figures", "system_prompt_extra"})
+"""What says how a model is asked: here none is."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,7 @@ def _settings(saved: SavedRun, changes: dict[str, Any]) -> Settings:
     started = saved.trajectory.started
     tools = described(started.options)
     options = configuration(saved, changes, calls=False).options
+    as_recorded = {name: options[name] for name in RECORDED if name in options and name not in _OF_MODELS}
     subs = started.options.get("sub_models") or [started.sub_model or started.model]
     return Settings(
         routing=Routing(Silent(started.model), [Silent(name) for name in subs]),
@@ -148,16 +151,11 @@ def _settings(saved: SavedRun, changes: dict[str, Any]) -> Settings:
         kernel_name=options.get("kernel_name"),
         server=server_of(options.get("kernel"), options.get("token"), sandbox=options.get("sandbox")),
         cwd=None if options.get("cwd") is None else Path(options["cwd"]),
-        samples=options.get("samples", 1),
-        require_agreement=options.get("require_agreement", False),
-        strategy=options.get("strategy", "loop"),
         sandbox=Sandbox.of(options.get("sandbox", "auto")),
-        insurance=options.get("kernel") is None
-        and supervisor.can_fork_live()
-        and options.get("insurance", options.get("snapshot", False)),
         outputs=Outputs.of(options.get("outputs")),
         tools=tools["tools"],
         sub_tools=tools["sub_tools"],
+        **as_recorded,
     )
 
 

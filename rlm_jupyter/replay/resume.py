@@ -30,7 +30,7 @@ from rlm_jupyter.run.open_session import open_session
 from rlm_jupyter.run.outcome import recorded_outcome
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.run_handle import Answers
-from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.run.settings import RECORDED, Settings
 from rlm_jupyter.types.endings import LIMITED_BY
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import RunStarted
@@ -38,16 +38,8 @@ from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.values import PackedContext
 
 _LIMITS = frozenset(Limits.__dataclass_fields__)
-_AS_BEFORE = (
-    "prices",
-    "system_prompt_extra",
-    "samples",
-    "require_agreement",
-    "strategy",
-    "compact_at",
-    "see_figures",
-    "answer",
-)
+_AS_BEFORE = ("prices", "answer", *(name for name in RECORDED if name != "insurance"))
+"""`insurance` is the kernel's: `recorded_kernel`."""
 _NO_CONTEXT = PackedContext("none")
 
 

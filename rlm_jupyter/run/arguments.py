@@ -18,6 +18,7 @@ from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.models.suggested import priced_model_meant
 from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.artefacts import Outputs
+from rlm_jupyter.run.figures import SeeFigures
 from rlm_jupyter.run.settings import Strategy
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.limits import Limits
@@ -199,6 +200,12 @@ def check_attempts(samples: object, require_agreement: object, strategy: object,
         raise ConfigurationError("require_agreement is about several samples: set samples, to 3 for instance.")
     if strategy not in get_args(Strategy):
         raise ConfigurationError(f"strategy is {' or '.join(get_args(Strategy))}, not {quoted(strategy)}.")
+
+
+def check_figures(see_figures: object) -> None:
+    """Refuse what is none of the ways in which a model may see figures."""
+    if see_figures not in get_args(SeeFigures):
+        raise ConfigurationError(f"see_figures is {', '.join(get_args(SeeFigures))}, not {quoted(see_figures)}.")
 
 
 def check_models(routing: Routing, limits: Limits, samples: int) -> None:

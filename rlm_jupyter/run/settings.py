@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -41,6 +41,12 @@ COMPACT_AT = 0.8
 """The share of the window beyond which a conversation is compacted, where nothing else is said."""
 
 
+_RECORDS: Mapping[str, bool] = {"is_recorded": True}
+"""Of a field of plain data that is recorded, and that a resumed run has as before, where it is not the default."""
+_COUNTS: Mapping[str, bool] = {"is_recorded": True, "may_change_answer": True}
+"""… and that makes another question of the same words: it counts in `request_digest`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a run is configured with, and its children inherit."""
@@ -56,7 +62,7 @@ class Settings:
     server: JupyterServer | None = None
     """The Jupyter server on which kernels are started; `None`: they are processes of this machine."""
     sandbox: Sandbox = field(default_factory=Sandbox)
-    insurance: bool = False
+    insurance: bool = field(default=False, metadata=_RECORDS)
     """Keep a sleeping fork of the kernel after each cell, which goes on with all variables if it dies."""
     preload: tuple[str, ...] = ()
     """Modules that are imported before kernels are forked."""
@@ -72,14 +78,14 @@ class Settings:
     """Sampling options of the root's model."""
     sub_model_options: Mapping[str, Any] = field(default_factory=dict)
     """Sampling options of the sub-models."""
-    samples: int = 1
+    samples: int = field(default=1, metadata=_COUNTS)
     """How many runs answer the question; the answer is the one that they agree on."""
-    require_agreement: bool = False
+    require_agreement: bool = field(default=False, metadata=_COUNTS)
     """Without agreement of the samples there is no answer."""
-    strategy: Strategy = "loop"
-    compact_at: float | None = COMPACT_AT
+    strategy: Strategy = field(default="loop", metadata=_COUNTS)
+    compact_at: float | None = field(default=COMPACT_AT, metadata=_COUNTS)
     """The share of the root model's window beyond which older iterations are summarized; `None`: never."""
-    see_figures: SeeFigures = "auto"
+    see_figures: SeeFigures = field(default="auto", metadata=_COUNTS)
     answer: AnswerType | None = None
     """The form that the answer to the first prompt must have; children and follow-ups have none."""
     outputs: Outputs | None = None
@@ -96,7 +102,7 @@ class Settings:
     """Of all prompts together, where `limits` are what those before have left."""
     session: str = ""
     """The name of the session that the prompts belong to, where it has one: another session asks anew."""
-    system_prompt_extra: str = ""
+    system_prompt_extra: str = field(default="", metadata=_COUNTS)
     """A paragraph of the user's at the end of the system message, of children, too."""
 
     def chosen_sandbox(self) -> Sandbox:
@@ -165,14 +171,14 @@ async def refuse_absent(settings: Settings) -> None:
         raise failed  # out here, as in `prepare`
 
 
-def _attempts(settings: Settings) -> dict[str, Any]:
-    """Return how often and in which way the question is asked, as far as that is not the default."""
-    options: dict[str, Any] = {}
-    if settings.samples > 1:
-        options |= {"samples": settings.samples, "require_agreement": settings.require_agreement}
-    if settings.strategy != "loop":
-        options["strategy"] = settings.strategy
-    return options
+_RECORDED = tuple(field for field in dataclasses.fields(Settings) if "is_recorded" in field.metadata)
+RECORDED = tuple(field.name for field in _RECORDED)
+"""The fields of plain data that a resumed run has as before."""
+
+
+def _not_default(settings: Settings, fields: Iterable[dataclasses.Field[Any]]) -> dict[str, Any]:
+    values = {field.name: (getattr(settings, field.name), field.default) for field in fields}
+    return {name: value for name, (value, default) in values.items() if value != default}
 
 
 def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) -> RecordedOptions:
@@ -185,12 +191,7 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) ->
         "lent": attached,
         "termination": settings.policies.get("termination"),
         "reward": settings.policies.get("reward"),
-        "insurance": settings.insurance,
         "preload": [*settings.preload],
-        "samples": settings.samples if settings.samples > 1 else 0,
-        "require_agreement": settings.require_agreement if settings.samples > 1 else False,
-        "strategy": settings.strategy if settings.strategy != "loop" else "",
-        "see_figures": settings.see_figures if settings.see_figures != "auto" else "",
         "answer": {} if settings.answer is None else settings.answer.schema,
         "answer_validators": settings.answer is not None and settings.answer.has_validators,
         "outputs": [] if outputs is None else outputs.specs,
@@ -200,7 +201,6 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) ->
         "mcp": [server.name for server in settings.mcp],
         "model_options": dict(settings.model_options),
         "sub_model_options": dict(settings.sub_model_options),
-        "system_prompt_extra": settings.system_prompt_extra,
         "sandbox": {} if attached or settings.server is not None else sandbox.asked(),
         "session": settings.session,
         "sub_models": [model.name for model in settings.routing.sub] if len(settings.routing.sub) > 1 else [],
@@ -208,10 +208,10 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) ->
     }
     if settings.ledger != "prompt":
         options["ledger"] = settings.ledger
-    given = as_far_as_given(options)
-    if settings.compact_at != COMPACT_AT:
-        given["compact_at"] = settings.compact_at or 0.0  # its 0 says something
-    return given
+    found = _not_default(settings, _RECORDED)
+    if "compact_at" in found:
+        found["compact_at"] = settings.compact_at or 0.0  # never; a name without a value would be the default
+    return cast("RecordedOptions", as_far_as_given(options) | found)
 
 
 def as_far_as_given(options: RecordedOptions) -> RecordedOptions:
@@ -254,10 +254,12 @@ def request_digest(
         asked["options"] = sampling
     if settings.server is not None:
         asked["kernel_url"] = settings.server.url
-    if settings.compact_at != COMPACT_AT:
-        asked["compact_at"] = settings.compact_at
-    if settings.system_prompt_extra:
-        asked["system"] = settings.system_prompt_extra
+    asked |= _not_default(settings, (field for field in _RECORDED if "may_change_answer" in field.metadata))
+    # as it always was: else what is on record would be asked, and paid for, once more
+    if extra := asked.pop("system_prompt_extra", None):
+        asked["system"] = extra
+    if settings.samples > 1:
+        asked["require_agreement"] = settings.require_agreement
     if settings.answer is not None:
         asked["answer"] = settings.answer.schema
     if settings.outputs is not None:
@@ -267,9 +269,6 @@ def request_digest(
     asked |= _described(settings) | ({"tools": own} if settings.mcp else {})
     if settings.mcp:
         asked["mcp"] = [server.digest for server in settings.mcp]
-    asked |= _attempts(settings)
-    if settings.see_figures != "auto":
-        asked["see_figures"] = settings.see_figures
     if any(settings.served):
         asked["served"] = settings.served
     if folders := [(str(path), changed) for path, changed in settings.sandbox.folders()]:

@@ -81,7 +81,7 @@ def test_the_table_of_options_says_what_commands_magics_and_configuration_take()
                 option.name,
                 surface,
             )
-        is_trait = RLMMagics.class_trait_names(config=True).count(option.argument or option.name)
+        is_trait = RLMMagics.class_trait_names(config=True).count(option.keyword)
         assert bool(is_trait) == ("config" in option.surfaces | option.elsewhere), option.name
 
 

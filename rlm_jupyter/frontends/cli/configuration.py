@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlm_jupyter.frontends.cli import terminal
-from rlm_jupyter.frontends.run_options import image_of
+from rlm_jupyter.frontends.run_options import arguments, image_of
 from rlm_jupyter.types.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -36,57 +38,29 @@ def limits_of(args: Namespace) -> Limits:
 
 def rlm_of(args: Namespace, model: str, limits: Limits) -> RLM:
     """Return the `RLM` that the options describe."""
+    from rlm_jupyter.kernel.remote.server import token_in
     from rlm_jupyter.models.pricing import parsed_prices
     from rlm_jupyter.models.sampling import parsed
     from rlm_jupyter.rlm import RLM  # after what is quickly found to be wrong
     from rlm_jupyter.run.answer_type import read_schema
     from rlm_jupyter.run.mcp.config import named_servers
-    from rlm_jupyter.run.settings import COMPACT_AT
     from rlm_jupyter.run.toolbox import imported_tools
 
     # a policy of the user's own is looked for where they stand, as `python -m` does
     if sys.path[:1] != [here := str(Path.cwd())]:
         sys.path.insert(0, here)
-    return RLM(
-        model,
-        sub_model=args.sub_model,
-        base_url=args.base_url,
-        window=args.window,
-        limits=limits,
-        termination=args.termination,
-        reward=args.reward,
-        save=save_path(args),
-        sandbox=_sandbox_of(args),
-        insurance=args.insurance,
-        preload=args.preload or (),
-        kernel=args.kernel_url,
-        token=token_of(args),
-        prices=parsed_prices(args.price or ()),
-        model_options=parsed(args.option or ()),
-        sub_model_options=parsed(args.sub_option or ()),
-        system_prompt_extra=args.system_extra or "",
-        samples=1 if args.samples is None else args.samples,
-        require_agreement=args.require_agreement,
-        strategy=args.strategy or "loop",
-        compact_at=COMPACT_AT if args.compact_at is None else args.compact_at,
-        see_figures=args.see_figures or "auto",
-        tools=imported_tools(args.tool),
-        sub_tools=imported_tools(args.sub_tool, "--sub-tool"),
-        mcp=named_servers(args.mcp),
-        outputs=args.output,
-        output_dir=args.output_dir,
-        replace=args.replace,
-        answer=None if args.schema is None else read_schema(Path(args.schema).expanduser()),
-    )
-
-
-def token_of(args: Namespace) -> str | None:
-    """Return the token of the server that kernels are on, where a variable of its own is named for it."""
-    if args.kernel_token_env is None:
-        return None
-    from rlm_jupyter.kernel.remote.server import token_in
-
-    return token_in(args.kernel_token_env)
+    read: dict[str, Callable[[Any], Any]] = {
+        "option": parsed,
+        "sub_option": parsed,
+        "price": parsed_prices,
+        "tool": imported_tools,
+        "sub_tool": partial(imported_tools, option="--sub-tool"),
+        "mcp": named_servers,
+        "schema": lambda path: read_schema(Path(path).expanduser()),
+        "kernel_token_env": token_in,
+    }
+    given = arguments("cli", args, read)
+    return RLM(model, limits=limits, save=save_path(args), sandbox=_sandbox_of(args), **given)
 
 
 def save_path(args: Namespace) -> str | bool:

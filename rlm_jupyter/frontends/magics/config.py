@@ -5,7 +5,9 @@ from __future__ import annotations
 import builtins
 import os
 from argparse import Namespace
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +17,7 @@ from traitlets import Dict, Float, Integer, Unicode
 from rlm_jupyter.frontends.display import html as fragments
 from rlm_jupyter.frontends.magics.tools import named_tools
 from rlm_jupyter.frontends.magics.traits import OptionTraits
-from rlm_jupyter.frontends.run_options import help_of, image_of, options_of
+from rlm_jupyter.frontends.run_options import OPTIONS, arguments, help_of, image_of, options_of
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.models import discovery
 from rlm_jupyter.models.endpoint import keyless
@@ -30,6 +32,11 @@ from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.quoted import quoted
 from rlm_jupyter.types.suggestion import closest, did_you_mean
 
+_OF_A_SERVER = frozenset({"base_url", "window", "model_options"})
+"""What is given for the model of one provider."""
+_OF_OTHER_KERNELS = frozenset({"insurance", "preload", "kernel", "token"})
+"""What has no meaning under `--here`: the kernel is there."""
+_ONE_RUN = {"samples": 1, "strategy": "loop"}
 _LIMITS = tuple(option.name for option in options_of("magic") if option.group == "limits")
 _SENT = "rlm_settings"
 """In the metadata of a page's execute request: its settings, by the names of the traits."""
@@ -38,6 +45,12 @@ _BANNER = (
     "language model. Name one with -m provider/model, %config RLMMagics.model = 'provider/model', or RLM_MODEL in the "
     "environment."
 )
+
+
+def _token_in(variable: str) -> str:
+    from rlm_jupyter.kernel.remote.server import token_in  # most runs have none
+
+    return token_in(variable)
 
 
 def _provider(model: str) -> str:
@@ -84,53 +97,63 @@ class Configured(Magics, OptionTraits):
         limits = {name: getattr(options, name) for name in _LIMITS}
         limits = {name: self._setting(name) if value is None else value for name, value in limits.items()}
         of_limits = Limits(**{name: value for name, value in limits.items() if value is not None})
-        model = options.model or self._model()
-        base_url, window, sampling = options.base_url, options.window, parsed(options.option)
-        usual = self._model()
-        if options.model is None or usual is None or _provider(options.model) == _provider(usual):
-            # else they are those of another provider, and the key of this one would go to that address
-            base_url, window, sampling = (
-                base_url or self.base_url,
-                window or self.window,
-                sampling or self.model_options,
-            )
+        given = self._given(options)
+        model, set_before = options.model or self._model(), self._set_before(options)
         if model is None:
             if options.base_url or options.window or options.option:
                 raise ConfigurationError(
                     "--base-url, --window and --option go with a model: name it with -m provider/model."
                 )
-            model, base_url, window, sampling = "extractive", None, None, {}
+            model, set_before = "extractive", self._without_server(set_before)
+        found = set_before | given
+        if options.here:
+            found = {name: value for name, value in found.items() if name not in _OF_OTHER_KERNELS}
+        if options.here or options.approve:
+            found = self._once(options, found)
+        return model, {**found, "limits": of_limits, "save": save, "sandbox": self._sandbox(options)}
+
+    def _given(self, options: Namespace) -> dict[str, Any]:
+        """Return the arguments of `RLM` that stand in the cell."""
         namespace = cast(Any, self.shell).user_ns
-        return model, {
-            "sub_model": options.sub_model or self._setting("sub_model"),
-            "base_url": base_url,
-            "window": window,
-            "limits": of_limits,
-            "termination": self._policy(options.termination, TerminationPolicy) or self.termination,
-            "reward": self._policy(options.reward, RewardPolicy) or self.reward,
-            "save": save,
-            "prices": self.prices,
-            "model_options": sampling,
-            "sub_model_options": parsed(options.sub_option) or self.sub_model_options,
-            "system_prompt_extra": options.system_extra or self.system_prompt_extra,
-            **self._attempts(options),
-            "compact_at": self.compact_at if options.compact_at is None else options.compact_at,
-            "see_figures": options.see_figures or self.see_figures,
-            "answer": self._answer_type(options),
-            "outputs": options.output or None,
-            "output_dir": options.output_dir or None,
-            "replace": options.replace,
-            "tools": named_tools(namespace, options.tool),
-            "sub_tools": named_tools(namespace, options.sub_tool, "--sub-tool"),
-            "mcp": named_servers(options.mcp),
-            "sandbox": self._sandbox(options),
-            "insurance": not options.here and (options.insurance or self.insurance),
-            "preload": options.preload or self.preload,
-            **self._server(options),
+        read: dict[str, Callable[[Any], Any]] = {
+            "option": parsed,
+            "sub_option": parsed,
+            "termination": lambda name: self._policy(name, TerminationPolicy),
+            "reward": lambda name: self._policy(name, RewardPolicy),
+            "tool": partial(named_tools, namespace),
+            "sub_tool": partial(named_tools, namespace, option="--sub-tool"),
+            "mcp": named_servers,
+            "kernel_token_env": _token_in,
+            "answer": lambda _: self._answer_type(options),
+            "schema": lambda _: self._answer_type(options),
         }
+        return arguments("magic", options, read)
+
+    def _set_before(self, options: Namespace) -> dict[str, Any]:
+        """Return the arguments of `RLM` that traits or JupyterLab's settings hold."""
+        own = [option for option in OPTIONS if option.part == "rlm" and "config" in option.surfaces | option.elsewhere]
+        found = {option.keyword: self._setting(option.keyword) for option in own}
+        usual = self._model()
+        if options.model is not None and usual is not None and _provider(options.model) != _provider(usual):
+            # they are those of another provider, and the key of this one would go to that address
+            found = self._without_server(found)
+        return {name: value for name, value in found.items() if value is not None}
+
+    @staticmethod
+    def _without_server(found: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in found.items() if name not in _OF_A_SERVER}
+
+    @staticmethod
+    def _once(options: Namespace, found: dict[str, Any]) -> dict[str, Any]:
+        """Return them for one run in one kernel, with the user watching; what the cell asks for beyond is refused."""
+        where = "--here" if options.here else "--approve"
+        for name, one in _ONE_RUN.items():
+            if getattr(options, name) not in {None, one}:
+                raise ConfigurationError(f"{where} takes one run, in one kernel: leave --{name} out.")
+        return {name: value for name, value in found.items() if name not in {*_ONE_RUN, "require_agreement"}}
 
     def _answer_type(self, options: Namespace) -> object:
-        """Return what the answer must be, as the user's own expression says; `None`: any text."""
+        """Return what the answer must be: the user's own expression, or a schema in a file."""
         if options.schema:
             if options.answer:
                 raise ConfigurationError("--answer and --schema both say what the answer is: leave one out.")
@@ -140,8 +163,6 @@ class Configured(Magics, OptionTraits):
                     f"--schema takes a file: the schema in the variable {options.schema} is --answer {options.schema}."
                 )
             return read_schema(schema)
-        if not options.answer:
-            return None
         if "(" in options.answer:  # a call could do something before anybody has agreed
             raise ConfigurationError(
                 f"--answer takes a type, not {quoted(options.answer)}: give what is called a name in a cell first."
@@ -156,18 +177,6 @@ class Configured(Magics, OptionTraits):
                 f"--answer takes a type, not {quoted(options.answer)}: {type(error).__name__}: {error}.{meant}"
             ) from error
 
-    def _attempts(self, options: Namespace) -> dict[str, Any]:
-        """Return how often and in which way the question is asked; one, with the user watching, in their own kernel."""
-        given = {"samples": options.samples, "strategy": options.strategy}
-        if options.here or options.approve:
-            where = "--here" if options.here else "--approve"
-            for name, value in given.items():
-                if value not in {None, 1, "loop"}:
-                    raise ConfigurationError(f"{where} takes one run, in one kernel: leave --{name} out.")
-            return {}
-        found = {name: getattr(self, name) if value is None else value for name, value in given.items()}
-        return found | {"require_agreement": options.require_agreement or self.require_agreement}
-
     def _sandbox(self, options: Namespace) -> Sandbox:
         if options.here:
             return NO_SANDBOX  # it is this session's own kernel
@@ -177,17 +186,6 @@ class Configured(Magics, OptionTraits):
         if not image and self.container_image:
             image = {"image": self.container_image}  # it waits for a cell with a container
         return Sandbox.of({"kind": kind, "read": read, "write": write} | image)
-
-    def _server(self, options: Namespace) -> dict[str, Any]:
-        """Return where kernels are started; under `--here` none is."""
-        if options.here:
-            return {}
-        kernel, token = options.kernel_url or self.kernel, None
-        if options.kernel_token_env is not None:
-            from rlm_jupyter.kernel.remote.server import token_in  # most runs have none
-
-            token = token_in(options.kernel_token_env)
-        return {"kernel": kernel, "token": token}
 
     def _policy(self, named: str | None, kind: type) -> Any:
         """Look an option up: a policy, or a function that rates, in a variable of that name; else the name."""

@@ -116,7 +116,7 @@ class RLMMagics(Configured):
                 print(to_ask.estimate(prompt, self._context(options)))  # noqa: T201
                 return
             model, configured = self.configuration(options)
-            answer_type = AnswerType.of(configured["answer"])
+            answer_type = AnswerType.of(configured.get("answer"))
             context = self._context(options)
             if answer_type is not None:
                 configured["answer"] = answer_type.schema

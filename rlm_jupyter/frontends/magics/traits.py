@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from traitlets import Bool, Dict, Enum, Float, HasTraits, Integer, List, TraitType, Unicode, Union
 
 from rlm_jupyter.frontends.run_options import Option, help_of, options_of
-from rlm_jupyter.run.settings import COMPACT_AT
 
 _UNSET = {int: Integer, float: Float, str: Unicode}
 
@@ -22,21 +21,21 @@ def _trait(option: Option) -> TraitType[Any, Any]:
         if option.default.startswith("$"):  # the environment has a word in it: not set
             return Enum(option.choices, None, allow_none=True)
         return Enum(option.choices, option.default)
+    if option.part == "rlm" and option.kind in {int, float} and option.default[:1].isdigit():
+        return _UNSET[option.kind](option.kind(option.default))
     return _UNSET[option.kind](None, allow_none=True)
 
 
 def _traits() -> dict[str, TraitType[Any, Any]]:
-    traits = {option.argument or option.name: _trait(option) for option in options_of("config")}
+    traits = {option.keyword: _trait(option) for option in options_of("config")}
     traits |= {
         # in Python more is taken for these, or another default than none
         "termination": Union([Unicode(), Dict()], default_value=None, allow_none=True),
         "reward": Union([Unicode(), Dict()], default_value=None, allow_none=True),
         "save": Union([Bool(), Unicode()], default_value=True),
-        "samples": Integer(1, min=1),
-        "compact_at": Float(COMPACT_AT, min=0, max=1, allow_none=True),
     }
     for option in options_of("config"):
-        trait = traits[option.argument or option.name]
+        trait = traits[option.keyword]
         trait.help = trait.__doc__ = trait.metadata["help"] = help_of(option.name)
         trait.tag(config=True)
     return traits

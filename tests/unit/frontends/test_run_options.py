@@ -18,7 +18,8 @@ from rlm_jupyter.frontends.run_options import OPTIONS, Option, Surface
 from rlm_jupyter.kernel import supervisor
 from rlm_jupyter.kernel.sandbox import container
 from rlm_jupyter.models.pricing import Price
-from rlm_jupyter.run.settings import Settings
+from rlm_jupyter.run.settings import RECORDED, Settings
+from rlm_jupyter.types.recorded_options import RecordedOptions
 
 MODEL = "llamacpp/local"
 """It needs no key, and is asked nothing before a run begins."""
@@ -125,7 +126,7 @@ def by_command(words: str) -> Settings:
 def by_configuration(option: Option, given: Given) -> Settings:
     """Set the option's trait, and in the cell what it can't be without."""
     magics = RLMMagics(InteractiveShell())
-    setattr(magics, option.argument or option.name, given.held if given.trait is None else given.trait)
+    setattr(magics, option.keyword, given.held if given.trait is None else given.trait)
     needed = " ".join(given.words.split()[:-1]) if option.kind is bool else ""
     model = "" if option.name == "model" else f"-m {MODEL}"
     options, _ = magics._parse(f"{model} {needed} -- q", None)
@@ -156,6 +157,10 @@ def test_a_value_is_written_as_it_is_typed() -> None:
 
 def test_every_option_has_its_place_in_this_table() -> None:
     assert {option.name for option in OPTIONS} == GIVEN.keys() | OF_THE_QUESTION
+
+
+def test_what_is_recorded_has_its_name_in_the_record() -> None:
+    assert {"samples", "strategy"} <= set(RECORDED) <= RecordedOptions.__annotations__.keys()
 
 
 SURFACES: tuple[Surface, ...] = ("cli", "magic", "config")

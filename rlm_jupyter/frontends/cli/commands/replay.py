@@ -6,7 +6,6 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
-from rlm_jupyter.frontends.cli.configuration import token_of
 from rlm_jupyter.frontends.cli.consent import consent
 from rlm_jupyter.frontends.cli.recorded_run import saved_run
 from rlm_jupyter.frontends.cli.shared_arguments import add_consent, add_run
@@ -35,6 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Run `jupyter rlm replay`; return the exit code: 0 where the same came out."""
+    from rlm_jupyter.kernel.remote.server import token_in
     from rlm_jupyter.replay.replay import replay
     from rlm_jupyter.types.events import CellFinished
 
@@ -44,7 +44,8 @@ def run(args: Namespace) -> int:
 
     saved = saved_run(args)
     consent(args, saved, saved.cells_again)
-    came = replay(saved, sandbox=args.sandbox, kernel=args.kernel_url, token=token_of(args), on_event=tell)
+    token = None if args.kernel_token_env is None else token_in(args.kernel_token_env)
+    came = replay(saved, sandbox=args.sandbox, kernel=args.kernel_url, token=token, on_event=tell)
     if came.passed_over:
         terminal.say(
             f"Not executed, because they had been interrupted: cells of iteration {_listed(came.passed_over)}."
