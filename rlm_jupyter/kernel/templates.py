@@ -81,7 +81,7 @@ class Templates:
         self._leases: set[Lease] = set()
         self._is_closed = False
         self._texts: list[PacksContext] = []
-        """That are held, or will be as soon as a kernel is given one."""
+        """That are held, or are to be."""
         self._holding: dict[tuple[KernelEnvironment, int], TextTemplate | None] = {}
         """By the `id` of what is in `_texts`. `None`: that was not possible."""
         self._making = asyncio.Lock()
@@ -138,19 +138,12 @@ class Templates:
             pool.failures.pop(environment, None)
 
     def hold(self, context: PacksContext) -> bool:
-        """Have the kernels that are given this text from now on share it, where it is a large one.
-
-        Returns
-        -------
-        bool
-            Whether that is new; then `let_go` is for whoever has called this.
-        """
-        if context.kind != "str" or context.nbytes < LARGE_TEXT or not (self._are_used and are_possible()):
-            return False
-        if self._held(context) is not None:
-            return False
-        self._texts.append(context)
-        return True
+        """Have kernels that are given this text share it, where it is large; return whether that is to be `let_go`."""
+        is_large = context.kind == "str" and context.nbytes >= LARGE_TEXT
+        is_new = is_large and self._are_used and are_possible() and self._held(context) is None
+        if is_new:
+            self._texts.append(context)
+        return is_new
 
     async def let_go(self, context: PacksContext) -> None:
         """End what holds this text; kernels that have it keep it."""
@@ -300,6 +293,6 @@ async def _closed(template: Template | TextTemplate | None) -> None:
 def _fits(context: PacksContext, sandbox: Sandbox) -> bool:
     """Return whether a kernel can begin with such a text in what it may hold; else it fails when it is given that.
 
-    A character that is one byte on the wire may be four in memory, where another one needs these.
+    A character that is one byte on the wire may be four in memory.
     """
     return sandbox.memory is None or 4 * context.nbytes <= sandbox.memory

@@ -93,9 +93,7 @@ async def open_session(
         stack.push_async_callback(kernel.close)
         _see_to_templates(own, is_kept, emit)
         await _prepare(kernel, settings, None if join else context)
-        if isinstance(context, Context):
-            await context.described()
-            context.release()
+        await _describe(context)
         is_one = settings.samples == 1 or depth > 0 or join is not None
         start_sample = None if is_one else sample_of(settings, context, templates)
         yield Session(settings, context, depth, kernel, answering, surroundings, sandbox, start_sample, sample, own)
@@ -150,6 +148,13 @@ async def _prepare(kernel: Kernel, settings: Settings, context: AnyContext | Non
     else:
         await _surviving_one_death(kernel, lambda: kernel.set_context(context))
         await _surviving_one_death(kernel, lambda: _equip(kernel, settings))
+
+
+async def _describe(context: AnyContext) -> None:
+    """Wait until it is known what a context is; its bytes are in the kernel, and not needed here any more."""
+    if isinstance(context, Context):
+        await context.described()
+        context.release()
 
 
 async def _surviving_one_death(kernel: Kernel, give: Callable[[], Awaitable[None]]) -> None:
