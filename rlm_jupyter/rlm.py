@@ -95,7 +95,7 @@ class RLM(FromRecord, InBatches):
         That server's token. It is neither recorded nor shown nor passed to a kernel. Default: `JUPYTER_TOKEN` in the
         environment.
     cwd
-        The kernel's working directory. Default: the caller's. In a sandbox, where it is shown.
+        The kernel's working directory. Default: the caller's. In a sandbox, only where that folder is shown there.
     sandbox
         What the model's code is kept in: `bwrap` (Linux, bubblewrap: no network, none of your files), `docker` or
         `podman` (a container, likewise), `none`, or `auto`, which is `bwrap` where that works; `Sandbox(...)` shows
@@ -106,7 +106,8 @@ class RLM(FromRecord, InBatches):
         memory as cells change what it shares. Linux only. See docs/performance.md for what it costs.
     preload
         Modules, as `["pandas"]`, that are imported once before kernels are forked: each has them at no cost, and still
-        imports them by name. Only where kernels are forked (`warm`). One that can't be imported so is named.
+        imports them by name. Only where kernels are forked (`warm`). One that can't be imported ends the run before it
+        begins, with its name.
     warm
         On Linux, fork kernels from a process that has imported what they need, in place of starting each anew. Inside
         a sandbox such a process serves one run. `RLM_TEMPLATES=0` in the environment switches it off, too.
@@ -117,7 +118,8 @@ class RLM(FromRecord, InBatches):
         Where the model is served, and a sub-model of the same provider. Default: the provider's variable in the
         environment, else its usual address.
     window
-        How many tokens those read, with their reply, where their server or the price list does not say it right.
+        The context window of these models in tokens, input and reply together, where the one that their server or the
+        price list tells is wrong.
     api_key
         The key of the model's provider, also used for sub-models of the same provider. It is neither recorded nor
         shown nor passed to a kernel, so `resume` and `fork` take it again. Default: the provider's environment
@@ -288,7 +290,7 @@ class RLM(FromRecord, InBatches):
         import rlm_jupyter.run.background_session  # noqa: F401  the next run's first need, while that process starts
 
     def _warm_while_importing(self) -> None:
-        """Start what the first kernel is forked from: kernel and loop, our larger half, are imported meanwhile."""
+        """Start the template process of the first kernel now; our own larger imports run beside it."""
         if self._settings.strategy == "loop" and "rlm_jupyter.run.open_session" not in sys.modules:
             with contextlib.suppress(RLMError, OSError):  # it is said when the kernel is to be started
                 self.warm()
@@ -407,7 +409,7 @@ class RLM(FromRecord, InBatches):
             return await answer_alone(settings, question, given, on_event, control)
 
     def _for(self, answer: object, outputs: object, output_dir: str | Path | None, replaces: bool | None) -> Settings:
-        """Return the settings of a run whose answer is to be this, and that makes these files; they are claimed."""
+        """Return the settings of one run; the names of the files that it makes are reserved for it."""
         settings = self._asked_for(answer, outputs, output_dir, replaces)
         if settings.outputs is not None:
             settings = dataclasses.replace(settings, outputs=settings.outputs.claimed())
@@ -429,7 +431,7 @@ class RLM(FromRecord, InBatches):
         return settings
 
     def _other_outputs(self, wanted: object, output_dir: str | Path | None, replaces: bool | None) -> Outputs | None:
-        """Return the files of one run; of files, folder and replacing, what is `None` is as `RLM` was given it."""
+        """Return the files of one run: each argument that is `None` falls back to what `RLM` was given."""
         before = self._settings.outputs
         if wanted is None and before is not None:
             wanted = before.artefacts

@@ -107,7 +107,7 @@ class Workers:
             try:
                 async with self._whole.reserve(share.max_tokens or 0, share.max_cost or 0.0) as bill:
                     done = await self._done(task, item.name)
-                    bill.settle(Usage(input_tokens=done.tokens), done.cost)
+                    bill.add(Usage(input_tokens=done.tokens), done.cost)
             except LimitReached as refusal:
                 return Attempt(refusal=str(refusal))
             if done.failure and done.row is None:  # its worker is lost

@@ -41,7 +41,8 @@ class Option:
     """Of its value; `bool`: it has none."""
     metavar: str = ""
     default: str = ""
-    """What holds where it is left out, in words; one of `choices`, but where the environment (`$NAME`) comes first."""
+    """What holds where it is left out, as text. With `choices` it is one of them, unless it begins with `$NAME`, a
+    variable of the environment."""
     short: str = ""
     """`-m`."""
     repeats: bool = False

@@ -57,7 +57,7 @@ class SubcallDispatcher:
         self._context_named = context_named
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._unanswered: dict[str, int] = {}
-        """Prompts of the calls that wait for a reply; `FINAL` has none."""
+        """How many prompts each call has that waits for its reply; a `FINAL`, which comes the same way, has none."""
         self._idle: asyncio.Future[None] | None = None
         self._busy_since = 0.0
         self._waited = 0.0

@@ -1,8 +1,9 @@
 """FINAL and FINAL_VAR where they are written: in prose, and in source that is no Python because of them.
 
-What FINAL means when it is *run* is the kernel's affair. Here it is only text. In prose, a declaration stands
-alone: it begins its line, its brackets balance, and nothing but punctuation follows it, so that a plan such as
-`FINAL(x) will be returned later` declares nothing. Emphasis and inline code around the whole of it don't count.
+What FINAL means when it is *run* is decided in the kernel (`kernel/guest/final_functions.py`). Here it is only text. In
+prose, a declaration stands alone: it begins its line, its brackets balance, and nothing but punctuation follows it, so
+that a plan such as `FINAL(x) will be returned later` declares nothing. Emphasis and inline code around the whole of it
+don't count.
 """
 
 from __future__ import annotations

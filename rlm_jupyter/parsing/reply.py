@@ -73,7 +73,7 @@ class ParsedReply:
     segments: tuple[Segment, ...]
     """Of the part that is read."""
     read: int
-    """How many characters of the reply count: up to where the model starts to play the kernel."""
+    """How many characters of the reply count: up to where the model begins to make up the output of its code."""
     unclosed: bool
     """A block was begun and never closed (the reply was cut off): it is left in the prose and not run."""
 
@@ -129,7 +129,7 @@ def parse(reply: str) -> ParsedReply:
 
 
 class Reading:
-    """Reads a reply while it arrives, to tell what will be read so whatever follows.
+    """Parses a reply while it arrives, and tells which parts nothing that follows can change.
 
     It never says that the reply is over where the whole might be read otherwise: `parse` of what was heard until then
     and `parse` of the whole have the same segments.
@@ -236,7 +236,7 @@ def _made_up_output(reply: str, found: list[Fence], first: Fence) -> int:
 
 def _is_output(block: str) -> bool:
     """Return whether a block that follows code, and is tagged as such, holds what the code is to have put out."""
-    # `output` alone and `# Output:` are headings, too, and code
+    # `output` alone and `# Output:` look like such a heading, and are valid Python as well
     played = _TRACEBACK.match(block) or _OUTPUT_LABEL.match(block.lstrip())
     return sources.tree(block) is None if played else sources.is_literal(block)
 

@@ -141,8 +141,8 @@ class TerminationPolicy(Policy, ABC):
         Returns
         -------
         tuple
-            `(False, None)`: go on. `(True, text)`: end, with this answer. `(True, Reason(text))`: end, and this
-            is why; the answer is found elsewhere, as it is with `(True, None)`.
+            `(False, …)`: go on, whatever the second is. `(True, text)`: end, with this answer.
+            `(True, Reason(text))`: end, and this is why; the answer is found elsewhere, as with `(True, None)`.
         """
 
     def reset(self) -> None:

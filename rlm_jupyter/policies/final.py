@@ -35,7 +35,7 @@ class DeclaredTerminationPolicy(TerminationPolicy):
         return [f"unknown setting {quoted(name)}; it has none." for name in self.config][:1]
 
     def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:
-        """Return whether this is a final action."""
+        """Return whether this is a final action. A run decides that itself, and does not call it (`run/judge.py`)."""
         return accepted(result) if result.action_type == "final" else (False, None)
 
 

@@ -1,4 +1,4 @@
-"""`EventLog`: what happens in a run, entered in the journal first, then in trajectory and notebook, then emitted."""
+"""`EventLog`: what happens in a run: journaled first, then in the notebook and the trajectory, then emitted."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def resumption_record(run: Run, recording: Recording) -> RunResumed:
 
 def continue_live(run: Run, recording: Recording) -> None:
     """Continue a run live, whose record has ended: with its bill, its clock, and a notice to the model."""
-    run.cells.restarts = min(run.cells.restarts, 1)
+    run.cell_state.restarts = min(run.cell_state.restarts, 1)
     spent = recording.options.spent
     if spent is not None:
         run.ledger.limit(run.limits)

@@ -169,7 +169,7 @@ class Player:
         self._held = None
         if cell is not None:
             return await self._reexecute_cell(taken, cell)
-        position = self.run.iteration, self.run.cells.block
+        position = self.run.iteration, self.run.cell_state.block
         if self.is_playing:
             if self.recording.options.only and not self.went_on():
                 raise RecordEnds
@@ -185,7 +185,7 @@ class Player:
         taken, recorded = self._held
         self._held = None
         self._apply([*taken, recorded])
-        self.run.cells.block += 1
+        self.run.cell_state.block += 1
         self._continue_if_record_ends()
         return True
 
@@ -199,7 +199,9 @@ class Player:
             if settled is not None:
                 answers[i] = settled.text
                 if self.recording.options.copies:
-                    own = replace(settled, iteration=self.run.iteration, block=self.run.cells.block, ordinal=first + i)
+                    own = replace(
+                        settled, iteration=self.run.iteration, block=self.run.cell_state.block, ordinal=first + i
+                    )
                     self.run.record(copied(own))
         return answers
 
@@ -250,7 +252,7 @@ class Player:
         return SubcallFailure(f"this cell is executed again from its record, in which {head(text)!r} was not asked")
 
     def _recorded_cell(self) -> tuple[list[Record], CellFinished | None]:
-        return self.recording.cell(self.run.iteration, self.run.cells.block) if self.is_playing else ([], None)
+        return self.recording.cell(self.run.iteration, self.run.cell_state.block) if self.is_playing else ([], None)
 
     async def _reexecute_cell(self, taken: list[Record], cell: CellFinished) -> tuple[CellRun, Inspection]:
         """Go over a recorded cell."""
@@ -264,7 +266,7 @@ class Player:
         recorded = recorded_cell(cell)
         differs = await self._cells.execute(cell, recorded)
         inspection = await self._cells.inspect(cell)
-        self.run.cells.block += 1
+        self.run.cell_state.block += 1
         executes = self.recording.options.reexecutes and cell.status in {"ok", "error"}
         self._apply([cell])
         self.run.emit(CellReplayed(cell.iteration, cell.block, executes, differs))

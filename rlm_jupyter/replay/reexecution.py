@@ -100,7 +100,7 @@ class Reexecution:
         notice
             What was said of the restart, and names the variables; `None`: none comes back.
         """
-        cells, kernel = self.run.cells, self.run.kernel
+        cells, kernel = self.run.cell_state, self.run.kernel
         cells.restarts += 1
         if self._recording.options.is_live:
             return

@@ -30,7 +30,7 @@ def listener(run: Run) -> Callable[[str], bool]:
             if may_begin(run, source):
                 executed = mended(run, source)
                 execute = partial(cells.in_kernel, run, executed or source)
-                run.cells.early = EarlyCell(reading.opening, source, executed, execute)
+                run.cell_state.early = EarlyCell(reading.opening, source, executed, execute)
         return is_over
 
     return hear
@@ -50,7 +50,7 @@ def may_begin(run: Run, source: str) -> bool:
 
 async def give_up(run: Run) -> None:
     """Stop the cell that is early, for the run has ended before its turn; it is recorded behind its reply."""
-    early, run.cells.early = run.cells.early, None
+    early, run.cell_state.early = run.cell_state.early, None
     if early is not None:
         cell = CellRun("interrupted")
         try:

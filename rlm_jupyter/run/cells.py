@@ -42,7 +42,7 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
     """
     if run.playback is not None and (replayed := await run.playback.execute()) is not None:
         return replayed
-    cells, kernel = run.cells, run.kernel
+    cells, kernel = run.cell_state, run.kernel
     latest: tuple[Output, ...] = ()
 
     def changed(now: tuple[Output, ...]) -> None:
@@ -93,7 +93,7 @@ async def in_kernel(run: Run, code: str, on_outputs: Callable[[tuple[Output, ...
 
 async def inspect_kernel(run: Run) -> Inspection:
     """Inspect the kernel after a cell: its variables, a draft of the answer, the stated confidence."""
-    cells = run.cells
+    cells = run.cell_state
     inspection = await run.kernel.inspect()
     if inspection.draft:
         cells.draft = await _read_draft(run)
@@ -110,7 +110,7 @@ def finish(run: Run, source: str, executed: str | None, cell: CellRun) -> None:
     run.record(
         CellFinished(
             run.iteration,
-            run.cells.block,
+            run.cell_state.block,
             source,
             executed if executed != source else None,
             cell.status,
@@ -119,12 +119,12 @@ def finish(run: Run, source: str, executed: str | None, cell: CellRun) -> None:
             cell.seconds,
         )
     )
-    run.cells.block += 1
+    run.cell_state.block += 1
 
 
 async def send_back(run: Run, answer: Value) -> None:
     """Keep a declared answer that does not end the run; the next FINAL counts again."""
-    run.cells.sent_back = answer
+    run.cell_state.sent_back = answer
     run.replies.withdraw()
     with contextlib.suppress(KernelDiedError):  # the next cell revives it
         await run.kernel.reopen()
@@ -137,7 +137,7 @@ async def show(run: Run) -> None:
     """
     iteration = run.trajectory.iterations[-1]
     executed = [cell for cell in iteration.cells if cell.status != "skipped"]
-    taken = {variable.name for variable in run.cells.variables}
+    taken = {variable.name for variable in run.cell_state.variables}
     pieces, whole = [], []
     budget = outputs.shown_chars(run.limits, run.model.window)
     figures = Figures(
@@ -162,9 +162,9 @@ async def show(run: Run) -> None:
     skipped = len(iteration.cells) - len(executed)
     if skipped:
         pieces.append(f"{skipped} more block{'s were' if skipped > 1 else ' was'} not executed.")
-    run.cells.rendered = "\n".join(whole)
+    run.cell_state.rendered = "\n".join(whole)
     statuses = [] if run.kernel.recorded is not None else [cell.status for cell in executed]
-    cue = cues.cue(statuses, run.cells.rendered)
+    cue = cues.cue(statuses, run.cell_state.rendered)
     pieces.append(cues.status(run.iteration, run.limits.max_iterations, run.ledger.left(), cue))
     run.record(OutputsShown(run.iteration, "\n\n".join(pieces), figures.images))
 
@@ -185,7 +185,7 @@ async def latest_best(run: Run, seconds: float = _STOP_SECONDS) -> Value | None:
             if inspection.answer_state == "recorded":
                 return await run.kernel.get()
             if inspection.draft:
-                run.cells.draft = await _read_draft(run) or run.cells.draft
+                run.cell_state.draft = await _read_draft(run) or run.cell_state.draft
     return run.best
 
 
@@ -200,7 +200,7 @@ async def _read_draft(run: Run) -> Value | None:
 
 async def _revive(run: Run, what: str, kind: NoticeKind = "") -> None:
     """Bring the kernel back, and tell the model exactly what is gone: what this cell did, or all variables."""
-    cells = run.cells
+    cells = run.cell_state
     before = cells.variables
     # a thread may have called FINAL between two cells
     cells.sent_back = run.kernel.recorded or cells.sent_back
@@ -221,7 +221,7 @@ async def _restart(run: Run) -> SleepingFork | None:
     KernelDiedError
         It has died too often.
     """
-    cells, kernel = run.cells, run.kernel
+    cells, kernel = run.cell_state, run.kernel
     while True:
         cells.restarts += 1
         if cells.restarts > MOST_RESTARTS:
@@ -244,7 +244,7 @@ async def restart_kernel(run: Run) -> None:
     """Start a new kernel in place of the one that died, with the earlier prompts in `history`."""
     await run.kernel.restart()
     await run.kernel.begin()
-    await run.cells.history.put(run.kernel)
+    await run.cell_state.history.put(run.kernel)
 
 
 def restoration(variables: Sequence[Variable], fork: SleepingFork | None) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def leave_out(run: Run, most: int) -> bool:
 
 def _record(run: Run, through: int, summary: str, summarized: int, answered: Completion | None = None) -> None:
     # where it stands among the variables it is the user's own: ours is in no list
-    has_trajectory = all(variable.name != TRAJECTORY for variable in run.cells.variables)
+    has_trajectory = all(variable.name != TRAJECTORY for variable in run.cell_state.variables)
     record = ConversationCompacted(
         iteration=run.trajectory.iterations[-1].index,
         through=through,
@@ -168,7 +168,7 @@ def _pays(run: Run, part: _Part) -> bool:
 
 
 def _question(run: Run, cap: int) -> str:
-    return prompts.request(int(cap * _WORDS_PER_TOKEN) // 10 * 10, run.cells.variables)
+    return prompts.request(int(cap * _WORDS_PER_TOKEN) // 10 * 10, run.cell_state.variables)
 
 
 async def _summarize(run: Run, part: _Part) -> Completion:
@@ -188,7 +188,7 @@ async def _summarize(run: Run, part: _Part) -> Completion:
             bill=bill,
         )
     except BaseException:
-        run.requests.lost.settle(bill.usage, bill.cost)
+        run.requests.lost.add(bill.usage, bill.cost)
         raise
 
 

@@ -75,10 +75,10 @@ async def _draw(run: Run, message: str, number: int) -> str | None:
             bill=bill,
         )
     except (ModelError, ContextWindowError, LimitReached):
-        run.requests.lost.settle(bill.usage, bill.cost)
+        run.requests.lost.add(bill.usage, bill.cost)
         return None
     except BaseException:
-        run.requests.lost.settle(bill.usage, bill.cost)
+        run.requests.lost.add(bill.usage, bill.cost)
         raise
     text = answered.reply.text.strip()
     run.event_log.add(

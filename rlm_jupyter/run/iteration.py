@@ -100,14 +100,14 @@ async def _declaration(run: Run, declared: parsing.Declaration) -> IterationOutc
 
 def _typed_content(run: Run, declared: parsing.Declaration) -> str | None:
     """Return the text of a FINAL in prose; `None` where it names a variable, or there is none."""
-    if declared.kind != "FINAL" or any(declared.content == variable.name for variable in run.cells.variables):
+    if declared.kind != "FINAL" or any(declared.content == variable.name for variable in run.cell_state.variables):
         return None
     content = parsing.unquoted(declared.content)
     return content if content.strip() else None
 
 
 async def _declared_cell(run: Run, declared: parsing.Declaration) -> IterationOutcome:
-    names = {variable.name for variable in run.cells.variables}
+    names = {variable.name for variable in run.cell_state.variables}
     return (await _cell(run, parsing.literal_cell(declared, names))).outcome
 
 
@@ -173,8 +173,8 @@ async def _cell(run: Run, source: str) -> _Ran:
         if not inspection.draft:
             run.notice(notices.READY_EMPTY)
             return _Ran(ok, exited=exited)
-        if run.cells.draft is not None:
-            return _Ran(ok, run.cells.draft)
+        if run.cell_state.draft is not None:
+            return _Ran(ok, run.cell_state.draft)
         run.notice(notices.READY_UNREADABLE)
     return _Ran(ok, exited=exited)
 
@@ -198,7 +198,7 @@ def mended(run: Run, source: str) -> str | None:
 def _with_quotes(run: Run, source: str) -> str | None:
     """Return a cell of `FINAL(Oslo)` as `FINAL('Oslo')`, where there is no such variable and an output ends with it."""
     bare = parsing.bare_final(source)
-    if bare is None or bare[1] & {variable.name for variable in run.cells.variables}:
+    if bare is None or bare[1] & {variable.name for variable in run.cell_state.variables}:
         return None
     return f"FINAL({bare[0]!r})" if ends_an_output(bare[0], run.trajectory) else None
 
@@ -224,7 +224,7 @@ def _tell(run: Run, source: str, cell: CellRun, inspection: Inspection) -> None:
     if inspection.problem and cell.status == "ok":
         run.notice(notices.NO_ANSWER_YET.format(problem=inspection.problem))
     if cell.status == "interrupted":
-        is_stopped = run.playback is not None and run.playback.was_stopped_in(run.iteration, run.cells.block - 1)
+        is_stopped = run.playback is not None and run.playback.was_stopped_in(run.iteration, run.cell_state.block - 1)
         if is_stopped:
             run.notice(notices.STOPPED, "stopped")
         else:

@@ -179,14 +179,14 @@ def _result(run: Run, iteration: Iteration, outcome: IterationOutcome) -> Action
     metadata: dict[str, Any] = {"iteration": run.iteration, "cells": len(executed)}
     if failed and len(failed) < len(executed):
         metadata["partial"] = True
-    if run.cells.confidence is not None:
-        metadata["confidence"] = run.cells.confidence
+    if run.cell_state.confidence is not None:
+        metadata["confidence"] = run.cell_state.confidence
     if run.requests.token_confidence is not None:
         metadata["token_confidence"] = run.requests.token_confidence
     return ActionResult(
         action_type="code" if outcome.answer is None else "final",
         success=not outcome.failed,
-        output=run.cells.rendered if outcome.answer is None else outcome.answer.text,
+        output=run.cell_state.rendered if outcome.answer is None else outcome.answer.text,
         error=_error(failed[-1].status, failed[-1].outputs) if failed else None,
         duration_ms=1000 * sum(cell.seconds for cell in executed),
         tokens_used=iteration.reply.usage.total_tokens,

@@ -22,7 +22,7 @@ class KernelVariables(Mapping[str, Any]):
     def __init__(self, run: Run) -> None:
         self._run = run
         self._loop = asyncio.get_running_loop()
-        self._names = {variable.name: None for variable in run.cells.variables}
+        self._names = {variable.name: None for variable in run.cell_state.variables}
 
     def __getitem__(self, name: str) -> Any:
         # a kept kernel answers another prompt when the run is over

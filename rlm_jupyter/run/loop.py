@@ -22,11 +22,11 @@ from rlm_jupyter.types.values import StopReason, Value
 
 _T = TypeVar("_T")
 _OVERTIME = 0.75
-"""Seconds after its deadline at which a run that has not ended by itself is ended, wherever it is."""
+"""Grace period after the deadline, in seconds; then the run is cancelled."""
 _POLL_SECONDS = 0.75
-"""How often it is looked whether a record is still played back."""
+"""Seconds between two looks at whether the record of an earlier run is still being played back."""
 _LAST_LOOK = 0.5
-"""Seconds that its kernel has then to hand over the best answer."""
+"""Seconds that the kernel of a run that was cancelled so has to return the best answer."""
 _LEAST_FOR_LAST_REPLY = 0.1
 """Seconds that must be left for a last reply to be requested."""
 
@@ -45,14 +45,14 @@ class Ending:
 
 
 async def solve(run: Run) -> Ending:
-    """Answer the prompt of `run`. What an iteration answers is judged before the next one's limits are checked."""
+    """Answer the prompt of `run`. An answer is judged before limits are checked for the next iteration."""
     while True:
         root_model.reserve_last_reply(run)
         await run.checkpoint()
         if not run.is_replaying and (stop := _limit_reached(run)) is not None:
             return await _salvage(run, stop)
         run.iteration += 1
-        run.cells.begin()
+        run.cell_state.begin()
         try:
             reply = await root_model.next_reply(run)
             root_model.reserve_last_reply(run, has_cells=True)
@@ -69,7 +69,7 @@ async def solve(run: Run) -> Ending:
         except (PolicyError, LimitReached) as fault:
             stop = fault.stop_reason if isinstance(fault, LimitReached) else "failed"
             return Ending(stop, outcome.answer or run.best, str(fault), is_judged=False)
-        if run.playback is not None and run.playback.went_on():  # the record has more: this did not end the run
+        if run.playback is not None and run.playback.went_on():  # the recorded run went on here, so this one does
             run.replies.accepted = {}
             if outcome.answer is not None and run.kernel.recorded is not None:
                 await cells.send_back(run, outcome.answer)
@@ -172,7 +172,7 @@ def _no_answer(run: Run, said: str) -> str:
 async def _read_last_reply(run: Run, answered: Completion) -> Value | str | None:
     """Return the answer in such a last reply: a FINAL in it, a variable it names, else its prose; never its code."""
     reply = parsing.parse(answered.reply.text)
-    names = {variable.name for variable in run.cells.variables}
+    names = {variable.name for variable in run.cell_state.variables}
     declared = parsing.declared_in_prose(reply.prose)
     if declared is None and not reply.blocks:
         # a block that was cut off has not answered

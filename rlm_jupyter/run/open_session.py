@@ -203,7 +203,7 @@ def child_of(settings: Settings, depth: int, templates: Templates | None = None)
         unclaimed = parent.playback.unclaimed_child(context.info.sha256) if parent.playback is not None else None
         saved, playback = unclaimed or (None, None)
         if saved is not None and saved.has_answer:
-            bill.settle(saved.trajectory.usage, saved.trajectory.cost)
+            bill.add(saved.trajectory.usage, saved.trajectory.cost)
             return _answered(saved.trajectory)
         async with (
             parent.ledger.kernels.hold(depth + 1),
@@ -231,7 +231,7 @@ def child_of(settings: Settings, depth: int, templates: Templates | None = None)
                 )
             finally:
                 if session.records and (last := session.records[-1].ended) is not None:
-                    bill.settle(last.usage, last.cost)
+                    bill.add(last.usage, last.cost)
         return _answered(trajectory)
 
     return start_child

@@ -40,7 +40,7 @@ def rejection(run: Run, reply: parsing.ParsedReply, text: str) -> Rejection | No
         return Rejection(EMPTY)
     if reason := _nothing_new(run, reply):
         cells = run.trajectory.iterations[-1].cells
-        return Rejection(reason, cues.nudge([cell.status for cell in cells], run.cells.rendered))
+        return Rejection(reason, cues.nudge([cell.status for cell in cells], run.cell_state.rendered))
     return None
 
 
@@ -102,7 +102,7 @@ def _echoes_conversation(run: Run, reply: parsing.ParsedReply) -> bool:
 def _is_echo(run: Run, block: str) -> bool:
     """Return whether a block is nothing but our words, or the last outputs."""
     block = block.strip()
-    shown = run.cells.rendered.strip()
+    shown = run.cell_state.rendered.strip()
     return parsing.is_no_code(block) and bool(_TOLD.search(block) or (shown and block.startswith(shown)))
 
 

@@ -53,7 +53,7 @@ async def next_reply(run: Run) -> parsing.ParsedReply:
         answered = await request_reply(run, temperature=_RESAMPLE_TEMPERATURES[len(reasons) - 1] if reasons else None)
         reply = parsing.parse(answered.reply.text)
         # one whose first cell is executed already counts: nothing that follows it could change that
-        is_begun = run.cells.early is not None
+        is_begun = run.cell_state.early is not None
         rejection = None if is_begun else reply_checks.rejection(run, reply, answered.reply.text[: reply.read])
         if rejection is None:
             received(run, answered, read=reply.read)
@@ -131,13 +131,13 @@ async def _ask(run: Run, conversation: list[Message], temperature: float | None,
             bill=bill,
             # as long as a last reply could come from nothing, nothing is left for one
             own_reserve=run.requests.last_reply_reserve if last or not run.can_conclude else None,
-            kept=lambda: "" if run.cells.early is None else run.cells.early.reply,
+            kept=lambda: "" if run.cell_state.early is None else run.cell_state.early.reply,
         )
     except BaseException:
-        if run.cells.early is None:
-            run.requests.lost.settle(bill.usage, bill.cost)
+        if run.cell_state.early is None:
+            run.requests.lost.add(bill.usage, bill.cost)
         else:
-            reply = Reply(run.cells.early.reply, run.model.name, bill.usage, "broken_off", estimated=True)
+            reply = Reply(run.cell_state.early.reply, run.model.name, bill.usage, "broken_off", estimated=True)
             received(run, Completion(reply, bill.usage, bill.cost, time.monotonic() - started), read=len(reply.text))
             await arriving.give_up(run)
         raise

@@ -168,7 +168,7 @@ class Session:
                 ledger=ledger,
                 control=control or Control(),
                 event_log=EventLog(trajectory, recorder, guarded(emit), lambda: run.iteration),
-                cells=CellState(self.kernel, self.history, self.variables),
+                cell_state=CellState(self.kernel, self.history, self.variables),
                 requests=RequestState(
                     reserve,
                     settings.limits.max_output_tokens,
@@ -249,7 +249,7 @@ class Session:
                 if paused is not None:
                     await undo.forget(paused, "a cell of yours was executed since")
                 if ok:
-                    self.kernel.forks.insure((0, 0) if paused is None else (paused.iteration, paused.cells.block))
+                    self.kernel.forks.insure((0, 0) if paused is None else (paused.iteration, paused.cell_state.block))
 
     def stopped(self, prompt: str, emit: Callable[[Event], None] | None, why: str = "") -> Trajectory:
         """Return what came of a prompt that was stopped before its turn: a record of no cost, which is kept nowhere."""
@@ -287,7 +287,7 @@ class Session:
             error.trajectory = run.trajectory
             raise
         finally:
-            self.answering.run, self.variables = None, run.cells.variables
+            self.answering.run, self.variables = None, run.cell_state.variables
             # nothing may settle, and be billed, after the last record
             await self.kernel.cancel_subcalls()
             try:

@@ -121,7 +121,7 @@ class Run:
     """What people may do to it."""
     event_log: EventLog
     """Enters its records, and tells its events."""
-    cells: CellState
+    cell_state: CellState
     requests: RequestState
     policies: PolicyState
     playback: Playback | None = None
@@ -142,7 +142,7 @@ class Run:
     @property
     def kernel(self) -> Kernel:
         """The kernel that its cells are executed in."""
-        return self.cells.kernel
+        return self.cell_state.kernel
 
     @property
     def emit(self) -> Callable[[Event], None]:
@@ -157,7 +157,7 @@ class Run:
     @property
     def best(self) -> Value | None:
         """The best answer so far without a further call: recorded, sent back, a draft, or an unconfirmed FINAL."""
-        if (answer := self.kernel.recorded or self.cells.sent_back or self.cells.draft) is not None:
+        if (answer := self.kernel.recorded or self.cell_state.sent_back or self.cell_state.draft) is not None:
             return answer
         text = self.replies.unconfirmed or ""
         return Value(text, text, is_json=True) if text.strip() else None
@@ -165,7 +165,7 @@ class Run:
     @property
     def confidence(self) -> float | None:
         """What the model stated last, else what the tokens of its last reply say, from 0 to 1."""
-        stated = self.cells.confidence
+        stated = self.cell_state.confidence
         return self.requests.token_confidence if stated is None else stated
 
     @property
@@ -187,7 +187,7 @@ class Run:
     @property
     def can_conclude(self) -> bool:
         """Whether there is anything that a last reply could come from."""
-        return bool(self.trajectory.iterations) and (self.has_seen or bool(self.cells.variables))
+        return bool(self.trajectory.iterations) and (self.has_seen or bool(self.cell_state.variables))
 
     @property
     def has_shown_all(self) -> bool:
@@ -236,11 +236,11 @@ class Run:
         """Wait for what a person decides on the next cell; at once, where nobody is to be asked."""
         if self.playback is not None and (decided := self.playback.decision(source)) is not None:
             return decided
-        if not self.control.approving or self.cells.early is not None:
+        if not self.control.approving or self.cell_state.early is not None:
             return Decision(True)
-        block, point = self.cells.block, self.cells.undo_point
+        block, point = self.cell_state.block, self.cell_state.undo_point
         undoes = None if point is None else point.cell
-        proposed = CellProposed(self.iteration, block, source, undoes, self.cells.no_undo)
+        proposed = CellProposed(self.iteration, block, source, undoes, self.cell_state.no_undo)
         with self.ledger.deadline.held():
             decision = await self.control.decision((self.iteration, block), lambda: self.emit(proposed))
         self.emit(CellDecided(self.iteration, block, decision.runs))

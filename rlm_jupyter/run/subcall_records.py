@@ -41,7 +41,9 @@ def repeated_record(
     run: Run, call: Subcall, model: Model, ordinal: int, prompt: str, answer: str | SubcallFailure
 ) -> Callable[[], SubcallSettled]:
     """Return the record of a sub-call that was not sent: it cost nothing."""
-    asked = SubcallStarted(run.iteration, run.cells.block, "llm", ordinal, len(prompt), prompt[:HEAD_CHARS], model.name)
+    asked = SubcallStarted(
+        run.iteration, run.cell_state.block, "llm", ordinal, len(prompt), prompt[:HEAD_CHARS], model.name
+    )
     failed = isinstance(answer, SubcallFailure)
     done = Settled(answer.reason if isinstance(answer, SubcallFailure) else answer, failed, model.name)
     return lambda: settled_record(asked, call, prompt, done, Bill(), 0.0)
@@ -54,7 +56,7 @@ def refuse(run: Run, call: Subcall, kind: SubcallKind, ordinal: int, prompt: str
     """
     run.subcalls.refused += 1
     if run.subcalls.refused <= MOST_REFUSED:
-        asked = SubcallStarted(run.iteration, run.cells.block, kind, ordinal, len(prompt), prompt[:HEAD_CHARS])
+        asked = SubcallStarted(run.iteration, run.cell_state.block, kind, ordinal, len(prompt), prompt[:HEAD_CHARS])
         run.event_log.add_soon(
             lambda: replace(settled_record(asked, call, prompt, Settled(text, failed=True), Bill(), 0.0), refused=True)
         )

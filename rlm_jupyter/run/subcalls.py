@@ -123,7 +123,7 @@ class SubcallService:
 
     async def answer(self, call: Subcall) -> list[str | SubcallFailure]:
         """Answer every prompt of a call, all at once (`AnswerSubcall`)."""
-        if self.run is not None and (early := self.run.cells.early) is not None:
+        if self.run is not None and (early := self.run.cell_state.early) is not None:
             await early.is_due.wait()  # what it costs is recorded behind the reply, and what is left is known with it
         if call.kind == "trajectory":
             return self._past.answer(self.trajectory, call)
@@ -215,7 +215,7 @@ class SubcallService:
 
     async def _one(self, run: Run, call: Subcall, kind: SubcallKind, first: int, index: int, model: Model) -> Settled:
         prompt, context = call.prompts[index], call.contexts[index] if call.contexts else None
-        iteration, block, ordinal = run.iteration, run.cells.block, first + index
+        iteration, block, ordinal = run.iteration, run.cell_state.block, first + index
         started = time.monotonic()
         name = "" if kind == "rlm" else model.name
         asked = SubcallStarted(iteration, block, kind, ordinal, len(prompt), prompt[:HEAD_CHARS], name)

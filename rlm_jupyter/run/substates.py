@@ -33,7 +33,10 @@ class UndoPoint:
 
 @dataclass
 class CellState:
-    """The kernel, and what its cells came to. Assigned in `run/cells.py`; by a player while it re-executes them."""
+    """The kernel, and what its cells came to.
+
+    Assigned in `run/cells.py`; in `run/undo.py`, where a cell is undone; by a player while it re-executes them.
+    """
 
     kernel: Kernel
     history: History = field(default_factory=History)
@@ -53,7 +56,7 @@ class CellState:
     early: EarlyCell | None = None
     """The first cell of the reply that arrives, where it is executed already. Assigned in `run/arriving.py`, too."""
     undo_point: UndoPoint | None = None
-    """Where a person can have the last cell undone. Assigned in `run/undo.py`, and so is `no_undo`."""
+    """Where a person can have the last cell undone."""
     no_undo: str = ""
     """Why that can't be undone, as the end of a sentence; empty where it can, and where nobody would be asked."""
     rendered: str = ""
@@ -102,7 +105,10 @@ class ReplyState:
 
 @dataclass
 class SubcallTally:
-    """The sub-calls of the running cell. Assigned in `run/subcalls.py`; `take` hands on what the model is to know."""
+    """The sub-calls of the running cell. `take` hands on what the model is to know.
+
+    Assigned in `run/subcalls.py`, `subcall_records.py` and `tool_calls.py`.
+    """
 
     ordinal: int = 0
     """The place of the next prompt in its cell."""
@@ -146,7 +152,10 @@ class SubcallTally:
 
 @dataclass
 class RequestState:
-    """How large the next request to the root model may be. Assigned in `run/root_model.py` and `run/elision.py`."""
+    """How large the next request to the root model may be.
+
+    Assigned in `run/root_model.py`, `elision.py` and `compaction.py`.
+    """
 
     last_reply_reserve: LastReplyReserve
     """Room of the limits that is held back for the run's last reply."""

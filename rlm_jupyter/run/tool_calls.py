@@ -55,7 +55,7 @@ class ToolCalls:
             return [recorded[0]]
         [text] = call.prompts
         asked = SubcallStarted(
-            run.iteration, run.cells.block, "tool", ordinal, len(text), text[: self._head_chars], call.model or ""
+            run.iteration, run.cell_state.block, "tool", ordinal, len(text), text[: self._head_chars], call.model or ""
         )
         began, is_recorded = time.monotonic(), run.is_replaying
         given, failed = NOT_MADE, True
@@ -115,7 +115,7 @@ async def _approved(run: Run, tool: HostTool, text: str, ordinal: int) -> None:
     ToolFailedError
         They refuse it; the text has what they say.
     """
-    position = (run.iteration, run.cells.block, ordinal)
+    position = (run.iteration, run.cell_state.block, ordinal)
     is_asked = False
 
     def propose() -> None:

@@ -17,7 +17,7 @@ _NONE = "none was executed that could be"
 
 async def mark(run: Run) -> None:
     """Keep what the next cell can be undone by, where a person is asked about cells; the point before it is left."""
-    cells, kernel = run.cells, run.kernel
+    cells, kernel = run.cell_state, run.kernel
     if not run.control.approving or not kernel.can_fork:
         await forget(run)
         return
@@ -34,13 +34,13 @@ async def forget(run: Run, why: str = "") -> None:
     why
         As the end of a sentence, where a person is to hear of it.
     """
-    run.cells.undo_point, run.cells.no_undo = None, why
+    run.cell_state.undo_point, run.cell_state.no_undo = None, why
     await run.kernel.forks.unmark()
 
 
 async def go_back(run: Run) -> str:
     """Undo the cell that was executed last; return why that can't be, in a line, and change nothing then."""
-    cells, kernel = run.cells, run.kernel
+    cells, kernel = run.cell_state, run.kernel
     point, cells.undo_point = cells.undo_point, None
     if point is None or not await kernel.forks.go_back():
         cells.no_undo = _GONE if point is not None else cells.no_undo or _NONE
@@ -61,7 +61,7 @@ def tell(run: Run, said: str) -> None:
         The person's message, as it stands in a notice.
     """
     undone = _last_executed(run) or (0, 0)
-    names = ", ".join(variable.name for variable in run.cells.variables) or "none"
+    names = ", ".join(variable.name for variable in run.cell_state.variables) or "none"
     text = notices.UNDONE.format(iteration=undone[0], block=undone[1] + 1, names=names, message=said)
     run.record(NoticeGiven(run.iteration, text, undoes=undone))
 

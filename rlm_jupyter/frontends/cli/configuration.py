@@ -23,7 +23,7 @@ _NO_MODEL = (
     "No model is named, so the embedded `extractive` answers. It is not a language model: it picks sentences that "
     "share words with the question.\nName a model by -m or RLM_MODEL, such as -m {examples}."
 )
-EMBEDDED = "extractive"
+DEFAULT_MODEL = "extractive"
 """The model that answers where none is named."""
 _EXAMPLES = ("anthropic", "openai", "ollama")
 

@@ -62,7 +62,7 @@ class Cells:
         self.children: Children = children or Children(run, self._of_child)
         self._child = child
         self.is_live = True
-        """What comes happens now; else it is only told now, and nobody knows when it was."""
+        """Events arrive as they happen; else they are replayed from a record, which has no times."""
         self.facts = RunFacts()
         self._lock = threading.Lock()
         self._cells = CellList(run, within(child))

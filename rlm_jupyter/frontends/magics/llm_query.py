@@ -83,7 +83,7 @@ class QuestionMagics(Magics):
                     raise
                 return future.result()
         finally:
-            self.bill.settle(bill.usage, bill.cost)
+            self.bill.add(bill.usage, bill.cost)
             print(f"{asked.name}: {_spent(bill)}; in this session {_spent(self.bill)}")  # noqa: T201
 
 

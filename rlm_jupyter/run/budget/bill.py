@@ -13,7 +13,7 @@ class Bill:
         self.cost: float | None = 0.0
         """US dollars; `None` once a price was unknown."""
 
-    def settle(self, usage: Usage, cost: float | None) -> None:
-        """Add what was used to this bill; the account that holds the limits is settled by `Ledger.request`."""
+    def add(self, usage: Usage, cost: float | None) -> None:
+        """Add what was used; the account that holds the limits is settled by `Ledger.request`."""
         self.usage += usage
         self.cost = None if cost is None or self.cost is None else self.cost + cost

@@ -48,7 +48,7 @@ async def billed(request: Request, ledger: Ledger, bill: Bill, own_reserve: Last
         try:
             return await _send_when_allowed(request, ledger, entry)
         finally:
-            bill.settle(entry.usage, entry.cost)
+            bill.add(entry.usage, entry.cost)
 
 
 async def _send_when_allowed(request: Request, ledger: Ledger, entry: Bill) -> Reply:
@@ -120,11 +120,11 @@ async def _send_once(request: Request, ledger: Ledger, entry: Bill) -> Reply:
         if written or isinstance(error, asyncio.CancelledError | LimitReached | TimeoutError):
             read = min(estimate_tokens_of(messages), most.input_tokens)
             spent = Usage(input_tokens=read, output_tokens=min(written, most.output_tokens))
-            entry.settle(spent, model.cost(spent))
+            entry.add(spent, model.cost(spent))
         if request.kept is not None and isinstance(error, RLMError | TimeoutError) and (kept := request.kept()):
             return Reply(kept, model.name, entry.usage, "broken_off", estimated=True)
         raise
-    entry.settle(reply.usage, model.cost(reply.usage))
+    entry.add(reply.usage, model.cost(reply.usage))
     if remark := abilities_of(model).remark:
         ledger.remarks[model.name] = remark
     return reply

@@ -4,9 +4,9 @@ Long because all that moves the account stands here.
 
 Every request reserves the most it can use before it is sent and settles what it did use afterwards, so a
 limit is never overshot. A request waits while reservations in flight could still free its room; it is
-refused only when it would not fit alone. A turn is held around a provider's request only: a child that
-waits for its own sub-calls holds none, so nothing can deadlock. Whoever waits, for room, a turn or a
-kernel, waits no longer than the time that is left.
+refused only when it would not fit even if no other were in flight. A turn is held around a provider's
+request only: a child that waits for its own sub-calls holds none, so nothing can deadlock. Whoever waits,
+for room, a turn or a kernel, waits no longer than the time that is left.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Ledger:
     clock
         Seconds, monotonic.
     whole
-        The limits of all prompts of a session together, where `limits` are what those before have left: what is said
-        names these.
+        The limits of all prompts of a session together, where `limits` are what the prompts before have left: messages
+        quote these, and not what is left.
     """
 
     is_part = False  # of a batch: then others, who have more time, wait for the same provider

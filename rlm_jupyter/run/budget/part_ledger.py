@@ -59,4 +59,4 @@ class PartLedger(Ledger):
             try:
                 yield entry
             finally:
-                whole.settle(entry.usage, entry.cost)
+                whole.add(entry.usage, entry.cost)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from rlm_jupyter.frontends.cli import ANSWERED, FAILED, terminal
-from rlm_jupyter.frontends.cli.configuration import EMBEDDED, limits_of, model_of, rlm_of, say_no_model
+from rlm_jupyter.frontends.cli.configuration import DEFAULT_MODEL, limits_of, model_of, rlm_of, say_no_model
 from rlm_jupyter.frontends.cli.shared_arguments import add_options, add_quiet
 from rlm_jupyter.types.errors import ConfigurationError
 
@@ -87,7 +87,7 @@ def run(args: Namespace) -> int:
     """Run `jupyter rlm batch`; return the exit code."""
     score = _score_of(args)
     model = model_of(args)
-    rlm = rlm_of(args, model or EMBEDDED, limits_of(args))
+    rlm = rlm_of(args, model or DEFAULT_MODEL, limits_of(args))
     if model is None:
         say_no_model()
     try:

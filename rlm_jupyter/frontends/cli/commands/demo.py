@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from functools import partial
 
 from rlm_jupyter.frontends.cli import terminal
-from rlm_jupyter.frontends.cli.configuration import EMBEDDED, save_path
+from rlm_jupyter.frontends.cli.configuration import DEFAULT_MODEL, save_path
 from rlm_jupyter.frontends.cli.outcome import answered
 from rlm_jupyter.frontends.cli.shared_arguments import add_saving
 from rlm_jupyter.types.errors import ConfigurationError
@@ -35,7 +35,7 @@ def run(args: Namespace) -> int:
 
     text = "\n\n".join(topics.values())
     terminal.write(f"Question: {DEMO_PROMPT}\nContext: {len(text):,} characters of Python's own documentation\n")
-    rlm = RLM(EMBEDDED, save=save_path(args))
+    rlm = RLM(DEFAULT_MODEL, save=save_path(args))
     start = partial(rlm.start, DEMO_PROMPT, text)
     return answered(
         args,

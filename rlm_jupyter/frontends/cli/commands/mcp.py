@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlm_jupyter.frontends.cli import ANSWERED, terminal
-from rlm_jupyter.frontends.cli.configuration import EMBEDDED, limits_of, model_of, rlm_of, say_no_model
+from rlm_jupyter.frontends.cli.configuration import DEFAULT_MODEL, limits_of, model_of, rlm_of, say_no_model
 from rlm_jupyter.frontends.cli.install import CLIENTS, install
 from rlm_jupyter.frontends.cli.shared_arguments import add_options
 from rlm_jupyter.types.errors import ConfigurationError
@@ -125,9 +125,9 @@ def service_of(args: Namespace, prefix: str = "") -> Service:
         args.save = args.save.rstrip("/") + "/"
     model, limits = model_of(args), limits_of(args)
     # a limit in dollars needs prices
-    rlm = rlm_of(args, model or EMBEDDED, limits if args.total_cost is None else within(limits, args.total_cost))
+    rlm = rlm_of(args, model or DEFAULT_MODEL, limits if args.total_cost is None else within(limits, args.total_cost))
     if model is None:
         say_no_model()
     folder = folder_of(rlm.settings.save) or Path(FOLDER)
     owner = Owner(limits, folder, WAIT_SECONDS if args.wait is None else args.wait, args.total_cost, prefix)
-    return Service(owner, lambda limits: rlm_of(args, model or EMBEDDED, limits))
+    return Service(owner, lambda limits: rlm_of(args, model or DEFAULT_MODEL, limits))

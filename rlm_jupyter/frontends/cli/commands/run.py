@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 
 from rlm_jupyter.frontends.cli import ANSWERED, terminal
-from rlm_jupyter.frontends.cli.configuration import EMBEDDED, limits_of, model_of, rlm_of, save_path, say_no_model
+from rlm_jupyter.frontends.cli.configuration import DEFAULT_MODEL, limits_of, model_of, rlm_of, save_path, say_no_model
 from rlm_jupyter.frontends.cli.context import context_of
 from rlm_jupyter.frontends.cli.outcome import answered
 from rlm_jupyter.frontends.cli.shared_arguments import add_options, add_saving
@@ -56,7 +56,7 @@ def run(args: Namespace) -> int:
     kept = kept_session(args, save_path(args))
     with keyless() if args.estimate else nullcontext():
         model = model_of(args)
-        rlm = rlm_of(args, model or EMBEDDED, limits)
+        rlm = rlm_of(args, model or DEFAULT_MODEL, limits)
     from rlm_jupyter.run.context import Context
 
     context = Context(context_of(args))

@@ -102,15 +102,15 @@ def test_no_other_request_takes_the_room_of_a_last_word(requests: list[tuple[int
                     with contextlib.suppress(LimitReached):
                         async with ledger.request(Usage(tokens)) as bill:
                             await asyncio.sleep(0)
-                            bill.settle(Usage(int(tokens * share)), 0.0)
+                            bill.add(Usage(int(tokens * share)), 0.0)
 
                 await asyncio.gather(*(ask(tokens, share) for _, tokens, share in requests))
                 assert ledger.usage.total_tokens <= most - root.tokens - child.tokens
                 assert child.seconds == 3.0
                 async with ledger.request(Usage(child.tokens), own_reserve=child) as bill:
-                    bill.settle(Usage(child.tokens), 0.0)
+                    bill.add(Usage(child.tokens), 0.0)
             async with ledger.request(Usage(root.tokens), own_reserve=root) as bill:
-                bill.settle(Usage(root.tokens), 0.0)
+                bill.add(Usage(root.tokens), 0.0)
         assert ledger.usage.total_tokens <= most
         assert ledger.tokens_left() == most - ledger.usage.total_tokens
 

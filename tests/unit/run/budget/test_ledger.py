@@ -30,7 +30,7 @@ async def use(ledger: Ledger, reserved: int, used: int, price: float = PRICE) ->
             ledger.turn(ledger.rate_limiter("anybody")),
         ):
             await asyncio.sleep(random.random() * 0.002)
-            entry.settle(Usage(input_tokens=used), used * price)
+            entry.add(Usage(input_tokens=used), used * price)
     except LimitReached as limit:
         return limit.stop_reason
     return "served"
@@ -160,7 +160,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 try:
                     await one.go_on.wait()
                 finally:
-                    entry.settle(Usage(int(one.tokens * one.share)), 0.0)
+                    entry.add(Usage(int(one.tokens * one.share)), 0.0)
                     one.state = "settled"
         except LimitReached:
             one.state = "refused"
@@ -271,7 +271,7 @@ async def test_a_cancelled_request_gives_its_reservation_back() -> None:
 async def test_an_unknown_cost_makes_the_sum_unknown() -> None:
     ledger = Ledger(Limits())
     async with ledger.request(Usage(1, 1)) as entry:
-        entry.settle(Usage(1, 1), None)
+        entry.add(Usage(1, 1), None)
     assert ledger.cost is None
     assert ledger.usage.total_tokens == 2
 
@@ -298,7 +298,7 @@ async def test_who_bills_more_than_was_asked_for_is_named_and_gets_less_the_next
 ) -> None:
     ledger = Ledger(Limits(max_tokens=1000))
     async with ledger.request(Usage(50, 50), model="some/model") as entry:
-        entry.settle(Usage(50, 250), 0.0)
+        entry.add(Usage(50, 250), 0.0)
     assert ledger.overbilling.found == {"some/model": "some/model billed 250 output tokens where 50 were allowed"}
     assert "some/model billed 250 output tokens" in caplog.text
     assert ledger.usage.total_tokens == 300
@@ -313,7 +313,7 @@ async def test_who_bills_more_than_was_asked_for_is_named_and_gets_less_the_next
 async def test_what_a_request_uses_beside_its_cap_is_no_excess() -> None:
     ledger = Ledger(Limits())
     async with ledger.request(Usage(50, 50), 1.0, model="some/model") as entry:
-        entry.settle(Usage(50, 50), 1.0)
+        entry.add(Usage(50, 50), 1.0)
     assert ledger.overbilling.found == {}
 
 

@@ -34,7 +34,7 @@ async def test_what_all_use_together_never_exceeds_the_whole(seed: int) -> None:
             async with part.request(Usage(output_tokens=most), most / 1_000) as entry:
                 await asyncio.sleep(chance.random() / 1_000)
                 used = chance.randrange(1, most + 1)
-                entry.settle(Usage(output_tokens=used), used / 1_000)
+                entry.add(Usage(output_tokens=used), used / 1_000)
             assert whole.usage.total_tokens <= 1_000
 
     ended = await asyncio.gather(*(run() for _ in range(20)), return_exceptions=True)
