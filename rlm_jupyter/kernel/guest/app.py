@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import zmq
+from ipykernel import kernelapp
 from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
 from jupyter_client.jsonutil import json_default
@@ -35,9 +38,15 @@ class GuestKernel(IPythonKernel):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self._execute_sleep = 0.0  # before each reply, so that outputs come first: the host waits for these
+        self.log.setLevel(logging.WARNING)  # or each message makes records that no handler takes
         if isinstance(self.parent, PreparedApp):
             self.parent.adopt(self)
         self.move_in(Wire)
+
+    @property
+    def _supports_kernel_subshells(self) -> bool:
+        return False
 
     def move_in(self, wire: type[Wire]) -> None:
         """Put a guest into this kernel, which talks to its host over such a wire."""
@@ -78,6 +87,38 @@ class GuestKernel(IPythonKernel):
         return self.raw_input(prompt)
 
 
+class _NoShellThread:
+    """In place of the thread that hands messages to subshells: nobody opens one here, and each message went through it.
+
+    ipykernel 7.1 to 7.4 looks whether there is such a thread, and which one has started it.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        pass  # of the context, and up to 7.3 the shell's socket
+
+    def __bool__(self) -> bool:
+        return False
+
+    @property
+    def parent_thread(self) -> threading.Thread:
+        """The thread that executes cells."""
+        return threading.main_thread()
+
+
+@contextmanager
+def _without_subshells() -> Iterator[None]:
+    """Have an application made without a thread for subshells."""
+    module, name = vars(kernelapp), "ShellChannelThread"
+    if (theirs := module.get(name)) is None:  # ipykernel 6
+        yield
+        return
+    module[name] = _NoShellThread
+    try:
+        yield
+    finally:
+        module[name] = theirs
+
+
 def _untapped(channel: str) -> AbstractContextManager[None]:
     """Leave a stream as it is."""
     return nullcontext()
@@ -106,7 +147,8 @@ class GuestKernelApp(IPKernelApp, PreparedApp):
         """Create the control channel without a high-water mark: a ROUTER drops silently above it."""
         context.setsockopt(zmq.SNDHWM, 0)
         context.setsockopt(zmq.RCVHWM, 0)
-        super().init_control(context)
+        with _without_subshells():
+            super().init_control(context)
 
     def init_heartbeat(self) -> None:
         """Have none: nobody listens to it, as the process is watched; it takes three threads."""

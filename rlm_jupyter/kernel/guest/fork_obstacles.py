@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ipykernel._version import version_info
 from zmq.utils.garbage import gc as zmq_garbage
 
 _PROCESS = Path("/proc/self")
@@ -20,6 +21,8 @@ _NUMBERED = ("socket:", "anon_inode:[eventfd]", "anon_inode:[eventpoll]")
 _POLLS = "anon_inode:[eventpoll]"
 _ZMQ_THREADS = 2
 """Of the one context that a kernel has."""
+_LEAST_IPYKERNEL = (7, 4)
+"""With which it was seen to work."""
 _FORK_AWARE = {"jemalloc_bg_thd"}
 """As in `guest/template_process.py`."""
 
@@ -97,7 +100,7 @@ class Inventory:
         RefusedError
             There is something; it is named.
         """
-        if not hasattr(getattr(self._app, "shell_channel_thread", None), "shell_stream"):
+        if version_info < _LEAST_IPYKERNEL:
             raise RefusedError("its ipykernel is too old, 7.4 or newer is needed")
         self.note()
         if extra := [thread.name for thread in threading.enumerate() if thread not in self._our_threads()]:
@@ -134,7 +137,6 @@ class Inventory:
             threading.main_thread(),
             app.iopub_thread.thread,
             app.control_thread,
-            app.shell_channel_thread,
             app.poller,
             zmq_garbage.thread,
             *(getattr(stream, "watch_fd_thread", None) for stream in streams),

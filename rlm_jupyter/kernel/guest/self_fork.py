@@ -190,7 +190,7 @@ class SelfFork:
         """Leave behind what belongs to the parent's connection, and go on in an event loop that shares nothing."""
         app, kernel = self._app, self._app.kernel
         loop: Any = kernel.io_loop.asyncio_loop
-        threads = (app.iopub_thread, app.control_thread, app.shell_channel_thread)
+        threads = (app.iopub_thread, app.control_thread)
         services = [thread.io_loop for thread in threads]
         sockets = (app.context, app.shell_socket, app.control_socket, app.stdin_socket, app.debug_shell_socket)
         self._left += [threads, services, sockets, kernel.shell_stream, kernel.control_stream, self._channel]
@@ -232,13 +232,12 @@ class SelfFork:
         app.stdin_socket = kernel.stdin_socket = context.socket(zmq.ROUTER)
         app.poller = app.debugpy_socket = app.debug_shell_socket = None
         app.control_thread = kernel.control_thread = ControlThread(daemon=True)
-        app.shell_channel_thread = kernel.shell_channel_thread = type(app.shell_channel_thread)(context, daemon=True)
         streams = self._renew_output(iopub)
-        kernel.shell_stream = app.shell_channel_thread.shell_stream = ZMQStream(shell, app.shell_channel_thread.io_loop)
+        kernel.shell_stream = ZMQStream(shell, kernel.io_loop)
         kernel.control_stream = ZMQStream(control, app.control_thread.io_loop)
         kernel.debugpy_stream = kernel.debug_shell_socket = None
         kernel.rlm_guest.renew()
-        for thread in (app.iopub_thread, *streams, app.control_thread, app.shell_channel_thread):
+        for thread in (app.iopub_thread, *streams, app.control_thread):
             contextvars.Context().run(thread.start)  # what they put out belongs to the cell that runs then
         self._context.run(Kernel.start, kernel)
 

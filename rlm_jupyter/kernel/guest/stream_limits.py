@@ -56,6 +56,8 @@ class BoundedStream(OutStream):
         self._by_cell: dict[str, _Printed] = {}
         """By its id: threads of an earlier cell may still be at it."""
         self._latest = _Printed({})
+        self._is_sending = False
+        """The thread that sends has taken what was printed, and has not handed it on yet."""
 
     @classmethod
     def adopt(cls, stream: Any) -> None:
@@ -105,6 +107,18 @@ class BoundedStream(OutStream):
         if not self._flush_pending:
             self._schedule_flush()
         return True
+
+    def flush(self) -> None:
+        """Send what was printed, and wait until the thread that sends has done so; where nothing was, for nobody."""
+        if self._buffers or self._is_sending or self.echo is not None or os.getpid() != self._master_pid:
+            super().flush()
+
+    def _flush(self) -> None:
+        self._is_sending = True
+        try:
+            super()._flush()
+        finally:
+            self._is_sending = False
 
     def close(self) -> None:
         """Stay open: a cell that closes its stream would take it from all cells after it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import re
 import time
@@ -331,3 +332,21 @@ async def test_large_outputs_arrive_whole(kernel: Kernel) -> None:
     run = await kernel.execute("for i in range(50_000): print('x' * 99)")
     assert len(text_of(run)) == 5_000_000
     assert len(run.outputs) == 1
+
+
+async def test_a_kernel_has_no_thread_that_nobody_needs(kernel: Kernel) -> None:
+    source = "import threading; sorted(thread.name for thread in threading.enumerate())"
+    names = ast.literal_eval(text_of(await kernel.execute(source)))
+    # for what code in C writes to standard output and error
+    assert [name for name in names if "_watch_pipe_fd" not in name] == ["Control", "IOPub", "MainThread"]
+
+
+async def test_nobody_is_waited_for_where_nothing_was_printed(kernel: Kernel) -> None:
+    source = (
+        "import sys; stream, waited = sys.stdout, []; schedule = stream.pub_thread.schedule\n"
+        "stream.pub_thread.schedule = lambda call: (waited.append(call), schedule(call))[1]\n"
+        "stream.flush(); empty = len(waited); print('x', end=''); stream.flush(); printed = len(waited)\n"
+        "del stream.pub_thread.schedule\n(empty, printed > 0)"
+    )
+    run = await kernel.execute(source)
+    assert text_of(run) == "x(0, True)"
