@@ -64,8 +64,8 @@ class Option:
         return self.argument or self.name
 
     def given(self, args: Namespace) -> Any:
-        """Return what was written for it; `None`: it was left out."""
-        value = getattr(args, self.name)
+        """Return what was written for it; `None`: it was left out, or the command does not take it."""
+        value = getattr(args, self.name, None)
         return None if value is False or value == [] else value
 
     @property

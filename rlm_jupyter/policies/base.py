@@ -38,7 +38,7 @@ class ActionResult:
     """`final` when the model declared an answer, else such as `code`."""
     success: bool
     output: str = ""
-    """What the model is shown of it; with `final`: the answer."""
+    """What its cells put out, as the model is shown it but not cut; with `final`: the answer."""
     error: str | None = None
     duration_ms: float = 0.0
     tokens_used: int = 0

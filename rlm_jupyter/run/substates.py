@@ -50,7 +50,7 @@ class CellState:
     draft: Value | None = None
     """What stood in `answer["content"]` after the last cell: kept here, where no dying kernel takes it along."""
     sent_back: Value | None = None
-    """An answer that a policy sent back: the best there is, until another is declared."""
+    """An answer that a policy sent back, or that the model is to confirm: the best there is, until another comes."""
     confidence: float | None = None
     """What the model stated last, from 0 to 1."""
     early: EarlyCell | None = None

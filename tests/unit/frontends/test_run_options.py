@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from rlm_jupyter.frontends.run_options import OPTIONS, Option, Surface
 from rlm_jupyter.kernel import supervisor
 from rlm_jupyter.kernel.sandbox import container
 from rlm_jupyter.models.pricing import Price
+from rlm_jupyter.rlm import RLM
 from rlm_jupyter.run.settings import RECORDED, Settings
 from rlm_jupyter.types.recorded_options import RecordedOptions
 
@@ -161,6 +163,14 @@ def test_every_option_has_its_place_in_this_table() -> None:
 
 def test_what_is_recorded_has_its_name_in_the_record() -> None:
     assert {"samples", "strategy"} <= set(RECORDED) <= RecordedOptions.__annotations__.keys()
+
+
+def test_a_default_is_the_same_wherever_it_stands() -> None:
+    of_rlm, of_settings = signature(RLM.__init__).parameters, {one.name: one.default for one in fields(Settings)}
+    told = {option.keyword: option.default for option in OPTIONS if option.kind is not bool}
+    for name in RECORDED:
+        assert of_rlm[name].default == of_settings[name], name
+        assert told.get(name, "") in {"", str(of_settings[name])}, name
 
 
 SURFACES: tuple[Surface, ...] = ("cli", "magic", "config")

@@ -80,7 +80,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     limits.add_argument("--batch-max-seconds", type=float, metavar="SECONDS", help="wall time of this call")
     add_options(parser, "batch")
     add_quiet(parser)
-    parser.set_defaults(json=False, no_save=True, save=None, output=None, output_dir=None, replace=False)
+    parser.set_defaults(json=False, no_save=True, save=None)
 
 
 def run(args: Namespace) -> int:

@@ -51,8 +51,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--merge", action="store_true", help="with --install: put it into that file, beside what is there"
     )
-    # what `run` has, and nobody sets here
-    parser.set_defaults(no_save=False, output=None, output_dir=None, replace=False, schema=None)
+    parser.set_defaults(no_save=False)
     add_options(parser, "agents")
 
 
