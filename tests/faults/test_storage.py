@@ -21,7 +21,7 @@ from IPython.lib.pretty import pretty
 
 from rlm_jupyter import RLM, Limits, Result
 from rlm_jupyter.frontends.live.result import ShownResult
-from rlm_jupyter.kernel import template_pool
+from rlm_jupyter.kernel import template_pool, templates
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record import journal
 from rlm_jupyter.record.blobs import CHILDREN
@@ -217,6 +217,8 @@ def no_room_in_tmp(mkdir: Callable[..., None]) -> Callable[..., None]:
 async def test_a_runtime_folder_that_can_not_be_written_is_named(
     patch: Callable[[pytest.MonkeyPatch], None], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if says == "The kernel could not be started" and not templates.are_possible():
+        pytest.skip("what fails then is done where kernels are forked")
     model = ScriptedModel(REPLIES)
     template_pool.current().close()  # a kernel that waits has its folder already
     with monkeypatch.context() as patched:
