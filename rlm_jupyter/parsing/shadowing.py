@@ -17,7 +17,7 @@ from rlm_jupyter.parsing.final import mend_prose_final
 
 _FUNCTIONS = frozenset(
     f"{prefix}{kind}_query{suffix}" for prefix in ("", "a") for kind in ("llm", "rlm") for suffix in ("", "_batched")
-) | {"FINAL", "FINAL_VAR", "SUBMIT", "SHOW_VARS"}
+) | {"FINAL", "FINAL_VAR", "SUBMIT", "SHOW_VARS", "SEARCH"}
 _CONTEXT = "context"
 _MAY_BE = re.compile(rf"\b(?:{'|'.join(_FUNCTIONS)}|{_CONTEXT})\s*(?:[=:(])")
 

@@ -8,12 +8,13 @@ clock, an id or an address.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlm_jupyter.prompts.preview import is_whole
-from rlm_jupyter.prompts.structure import without_code
+from rlm_jupyter.prompts.structure import PROSE, without_code
 from rlm_jupyter.prompts.tools import tool_list
 from rlm_jupyter.types.values import ContextInfo
 
@@ -71,16 +72,13 @@ _MOST_VARIABLES = 100
 _MOST_CONTEXTS = 8
 _ACCESS = {"DataFrame": "df = context", "list": "items = context"}
 """Code to begin with, by type: models that know only files open one otherwise."""
-_SEARCH = """ To find something, print the whole sentences or lines that hold words of it, those with most of them \
-first, as in
+_SEARCH = """ If the question is about all of `context`, count or compute over all of it. If it is about one thing, \
+`SEARCH` finds the sentences or lines that hold the rarest of its words:
 ```repl
-import re
-words = ["WORD", "ANOTHER WORD"]
-parts = re.split(r"(?<=[.!?])\\s+|\\n", context)
-held = lambda part: sum(word.lower() in part.lower() for word in words)
-found = sorted(filter(held, parts), key=held, reverse=True)
-print(len(found), "found:", *(part[:500] for part in found[:20]), sep="\\n")
+print(SEARCH({words}))
 ```"""
+_MOST_WORDS_CHARS = 200
+"""Of a prompt that is shown as what to search for."""
 
 
 def system(
@@ -141,6 +139,7 @@ def opening(
     history: int = 0,
     earlier: Sequence[ContextInfo] = (),
     restarted: str = "",
+    is_question: bool = True,
 ) -> str:
     """Return the first user message: the prompt between tags, what `context` is, and what may be used.
 
@@ -158,6 +157,8 @@ def opening(
         The contexts that it was given before `context`.
     restarted
         It died since, and was started again: what that means for its variables.
+    is_question
+        Whether the prompt says what is asked, and not only where that stands.
     """
     lines, access = _about(context)
     if earlier:
@@ -176,18 +177,33 @@ def opening(
     lines += ["", f"You have {max_iterations} iterations; each reply is one."]
     if left:
         lines[-1] += f" Left: {', '.join(left)}."
-    if context.type_name == "none":
-        lines.append("Write the first ```repl block: code that works out the answer and prints it.")
-    else:
-        lines.append(
-            "Write the first ```repl block: code that goes through all of `context` and prints the answer, or what "
-            "leads to it."
-        )
-        if access is not None:
-            lines[-1] += f" It may begin with\n```repl\n{access}\n```"
-        elif context.type_name == "str":
-            lines[-1] += _SEARCH
+    lines.append(_first_block(context, access, prompt if is_question else ""))
     return "\n".join(lines)
+
+
+def _first_block(context: ContextInfo, access: str | None, question: str) -> str:
+    """Return what is said last: which block to write, and code that may be copied, where some is good for any question.
+
+    Parameters
+    ----------
+    access
+        Code that gets at the context.
+    question
+        Whose words may be searched for.
+    """
+    if context.type_name == "none":
+        return "Write the first ```repl block: code that works out the answer and prints it."
+    asked = (
+        "Write the first ```repl block: code that goes through all of `context` and prints the answer, or what "
+        "leads to it."
+    )
+    if access is not None:
+        return f"{asked} It may begin with\n```repl\n{access}\n```"
+    if PROSE in context.details:
+        words = " ".join(question.split())
+        shown = words if 0 < len(words) <= _MOST_WORDS_CHARS else "WORD ANOTHER WORD"
+        return asked + _SEARCH.format(words=json.dumps(shown, ensure_ascii=False))
+    return asked
 
 
 def _answered(history: int, restarted: str) -> str:

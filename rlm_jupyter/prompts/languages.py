@@ -26,6 +26,9 @@ _CYRILLIC = re.compile(r"[\u0400-\u04ff]")
 LEAST_SHARE = 0.08
 """Of a text's words that are a language's function words, or of its lines that are plainly code."""
 
+_LEAST_WORDS = 4
+"""Different function words: the letters that name the corners of a graph are one or two of them."""
+
 
 def language(sample: str) -> tuple[str, ...]:
     """Name the language that a sample of a text is written in, in a sentence; nothing where that is English."""
@@ -43,5 +46,7 @@ def language(sample: str) -> tuple[str, ...]:
     shares = {name: sum(counted[word] for word in its.split()) / len(words) for name, its in _STOPWORDS.items()}
     best, next_best = sorted(shares, key=lambda name: -shares[name])[:2]
     if best == "English" or shares[best] < LEAST_SHARE or shares[best] < 1.5 * shares[next_best]:
+        return ()
+    if sum(word in counted for word in _STOPWORDS[best].split()) < _LEAST_WORDS:
         return ()
     return (f"It is written in {best}.",)

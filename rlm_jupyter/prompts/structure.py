@@ -46,6 +46,12 @@ _CODE = {
     "SQL": re.compile(r"(?:CREATE|INSERT|SELECT|UPDATE|DELETE|ALTER|DROP)\s+.*"),
 }
 """Lines that only such code has."""
+PROSE = "It is running text."
+_SENTENCE_END = re.compile(r"[.!?]['\")\]”»]*(?:\s|$)|[。！？]", re.MULTILINE)
+_LONGEST_SENTENCE = 60
+"""Words for each end of a sentence, at most, where a text is taken for prose; a character of Chinese counts as one."""
+_LEAST_SENTENCES = 3
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
 _CODE_BEHIND = re.compile(r"((?:It is|Each line has|Each value is) .*) `((?:import|rows|lines) .*)`", re.DOTALL)
 
 
@@ -56,7 +62,7 @@ def structure(text: str) -> tuple[str, ...]:
     """
     lines = _lines(text)
     found = _json(text) or _json_lines(lines) or table(lines) or line_shape(lines) or _code(text, lines)
-    return found or (*_headings(text), *language(_ends(text)))
+    return found or (*_headings(text), *language(_ends(text)), *_prose(lines))
 
 
 def without_code(details: Iterable[str]) -> tuple[list[str], str | None]:
@@ -159,6 +165,12 @@ def _code(text: str, lines: Sequence[str]) -> tuple[str, ...]:
             ast.parse(text)
             how = " It parses as one module. `import ast; tree = ast.parse(context)`"
     return (f"It is source code in {name}.{how}",)
+
+
+def _prose(lines: Sequence[str]) -> tuple[str, ...]:
+    ends = sum(len(_SENTENCE_END.findall(line)) for line in lines)
+    words = sum(len(_WORD.findall(line)) for line in lines)
+    return (PROSE,) if ends >= _LEAST_SENTENCES and words <= _LONGEST_SENTENCE * ends else ()
 
 
 def _headings(text: str) -> tuple[str, ...]:

@@ -135,6 +135,7 @@ def first_messages(
         history=history,
         earlier=earlier,
         restarted=restarted,
+        is_question=depth == 0,
     )
     return system, opening
 

@@ -25,7 +25,7 @@ MOST_CHARS = 1_000_000
 _REASON_CHARS = 1_000
 _DOC_CHARS = 4_000
 _RESERVED = re.compile(
-    r"context(_\d+)?|history(_\d+)?|answer|trajectory|OUTPUTS|output_\d+|confidence|FINAL|FINAL_VAR|SHOW_VARS|SHOW_TOOLS|a?(llm|rlm)_query"
+    r"context(_\d+)?|history(_\d+)?|answer|trajectory|OUTPUTS|output_\d+|confidence|FINAL|FINAL_VAR|SHOW_VARS|SHOW_TOOLS|SEARCH|a?(llm|rlm)_query"
     r"(_batched)?|SubcallError|SubcallFailure|In|Out|exit|quit|get_ipython|display|_\w*"
 )
 

@@ -14,6 +14,7 @@ from typing import Any
 from rlm_jupyter.kernel.guest.final_functions import Finals, NamedFinals
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.namespace import ProtectedNames
+from rlm_jupyter.kernel.guest.search import SEARCH, search_in
 from rlm_jupyter.kernel.guest.subcall_client import SubcallError, SubcallFailure
 from rlm_jupyter.kernel.guest.subcall_functions import functions
 from rlm_jupyter.kernel.guest.tool_functions import tool_functions
@@ -116,7 +117,8 @@ class _Restored:
             | {"trajectory": self._past}
             | tool_functions(self._calls, self._trajectory.started.options.get("tools", ()))
             | finals
-            | {"SHOW_VARS": self._names.show, "SubcallError": SubcallError, "SubcallFailure": SubcallFailure}
+            | {"SHOW_VARS": self._names.show, SEARCH: search_in(shell.user_ns)}
+            | {"SubcallError": SubcallError, "SubcallFailure": SubcallFailure}
             | ({"context": contexts[-1], **numbered} if contexts else {"context": "", "context_0": ""})
         )
         self._names.provide({"answer": {"content": "", "ready": False}, **history, **saved_outputs(self._trajectory)})

@@ -19,6 +19,7 @@ from rlm_jupyter.kernel.guest.final_functions import Finals, NamedFinals, as_sha
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.namespace import ProtectedNames
 from rlm_jupyter.kernel.guest.output_folder import OutputFolder
+from rlm_jupyter.kernel.guest.search import SEARCH, search_in
 from rlm_jupyter.kernel.guest.subcall_client import SubcallClient, SubcallError, SubcallFailure
 from rlm_jupyter.kernel.guest.subcall_functions import functions
 from rlm_jupyter.kernel.guest.trajectory_view import NAME as TRAJECTORY
@@ -77,8 +78,9 @@ class Guest:
             | self._finals.functions()
             | {"SHOW_VARS": self._names.show, "SubcallError": SubcallError, "SubcallFailure": SubcallFailure}
         )
-        if names is None or TRAJECTORY not in self._shell.user_ns:  # a variable of the user's own stays theirs
-            self._names.protect({TRAJECTORY: self._trajectory})
+        more: dict[str, Any] = {TRAJECTORY: self._trajectory, SEARCH: search_in(self._shell.user_ns)}
+        taken = () if names is None else self._shell.user_ns  # a variable of the user's own stays theirs
+        self._names.protect({name: value for name, value in more.items() if name not in taken})
         if names is None:
             self._names.protect({"context": ""})
         self._exits = Exits(self._shell)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from random import Random
 
 from tests.benchmarks.local_texts import PEOPLE, PLACES, PRODUCTS, SERVICES, paragraphs, sentence, sentences
-from tests.benchmarks.questions.grading import Names, Number, YesNo, one_of
+from tests.benchmarks.questions.grading import Names, Number, YesNo, any_of, one_of
 from tests.benchmarks.questions.question import Made, as_csv, as_json_lines, filled, kind
 
 _CENT = 0.006
@@ -158,6 +158,27 @@ def prose_two_hops(rng: Random, chars: int) -> Made:
     facts += [f"{person} sailed on the {ship}." for ship, person in zip(ships, people, strict=False)]
     prompt = f"In which place was the ship built that {people[2]} sailed on?"
     return Made(prompt, _with(rng, chars, facts), one_of(places[2], PLACES))
+
+
+@kind("prose-visits", "prose", seen=True)
+def prose_visits(rng: Random, chars: int) -> Made:
+    """List all that is said of one, among many facts of the same form."""
+    people = rng.sample(PEOPLE, 12)
+    trips = {person: rng.sample(PLACES, 4) for person in people}
+    facts = [f"In that year {person} travelled to {place}." for person, places in trips.items() for place in places]
+    rng.shuffle(facts)
+    prompt = f"To which places did {people[0]} travel? List them all, separated by commas."
+    return Made(prompt, _with(rng, chars, facts), Names(tuple(sorted(trips[people[0]])), any_of(PLACES)))
+
+
+@kind("prose-correction", "prose", seen=True)
+def prose_correction(rng: Random, chars: int) -> Made:
+    """Tell what holds where the text corrects itself."""
+    people, ages = rng.sample(PEOPLE, 8), rng.sample(range(20, 90), 9)
+    facts = [f"{person} was {age} years old." for person, age in zip(people, ages[1:], strict=True)]
+    facts.append(f"The register was corrected afterwards: {people[0]} was in truth {ages[0]} years old.")
+    prompt = f"How old was {people[0]} in truth? Give the number."
+    return Made(prompt, _with(rng, chars, facts), Number(ages[0]))
 
 
 @kind("list-longest", "list of texts", seen=True)

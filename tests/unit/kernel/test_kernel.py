@@ -37,6 +37,8 @@ def text_of(run: CellRun) -> str:
         ("%who_ls", "[]"),
         ("import sys; print('err', file=sys.stderr)", "err\n"),
         ("SHOW_VARS()", "context: str [0]"),
+        ("SEARCH('ada', 'Ada slept. Bob ran. Ada woke.')", "Ada slept.\nAda woke."),
+        ("print(SEARCH('ada'))", "Nothing was found.\n"),
         ("import sys; 'debugpy' in sys.modules", "False"),
         ("import debugpy; debugpy.__name__", "'debugpy'"),
         ("import os; os.environ.get('OPENAI_API_KEY'), os.environ.get('ANTHROPIC_API_KEY')", "(None, None)"),

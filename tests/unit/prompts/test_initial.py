@@ -89,6 +89,7 @@ def test_what_to_reply_depends_on_what_came_of_the_cells() -> None:
         ("Number of different users: 0", "If that is the answer"),
         ("Access code not found.", "Nothing was found"),
         ("No match found", "Nothing was found"),
+        ("Nothing was found.", "Nothing was found"),
         ("No users could be found in it", "Nothing was found"),
         ("GET /favicon.ico 404 Not Found", "If the outputs"),
         ("10", "If the outputs"),
@@ -112,8 +113,24 @@ def test_no_question_changes_what_is_said_of_a_context(prompt: str) -> None:
     info = contexts.pack("a\nb").info
     said = initial.opening(prompt, info, max_iterations=7).replace(prompt, "What?")
     assert said == initial.opening("What?", info, max_iterations=7)
-    (block,) = parsing.parse(said).blocks
-    assert "Kestrow" not in block
+    assert not parsing.parse(said).blocks
+
+
+_PROSE = contexts.pack("It rained. Nobody came. The bell rang.").info
+
+
+@pytest.mark.parametrize("prompt", ["Where is Kestrow?", 'Who said "no\\n"?', "Wo steht\n  das Rathaus?"])
+def test_in_running_text_the_words_of_the_question_are_searched(prompt: str) -> None:
+    (block,) = parsing.parse(initial.opening(prompt, _PROSE, max_iterations=7)).blocks
+    searched: list[str] = []
+    exec(block, {"SEARCH": searched.append})
+    assert searched == [" ".join(prompt.split())]
+
+
+@pytest.mark.parametrize(("prompt", "is_question"), [("Where? " * 40, True), ("It stands in `context`.", False)])
+def test_what_is_no_question_is_not_searched_for(prompt: str, *, is_question: bool) -> None:
+    opening = initial.opening(prompt, _PROSE, max_iterations=7, is_question=is_question)
+    assert parsing.parse(opening).blocks == ('print(SEARCH("WORD ANOTHER WORD"))',)
 
 
 def test_after_a_search_in_vain_another_way_is_asked_for() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from rlm_jupyter import parsing
 from rlm_jupyter.prompts import initial
-from rlm_jupyter.prompts.structure import structure, without_code
+from rlm_jupyter.prompts.structure import PROSE, structure, without_code
 from rlm_jupyter.run.context import pack
 
 ROOT = Path(__file__).parents[3]
@@ -100,6 +100,8 @@ SAID = {
     "Chinese": ("今天天气很好。" * 50, "Chinese"),
     "Japanese": ("これはペンです。" * 50, "Japanese"),
     "Russian": ("Война и мир. " * 50, "Cyrillic"),
+    "prose": ("He came, he saw. \nThen, at night, it rained.\nNobody, it seems, knew.\nOh, well.\n" * 30, PROSE),
+    "prose without letters' case": ("这是一个句子。那是另一个句子。" * 20, PROSE),
 }
 
 
@@ -109,7 +111,8 @@ def test_what_a_text_is_said_to_be(text: str, said: str) -> None:
 
 
 SILENT = {
-    "prose": "He came, he saw. \nThen, at night, it rained.\nNobody, it seems, knew.\nOh, well.\n" * 30,
+    "edges": "a -> b\nb -> c\nc -> a\n" * 9,
+    "two sentences": "He came. He saw",
     "verses": "Shall I compare thee, to a day\nThou art more lovely, and temperate\nRough winds do shake, the buds\n",
     "names": "Abel, Ada\nHolm, Hugo\nRoth, Ida\nPohl, Max\n",
     "enumerated years": "1931, a good year\n1932, a bad year\n1933, a dull year\n",
@@ -186,11 +189,16 @@ def test_a_models_first_message_says_it() -> None:
 @pytest.mark.parametrize("text", [text for text, _ in SAID.values()], ids=SAID)
 def test_code_is_shown_as_a_block_that_runs_and_only_there(text: str) -> None:
     opening = initial.opening("What?", pack(text).info, max_iterations=7)
-    (block,) = parsing.parse(opening).blocks
-    names: dict[str, Any] = {"context": text}
-    exec(block, names)
+    names: dict[str, Any] = {"context": text, "SEARCH": lambda words: searched.append(words)}
+    searched: list[str] = []
+    _, code = without_code(said := structure(text))
+    blocks = parsing.parse(opening).blocks
+    assert len(blocks) == (code is not None or PROSE in said)
+    for block in blocks:
+        exec(block, names)
     assert "`import" not in opening
-    assert names.keys() & {"rows", "data", "lines", "tree", "found"}
+    assert bool(names.keys() & {"rows", "data", "lines", "tree"}) is (code is not None)
+    assert searched == ["What?"] * (PROSE in said)
 
 
 def test_many_dicts_of_the_same_keys_are_described_as_one() -> None:

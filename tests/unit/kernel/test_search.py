@@ -1,0 +1,96 @@
+"""`SEARCH`: what of a text is found, in which order, and what is shown of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlm_jupyter.kernel.guest import search as searching
+from rlm_jupyter.kernel.guest.search import Passages, search, search_in
+
+_TOWN = (
+    "The council met on Monday. Nobody knew the number of the town hall. In that year Hugo Brandt travelled to Lorham.\n"
+    "In that year Ada Lindt travelled to Halden. Hugo slept.\n"
+    "HUGO BRANDT'S brother travelled to Ostrava! The town was quiet."
+)
+
+
+def test_the_rarest_words_decide_and_not_their_number() -> None:
+    text = (
+        "The special number for tent is 1. " * 50
+        + "For lamp-Garholt it is 7. "
+        + "The special number for tent is 2. " * 50
+    )
+    assert search("What is the special number for lamp-Garholt?", text) == ["For lamp-Garholt it is 7."]
+
+
+def test_all_that_is_said_of_one_is_found_in_its_order_whatever_the_case() -> None:
+    found = search("hugo brandt", _TOWN)
+    assert found[:2] == ["In that year Hugo Brandt travelled to Lorham.", "HUGO BRANDT'S brother travelled to Ostrava!"]
+    assert found[2:] == ["Hugo slept."]
+
+
+def test_a_list_holds_phrases() -> None:
+    assert search(["travelled to h"], _TOWN) == ["In that year Ada Lindt travelled to Halden."]
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "found"),
+    [
+        ("lamp-Garholt", "Nothing. It is the lamp of Garholt. Nothing.", "It is the lamp of Garholt."),
+        ("東京の市長は誰ですか？", "今日は雨です。東京の市長は山田です。明日は晴れ。", "東京の市長は山田です。"),
+        ("RATHAUS İzmir", "Nichts. Das Rathaus von İzmir ist alt. Nichts.", "Das Rathaus von İzmir ist alt."),
+        ("what (is) [it]*?", "None. what (is) [it]*? None.", "what (is) [it]*?"),
+    ],
+)
+def test_words_are_found_in_any_language(words: str, text: str, found: str) -> None:
+    assert search(words, text)[0] == found
+
+
+@pytest.mark.parametrize("words", ["", "?!", "zebra", []])
+def test_what_is_not_there_is_not_found(words: str | list[str]) -> None:
+    assert search(words, _TOWN) == []
+    assert repr(search(words, _TOWN)) == "Nothing was found."
+    assert search(words, "") == []
+
+
+def test_several_texts_are_searched() -> None:
+    assert search("Ada", ["None.", "Ada slept.", "Ada"]) == ["Ada slept.", "Ada"]
+    assert search("Ada", {"one": "Ada slept."}) == ["Ada slept."]
+    with pytest.raises(TypeError, match="looks through a text, or through several"):
+        search("Ada", [{"name": "Ada"}])
+
+
+def test_pieces_end_between_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "_PIECE", 40)
+    text = "".join(f"Number {number} is here. " for number in range(500))
+    assert search("number 250", text)[0] == "Number 250 is here."
+    assert len(search(["is here"], text)) == 500
+
+
+def test_a_common_word_is_looked_at_no_further_than_it_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "_MANY", 10)
+    assert len(search("here", "It is here.\n" * 1000)) == 10
+    assert search("here rarely", "It is here.\n" * 500 + "Rarely so.\n" + "It is here.\n" * 500) == ["Rarely so."]
+
+
+def test_a_text_without_sentences_is_cut_around_what_is_found() -> None:
+    (passage,) = search("needle", "x" * 10_000 + "needle" + "y" * 10_000)
+    assert "needle" in passage
+    assert len(passage) <= 4_000
+
+
+def test_what_is_shown_is_short() -> None:
+    shown = repr(Passages(["a" * 600, *map(str, range(30))])).splitlines()
+    assert shown[0] == "a" * 500 + "…"
+    assert shown[-1] == "… and 11 more"
+    assert len(shown) == 21
+    assert str(Passages(["a", "b"])) == "a\nb"
+
+
+def test_the_context_is_searched_if_no_text_is_given() -> None:
+    namespace = {"context": "Ada slept."}
+    find = search_in(namespace)
+    assert find("ada") == ["Ada slept."]
+    namespace["context"] = "Ada woke."
+    assert find("ada") == ["Ada woke."]
+    assert find("bob", "Bob ran.") == ["Bob ran."]
