@@ -43,7 +43,8 @@ def status(iteration: int, max_iterations: int, left: Sequence[str], cue: str = 
 
 
 _FOUND_NOTHING = re.compile(
-    r"(?=[^\n]{0,120}\Z).*\b(?:(?<!404 )not (?:be )?found|no(?:ne|thing)? (?:\w+ ){0,8}found|no match\w*)\b.*", re.IGNORECASE
+    r"(?=[^\n]{0,120}\Z).*\b(?:(?<!404 )not (?:be )?found|no(?:ne|thing)? (?:\w+ ){0,8}found|no match\w*)\b.*",
+    re.IGNORECASE,
 )
 """`says_nothing_found`."""
 _NOTHING = re.compile(
