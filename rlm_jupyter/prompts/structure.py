@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rlm_jupyter.prompts.languages import LEAST_SHARE, language
-from rlm_jupyter.prompts.line_shapes import line_shape
+from rlm_jupyter.prompts.line_shapes import line_shape, log
 from rlm_jupyter.prompts.tables import LEAST_LINES, MOST_NAME_CHARS, MOST_NAMES, short, table
 
 _SAMPLE = 20_000
@@ -47,7 +47,7 @@ _CODE = {
 }
 """Lines that only such code has."""
 PROSE = "It is running text."
-_SENTENCE_END = re.compile(r"[.!?]['\")\]”»]*(?:\s|$)|[。！？]", re.MULTILINE)
+_SENTENCE_END = re.compile(r"[^\W\d_][.!?]['\")\]”»]*(?:\s|$)|[。！？]", re.MULTILINE)
 _LONGEST_SENTENCE = 60
 """Words for each end of a sentence, at most, where a text is taken for prose; a character of Chinese counts as one."""
 _LEAST_SENTENCES = 3
@@ -61,7 +61,7 @@ def structure(text: str) -> tuple[str, ...]:
     Behind a line may stand, between backticks, the code that gets at it.
     """
     lines = _lines(text)
-    found = _json(text) or _json_lines(lines) or table(lines) or line_shape(lines) or _code(text, lines)
+    found = _json(text) or _json_lines(lines) or log(lines) or table(lines) or line_shape(lines) or _code(text, lines)
     return found or (*_headings(text), *language(_ends(text)), *_prose(lines))
 
 

@@ -110,7 +110,49 @@ def test_what_a_text_is_said_to_be(text: str, said: str) -> None:
     assert said in " ".join(structure(text))
 
 
+_LOGS = {
+    "Python": ("2031-03-01 10:00:00,125 - app.mail - INFO - Sent 3\n2031-03-01 10:00:01,300 - app - ERROR - Lost\n", 7),
+    "log4j": (
+        "2031-03-01 10:00:00,125 INFO [main] a.b.C: sent\n2031-03-01 10:00:01,300 WARN [w-1] a.b.D: lost it\n",
+        5,
+    ),
+    "Spark": ("31/03/01 10:00:00 INFO a.Sender: sent it\n31/03/01 10:00:01 WARN a.Store: lost it\n", 4),
+    "HDFS": ("310301 100000 148 INFO a.Node$Part: sent it\n310301 100001 35 WARN a.Store: lost it\n", 5),
+    "Android": ("03-01 10:00:00.811  1702  2395 D Window: opened it\n03-01 10:00:01.819  17  86 W Power: lost it\n", 6),
+    "Apache": ("[Sun Mar 02 10:00:00 2031] [notice] sent it\n[Sun Mar 02 10:00:01 2031] [error] lost it\n", 6),
+    "twelve hours": ("03/01/2031 10:00:00 AM sent it\n03/01/2031 10:00:01 PM lost it\n", 3),
+    "epoch": ("1924190272 INFO sent it\n1924190273 WARN lost it\n", 2),
+    "level first": ("INFO 2031-03-01 10:00:00 sent it\nWARN 2031-03-01 10:00:01 lost it\n", 3),
+    "containers": ("web_1  | 2031-03-01 10:00:00 sent it\ndb_1   | 2031-03-01 10:00:01 lost it\n", 4),
+    "day first": ("01.03.2031 10:00:00 gesendet\n01.03.2031 10:00:01 nicht gesendet\n", None),
+    "klog": ("I0301 10:00:00.345678    1 main.go:33] sent\nW0301 10:00:01.345678    1 main.go:55] lost\n", None),
+    "logfmt": ("ts=2031-03-01T10:00:00Z level=info ms=3\nts=2031-03-01T10:00:01Z level=warn lost=1\n", None),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), _LOGS.values(), ids=_LOGS)
+def test_logs_are_known_by_their_times_and_split_by_their_marks(text: str, words: int | None) -> None:
+    (said,) = structure(text * 9)
+    assert said.startswith("It is a log")
+    names: dict[str, Any] = {"context": text * 9}
+    exec(without_code([said])[1] or "", names)
+    if words is None:
+        assert names["lines"] == (text * 9).splitlines()
+    else:
+        assert {len(row) for row in names["rows"]} == {words + 1}
+
+
+def test_pairs_may_be_quoted() -> None:
+    said = structure('msg="sent it" ms=3\nmsg=lost ms=4\nmsg="" ms=5\n')
+    names: dict[str, Any] = {"context": 'msg="sent it" ms=3\nmsg=lost ms=4\nmsg="" ms=5\n'}
+    exec(without_code(said)[1] or "", names)
+    assert [row["msg"] for row in names["rows"]] == ["sent it", "lost", ""]
+    assert names["rows"][0]["ms"] == 3
+
+
 SILENT = {
+    "numbers of ten digits": "1924190272\n1924190273\n1824190279\n",
+    "a numbered list": "1. Ada bought 3 kettles\n2. Hugo bought 2 lamps\n3. Ida bought a tent\n",
     "edges": "a -> b\nb -> c\nc -> a\n" * 9,
     "two sentences": "He came. He saw",
     "verses": "Shall I compare thee, to a day\nThou art more lovely, and temperate\nRough winds do shake, the buds\n",
