@@ -13,7 +13,8 @@ from rlm_jupyter.batch.rows import BadRow
 from rlm_jupyter.record.slug import slug
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.question import context_of
-from rlm_jupyter.run.settings import Settings, request_digest
+from rlm_jupyter.run.request_digest import request_digest
+from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError, ContextError
 from rlm_jupyter.types.limits import Limits
 

@@ -17,10 +17,11 @@ from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import AnyContext, Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.opening import open_in_time
+from rlm_jupyter.run.request_digest import request_digest
 from rlm_jupyter.run.result import OnEvent
 from rlm_jupyter.run.session import Session
 from rlm_jupyter.run.session_past import SessionPast, SessionPrompt
-from rlm_jupyter.run.settings import Settings, request_digest
+from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.events import RemarkMade
 
 

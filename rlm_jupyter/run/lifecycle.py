@@ -18,7 +18,8 @@ from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.figures import image_counter
 from rlm_jupyter.run.loop import Ending
-from rlm_jupyter.run.settings import Settings, recorded_options, request_digest
+from rlm_jupyter.run.request_digest import request_digest
+from rlm_jupyter.run.settings import Settings, recorded_options
 from rlm_jupyter.run.state import Run
 from rlm_jupyter.run.tool_calls import NOT_MADE, PERSON_REFUSED
 from rlm_jupyter.types.endings import SAYS_ITSELF, WORDS

@@ -1,12 +1,10 @@
-"""`Settings`: what a run is configured with, what it is told apart by, and its models made ready."""
+"""`Settings`: what a run is configured with, what of it is recorded, and its models made ready."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -18,7 +16,6 @@ from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import RewardPolicy, SharedPolicy, TerminationPolicy
 from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.artefacts import Outputs
-from rlm_jupyter.run.context import Context
 from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.figures import SeeFigures
 from rlm_jupyter.run.mcp.config import ServerConfig
@@ -28,7 +25,6 @@ from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.events import Event, RemarkMade
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.recorded_options import RecordedOptions
-from rlm_jupyter.types.values import ContextInfo, PackedContext
 
 if TYPE_CHECKING:  # most kernels are on this machine
     from rlm_jupyter.kernel.remote.server import JupyterServer
@@ -176,6 +172,11 @@ RECORDED = tuple(field.name for field in _RECORDED)
 """The fields of plain data that a resumed run has as before."""
 
 
+def changing_answers(settings: Settings) -> dict[str, Any]:
+    """Return the plain data that makes another question of the same words, as far as it is not the default."""
+    return _not_default(settings, (field for field in _RECORDED if "may_change_answer" in field.metadata))
+
+
 def _not_default(settings: Settings, fields: Iterable[dataclasses.Field[Any]]) -> dict[str, Any]:
     values = {field.name: (getattr(settings, field.name), field.default) for field in fields}
     return {name: value for name, (value, default) in values.items() if value != default}
@@ -217,83 +218,3 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) ->
 def as_far_as_given(options: RecordedOptions) -> RecordedOptions:
     """Return options without those that are empty, which have their default."""
     return cast("RecordedOptions", {name: value for name, value in options.items() if value})
-
-
-def request_digest(
-    settings: Settings,
-    prompt: str,
-    context: Context | PackedContext,
-    *,
-    attached: bool = False,
-    runs_before: Sequence[str] = (),
-    earlier: Sequence[ContextInfo] = (),
-) -> str:
-    """Digest a request: the same prompt, context, models and options give the same.
-
-    Options count that may change the answer. Others don't, such as `insurance` and `preload`, which are recorded
-    only: they change what a kernel costs, and an answer that is on record is found whatever they are.
-
-    Parameters
-    ----------
-    runs_before
-        The ids of the runs that the same kernel answered before, for a follow-up prompt.
-    earlier
-        The contexts that it was given before this one.
-    """
-    asked: dict[str, Any] = {
-        "prompt": prompt,
-        "context": context.info.sha256,
-        "kind": context.kind,
-        "models": [model.name for model in settings.routing.models],
-        "limits": _counting(settings),
-        "policies": [settings.termination.digest, settings.reward.digest],
-        "kernel": "lent" if attached else settings.kernel_name,
-    }
-    asked |= _asked_before(settings, runs_before, earlier)
-    if any(sampling := [dict(abilities_of(model).options) for model in settings.routing.models]):
-        asked["options"] = sampling
-    if settings.server is not None:
-        asked["kernel_url"] = settings.server.url
-    asked |= _not_default(settings, (field for field in _RECORDED if "may_change_answer" in field.metadata))
-    # as it always was: else what is on record would be asked, and paid for, once more
-    if extra := asked.pop("system_prompt_extra", None):
-        asked["system"] = extra
-    if settings.samples > 1:
-        asked["require_agreement"] = settings.require_agreement
-    if settings.answer is not None:
-        asked["answer"] = settings.answer.schema
-    if settings.outputs is not None:
-        asked["outputs"] = settings.outputs.specs
-    # what a server has is only known once it runs
-    own = [spec for spec in settings.tools.specs if "." not in spec["name"]]
-    asked |= _described(settings) | ({"tools": own} if settings.mcp else {})
-    if settings.mcp:
-        asked["mcp"] = [server.digest for server in settings.mcp]
-    if any(settings.served):
-        asked["served"] = settings.served
-    if folders := [(str(path), changed) for path, changed in settings.sandbox.folders()]:
-        asked["folders"] = folders
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-
-
-def _asked_before(settings: Settings, runs_before: Sequence[str], earlier: Sequence[ContextInfo]) -> dict[str, Any]:
-    """Return what tells apart prompts of a session, as far as there is anything."""
-    asked = {"after": [*runs_before], "contexts": [info.sha256 for info in earlier], "session": settings.session}
-    asked["ledger"] = "" if settings.ledger == "prompt" else settings.ledger
-    return {name: value for name, value in asked.items() if value}
-
-
-def _counting(settings: Settings) -> dict[str, Any]:
-    """Return the limits that can affect this request; the others are left out of its digest."""
-    limits = dataclasses.asdict(settings.whole_limits or settings.limits)
-    if settings.answer is None and settings.outputs is None:
-        del limits["max_answer_errors"]
-    if not settings.tools and not settings.sub_tools and not settings.mcp:
-        del limits["max_tool_calls"]
-    return limits
-
-
-def _described(settings: Settings) -> dict[str, Any]:
-    """Return the tools, described."""
-    boxes = {"tools": settings.tools, "sub_tools": settings.sub_tools}
-    return {name: box.specs for name, box in boxes.items() if box}

@@ -13,7 +13,7 @@ import pytest
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.kernel.kernel import Kernel
 from rlm_jupyter.run.context import pack
-from rlm_jupyter.run.settings import request_digest
+from rlm_jupyter.run.request_digest import request_digest
 from rlm_jupyter.types.errors import ModelUnavailableError
 from rlm_jupyter.types.events import Event, RemarkMade, ReplyStreamed, RunStarted
 from rlm_jupyter.types.tokens import DEFAULT_WINDOW, fitting_chars

@@ -15,7 +15,7 @@ from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record.saved_run import SavedRun
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run.context import Context
-from rlm_jupyter.run.settings import request_digest
+from rlm_jupyter.run.request_digest import request_digest
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import RunResumed
 from tests.runs.test_cli import cli

@@ -20,7 +20,8 @@ from rlm_jupyter.run.control import Control
 from rlm_jupyter.run.open_session import open_session
 from rlm_jupyter.run.outcome import recorded_outcome
 from rlm_jupyter.run.prompt import check_prompt
-from rlm_jupyter.run.settings import Settings, request_digest
+from rlm_jupyter.run.request_digest import request_digest
+from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import ConfigurationError, RLMError
 from rlm_jupyter.types.events import ChildReported, Event, OutputChanged
 from rlm_jupyter.types.values import AnswerSubcall

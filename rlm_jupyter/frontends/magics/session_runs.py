@@ -18,9 +18,10 @@ from rlm_jupyter.record.footprint import kept_context
 from rlm_jupyter.replay.recorded_session import RecordedSession, holds, of_record
 from rlm_jupyter.run.approval import Approvals
 from rlm_jupyter.run.context import Context
+from rlm_jupyter.run.request_digest import request_digest
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.run_handle import RunHandle
-from rlm_jupyter.run.settings import Settings, request_digest
+from rlm_jupyter.run.settings import Settings
 from rlm_jupyter.types.errors import RLMError, saved_at
 from rlm_jupyter.types.events import Event
 

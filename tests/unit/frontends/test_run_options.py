@@ -25,6 +25,11 @@ from rlm_jupyter.types.recorded_options import RecordedOptions
 
 MODEL = "llamacpp/local"
 """It needs no key, and is asked nothing before a run begins."""
+RECORDED_OTHERWISE = {
+    *("answer", "outputs", "sandbox", "preload", "prices", "termination", "reward"),
+    *("tools", "sub_tools", "mcp", "model_options", "sub_model_options", "ledger", "session", "save"),
+}
+"""What is no plain data, or was there before its field could say that it is recorded."""
 OF_THE_QUESTION = {"session", "ledger", "estimate", "result", "rerun", "approve", "here", "background"}
 """Options of how a question is asked: `RLM` is made without them."""
 
@@ -163,6 +168,12 @@ def test_every_option_has_its_place_in_this_table() -> None:
 
 def test_what_is_recorded_has_its_name_in_the_record() -> None:
     assert {"samples", "strategy"} <= set(RECORDED) <= RecordedOptions.__annotations__.keys()
+
+
+def test_what_the_table_sets_is_recorded() -> None:
+    """Either by the metadata of its field, or as `recorded_options` says."""
+    set_by_the_table = {option.keyword for option in OPTIONS} & {one.name for one in fields(Settings)}
+    assert set_by_the_table - set(RECORDED) == RECORDED_OTHERWISE
 
 
 def test_a_default_is_the_same_wherever_it_stands() -> None:
