@@ -91,9 +91,11 @@ def search(words: str | Iterable[str], text: Any) -> Passages:
 
 
 def _texts(text: Any) -> Sequence[str]:
-    texts = [text] if isinstance(text, str) else list(text.values() if isinstance(text, Mapping) else text)
-    if not all(isinstance(one, str) for one in texts):
-        raise TypeError(f"{SEARCH} looks through a text, or through several: {SEARCH}(words, text).")
+    texts = [text] if isinstance(text, str) else list(text.values()) if isinstance(text, Mapping) else text
+    if not isinstance(texts, Sequence) or not all(isinstance(one, str) for one in texts):
+        raise TypeError(
+            f"{SEARCH}(words, text) looks through a text, a list or a dict of texts; this is a {type(text).__name__}."
+        )
     return texts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from rlm_jupyter.kernel.guest import search as searching
@@ -56,8 +57,9 @@ def test_what_is_not_there_is_not_found(words: str | list[str]) -> None:
 def test_several_texts_are_searched() -> None:
     assert search("Ada", ["None.", "Ada slept.", "Ada"]) == ["Ada slept.", "Ada"]
     assert search("Ada", {"one": "Ada slept."}) == ["Ada slept."]
-    with pytest.raises(TypeError, match="looks through a text, or through several"):
-        search("Ada", [{"name": "Ada"}])
+    for no_text in ([{"name": "Ada"}], b"Ada", 5, pd.DataFrame({"Ada": ["Ada"]}), {"Ada": 5}):
+        with pytest.raises(TypeError, match=f"this is a {type(no_text).__name__}"):
+            search("Ada", no_text)
 
 
 def test_pieces_end_between_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
