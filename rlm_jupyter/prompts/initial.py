@@ -72,8 +72,9 @@ _MOST_VARIABLES = 100
 _MOST_CONTEXTS = 8
 _ACCESS = {"DataFrame": "df = context", "list": "items = context"}
 """Code to begin with, by type: models that know only files open one otherwise."""
-_SEARCH = """ If the question is about all of `context`, count or compute over all of it. If it is about one thing, \
-`SEARCH` finds the sentences or lines that hold the rarest of its words:
+_SEARCH = """ If the question is about all of `context`, count or compute over all of it, or have it read. If it is \
+about one thing, `SEARCH(words)` returns the sentences or lines that hold the rarest of these words, best first, as a \
+list of str; what they name may be searched for next:
 ```repl
 print(SEARCH({words}))
 ```"""
