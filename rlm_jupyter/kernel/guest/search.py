@@ -22,6 +22,13 @@ _REACH = 2_000
 """Characters to both sides of an occurrence in which the ends of its sentence are looked for."""
 _MOST_SHOWN, _MOST_CHARS = 20, 500
 _END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n")
+_END_WRAPPED = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n\s*\n")
+"""… where lines end wherever a page did."""
+_SAMPLE, _LEAST_WRAPPED = 20_000, 40
+"""Characters of a text that tell whether its lines are wrapped, and of such a line."""
+_MOST_WRAPPED = 10
+"""Such lines for each sentence, at most: a list has none that end."""
+_GOES_ON = re.compile(r"[^\W\d_],?\n[^\W\d_]")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{2,}")
 _PUNCTUATION = ".,;:!?\"'()[]{}<>`“”„«»。、？！"
 
@@ -142,14 +149,23 @@ def _lowered(text: str) -> str:
 def _holding(texts: Iterable[str], words: Iterable[str]) -> Iterator[str]:
     """Yield the sentences and lines that hold one of some words, in their order."""
     for piece in _pieces(texts):
-        lowered, end = _lowered(piece), 0
+        lowered, end, ends = _lowered(piece), 0, _END_WRAPPED if _is_wrapped(piece) else _END
         for at in sorted(at for word in words for at in _places(lowered, word)):
             if at >= end:
                 first = max(end, at - _REACH)
-                start = max([first, *(before.end() for before in _END.finditer(piece, first, at))])
-                after = _END.search(piece, at + 1, at + _REACH)
+                start = max([first, *(before.end() for before in ends.finditer(piece, first, at))])
+                after = ends.search(piece, at + 1, at + _REACH)
                 end = min(len(piece), at + _REACH) if after is None else after.start()
-                yield piece[start:end].strip()
+                yield " ".join(piece[start:end].split()) if ends is _END_WRAPPED else piece[start:end].strip()
+
+
+def _is_wrapped(piece: str) -> bool:
+    """Return whether most lines go on in the next, as prose does that was set for a page."""
+    sample = piece[:_SAMPLE]
+    lines = sum(len(line) >= _LEAST_WRAPPED for line in sample.split("\n")[:-1])
+    going_on = sum(found[0][-1].islower() for found in _GOES_ON.finditer(sample))
+    sentences = len(_END.findall(sample)) - sample.count("\n")
+    return _MOST_WRAPPED * sentences >= lines and 2 * going_on > lines > _FEW
 
 
 def _places(lowered: str, word: str) -> Iterator[int]:

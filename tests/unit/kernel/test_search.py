@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pandas as pd
 import pytest
 
@@ -79,6 +81,23 @@ def test_a_text_without_sentences_is_cut_around_what_is_found() -> None:
     (passage,) = search("needle", "x" * 10_000 + "needle" + "y" * 10_000)
     assert "needle" in passage
     assert len(passage) <= 4_000
+
+
+def test_sentences_of_prose_that_is_wrapped_are_whole() -> None:
+    sentence = "The keeper of the old lighthouse at Kestrow, who was called Ada, had counted the ships. "
+    wrapped = "\n".join(
+        textwrap.wrap(sentence * 20 + "Then Hugo, of whom nobody in the village knew, had come. " * 3, 60)
+    )
+    assert search("hugo", wrapped)[0] == "Then Hugo, of whom nobody in the village knew, had come."
+
+
+def test_lines_that_are_no_sentences_stay_lines() -> None:
+    entries = "".join(
+        f"{name}: a line of some length that says what it is, number {name}\n" for name in range(100, 200)
+    )
+    assert search(["number 150"], entries) == ["150: a line of some length that says what it is, number 150"]
+    lower = "".join(f"entry {name} is a line of some length that says what it is\n" for name in range(100, 200))
+    assert search(["entry 150 "], lower) == ["entry 150 is a line of some length that says what it is"]
 
 
 def test_what_is_shown_is_short() -> None:
