@@ -29,6 +29,7 @@ _SAMPLE, _LEAST_WRAPPED = 20_000, 40
 _MOST_WRAPPED = 10
 """Such lines for each sentence, at most: a list has none that end."""
 _GOES_ON = re.compile(r"[^\W\d_],?\n[^\W\d_]")
+"""A line's end between words; the letter behind it tells whether it is within a sentence."""
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{2,}")
 _PUNCTUATION = ".,;:!?\"'()[]{}<>`“”„«»。、？！"
 
