@@ -29,6 +29,8 @@ _ETC = """
     matplotlibrc mime.types nsswitch.conf os-release passwd pki protocols services ssl/certs ssl/cert.pem
     ssl/openssl.cnf timezone
 """
+_OF_THE_MACHINE = ("/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage")
+"""How many processors there are; and whether there are large pages, which glibc reads before it asks for any."""
 _OF_A_PREFIX = "bin sbin lib lib32 lib64 libexec include share ssl conda-meta pyvenv.cfg"
 """A virtual environment often lies in the project's folder: that folder is not shown, only these of it."""
 _OF_A_TEMPLATE = tuple(
@@ -141,7 +143,7 @@ def _system() -> Iterator[str]:
             yield from ("--symlink", str(path.readlink()), name)
         elif path.is_dir():
             yield from ("--ro-bind", name, name)
-    for name in (*(f"/etc/{name}" for name in _ETC.split()), "/nix/store", "/gnu/store", "/sys/devices/system/cpu"):
+    for name in (*(f"/etc/{name}" for name in _ETC.split()), "/nix/store", "/gnu/store", *_OF_THE_MACHINE):
         yield from ("--ro-bind-try", name, name)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -80,6 +81,11 @@ kept = contextvars.ContextVar('kept'); kept.set('set')
 with open('lines.txt', 'w') as file: file.writelines(f'line {i}\\n' for i in range(10_000))
 reads = open('lines.txt'); reads.readline(); raw = open('lines.txt', 'rb', buffering=0); raw.read(7)
 """
+IN_LARGE_PAGES = """
+text = 'x' * 200_000_000
+with open('/proc/self/smaps_rollup') as file:
+    print(next(int(line.split()[1]) for line in file if line.startswith('AnonHugePages')) > 100_000)
+"""
 LOOKED_AT = """
 ticked_before = len(ticked)
 await asyncio.sleep(0.2)
@@ -88,6 +94,18 @@ print([numbers, module.state, next(gen), counted.add(), nested(), kept.get(), ra
     float(numpy.random.random()), float(generator.random()), raw.read(6), len(ticked) > ticked_before,
     [reads.readline() for _ in range(5_000)][-1]])
 """
+
+
+def gives_large_pages() -> bool:
+    enabled = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    libc, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    return enabled.exists() and "[never]" not in enabled.read_text() and libc == "glibc" and version >= "2.35"
+
+
+@pytest.mark.skipif(not gives_large_pages(), reason="this system gives no large pages where they are asked for")
+async def test_a_large_block_has_few_pages_to_copy(sandbox: Sandbox, templates: Templates) -> None:
+    async with started(sandbox, templates) as kernel:
+        assert text_of(await kernel.execute(IN_LARGE_PAGES)) == "True\n"
 
 
 async def test_a_fork_has_all_that_the_kernel_has_and_both_go_on(
