@@ -34,8 +34,8 @@ class Forkable(Protocol):
         """Process id, where that is known."""
 
     @property
-    def recorded(self) -> Value | None:
-        """The answer that it has recorded."""
+    def declared(self) -> Value | None:
+        """The answer that it has declared."""
 
     async def fork_process(self, *, sleeps: bool) -> KernelProcess:
         """Fork it as it is now; whoever connects to a fork that sleeps calls `SleepingFork.wake` first."""
@@ -132,7 +132,7 @@ class Forks(Generic[K]):
             The cell that it is after; `None`: none of this prompt has run.
         """
         kernel = self._kernel
-        if self.insurance.is_wanted and kernel.is_alive and kernel.recorded is None:
+        if self.insurance.is_wanted and kernel.is_alive and kernel.declared is None:
             self.insurance.renew(lambda: kernel.fork_process(sleeps=True), position, kernel.pid)
 
     async def revive(self) -> SleepingFork | None:

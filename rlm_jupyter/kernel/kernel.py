@@ -39,7 +39,7 @@ OUTPUT_SECONDS = 60.0
 
 @dataclass(slots=True)
 class _Declared:
-    """What FINAL has recorded; a reset puts a new one in its place, so that a fetch under way is dropped."""
+    """What FINAL has declared; a reset puts a new one in its place, so that a fetch under way is dropped."""
 
     answer: Value | None = None
     confidence: float | None = None
@@ -293,17 +293,17 @@ class Kernel:
             return output(done, most)
 
     @property
-    def recorded(self) -> Value | None:
-        """The answer that FINAL recorded, fetched while it was called: it outlives its kernel."""
+    def declared(self) -> Value | None:
+        """The answer that FINAL declared, fetched while it was called: it outlives its kernel."""
         return self._declared.answer
 
     @property
-    def recorded_confidence(self) -> float | None:
+    def declared_confidence(self) -> float | None:
         """What was stated with it, from 0 to 1."""
         return self._declared.confidence
 
     async def begin(self, *, takes_none: bool | None = None) -> None:
-        """Begin a new prompt: forget a recorded answer, set up an empty `answer`.
+        """Begin a new prompt: forget a declared answer, set up an empty `answer`.
 
         Parameters
         ----------
@@ -316,7 +316,7 @@ class Kernel:
         await self._connection.request("rlm_begin", {"takes_none": self._takes_none}, seconds=LOOK_SECONDS)
 
     async def reopen(self) -> None:
-        """Forget a recorded answer, and nothing else: the next FINAL counts again."""
+        """Forget a declared answer, and nothing else: the next FINAL counts again."""
         self._declared = _Declared()
         await self._connection.request("rlm_reopen", {}, seconds=LOOK_SECONDS)
 
@@ -329,7 +329,7 @@ class Kernel:
         await self._connection.request("rlm_provide", {}, [pickle.dumps(variables, protocol=5)])
 
     async def get(self, name: str | None = None) -> Value:
-        """Bring a variable here whole, or the recorded answer when no name is given.
+        """Bring a variable here whole, or the declared answer when no name is given.
 
         Runs no `__repr__` of a `str`, works while a cell runs, cuts nothing.
 

@@ -38,7 +38,7 @@ class SubcallDispatcher:
     send
         Sends a message to the guest: type, content, buffers.
     fetch_final
-        Fetches the answer that a cell has just recorded.
+        Fetches the answer that a cell has just declared.
     context_named
         Returns a context that the kernel was given, and its text, by the name that it has there, or by anything else
         that the kernel says.
@@ -179,7 +179,7 @@ class SubcallDispatcher:
         try:
             await self._fetch_final()
         except KernelError as error:
-            log.warning("A recorded answer could not be fetched yet: %s", error)
+            log.warning("A declared answer could not be fetched yet: %s", error)
         self._reply(call_id, [])
 
     def _reply(self, call_id: str, answers: Sequence[str | SubcallFailure]) -> None:

@@ -28,7 +28,7 @@ def inspection(content: dict[str, Any]) -> Inspection:
     with readable():
         confidence = content["confidence"]
         return Inspection(
-            answer_state=content["answer"] if content["answer"] in ("recorded", "refused") else "none",
+            answer_state=content["answer"] if content["answer"] in ("declared", "refused") else "none",
             problem=str(content["problem"]),
             draft_ready=content["draft_ready"] is True,
             draft=content["draft"] is True,

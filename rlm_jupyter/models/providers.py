@@ -54,10 +54,17 @@ class Preset:
     """A header that carries the key, where it isn't the usual `Authorization`."""
     header_variables: Mapping[str, str] = field(default_factory=dict)
     """Further headers, and the environment variables they are read from, if set."""
+    public_variables: tuple[str, ...] = ()
+    """Those of them that hold no secret, so that redaction leaves what they say."""
     takes_schema: bool = False
     """Whether it can be given the form of a reply; a model that refuses that is asked without."""
     example: str = ""
     """A model's name, whole, as an example."""
+
+    @property
+    def secret_variables(self) -> tuple[str, ...]:
+        """The environment variables that hold keys, or headers as secret as keys."""
+        return (*self.key_variables, *(set(self.header_variables.values()) - set(self.public_variables)))
 
 
 _FOR_CODE = 0.2
@@ -191,6 +198,7 @@ _PRESETS = (
             "x-portkey-virtual-key": "PORTKEY_VIRTUAL_KEY",
             "x-portkey-config": "PORTKEY_CONFIG",
         },
+        public_variables=("PORTKEY_PROVIDER",),
         example="portkey/@my-provider/gpt-5.4-mini",
     ),
     Preset(

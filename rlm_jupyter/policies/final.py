@@ -31,7 +31,7 @@ class DeclaredTerminationPolicy(TerminationPolicy):
     description = "Ends on a declared answer only (FINAL, FINAL_VAR, a ready answer), never by what is printed."
 
     def validate_config(self) -> list[str]:
-        """Accept any settings: it has none."""
+        """Refuse any setting: it has none."""
         return [f"unknown setting {quoted(name)}; it has none." for name in self.config][:1]
 
     def should_terminate(self, result: ActionResult, context: PolicyContext) -> tuple[bool, str | None]:

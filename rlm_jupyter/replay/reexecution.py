@@ -87,7 +87,7 @@ class Reexecution:
         inspection = replace(inspection, exited=recording.exited(cell))
         if not recording.went_on(run.iteration) or recording.was_sent_back(cell.iteration):
             return inspection
-        if inspection.answer_state == "recorded":
+        if inspection.answer_state == "declared":
             recording.note(cell.iteration, cell.block, "The cell declares an answer, which it had not.")
             await run.kernel.reopen()
         return replace(inspection, answer_state="none", problem="", draft_ready=False)

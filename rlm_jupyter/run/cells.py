@@ -68,10 +68,10 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
     try:
         inspection = await inspect_kernel(run)
     except KernelDiedError:
-        if kernel.recorded is not None:
+        if kernel.declared is not None:
             # the answer was fetched while FINAL was called: nobody needs this kernel any more
-            cells.confidence = kernel.recorded_confidence
-            return cell, Inspection(answer_state="recorded", confidence=cells.confidence)
+            cells.confidence = kernel.declared_confidence
+            return cell, Inspection(answer_state="declared", confidence=cells.confidence)
         await _revive(run, notices.DIED_WITHIN)
         return cell, Inspection(variables=cells.variables)
     if cell.status == "ok":
@@ -84,7 +84,7 @@ async def in_kernel(run: Run, code: str, on_outputs: Callable[[tuple[Output, ...
 
     def left_over() -> float | None:
         # asked again and again: the clock stands still while a person is asked about a call
-        margin = run.requests.last_reply_reserve.seconds + INTERRUPT_MARGIN
+        margin = run.requests.held_back.seconds + INTERRUPT_MARGIN
         return None if (left := run.ledger.deadline.left) is None else left - margin
 
     run.subcalls.begin(code)
@@ -163,7 +163,7 @@ async def show(run: Run) -> None:
     if skipped:
         pieces.append(f"{skipped} more block{'s were' if skipped > 1 else ' was'} not executed.")
     run.cell_state.rendered = "\n".join(whole)
-    statuses = [] if run.kernel.recorded is not None else [cell.status for cell in executed]
+    statuses = [] if run.kernel.declared is not None else [cell.status for cell in executed]
     cue = cues.cue(statuses, run.cell_state.rendered)
     pieces.append(cues.status(run.iteration, run.limits.max_iterations, run.ledger.left(), cue))
     run.record(OutputsShown(run.iteration, "\n\n".join(pieces), figures.images))
@@ -177,12 +177,12 @@ async def latest_best(run: Run, seconds: float = _STOP_SECONDS) -> Value | None:
     seconds
         How long the kernel is asked for it.
     """
-    if run.kernel.recorded is not None:
-        return run.kernel.recorded
+    if run.kernel.declared is not None:
+        return run.kernel.declared
     with contextlib.suppress(KernelError, TimeoutError):
         async with asyncio.timeout(seconds):
             inspection = await run.kernel.inspect()
-            if inspection.answer_state == "recorded":
+            if inspection.answer_state == "declared":
                 return await run.kernel.get()
             if inspection.draft:
                 run.cell_state.draft = await _read_draft(run) or run.cell_state.draft
@@ -203,7 +203,7 @@ async def _revive(run: Run, what: str, kind: NoticeKind = "") -> None:
     cells = run.cell_state
     before = cells.variables
     # a thread may have called FINAL between two cells
-    cells.sent_back = run.kernel.recorded or cells.sent_back
+    cells.sent_back = run.kernel.declared or cells.sent_back
     fork = await _restart(run)
     if fork is None:
         text = notices.restarted(what, before)

@@ -160,7 +160,7 @@ def _part(run: Run, most: int) -> _Part | None:
 
 def _pays(run: Run, part: _Part) -> bool:
     """Return whether the requests that are left are shortened by more than the summary takes, and there is time."""
-    if not run.ledger.deadline.has(_REPLIES_IN_TIME * run.requests.last_reply_reserve.seconds):
+    if not run.ledger.deadline.has(_REPLIES_IN_TIME * run.requests.held_back.seconds):
         return False
     freed = part.own - part.cap
     left = run.limits.max_iterations - run.iteration + 1

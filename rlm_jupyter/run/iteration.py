@@ -160,7 +160,7 @@ async def _cell(run: Run, source: str) -> _Ran:
         run.notice(notices.SHADOWING.format(names=" and ".join(f"`{name}`" for name in names)))
     run.replies.ready_declared = inspection.draft_ready and (run.replies.ready_declared or parsing.declares_ready(ran))
     _tell(run, ran, cell, inspection)
-    if inspection.answer_state == "recorded":
+    if inspection.answer_state == "declared":
         answer = await run.kernel.get()
         if _is_unread(ran, cell, answer) and not _is_confirmed(run, answer.text):
             await cells.send_back(run, answer)
@@ -219,7 +219,7 @@ def _tell(run: Run, source: str, cell: CellRun, inspection: Inspection) -> None:
         run.notice(notices.REPEATED_SUBCALLS.format(count=repeated))
     if unseen:
         run.notice(notices.UNSEEN_IMAGES.format(model=unseen))
-    if inspection.exited and inspection.answer_state != "recorded":
+    if inspection.exited and inspection.answer_state != "declared":
         run.notice(notices.EXITED, "exited")
     if inspection.problem and cell.status == "ok":
         run.notice(notices.NO_ANSWER_YET.format(problem=inspection.problem))

@@ -47,7 +47,7 @@ class Ending:
 async def solve(run: Run) -> Ending:
     """Answer the prompt of `run`. An answer is judged before limits are checked for the next iteration."""
     while True:
-        root_model.reserve_last_reply(run)
+        root_model.hold_back_last_reply(run)
         await run.checkpoint()
         if not run.is_replaying and (stop := _limit_reached(run)) is not None:
             return await _salvage(run, stop)
@@ -55,7 +55,7 @@ async def solve(run: Run) -> Ending:
         run.cell_state.begin()
         try:
             reply = await root_model.next_reply(run)
-            root_model.reserve_last_reply(run, has_cells=True)
+            root_model.hold_back_last_reply(run, has_cells=True)
             outcome = await carry_out(run, reply)
         except LimitReached as limit:
             run.iteration = run.trajectory.iterations[-1].index if run.trajectory.iterations else 0
@@ -71,7 +71,7 @@ async def solve(run: Run) -> Ending:
             return Ending(stop, outcome.answer or run.best, str(fault), is_judged=False)
         if run.playback is not None and run.playback.went_on():  # the recorded run went on here, so this one does
             run.replies.accepted = {}
-            if outcome.answer is not None and run.kernel.recorded is not None:
+            if outcome.answer is not None and run.kernel.declared is not None:
                 await cells.send_back(run, outcome.answer)
         elif verdict.answer is not None:
             stop = "answer_invalid" if verdict.is_invalid else "answered" if outcome.answer else "terminated"
@@ -118,7 +118,7 @@ def _limit_reached(run: Run) -> StopReason | None:
     if (stop := run.ledger.reached) is not None:
         return stop
     left = run.ledger.deadline.left
-    if left is not None and left <= INTERRUPT_MARGIN + run.requests.last_reply_reserve.seconds:
+    if left is not None and left <= INTERRUPT_MARGIN + run.requests.held_back.seconds:
         return "seconds"
     if run.limits.max_errors is not None and run.errors >= run.limits.max_errors:
         return "errors"
@@ -129,7 +129,7 @@ async def _salvage(run: Run, stop: StopReason, message: str = "", *, may_ask: bo
     """Return the best answer there is (`Run.best`), else that of a last reply, or none."""
     answer = run.best
     # a cell that was interrupted in time may have used part of the margin that was reserved for this reply
-    least = min(INTERRUPT_MARGIN, max(run.requests.last_reply_reserve.seconds, _LEAST_FOR_LAST_REPLY))
+    least = min(INTERRUPT_MARGIN, max(run.requests.held_back.seconds, _LEAST_FOR_LAST_REPLY))
     # where no output was shown and the kernel has no variables, an answer would be made up (`can_conclude`)
     if may_ask and answer is None and run.can_conclude and run.ledger.deadline.has(least):
         answer, why = await _request_last_reply(run)

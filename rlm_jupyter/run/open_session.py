@@ -227,7 +227,7 @@ def child_of(settings: Settings, depth: int, templates: Templates | None = None)
                     parent=parent.trajectory.run_id,
                     run_id=run_id,
                     playback=playback,
-                    above=parent.requests.last_reply_reserve,
+                    above=parent.requests.held_back,
                 )
             finally:
                 if session.records and (last := session.records[-1].ended) is not None:

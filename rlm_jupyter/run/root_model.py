@@ -130,7 +130,7 @@ async def _ask(run: Run, conversation: list[Message], temperature: float | None,
             may_be_empty=True,
             bill=bill,
             # as long as a last reply could come from nothing, nothing is left for one
-            own_reserve=run.requests.last_reply_reserve if last or not run.can_conclude else None,
+            held_back=run.requests.held_back if last or not run.can_conclude else None,
             kept=lambda: "" if run.cell_state.early is None else run.cell_state.early.reply,
         )
     except BaseException:
@@ -143,7 +143,7 @@ async def _ask(run: Run, conversation: list[Message], temperature: float | None,
         raise
 
 
-def reserve_last_reply(run: Run, *, has_cells: bool = False) -> None:
+def hold_back_last_reply(run: Run, *, has_cells: bool = False) -> None:
     """Hold back what the run needs for a last reply to its conversation.
 
     Parameters
@@ -161,7 +161,7 @@ def reserve_last_reply(run: Run, *, has_cells: bool = False) -> None:
     seconds = _REPLY_MARGIN * last[0].reply.seconds if last else 0.0
     if (whole := run.limits.max_seconds) is not None:
         seconds = min(seconds, whole * _MOST_OF_TIME)
-    run.requests.last_reply_reserve.hold(most + LAST_REPLY, cost or 0.0, seconds)
+    run.requests.held_back.hold(most + LAST_REPLY, cost or 0.0, seconds)
 
 
 def drop_oldest(run: Run) -> bool:

@@ -22,7 +22,7 @@ from rlm_jupyter.record.event_log import EventLog
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.trajectory import Trajectory
 from rlm_jupyter.run import cells, living, output_files, undo
-from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
+from rlm_jupyter.run.budget.held_back import HeldBack
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.cells import restoration
 from rlm_jupyter.run.context import AnyContext, Context
@@ -123,7 +123,7 @@ class Session:
         parent: str | None = None,
         run_id: str | None = None,
         playback: Playback | None = None,
-        above: LastReplyReserve | None = None,
+        above: HeldBack | None = None,
     ) -> Trajectory:
         """Answer one prompt.
 
@@ -157,7 +157,7 @@ class Session:
         with (
             settings.termination.acquire(policy_threads) as policy,
             settings.reward.acquire(policy_threads) as reward,
-            LastReplyReserve(ledger, above) as reserve,
+            HeldBack(ledger, above) as held_back,
         ):
             trajectory, model = Trajectory(), settings.routing.model_for(self.depth)
             conversation = Conversation(image_counter(model, settings.see_figures))
@@ -170,7 +170,7 @@ class Session:
                 event_log=EventLog(trajectory, recorder, guarded(emit), lambda: run.iteration),
                 cell_state=CellState(self.kernel, self.history, self.variables),
                 requests=RequestState(
-                    reserve,
+                    held_back,
                     settings.limits.max_output_tokens,
                     settings.compact_at,
                     conversation=conversation,
@@ -238,7 +238,7 @@ class Session:
         try:
             run = await self.kernel.execute(source, on_message=on_message)
             ok = run.status == "ok"
-            return run, self.kernel.recorded
+            return run, self.kernel.declared
         finally:
             self.answering.instead = None
             with contextlib.suppress(KernelError):

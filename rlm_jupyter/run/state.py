@@ -156,8 +156,8 @@ class Run:
 
     @property
     def best(self) -> Value | None:
-        """The best answer so far without a further call: recorded, sent back, a draft, or an unconfirmed FINAL."""
-        if (answer := self.kernel.recorded or self.cell_state.sent_back or self.cell_state.draft) is not None:
+        """The best answer so far without a further call: declared, sent back, a draft, or an unconfirmed FINAL."""
+        if (answer := self.kernel.declared or self.cell_state.sent_back or self.cell_state.draft) is not None:
             return answer
         text = self.replies.unconfirmed or ""
         return Value(text, text, is_json=True) if text.strip() else None

@@ -13,7 +13,7 @@ from rlm_jupyter.policies import RewardPolicy, TerminationPolicy
 from rlm_jupyter.run.answer_type import AnswerType
 from rlm_jupyter.run.artefacts import Outputs
 from rlm_jupyter.run.budget.bill import Bill
-from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
+from rlm_jupyter.run.budget.held_back import HeldBack
 from rlm_jupyter.run.conversation import Conversation
 from rlm_jupyter.run.early_cell import EarlyCell
 from rlm_jupyter.run.history import History
@@ -157,7 +157,7 @@ class RequestState:
     Assigned in `run/root_model.py`, `elision.py` and `compaction.py`.
     """
 
-    last_reply_reserve: LastReplyReserve
+    held_back: HeldBack
     """Room of the limits that is held back for the run's last reply."""
     reply_cap: int
     """The cap of the next reply, in tokens."""

@@ -148,7 +148,7 @@ AnswerSubcall = Callable[[Subcall], Awaitable[list[str | SubcallFailure]]]
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A kernel variable, or a recorded answer, brought to the host whole."""
+    """A kernel variable, or a declared answer, brought to the host whole."""
 
     text: str
     json: Any = None
@@ -175,8 +175,8 @@ class Variable:
 class Inspection:
     """What the kernel says of itself after a cell."""
 
-    answer_state: Literal["none", "recorded", "refused"] = "none"
-    """Whether FINAL recorded a value; `refused`: it was called with one that can't become text."""
+    answer_state: Literal["none", "declared", "refused"] = "none"
+    """Whether FINAL declared a value; `refused`: it was called with one that can't become text."""
     problem: str = ""
     """With `refused`: what was wrong, as shown to the model."""
     draft_ready: bool = False

@@ -38,7 +38,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_counts(cells: Cells, vector: Vector) -> None:
     seen = cells.run(*vector.cells)
     assert seen.answer == vector.ours, seen.told
-    assert seen.inspection.answer_state == "recorded"
+    assert seen.inspection.answer_state == "declared"
     assert vector.says in seen.told
     assert "did not count" not in seen.told
 

@@ -71,5 +71,5 @@ class Cells:
         await self.kernel.begin()
         runs = [await self.kernel.execute(source, cell_seconds=cell_seconds) for source in sources]
         inspection = await self.kernel.inspect()
-        value = await self.kernel.get() if inspection.answer_state == "recorded" else None
+        value = await self.kernel.get() if inspection.answer_state == "declared" else None
         return Seen(tuple(runs), inspection, value)

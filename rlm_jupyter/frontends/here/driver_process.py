@@ -95,7 +95,7 @@ class DriverProcess:
 
 def provider_keys() -> dict[str, str]:
     """Return the keys of providers that this session has, from its environment or from `%rlm_key`."""
-    names = {name for preset in PROVIDERS.values() for name in preset.key_variables}
+    names = {name for preset in PROVIDERS.values() for name in preset.secret_variables}
     keys = {}
     for name in names:
         with contextlib.suppress(KeyError):

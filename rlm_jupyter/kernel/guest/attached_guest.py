@@ -145,7 +145,7 @@ class AttachedGuest(Guest):
                 self.wire.send("rlm_executed", {"cell": cell})
 
     def begin(self, names: dict[str, Any], *, takes_none: bool = False) -> None:
-        """Begin a run without a host: forget a recorded answer, set up an empty `answer` and these names."""
+        """Begin a run without a host: forget a declared answer, set up an empty `answer` and these names."""
         self._finals.reset()
         self._finals.takes_none = takes_none
         self._lend_run()

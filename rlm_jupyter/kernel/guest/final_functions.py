@@ -1,6 +1,6 @@
-"""`Finals`: what FINAL, FINAL_VAR and SUBMIT record.
+"""`Finals`: what FINAL, FINAL_VAR and SUBMIT declare.
 
-FINAL *records*: it does not raise, so nothing can swallow it; the value becomes text at that moment, so
+FINAL *declares*: it does not raise, so nothing can swallow it; the value becomes text at that moment, so
 later changes don't count; the first call wins. It counts only when it was called by a cell of this run:
 the nearest frame that is no library's must be compiled from a cell that the host sent. So helpers,
 aliases, loops and threads count, and a document that is executed as a string doesn't.
@@ -56,7 +56,7 @@ class Finals:
         self._source = source
         self._names = names
         self._announce = announce
-        self._recording = threading.RLock()
+        self._declaring = threading.RLock()
         """The first call is the first to get here, however long its value takes to become text."""
         self._is_rendering = False
         """An answer is turned into text: the value's own `__str__`, or a signal's handler, may call FINAL."""
@@ -79,20 +79,20 @@ class Finals:
             """End the run with this value as the answer: FINAL(value), or FINAL(value, confidence=0.9)."""
             if len(values) != 1 or fields:
                 raise TypeError(f"FINAL takes one value, not {len(values) + len(fields)} or by name: FINAL(answer)")
-            self._record(values[0], "FINAL", confidence)
+            self._declare(values[0], "FINAL", confidence)
 
         def FINAL_VAR(  # noqa: N802
             name: object = _MISSING, *, value: object = _MISSING, confidence: object = None
         ) -> None:
             """End the run with the content of this variable as the answer: FINAL_VAR(name)."""
             if value is not _MISSING:
-                self._record(value, "FINAL_VAR", confidence)
+                self._declare(value, "FINAL_VAR", confidence)
             elif name is _MISSING:
                 raise TypeError("FINAL_VAR takes the name of a variable: FINAL_VAR(result)")
             elif not isinstance(name, str):
-                self._record(name, "FINAL_VAR", confidence)
+                self._declare(name, "FINAL_VAR", confidence)
             elif name in self._namespace:
-                self._record(self._namespace[name], "FINAL_VAR", confidence)
+                self._declare(self._namespace[name], "FINAL_VAR", confidence)
             else:
                 listing = ", ".join(self._names()) or "none yet"
                 raise NameError(f"FINAL_VAR: there is no variable {quoted(name)}. Variables: {listing}")
@@ -105,18 +105,18 @@ class Finals:
                 value = values[0]
             else:
                 raise TypeError("SUBMIT takes one value, or fields by name: SUBMIT(answer)")
-            self._record(value, "SUBMIT")
+            self._declare(value, "SUBMIT")
 
         self._made = (FINAL, FINAL_VAR, SUBMIT)
         return {"FINAL": FINAL, "FINAL_VAR": FINAL_VAR, "SUBMIT": SUBMIT}
 
-    def _record(self, value: object, name: str, confidence: object = None) -> None:
+    def _declare(self, value: object, name: str, confidence: object = None) -> None:
         if not self._called_by_a_cell():
             self._notice(
                 f"{name} was called by code that is not a cell of yours (a text that was executed): it did not count."
             )
             return
-        with self._recording:
+        with self._declaring:
             if self.answer is not None or self._is_rendering:
                 self._notice(f"{name} was called again; the first answer stands.")
                 return
@@ -143,7 +143,7 @@ class Finals:
             self.notices.append(text)
 
     def _called_by_a_cell(self) -> bool:
-        # of whoever called FINAL: below it stand FINAL itself, `_record`, and this; a helper between them changes the 3
+        # of whoever called FINAL: below it stand FINAL, `_declare`, and this; a helper between them changes the 3
         frame: FrameType | None = sys._getframe(3)
         outermost, is_direct = frame, True
         while frame is not None:

@@ -35,7 +35,7 @@ _TIMES = re.compile(r"\A\s*%%time\b[^\n]*\n(.*)|^[^\S\n]*%time\b[^\S\n]*([^\n]*)
 
 
 class Guest:
-    """Names in the namespace, sub-calls, the recorded answer, and the host's requests.
+    """Names in the namespace, sub-calls, the declared answer, and the host's requests.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ class Guest:
         draft = self._shell.user_ns.get("answer")
         content = draft.get("content") if type(draft) is dict else None
         report = {
-            "answer": "recorded" if finals.answer else "refused" if finals.problem else "none",
+            "answer": "declared" if finals.answer else "refused" if finals.problem else "none",
             "problem": finals.problem,
             "confidence": as_share(self._shell.user_ns.get("confidence"))
             if finals.confidence is None
@@ -286,7 +286,7 @@ class Guest:
         confidence = None
         if name is None:
             if self._finals.answer is None:
-                raise LookupError("no answer is recorded")
+                raise LookupError("no answer is declared")
             text, confidence = self._finals.answer, self._finals.confidence
         elif name == DRAFT:
             text = values.as_text(self._shell.user_ns["answer"]["content"])

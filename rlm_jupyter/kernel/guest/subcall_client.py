@@ -145,7 +145,7 @@ class SubcallClient:
         self._stopped = ("", "")
 
     def announce(self) -> None:
-        """Tell the host that an answer is recorded, and wait until it has fetched it.
+        """Tell the host that an answer is declared, and wait until it has fetched it.
 
         Best effort: a host that is gone, or a cell that is being stopped, must not make FINAL fail.
         """
@@ -198,7 +198,7 @@ class SubcallClient:
         cell = self._cell()
         if self._wire.is_own_thread:
             raise SubcallError("the text of a value can't ask: call this in a cell")
-        # what was done so far may still be read when an answer is recorded
+        # what was done so far may still be read when an answer is declared
         refusal = None if kind == "trajectory" else self._refusal()
         reason = refusal or (self._stopped[1] if self._stopped[0] == cell else None)
         if not self._wire.attached:

@@ -68,9 +68,7 @@ class Redactor:
     @classmethod
     def of_environment(cls) -> Redactor:
         """Make one for this machine: the providers' keys that are set, this user and their home folder."""
-        variables = [name for preset in PROVIDERS.values() for name in preset.key_variables]
-        variables += [name for preset in PROVIDERS.values() for name in preset.header_variables.values()]
-        values = [os.environ.get(name, "") for name in variables if name != "PORTKEY_PROVIDER"]
+        values = [os.environ.get(name, "") for preset in PROVIDERS.values() for name in preset.secret_variables]
         try:
             user = getpass.getuser()
         except (OSError, KeyError, ImportError):  # a container's user may have no name

@@ -13,7 +13,7 @@ from rlm_jupyter.models.abilities import abilities_of
 from rlm_jupyter.models.repetition import Repetition
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.deadline import naming
-from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
+from rlm_jupyter.run.budget.held_back import HeldBack
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.request_size import estimate_tokens_of, most_cost
 from rlm_jupyter.types.errors import LimitReached, ModelUnavailableError, RLMError, UnusableReplyError
@@ -41,10 +41,10 @@ class Request:
     """Returns what of the reply counts, although it has broken off; empty: nothing does."""
 
 
-async def billed(request: Request, ledger: Ledger, bill: Bill, own_reserve: LastReplyReserve | None) -> Reply:
+async def billed(request: Request, ledger: Ledger, bill: Bill, held_back: HeldBack | None) -> Reply:
     """Return one reply: reserved before, settled after, whatever becomes of it."""
     cost = most_cost(request.model, request.most)
-    async with ledger.request(request.most, cost, model=request.model.name, own_reserve=own_reserve) as entry:
+    async with ledger.request(request.most, cost, model=request.model.name, held_back=held_back) as entry:
         try:
             return await _send_when_allowed(request, ledger, entry)
         finally:

@@ -19,8 +19,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.deadline import Deadline
 from rlm_jupyter.run.budget.delays import Delays
+from rlm_jupyter.run.budget.held_back import HeldBack
 from rlm_jupyter.run.budget.kernel_slots import KernelSlots
-from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
 from rlm_jupyter.run.budget.overbilling import ROUNDING, Overbilling
 from rlm_jupyter.run.budget.rate_limit import RateLimiter
 from rlm_jupyter.types.errors import LimitReached
@@ -143,42 +143,42 @@ class Ledger:
         self.tool_calls += 1
         return True
 
-    def hold_back(self, reserve: LastReplyReserve, tokens: int, cost: float) -> None:
-        """Keep room for a run's last reply free of all other requests; `LastReplyReserve.hold` calls this."""
+    def hold_back(self, held_back: HeldBack, tokens: int, cost: float) -> None:
+        """Keep room for a run's last reply free of all other requests; `HeldBack.hold` calls this."""
         limits = self.limits
-        self._held_tokens -= reserve.tokens
-        self._held_cost -= reserve.cost
-        reserve.tokens = (
+        self._held_tokens -= held_back.tokens
+        self._held_cost -= held_back.cost
+        held_back.tokens = (
             0 if limits.max_tokens is None else min(tokens, max(limits.max_tokens - self._held_tokens, 0) // 2)
         )
-        reserve.cost = 0.0 if limits.max_cost is None else min(cost, max(limits.max_cost - self._held_cost, 0.0) / 2)
-        self._held_tokens += reserve.tokens
-        self._held_cost += reserve.cost
+        held_back.cost = 0.0 if limits.max_cost is None else min(cost, max(limits.max_cost - self._held_cost, 0.0) / 2)
+        self._held_tokens += held_back.tokens
+        self._held_cost += held_back.cost
         self._changed.set()
 
-    def tokens_left(self, own_reserve: LastReplyReserve | None = None) -> int | None:
+    def tokens_left(self, held_back: HeldBack | None = None) -> int | None:
         """Return how many tokens requests may still use, those in flight included; `None` without a limit.
 
         Parameters
         ----------
-        own_reserve
-            The reserve of the run that asks, which may use it.
+        held_back
+            By the run that asks, which may use it.
         """
         if self.limits.max_tokens is None:
             return None
-        held = self._held_tokens - (0 if own_reserve is None else own_reserve.tokens)
+        held = self._held_tokens - (0 if held_back is None else held_back.tokens)
         return max(self.limits.max_tokens - self.usage.total_tokens - held, 0)
 
-    def money_left(self, own_reserve: LastReplyReserve | None = None) -> float | None:
+    def money_left(self, held_back: HeldBack | None = None) -> float | None:
         """Return how many US dollars requests may still cost; else as `tokens_left`."""
         if self.limits.max_cost is None:
             return None
-        held = self._held_cost - (0.0 if own_reserve is None else own_reserve.cost)
+        held = self._held_cost - (0.0 if held_back is None else held_back.cost)
         return max(self.limits.max_cost - (self.cost or 0.0) - held, 0.0)
 
     @asynccontextmanager
     async def request(
-        self, most: Usage, cost: float | None = None, *, model: str = "", own_reserve: LastReplyReserve | None = None
+        self, most: Usage, cost: float | None = None, *, model: str = "", held_back: HeldBack | None = None
     ) -> AsyncIterator[Bill]:
         """Reserve the most that a request can use, and settle what it did use on leaving.
 
@@ -188,8 +188,8 @@ class Ledger:
             What the request can use; `cost` in US dollars, `None` when unknown.
         model
             Who is asked, by name: one that bills more than it was asked for is named in `overbilling`.
-        own_reserve
-            The reserve of the run whose own reply this is; a sub-call has none.
+        held_back
+            By the run whose own reply this is; a sub-call has none.
 
         Raises
         ------
@@ -197,16 +197,14 @@ class Ledger:
             It would not fit, even with nothing else in flight; or the time is up.
         """
         excess = self.overbilling.factor(model)
-        async with self.reserve(int(most.total_tokens * excess), (cost or 0.0) * excess, own_reserve) as entry:
+        async with self.reserve(int(most.total_tokens * excess), (cost or 0.0) * excess, held_back) as entry:
             try:
                 yield entry
             finally:
                 self.overbilling.compare(model, entry, most, cost)
 
     @asynccontextmanager
-    async def reserve(
-        self, tokens: int, cost: float, own_reserve: LastReplyReserve | None = None
-    ) -> AsyncIterator[Bill]:
+    async def reserve(self, tokens: int, cost: float, held_back: HeldBack | None = None) -> AsyncIterator[Bill]:
         """Reserve so many tokens and US dollars, and settle what was used of them on leaving.
 
         Raises
@@ -214,9 +212,9 @@ class Ledger:
         LimitReached
             As for `request`.
         """
-        if self._queue.locked() or not self._take(tokens, cost, own_reserve):
+        if self._queue.locked() or not self._take(tokens, cost, held_back):
             async with self.deadline.in_time():
-                await self._wait_for_room(tokens, cost, own_reserve)
+                await self._wait_for_room(tokens, cost, held_back)
         entry = Bill()
         try:
             yield entry
@@ -287,17 +285,17 @@ class Ledger:
             rate_limiter.fail(refusal)
         raise refusal()
 
-    async def _wait_for_room(self, tokens: int, cost: float, own_reserve: LastReplyReserve | None) -> None:
+    async def _wait_for_room(self, tokens: int, cost: float, held_back: HeldBack | None) -> None:
         """Reserve this as soon as there is room."""
         # first come, first served: only the head of the queue looks again when something is settled
         async with self._queue:
-            while not self._take(tokens, cost, own_reserve):
+            while not self._take(tokens, cost, held_back):
                 self._changed.clear()
                 await self._changed.wait()
 
-    def _take(self, tokens: int, cost: float, own_reserve: LastReplyReserve | None) -> bool:
+    def _take(self, tokens: int, cost: float, held_back: HeldBack | None) -> bool:
         """Reserve this if there is room now."""
-        if not self._fits(tokens, cost, own_reserve):
+        if not self._fits(tokens, cost, held_back):
             return False
         self._reserved_tokens += tokens
         self._reserved_cost += cost
@@ -311,18 +309,18 @@ class Ledger:
         self.cost = None if self.cost is None or entry.cost is None else self.cost + entry.cost
         self._changed.set()
 
-    def _fits(self, tokens: int, cost: float, own_reserve: LastReplyReserve | None) -> bool:
+    def _fits(self, tokens: int, cost: float, held_back: HeldBack | None) -> bool:
         """Return whether there is room now; raise where nothing in flight could make any."""
-        left, money = self.tokens_left(own_reserve), self.money_left(own_reserve)
+        left, money = self.tokens_left(held_back), self.money_left(held_back)
         if left is not None and tokens > left:
-            held = self._held_tokens - (0 if own_reserve is None else own_reserve.tokens)
+            held = self._held_tokens - (0 if held_back is None else held_back.tokens)
             raise LimitReached(
                 f"a request may use {tokens:,} tokens, and {left:,} of {self._named_limits.max_tokens:,} are left"
                 + (f" ({held:,} more are held back for the answer)" if held else ""),
                 stop_reason="tokens",
             )
         if money is not None and cost > money + ROUNDING:
-            back = self._held_cost - (0.0 if own_reserve is None else own_reserve.cost)
+            back = self._held_cost - (0.0 if held_back is None else held_back.cost)
             raise LimitReached(
                 f"a request may cost ${cost:.4f}, and ${money:.4f} of ${self._named_limits.max_cost:.4f} are left"
                 + (f" (${back:.4f} more are held back for the answer)" if back else ""),

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from rlm_jupyter.run.budget.bill import Bill
-from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
+from rlm_jupyter.run.budget.held_back import HeldBack
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.rate_limit import RateLimiter
 from rlm_jupyter.types.errors import LimitReached
@@ -44,11 +44,11 @@ class PartLedger(Ledger):
 
     @asynccontextmanager
     async def request(
-        self, most: Usage, cost: float | None = None, *, model: str = "", own_reserve: LastReplyReserve | None = None
+        self, most: Usage, cost: float | None = None, *, model: str = "", held_back: HeldBack | None = None
     ) -> AsyncIterator[Bill]:
         """Reserve and settle a request, as `Ledger.request`, in both accounts."""
         async with AsyncExitStack() as stack:
-            entry = await stack.enter_async_context(super().request(most, cost, model=model, own_reserve=own_reserve))
+            entry = await stack.enter_async_context(super().request(most, cost, model=model, held_back=held_back))
             async with self.deadline.in_time():
                 try:
                     whole = await stack.enter_async_context(self._whole.request(most, cost, model=model))

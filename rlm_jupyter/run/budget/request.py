@@ -14,7 +14,7 @@ from rlm_jupyter.models import Model
 from rlm_jupyter.run.budget.bill import Bill
 from rlm_jupyter.run.budget.billed_request import MOST_RATE_LIMIT_SECONDS, Request, billed
 from rlm_jupyter.run.budget.deadline import naming
-from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
+from rlm_jupyter.run.budget.held_back import HeldBack
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.run.budget.request_size import affordable, check_window, estimate_tokens_of
 from rlm_jupyter.types.errors import (
@@ -60,7 +60,7 @@ async def complete(
     schema: Mapping[str, Any] | None = None,
     may_be_empty: bool = False,
     bill: Bill | None = None,
-    own_reserve: LastReplyReserve | None = None,
+    held_back: HeldBack | None = None,
     kept: Callable[[], str] | None = None,
 ) -> Completion:
     """Request one visible reply of `model`: a request that failed is retried, an unusable reply resampled.
@@ -92,8 +92,8 @@ async def complete(
         A reply without a word, that is no refusal and was not cut off, is one too.
     bill
         Takes what was billed, also where there is no reply in the end.
-    own_reserve
-        The reserve of the run whose own reply this is, which may use it.
+    held_back
+        By the run whose own reply this is, which may use it.
     kept
         Returns what of a reply that breaks off counts, so that it is not asked for again; empty: nothing.
 
@@ -124,14 +124,14 @@ async def complete(
     failures = unusable = 0
     failure: ModelUnavailableError | None = None
     while True:
-        capped = affordable(model, most, cap, ledger, own_reserve)
+        capped = affordable(model, most, cap, ledger, held_back)
         room = Usage(input_tokens=most, output_tokens=capped)
         request = Request(model, messages, room, hear, logprobs, until, temperature, schema, kept)
         try:
             with naming(failure, failures):
-                reply = await billed(request, ledger, bill, own_reserve)
+                reply = await billed(request, ledger, bill, held_back)
         except LimitReached:
-            if affordable(model, most, cap, ledger, own_reserve) >= capped:
+            if affordable(model, most, cap, ledger, held_back) >= capped:
                 raise
             continue  # others have used more while this one waited: a shorter reply may still fit
         except ModelUnavailableError as error:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rlm_jupyter.models import Model
-from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
+from rlm_jupyter.run.budget.held_back import HeldBack
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.types.errors import ContextWindowError
 from rlm_jupyter.types.images import Image
@@ -47,13 +47,13 @@ def check_window(model: Model, messages: Sequence[Message], tokens: int, max_out
     return cap
 
 
-def affordable(model: Model, most: int, cap: int, ledger: Ledger, own_reserve: LastReplyReserve | None) -> int:
+def affordable(model: Model, most: int, cap: int, ledger: Ledger, held_back: HeldBack | None) -> int:
     """Return the cap that the limits leave beside an input of at most `most` tokens, not below `_LEAST_REPLY`."""
     least = min(cap, _LEAST_REPLY)
     excess = ledger.overbilling.factor(model.name)
-    if (tokens := ledger.tokens_left(own_reserve)) is not None:
+    if (tokens := ledger.tokens_left(held_back)) is not None:
         cap = max(min(cap, int(tokens / excess) - most), least)
-    if (money := ledger.money_left(own_reserve)) is None:
+    if (money := ledger.money_left(held_back)) is None:
         return cap
 
     def fits(output: int) -> bool:

@@ -54,7 +54,7 @@ def kernel(begun: Kernel) -> Kernel:
 )
 async def test_final_is_recorded(kernel: Kernel, source: str, answer: str) -> None:
     await kernel.execute(source)
-    assert (await kernel.inspect()).answer_state == "recorded"
+    assert (await kernel.inspect()).answer_state == "declared"
     assert (await kernel.get()).text == answer
 
 
@@ -126,7 +126,7 @@ async def test_what_is_no_answer_is_an_error_and_no_answer(kernel: Kernel, sourc
     run = await kernel.execute(source)
     errors = [output["evalue"] for output in run.outputs if output["output_type"] == "error"]
     assert says in errors[0]
-    assert (await kernel.inspect()).answer_state != "recorded"
+    assert (await kernel.inspect()).answer_state != "declared"
 
 
 async def test_a_swallowed_refusal_is_reported(kernel: Kernel) -> None:

@@ -152,7 +152,7 @@ async def test_sub_calls_outputs_and_answers_of_a_fork_are_its_own(sandbox: Sand
             assert [call.prompts for call in first.calls] == [("before",), ("one",)]
             assert [call.prompts for call in second.calls] == [("two",)]
             assert not {call.id for call in first.calls} & {call.id for call in second.calls}
-            assert [each.recorded and each.recorded.text for each in (kernel, fork)] == ["one", "two"]
+            assert [each.declared and each.declared.text for each in (kernel, fork)] == ["one", "two"]
         finally:
             await fork.close()
 

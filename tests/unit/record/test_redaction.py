@@ -120,12 +120,14 @@ def test_the_keys_of_the_environment_are_known(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PORTKEY_API_KEY", "no/known/shape")
     monkeypatch.setenv("OLLAMA_API_KEY", "ollama")  # what its server takes as well
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "0123456789abcdef")
+    monkeypatch.setenv("PORTKEY_VIRTUAL_KEY", "my-virtual-provider")
+    monkeypatch.setenv("PORTKEY_PROVIDER", "@a-provider-of-mine")
     monkeypatch.setenv("HOME", HOME)
     monkeypatch.setenv("LOGNAME", USER)
-    text = f"ollama/qwen no/known/shape 0123456789abcdef {HOME}/x /tmp/{USER}"
+    text = f"ollama/qwen no/known/shape 0123456789abcdef my-virtual-provider @a-provider-of-mine {HOME}/x /tmp/{USER}"
     monkeypatch.setenv("PORTKEY_API_KEY", "no/known/shape/at/all")
     assert Redactor.of_environment().text(text.replace("/shape ", "/shape/at/all ")) == (
-        "ollama/qwen [key 1] [key 2] ~/x /tmp/[user 1]"
+        "ollama/qwen [key 1] [key 2] [key 3] @a-provider-of-mine ~/x /tmp/[user 1]"
     )
 
 

@@ -96,7 +96,11 @@ def keys_of(args: Namespace) -> list[str]:
 
     names = (args.model or os.environ.get("RLM_MODEL"), args.sub_model)
     presets = [PROVIDERS[name.partition("/")[0]] for name in names if name]
-    wanted = [variable for preset in presets for variable in (*preset.key_variables, *preset.url_variables)]
+    wanted = [
+        variable
+        for preset in presets
+        for variable in (*preset.key_variables, *preset.url_variables, *preset.header_variables.values())
+    ]
     wanted += [] if args.model else ["RLM_MODEL"]
     return [variable for variable in dict.fromkeys(wanted) if os.environ.get(variable, "").strip()]
 

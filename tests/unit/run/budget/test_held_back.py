@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlm_jupyter import RLM, Limits
-from rlm_jupyter.run.budget.last_reply_reserve import LastReplyReserve
+from rlm_jupyter.run.budget.held_back import HeldBack
 from rlm_jupyter.run.budget.ledger import Ledger
 from rlm_jupyter.types.errors import LimitReached
 from rlm_jupyter.types.values import Usage
@@ -93,9 +93,9 @@ REQUESTS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 900), st.floats(
 def test_no_other_request_takes_the_room_of_a_last_word(requests: list[tuple[int, int, float]], most: int) -> None:
     async def run() -> None:
         ledger = Ledger(Limits(max_tokens=most))
-        with LastReplyReserve(ledger) as root:
+        with HeldBack(ledger) as root:
             root.hold(most // 4, 0.0, 1.0)
-            with LastReplyReserve(ledger, root) as child:
+            with HeldBack(ledger, root) as child:
                 child.hold(most // 8, 0.0, 2.0)
 
                 async def ask(tokens: int, share: float) -> None:
@@ -107,9 +107,9 @@ def test_no_other_request_takes_the_room_of_a_last_word(requests: list[tuple[int
                 await asyncio.gather(*(ask(tokens, share) for _, tokens, share in requests))
                 assert ledger.usage.total_tokens <= most - root.tokens - child.tokens
                 assert child.seconds == 3.0
-                async with ledger.request(Usage(child.tokens), own_reserve=child) as bill:
+                async with ledger.request(Usage(child.tokens), held_back=child) as bill:
                     bill.add(Usage(child.tokens), 0.0)
-            async with ledger.request(Usage(root.tokens), own_reserve=root) as bill:
+            async with ledger.request(Usage(root.tokens), held_back=root) as bill:
                 bill.add(Usage(root.tokens), 0.0)
         assert ledger.usage.total_tokens <= most
         assert ledger.tokens_left() == most - ledger.usage.total_tokens

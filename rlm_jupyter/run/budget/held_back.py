@@ -1,4 +1,4 @@
-"""`LastReplyReserve`: what a run holds back of the limits for its last reply: no sub-call can starve its answer."""
+"""`HeldBack`: what a run holds back of the limits for its last reply: no sub-call can starve its answer."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 class HoldsBack(Protocol):
     """What keeps the room free (`ledger.Ledger`)."""
 
-    def hold_back(self, reserve: LastReplyReserve, tokens: int, cost: float) -> None:
+    def hold_back(self, held_back: HeldBack, tokens: int, cost: float) -> None:
         """Keep so much free of all other requests."""
 
 
-class LastReplyReserve:
+class HeldBack:
     """The room that one run needs for its last reply; used with `with`, while the run goes on.
 
     Only the run's own requests may use it. Sub-calls and other runs of the tree see a limit that is so much lower.
@@ -28,7 +28,7 @@ class LastReplyReserve:
         That of the run that started this one.
     """
 
-    def __init__(self, ledger: HoldsBack, above: LastReplyReserve | None = None) -> None:
+    def __init__(self, ledger: HoldsBack, above: HeldBack | None = None) -> None:
         self._ledger = ledger
         self._above = above
         self._own_seconds = 0.0
@@ -37,7 +37,7 @@ class LastReplyReserve:
         self.cost = 0.0
         """The same in US dollars."""
 
-    def __enter__(self) -> LastReplyReserve:
+    def __enter__(self) -> HeldBack:
         return self
 
     def __exit__(
