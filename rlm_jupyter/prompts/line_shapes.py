@@ -100,13 +100,16 @@ def _log(lines: Sequence[str]) -> tuple[str, ...]:
         return ()
     where = "begin with a time" if begin == timed else "have a time"
     rest = "" if timed == len(lines) else ", though not every one: some go on in further lines"
-    return (f"It is a log: its lines {where}{rest}. `{_words(lines) or 'lines = context.splitlines()'}`",)
+    code, first = _words(lines) or ("lines = context.splitlines()", "")
+    # not behind the code, as a comment: a small model goes on with the second row, and the third, without end
+    shown = f" Split into rows, the first is {first}." if first else ""
+    return (f"It is a log: its lines {where}{rest}.{shown} `{code}`",)
 
 
-def _words(lines: Sequence[str]) -> str:
-    """Return code that splits lines before their text, and shows the first one split; empty where they vary."""
+def _words(lines: Sequence[str]) -> tuple[str, str] | None:
+    """Return code that splits lines before their text, and the first one split; nothing where they vary."""
     if not all(_TIME.match(line) or _BEFORE_TIME.match(line) for line in lines):
-        return ""
+        return None
     split = [line.split(None, _MOST_MARKED) for line in lines]
     places = range(min(_MOST_MARKED, *(len(words) - 1 for words in split)))
     marks = {
@@ -115,6 +118,5 @@ def _words(lines: Sequence[str]) -> str:
     last = max(marks, default=0)
     example = repr(lines[0].split(None, last + 1))[:_EXAMPLE_CHARS]
     if not set(marks.values()) - {_MARKS[0]} or "`" in example:  # times alone tell nothing apart
-        return ""
-    code = f"rows = [line.split(None, {last + 1}) for line in context.splitlines() if line.strip()]"
-    return f"{code}\n# rows[0] is {example}"
+        return None
+    return f"rows = [line.split(None, {last + 1}) for line in context.splitlines() if line.strip()]", example

@@ -21,13 +21,13 @@ from tests.benchmarks.questions.table import compared, main_table
 from tests.benchmarks.worker import ROOT
 from tests.support.local_servers import LocalServer
 
-SEED_7 = "119367654e5287b0"
+SEED_7 = "226e440730a3d961"
 """Of its prompts, texts and answers. Where it changes, figures taken before can't be compared with those taken after."""
 
 
 def test_a_seed_makes_the_same_questions_everywhere() -> None:
     digest = hashlib.sha256()
-    for kind in KINDS.values():
+    for _, kind in sorted(KINDS.items()):
         made = kind.question(7, "fits")
         digest.update(f"{made.name}\n{made.prompt}\n{made.answer}\n{made.context}".encode())
     assert digest.hexdigest()[:16] == SEED_7

@@ -284,3 +284,33 @@ def classify_count(rng: Random, chars: int) -> Made:
     (user, label), right = rng.choice(sorted(counts.items()))
     prompt = f"Among the instances of user u{user}, how many have the label '{label}'? Give the number."
     return Made(prompt, "\n".join(lines) + "\n", Number(right, partial=True))
+
+
+@kind("jsonl-outlier", "JSON lines", seen=True)
+def jsonl_outlier(rng: Random, chars: int) -> Made:
+    """Find the record that is far from all others of its kind."""
+
+    def record(index: int) -> dict[str, object]:
+        sensor = rng.choice(("roof", "cellar", "pool"))
+        normal = {"roof": (0, 20), "cellar": (10, 14), "pool": (24, 28)}[sensor]
+        return {"id": 50_000 + index, "sensor": sensor, "celsius": round(rng.uniform(*normal), 1)}
+
+    rows = filled(record, chars, as_json_lines)
+    odd = rng.randrange(len(rows))
+    rows[odd] = {**rows[odd], "sensor": "cellar", "celsius": round(rng.uniform(18, 20), 1)}
+    prompt = "One reading of the sensor in the cellar is far from all the others of that sensor. What is its id?"
+    return Made(prompt, as_json_lines(rows), Number(rows[odd]["id"]))
+
+
+@kind("log-gap", "log", seen=True)
+def log_gap(rng: Random, chars: int) -> Made:
+    """Find the longest silence between two lines."""
+    clock, lines = datetime(2031, 5, 4, 6), []
+    count = max(60, chars // 45)
+    gap = rng.randrange(count // 4, count * 3 // 4)
+    seconds = rng.randint(1000, 3000)
+    for index in range(count):
+        clock += timedelta(seconds=seconds if index == gap else rng.randint(1, 500))
+        lines.append(f"[{clock.isoformat()}] {rng.choice(SERVICES)}: heartbeat\n")
+    prompt = "How many seconds is the longest time between two consecutive lines?"
+    return Made(prompt, "".join(lines), Number(seconds))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from itertools import pairwise
 from random import Random
 
@@ -33,22 +33,6 @@ def csv_join(rng: Random, chars: int) -> Made:
     return Made(f"What is the sum of the totals of all sales to {people[place]}?", text, Number(right))
 
 
-@kind("jsonl-outlier", "JSON lines", seen=False)
-def jsonl_outlier(rng: Random, chars: int) -> Made:
-    """Find the record that is far from all others of its kind."""
-
-    def record(index: int) -> dict[str, object]:
-        sensor = rng.choice(("roof", "cellar", "pool"))
-        normal = {"roof": (0, 20), "cellar": (10, 14), "pool": (24, 28)}[sensor]
-        return {"id": 50_000 + index, "sensor": sensor, "celsius": round(rng.uniform(*normal), 1)}
-
-    rows = filled(record, chars, as_json_lines)
-    odd = rng.randrange(len(rows))
-    rows[odd] = {**rows[odd], "sensor": "cellar", "celsius": round(rng.uniform(18, 20), 1)}
-    prompt = "One reading of the sensor in the cellar is far from all the others of that sensor. What is its id?"
-    return Made(prompt, as_json_lines(rows), Number(rows[odd]["id"]))
-
-
 @kind("log-duplicates", "log", seen=False)
 def log_duplicates(rng: Random, chars: int) -> Made:
     """Find what occurs twice."""
@@ -60,20 +44,6 @@ def log_duplicates(rng: Random, chars: int) -> Made:
     lines = [f"INFO {rng.choice(SERVICES)} transaction={number} ms={rng.randint(1, 999)}\n" for number in numbers]
     prompt = "Which transactions were logged twice? Give their numbers."
     return Made(prompt, "".join(lines), Names(tuple(map(str, twice)), r"\b\d{7}\b"))
-
-
-@kind("log-gap", "log", seen=False)
-def log_gap(rng: Random, chars: int) -> Made:
-    """Find the longest silence between two lines."""
-    clock, lines = datetime(2031, 5, 4, 6), []
-    count = max(60, chars // 45)
-    gap = rng.randrange(count // 4, count * 3 // 4)
-    seconds = rng.randint(1000, 3000)
-    for index in range(count):
-        clock += timedelta(seconds=seconds if index == gap else rng.randint(1, 500))
-        lines.append(f"[{clock.isoformat()}] {rng.choice(SERVICES)}: heartbeat\n")
-    prompt = "How many seconds is the longest time between two consecutive lines?"
-    return Made(prompt, "".join(lines), Number(seconds))
 
 
 def _among(rng: Random, chars: int, facts: list[str]) -> str:

@@ -61,8 +61,8 @@ SAID = {
     "syslog": ("Mar  3 12:00:01 host sshd[12]: accepted\n" * 9, "a log"),
     "log with marks": (
         "2031-03-01 10:00:00 INFO  [mail] sent to 3\n2031-03-01 10:00:09 ERROR [web] lost\n" * 9,
-        "[line.split(None, 4) for line in context.splitlines() if line.strip()]\n"
-        "# rows[0] is ['2031-03-01', '10:00:00', 'INFO', '[mail]', 'sent to 3']",
+        "begin with a time. Split into rows, the first is ['2031-03-01', '10:00:00', 'INFO', '[mail]', 'sent to 3']. "
+        "`rows = [line.split(None, 4) for line in context.splitlines() if line.strip()]`",
     ),
     "log without marks": (
         "2031-03-01 10:00:00 sent\n2031-03-01 10:00:09 lost it\n" * 9,
