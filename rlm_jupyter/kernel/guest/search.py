@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -21,17 +22,59 @@ _MANY = 10_000
 _REACH = 2_000
 """Characters to both sides of an occurrence in which the ends of its sentence are looked for."""
 _MOST_SHOWN, _MOST_CHARS = 20, 500
-_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n")
-_END_WRAPPED = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n\s*\n")
+_END = re.compile(r"(?<=[.!?؟۔।])\s+|(?<=[。！？])|\n")
+_END_WRAPPED = re.compile(r"(?<=[.!?؟۔।])\s+|(?<=[。！？])|\n[ \t\r>]*\n")
 """… where lines end wherever a page did."""
+_LAST_WORD = re.compile(r"[^\W_]+\Z")
+_ABBREVIATED = re.compile(r"[^\W\d_]|(?i:[b-df-hj-np-tv-xz]{2,4})")
+"""What a point behind it ends no sentence: an initial, a title without a vowel (`Dr`, `Mrs`)."""
+_SHORT = 4
+"""Characters of what may be an abbreviation, where a small letter or a digit follows (`etc. and`, `No. 57`)."""
+_IN_A_DATE = re.compile(r"[^\W\d_]+\.?\s+\d{4}\b")
 _SAMPLE, _LEAST_WRAPPED = 20_000, 40
 """Characters of a text that tell whether its lines are wrapped, and of such a line."""
 _MOST_WRAPPED = 10
 """Such lines for each sentence, at most: a list has none that end."""
-_GOES_ON = re.compile(r"[^\W\d_],?\n[^\W\d_]")
-"""A line's end between words; the letter behind it tells whether it is within a sentence."""
+_SENTENCE = re.compile(r"[.!?؟۔।][\"')\]”»]*(?=\s)|[。！？]")
+_LINE_END = re.compile(r"([^\n]*)\n[ \t>]*(?=[^\s>])")
+"""A line, and the margin of the next: where that is not blank."""
+_ENDS_OPEN = re.compile(r"[^\W\d_][,;-]?\Z")
+"""Of a line that ends within a sentence."""
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{2,}")
-_PUNCTUATION = ".,;:!?\"'()[]{}<>`“”„«»。、？！"
+_JOINED = re.compile(r"(?<=[\u3040-\u30ff\u3400-\u9fff、。])\s+(?=[\u3040-\u30ff\u3400-\u9fff])")
+"""Where a page has cut a text whose words have nothing between them."""
+_LETTER = re.compile(r"[^\W_\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+"""What words of such letters and digits have nothing of around them; of scripts that put blanks between words."""
+_PUNCTUATION = ".,;:!?\"'()[]{}<>`“”„«»。、？！؟۔।"
+_MARGIN = re.compile(r"\n[ \t]*>[ \t>]*")
+
+
+@dataclass(slots=True)
+class _Word:
+    """A word, or a phrase, that is looked for."""
+
+    text: str
+    is_whole: bool = True
+    """It counts where it begins a word and at most an ending follows; else wherever its characters stand."""
+    count: int = 0
+    pattern: re.Pattern[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # the text stands first: what comes before it is looked at where it is found, which is a hundred times as fast
+        ending = r"\w{0,2}(?!\w)" if self.is_whole and _LETTER.match(self.text[-1]) else ""
+        self.pattern = re.compile(re.escape(self.text) + ending)
+
+    def places(self, lowered: str) -> Iterator[int]:
+        """Yield where it stands."""
+        begins = self.is_whole and _LETTER.match(self.text) is not None
+        for found in self.pattern.finditer(lowered):
+            at = found.start()
+            if not (begins and at and _LETTER.match(lowered, at - 1)):
+                yield at
+
+    def is_in(self, lowered: str) -> bool:
+        """Return whether it is there."""
+        return next(self.places(lowered), None) is not None
 
 
 class Passages(list[str]):
@@ -49,7 +92,7 @@ class Passages(list[str]):
 def search_in(namespace: Mapping[str, Any]) -> Callable[..., Passages]:
     """Return `SEARCH` for the code that has this namespace: it looks through its `context`."""
 
-    def find(words: str | Iterable[str], text: Any = None) -> Passages:
+    def find(words: str | Iterable[object], text: Any = None) -> Passages:
         """Return the sentences and lines of a text, or of several, that hold the rarest of some words; best first.
 
         `words` is a sentence, or a list of words and phrases; `text` is `context` if it is not given. Case does not
@@ -61,7 +104,7 @@ def search_in(namespace: Mapping[str, Any]) -> Callable[..., Passages]:
     return find
 
 
-def search(words: str | Iterable[str], text: Any) -> Passages:
+def search(words: str | Iterable[object], text: Any) -> Passages:
     """Return the sentences and lines that hold the rarest of some words, those with most of them first.
 
     Parameters
@@ -83,17 +126,21 @@ def search(words: str | Iterable[str], text: Any) -> Passages:
         It is no text.
     """
     texts = _texts(text)
-    counts = _counts(texts, _words(words))
-    if missing := [word for word, count in counts.items() if not count]:
-        counts |= _counts(texts, [part for word in missing for part in _parts(word)])
-    weights = {word: 1 / max(_FEW, count) for word, count in counts.items() if count}
+    found = _counted(texts, [_Word(word) for word in _words(words)])
+    if missing := [word for word in found if not word.count]:
+        # a part of other words, as in a compound; what not even that is, by its own parts
+        inside = _counted(texts, [_Word(word.text, is_whole=False) for word in missing])
+        parts = dict.fromkeys(part for word in inside if not word.count for part in _parts(word.text))
+        found += inside + _counted(texts, [_Word(part, is_whole=False) for part in parts])
+    weights = [(word, 1 / max(_FEW, word.count)) for word in found if word.count]
     if not weights:
         return Passages()
-    entries = [word for word in weights if counts[word] <= _MANY] or [min(weights, key=counts.__getitem__)]
+    there = [word for word, _ in weights]
+    entries = [word for word in there if word.count <= _MANY] or [min(there, key=lambda word: word.count)]
     scored = []
     for passage in islice(_holding(texts, entries), _MANY * len(entries)):
         lowered = _lowered(passage)
-        scored.append((sum(weight for word, weight in weights.items() if word in lowered), passage))
+        scored.append((sum(weight for word, weight in weights if word.is_in(lowered)), passage))
     least = max(score for score, _ in scored) / 2
     return Passages(passage for score, passage in sorted(scored, key=lambda one: -one[0]) if score >= least)
 
@@ -107,9 +154,13 @@ def _texts(text: Any) -> Sequence[str]:
     return texts
 
 
-def _words(words: str | Iterable[str]) -> list[str]:
-    listed = (word.strip(_PUNCTUATION) for word in words.split()) if isinstance(words, str) else words
-    return [word.lower() for word in listed if word.strip()]
+def _words(words: Any) -> list[str]:
+    if isinstance(words, bytes) or not isinstance(words, Iterable):
+        raise TypeError(
+            f"{SEARCH}(words, text) looks for a text, or a list of texts; this is a {type(words).__name__}."
+        )
+    listed = (word.strip(_PUNCTUATION) for word in words.split()) if isinstance(words, str) else map(str, words)
+    return list(dict.fromkeys(word.lower() for word in listed if word.strip()))
 
 
 def _parts(word: str) -> list[str]:
@@ -118,13 +169,13 @@ def _parts(word: str) -> list[str]:
     return pairs or [part for part in re.split(r"[\W_]+", word) if part and part != word]
 
 
-def _counts(texts: Iterable[str], words: Iterable[str]) -> dict[str, int]:
-    counts = dict.fromkeys(words, 0)
-    for piece in _pieces(texts):
+def _counted(texts: Iterable[str], words: list[_Word]) -> list[_Word]:
+    """Count words; of those that are common, and need not be told apart, roughly."""
+    for piece in _pieces(texts) if words else ():
         lowered = _lowered(piece)
-        for word in counts:
-            counts[word] += lowered.count(word)
-    return counts
+        for word in words:
+            word.count += lowered.count(word.text) if word.count > _MANY else sum(1 for _ in word.places(lowered))
+    return words
 
 
 def _pieces(texts: Iterable[str]) -> Iterator[str]:
@@ -147,30 +198,50 @@ def _lowered(text: str) -> str:
     return lowered
 
 
-def _holding(texts: Iterable[str], words: Iterable[str]) -> Iterator[str]:
+def _holding(texts: Iterable[str], words: Iterable[_Word]) -> Iterator[str]:
     """Yield the sentences and lines that hold one of some words, in their order."""
     for piece in _pieces(texts):
-        lowered, end, ends = _lowered(piece), 0, _END_WRAPPED if _is_wrapped(piece) else _END
-        for at in sorted(at for word in words for at in _places(lowered, word)):
+        lowered, end, is_wrapped = _lowered(piece), 0, _is_wrapped(piece)
+        for at in sorted(at for word in words for at in word.places(lowered)):
             if at >= end:
                 first = max(end, at - _REACH)
-                start = max([first, *(before.end() for before in ends.finditer(piece, first, at))])
-                after = ends.search(piece, at + 1, at + _REACH)
-                end = min(len(piece), at + _REACH) if after is None else after.start()
-                yield " ".join(piece[start:end].split()) if ends is _END_WRAPPED else piece[start:end].strip()
+                start = max([first, *(after for _, after in _ends(piece, first, at, is_wrapped))])
+                end, _ = next(_ends(piece, at + 1, at + _REACH, is_wrapped), (min(len(piece), at + _REACH), 0))
+                yield _joined(piece[start:end]) if is_wrapped else piece[start:end].strip()
+
+
+def _ends(piece: str, first: int, last: int, is_wrapped: bool) -> Iterator[tuple[int, int]]:
+    """Yield where sentences end, and where the next ones begin."""
+    for end in (_END_WRAPPED if is_wrapped else _END).finditer(piece, first, last):
+        is_point = end[0] and piece[end.start() - 1 : end.start()] == "."
+        # two sentences that are taken for one do no harm; half of one has lost the answer
+        if not is_point or end[0].count("\n") > is_wrapped or not _goes_on(piece, end):
+            yield end.start(), end.end()
+
+
+def _goes_on(piece: str, end: re.Match[str]) -> bool:
+    """Return whether a point is not the end of a sentence, but of an abbreviation, or within a date (`3. Mai 1921`)."""
+    found = _LAST_WORD.search(piece, max(0, end.start() - 12), end.start() - 1)
+    word, after = "" if found is None else found[0], piece[end.end() : end.end() + 1]
+    if after.islower() or after.isdigit():
+        return 0 < len(word) <= _SHORT and not word.isdigit()
+    return bool(_ABBREVIATED.fullmatch(word) or (word.isdigit() and _IN_A_DATE.match(piece, end.end())))
+
+
+def _joined(passage: str) -> str:
+    """Return a passage of several lines as one."""
+    return _JOINED.sub("", " ".join(_MARGIN.sub(" ", passage).split()))
 
 
 def _is_wrapped(piece: str) -> bool:
-    """Return whether most lines go on in the next, as prose does that was set for a page."""
+    """Return whether lines go on in the next, as those of prose do that was set for a page."""
     sample = piece[:_SAMPLE]
-    lines = sum(len(line) >= _LEAST_WRAPPED for line in sample.split("\n")[:-1])
-    going_on = sum(found[0][-1].islower() for found in _GOES_ON.finditer(sample))
-    sentences = len(_END.findall(sample)) - sample.count("\n")
-    return _MOST_WRAPPED * sentences >= lines and 2 * going_on > lines > _FEW
-
-
-def _places(lowered: str, word: str) -> Iterator[int]:
-    at = lowered.find(word)
-    while at >= 0:
-        yield at
-        at = lowered.find(word, at + len(word))
+    lines = going_on = 0
+    for end in _LINE_END.finditer(sample):
+        line, after = end[1].rstrip(), sample[end.end()]
+        if len(line) >= _LEAST_WRAPPED:
+            lines += 1
+            # where letters are small and capital, a small one tells that the line before has not ended
+            going_on += _ENDS_OPEN.search(line, len(line) - 2) is not None and after.isalpha() and not after.isupper()
+    sentences = len(_SENTENCE.findall(sample))
+    return _MOST_WRAPPED * sentences >= lines and 4 * going_on > lines > _FEW

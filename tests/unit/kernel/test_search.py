@@ -42,11 +42,41 @@ def test_a_list_holds_phrases() -> None:
         ("lamp-Garholt", "Nothing. It is the lamp of Garholt. Nothing.", "It is the lamp of Garholt."),
         ("東京の市長は誰ですか？", "今日は雨です。東京の市長は山田です。明日は晴れ。", "東京の市長は山田です。"),
         ("RATHAUS İzmir", "Nichts. Das Rathaus von İzmir ist alt. Nichts.", "Das Rathaus von İzmir ist alt."),
-        ("what (is) [it]*?", "None. what (is) [it]*? None.", "what (is) [it]*?"),
+        ("what (is) [it]*?", "Nothing. what (is) [it]*? Nothing.", "what (is) [it]*?"),
+        ("कोलकाता", "यह एक शहर है। कोलकाता बड़ा है। वह नदी है।", "कोलकाता बड़ा है।"),
+        ("서울", "비가 온다. 서울은 크다. 눈이 온다.", "서울은 크다."),
     ],
 )
 def test_words_are_found_in_any_language(words: str, text: str, found: str) -> None:
     assert search(words, text)[0] == found
+
+
+def test_a_word_counts_before_a_part_of_other_words() -> None:
+    text = "A holiday was held in the friday market. " * 50 + "Ida lives in Halden. Two Idas met."
+    assert search("Who is Ida?", text)[:2] == ["Ida lives in Halden.", "Two Idas met."]
+    assert search("rathaus", "Nichts. Der Rathausplatz ist leer. Das Altrathaus auch. Nichts.") == [
+        "Der Rathausplatz ist leer.",
+        "Das Altrathaus auch.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The keeper of the lighthouse was Dr. Brandt of Lorham.",
+        "The keeper of the lighthouse has No. 57.",
+        "The keeper of the lighthouse was seen by J. R. Holm.",
+        "The keeper of the lighthouse sold oil, lamps etc. and rope.",
+        "The keeper of the lighthouse war am 3. Mai 1921 dort.",
+    ],
+)
+def test_a_point_within_a_sentence_does_not_end_it(sentence: str) -> None:
+    assert search("lighthouse", f"Nobody came. {sentence} Nobody went.") == [sentence]
+
+
+def test_short_sentences_end() -> None:
+    text = "The answer is 42. Nobody saw it. The lighthouse is 7. It was so. then he went"
+    assert search("lighthouse", text) == ["The lighthouse is 7."]
 
 
 @pytest.mark.parametrize("words", ["", "?!", "zebra", []])
@@ -59,6 +89,10 @@ def test_what_is_not_there_is_not_found(words: str | list[str]) -> None:
 def test_several_texts_are_searched() -> None:
     assert search("Ada", ["None.", "Ada slept.", "Ada"]) == ["Ada slept.", "Ada"]
     assert search("Ada", {"one": "Ada slept."}) == ["Ada slept."]
+    assert search(["Ada", 1921], "In 1921 Ada slept.") == ["In 1921 Ada slept."]
+    for no_words in (None, 5, b"Ada"):
+        with pytest.raises(TypeError, match=rf"looks for a text, or .*; this is a {type(no_words).__name__}\.$"):
+            search(no_words, "Ada slept.")  # type: ignore[arg-type]
     for no_text in ([{"name": "Ada"}], b"Ada", 5, pd.DataFrame({"Ada": ["Ada"]}), {"Ada": 5}):
         with pytest.raises(TypeError, match=f"this is a {type(no_text).__name__}"):
             search("Ada", no_text)
@@ -89,6 +123,35 @@ def test_sentences_of_prose_that_is_wrapped_are_whole() -> None:
         textwrap.wrap(sentence * 20 + "Then Hugo, of whom nobody in the village knew, had come. " * 3, 60)
     )
     assert search("hugo", wrapped)[0] == "Then Hugo, of whom nobody in the village knew, had come."
+
+
+_ENGLISH = "The keeper of the old lighthouse, who was called Ada, had counted all of the ships."
+_GERMAN = "Der Wärter des alten Leuchtturms an der Küste von Kestrow hatte das Schiff mit Namen Ada gezählt."
+_ARABIC = "وكان حارس المنارة القديمة التي تقع على شاطئ البحر يعد كل السفن التي تمر من هناك كل يوم."
+_FOUND = {
+    _ENGLISH: "Then Hugo, of whom nobody in the village had ever heard a word, had come.",
+    _GERMAN: "Dann kam Hugo, von dem niemand im Dorf bis zu diesem Tag etwas gehört hatte.",
+    _ARABIC: "ثم جاء هوغو الذي لم يسمع عنه أحد من أهل القرية شيئا من قبل ذلك اليوم.",
+}
+
+
+@pytest.mark.parametrize("sentence", _FOUND, ids=["English", "German", "Arabic"])
+@pytest.mark.parametrize("margin", ["", "  ", "> "])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("count", [1, 8])
+def test_wrapped_prose_is_known_however_its_lines_begin_and_end(
+    sentence: str, margin: str, newline: str, count: int
+) -> None:
+    wanted = _FOUND[sentence]
+    paragraphs = [f"{sentence} {sentence}" for _ in range(20)] + [" ".join([*[sentence] * count, wanted])] * 3
+    text = "\n\n".join(textwrap.fill(each, 60) for each in paragraphs)
+    text = newline.join(margin + line for line in text.split("\n"))
+    assert search("هوغو" if sentence is _ARABIC else "hugo", text) == [wanted] * 3
+
+
+def test_rows_with_sentences_in_them_stay_lines() -> None:
+    rows = "".join(f"{name}\tHe came to {name} at noon. He saw the town of the old king\n" for name in range(100, 200))
+    assert search(["104\t"], rows) == ["104\tHe came to 104 at noon."]
 
 
 def test_lines_that_are_no_sentences_stay_lines() -> None:
