@@ -17,6 +17,7 @@ from weakref import WeakSet
 from rlm_jupyter.batch.of_rlm import InBatches
 from rlm_jupyter.kernel.sandbox.sandbox import Sandbox
 from rlm_jupyter.models import Model
+from rlm_jupyter.models.endpoint import unusual_address
 from rlm_jupyter.models.pricing import own_prices
 from rlm_jupyter.models.routing import Routing
 from rlm_jupyter.policies import PolicyRegistry, RewardPolicy, SharedPolicy, TerminationPolicy
@@ -240,7 +241,7 @@ class RLM(FromRecord, InBatches):
             warm=warm,
             prices=own,
             policies={"termination": named(termination), "reward": named(reward)},
-            served=(base_url, window),
+            served=(base_url or unusual_address(routing.root), window),
             model_options=dict(model_options or {}),
             sub_model_options=dict(sub_model_options or {}),
             system_prompt_extra=system_prompt_extra.strip(),

@@ -68,7 +68,7 @@ class RowQuestion:
 
     def digest(self, settings: Settings) -> str:
         """Digest all that results depend on but the rows; neither limits nor where the model is served count."""
-        plain = replace(settings, limits=Limits(), served=())
+        plain = replace(settings, limits=Limits(), served=(None, None))
         asked = [request_digest(plain, self._prompt.text, Context(None)), self._key]
         asked.append(None if self._context is None else self._context.text)
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()

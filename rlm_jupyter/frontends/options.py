@@ -35,7 +35,7 @@ def split(parser: ArgumentParser, line: str) -> tuple[Namespace, str]:
     Raises
     ------
     UsageError
-        An option is unknown, or has no value, or the wrong one.
+        An option is unknown, stands behind the text, or has no value, or the wrong one.
     """
     words = list(_WORD.finditer(line))
     try:
@@ -46,8 +46,17 @@ def split(parser: ArgumentParser, line: str) -> tuple[Namespace, str]:
     for word in words[: len(words) - len(options.prompt)]:
         if _OPEN.match(word[0]):
             raise UsageError(f"A quote is opened and not closed: {word[0]}")
-    rest = line[words[-len(options.prompt)].start() :].strip() if options.prompt else ""
-    return options, rest.removeprefix("-- ")
+    behind = words[-len(options.prompt) :] if options.prompt else []
+    rest = line[behind[0].start() :].strip() if behind else ""
+    if rest.startswith("-- "):
+        return options, rest.removeprefix("-- ")
+    for word in behind:
+        if (flag := word[0].partition("=")[0]) in parser._option_string_actions:  # a limit must not be lost in the text
+            raise UsageError(
+                f"{flag} stands behind the text, which begins with the first word that is no option: write it before "
+                f"that, or %{parser.prog} -- and the text, if it is part of it."
+            )
+    return options, rest
 
 
 def or_close(name: str, names: Sequence[str]) -> str:

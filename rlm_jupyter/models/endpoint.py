@@ -145,6 +145,12 @@ def address(preset: Preset, base_url: str | None = None) -> str:
     return f"{scheme or 'http'}://{host}/{path if slash and path else 'v1'}"
 
 
+def unusual_address(model: object) -> str | None:
+    """Return where a model is asked, where that was given with it; `None`: where its provider is asked otherwise."""
+    at = getattr(model, "endpoint", None)
+    return at.url if isinstance(at, Endpoint) and at.url != address(at.preset).rstrip("/") else None
+
+
 def find_preset(name: str) -> tuple[Preset, str]:
     """Split `provider/model` into its preset and the model's own name.
 

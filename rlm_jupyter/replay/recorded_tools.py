@@ -30,10 +30,17 @@ def check_given(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     for option in _OPTIONS:
         had = [spec["name"] for spec in recorded.get(option, ()) if "." not in spec["name"]]
         if missing := [name for name in had if name not in Toolbox.of(given.get(option), option).names]:
-            raise ConfigurationError(f"This run had the {option} {', '.join(missing)}, give them again: {option}=[…]")
+            what = f"This run had the {option} {', '.join(missing)}, give them again"
+            flag = f"--{option.replace('_', '-').removesuffix('s')}"
+            raise ConfigurationError(
+                f"{what}: {option}=[…]", notebook=f"{what}: {flag} NAME", command=f"{what}: {flag} MODULE:FUNCTION"
+            )
     names = [server.name for server in servers_of(given.get("mcp"))]
     if missing := [name for name in recorded.get("mcp", ()) if name not in names]:
-        raise ConfigurationError(f"This run had the MCP servers {', '.join(missing)}, give them again: mcp={{…}}")
+        what = f"This run had the MCP servers {', '.join(missing)}, give them again"
+        raise ConfigurationError(
+            f"{what}: mcp={{…}}", notebook=f"{what}: --mcp FILE or NAME", command=f"{what}: --mcp FILE or NAME"
+        )
 
 
 def described(recorded: Mapping[str, Any]) -> dict[str, Toolbox]:

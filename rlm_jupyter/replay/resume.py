@@ -16,7 +16,7 @@ from rlm_jupyter.record import catalog
 from rlm_jupyter.record.recorder import Recorder
 from rlm_jupyter.record.saved_run import SavedRun, last_resumption
 from rlm_jupyter.record.trajectory import Trajectory
-from rlm_jupyter.replay import recorded_kernel, recorded_outputs, recorded_tools
+from rlm_jupyter.replay import recorded_address, recorded_kernel, recorded_outputs, recorded_tools
 from rlm_jupyter.replay.diff import Difference
 from rlm_jupyter.replay.earlier import reexecute_earlier
 from rlm_jupyter.replay.live_branch import LiveBranch
@@ -80,6 +80,7 @@ def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = Tru
                 )
             given[name] = policy
     if calls:
+        recorded_address.check_given(recorded, given, last.model)
         recorded_tools.check_given(recorded, given)
         if recorded.get("answer_validators") and "answer" not in given:
             text = "The type of the answer has validators, functions that are in no record: give it again"
@@ -97,6 +98,7 @@ def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = Tru
     sampling = last.options if isinstance(last, RunStarted) else last.sampling
     if model == last.model:
         options.setdefault("model_options", sampling.get("model_options"))
+        options.setdefault("window", recorded.get("window"))
     if "sub_model" not in given and (options["sub_model"] is not None or model == last.model):
         options.setdefault("sub_model_options", sampling.get("sub_model_options"))
     return Configuration(model, options)

@@ -104,10 +104,13 @@ def how_to_resume(stop_reason: StopReason, notebook: Path, result: Result | None
     """
     if result is not None and not _has_more(stop_reason, result.trajectory, RunFiles(notebook).number):
         return ""
+    command = resume_command(notebook)
+    if result is not None and (address := result.trajectory.started.options.get("base_url")):
+        command += f" --base-url {shlex.quote(address)}"
     if stop_reason in LIMITED_BY:
         option = raised_limit(stop_reason, {}) if result is None else raising_option(result)
-        return f"To resume it: {resume_command(notebook)} {option}"
-    return f"To resume it: {resume_command(notebook)}" if stop_reason in RESUMABLE else ""
+        return f"To resume it: {command} {option}"
+    return f"To resume it: {command}" if stop_reason in RESUMABLE else ""
 
 
 def _has_more(stop_reason: StopReason, trajectory: Trajectory, number: int) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
+from urllib.parse import urlsplit
 
 from rlm_jupyter.kernel.sandbox.sandbox import NO_SANDBOX, Sandbox
 from rlm_jupyter.models.abilities import abilities_of
@@ -68,7 +69,7 @@ class Settings:
     """By the model's name, where they are not those of the list."""
     policies: dict[str, Any] = field(default_factory=dict)
     """How the policies were named, for the record."""
-    served: tuple[str | int | None, ...] = ()
+    served: tuple[str | None, int | None] = (None, None)
     """The address and the window that were given for the models, where they are not the usual ones."""
     model_options: Mapping[str, Any] = field(default_factory=dict)
     """Sampling options of the root's model."""
@@ -184,7 +185,7 @@ def _not_default(settings: Settings, fields: Iterable[dataclasses.Field[Any]]) -
 
 def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) -> RecordedOptions:
     """Return what else it takes to resume the run, as far as it is not the default."""
-    outputs = settings.outputs
+    outputs, (address, window) = settings.outputs, settings.served
     options: RecordedOptions = {
         "kernel_name": settings.kernel_name or "",
         "cwd": str((settings.cwd or Path.cwd()).absolute()) if settings.server is None else "",
@@ -204,6 +205,8 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) ->
         "sub_model_options": dict(settings.sub_model_options),
         "sandbox": {} if attached or settings.server is not None else sandbox.asked(),
         "session": settings.session,
+        "base_url": _without_password(str(address or "")),
+        "window": int(window or 0),
         "sub_models": [model.name for model in settings.routing.sub] if len(settings.routing.sub) > 1 else [],
         "prices": {name: [*dataclasses.astuple(price)] for name, price in settings.prices.items()},
     }
@@ -213,6 +216,11 @@ def recorded_options(settings: Settings, sandbox: Sandbox, *, attached: bool) ->
     if "compact_at" in found:
         found["compact_at"] = settings.compact_at or 0.0  # never; a name without a value would be the default
     return cast("RecordedOptions", as_far_as_given(options) | found)
+
+
+def _without_password(address: str) -> str:
+    parts = urlsplit(address)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def as_far_as_given(options: RecordedOptions) -> RecordedOptions:

@@ -36,6 +36,10 @@ class RecordedOptions(TypedDict, total=False):
     sub_tools: list[dict[str, Any]]
     mcp: list[str]
     sub_models: list[str]
+    base_url: str
+    """Its models were asked at this address, which was given."""
+    window: int
+    """The root model's, where it was given."""
     model_options: dict[str, Any]
     sub_model_options: dict[str, Any]
     prices: dict[str, list[Any]]

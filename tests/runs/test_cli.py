@@ -242,6 +242,47 @@ def test_a_served_model_and_a_sub_model_at_one_address() -> None:
 
 
 @pytest.mark.slow
+def test_a_run_is_asked_nowhere_else_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = "```repl\nprint(len(context))\n```"
+    with Loopback([look, look + " again", "```repl\nFINAL('here')\n```"]) as own, Loopback(["elsewhere"]) as other:
+        monkeypatch.setenv("OPENAI_BASE_URL", other.openai_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        Path("note.txt").write_text("private")
+        there = ("--base-url", own.openai_url)
+        asked = ("run", "?", "-c", "note.txt", "-m", "openai/any", *there)
+        done = cli(*asked, "--save", "run.ipynb", "--max-iterations", "1")
+        assert done.code == 1
+        assert f"resume run --base-url {own.openai_url} --max-iterations 2" in done.err
+        for command in ("resume", "fork"):
+            done = cli(
+                command, "run.ipynb", *(["--max-iterations", "2"] if command == "resume" else ["--at", "1"]), "--yes"
+            )
+            assert done.code == 2
+            assert done.err.splitlines()[-1].endswith(
+                f"openai/any was asked at {own.openai_url}: give that address again, or another, by --base-url URL."
+            )
+        done = cli("resume", "run.ipynb", "--max-iterations", "4", "--yes", *there)
+        assert (done.out.strip(), done.code) == ("here", 0)
+        assert other.requests == []
+
+
+@pytest.mark.slow
+def test_a_session_is_asked_nowhere_else_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = "```repl\nFINAL('here')\n```"
+    with Loopback([end, end]) as own, Loopback(["elsewhere"]) as other:
+        monkeypatch.setenv("OPENAI_BASE_URL", other.openai_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        asked = ("run", "?", "-m", "openai/any", "--session", "mine", "--yes")
+        there = ("--base-url", own.openai_url)
+        assert cli(*asked, *there).code == 0
+        done = cli(*asked)
+        assert (done.code, "by --base-url URL" in done.err) == (2, True)
+        done = cli(*asked, *there)
+        assert (done.out.strip(), done.code) == ("here", 0)
+        assert other.requests == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("question", ["What is the code?", "Code?", "Tell me the code", "What is the code in a/b.txt?"])
 @pytest.mark.parametrize("behind", [False, True])
 def test_the_question_may_stand_last(question: str, behind: bool) -> None:

@@ -169,6 +169,11 @@ def test_options_that_take_a_number_show_which_kind(shell: InteractiveShell) -> 
         ("%rlm -m extractive --sandbox dockr What?", "--sandbox dockr: there is auto, bwrap, docker, podman and none."),
         ('%rlm -m "openai/gpt 5 What?', 'A quote is opened and not closed: "openai/gpt'),
         ("%rlm -c 'gpl -m extractive What?", "A quote is opened and not closed: 'gpl"),
+        (
+            "%rlm how long is it -c book",
+            "-c stands behind the text, which begins with the first word that is no option",
+        ),
+        ("%rlm how long --max-cost=1", "--max-cost stands behind the text, "),
         ("%rlm --help", "unrecognized arguments: --help. %rlm? shows the options."),
         ("%rlm -m scripted/two.json --max-iterations 0 What?", "--max-iterations 0: it must be more than zero."),
         ("%rlm -m scripted/two.json --read gone What?", "--read: "),
@@ -201,6 +206,16 @@ def test_what_is_wrong_is_said_in_one_line(
     assert len(text.strip().splitlines()) == 1
     assert error is not None  # the cell fails: Run All stops here
     assert "rlm_result" not in shell.user_ns
+
+
+def test_words_of_a_question_that_look_like_options_stand_behind_two_hyphens(shell: InteractiveShell) -> None:
+    for line, prompt in (
+        ("-- What does -c mean?", "What does -c mean?"),
+        ("What is -z, or --c?", "What is -z, or --c?"),
+        ("What is '-c book'?", "What is '-c book'?"),
+    ):
+        run(shell, f"%rlm -m scripted/two.json {line}")
+        assert shell.user_ns["rlm_result"].trajectory.started.prompt == prompt
 
 
 def test_a_server_of_ones_own_is_looked_at_before_anything_is_shown(

@@ -109,6 +109,20 @@ async def test_the_notebook_alone_is_enough_when_its_context_is_small() -> None:
     assert outputs(document) == expected
 
 
+async def test_files_are_made_again_in_a_folder_of_the_session_and_history_is_there() -> None:
+    cells = ["(OUTPUTS / 'a.txt').write_text('made'); print(len(history), (OUTPUTS / 'a.txt').exists())", "FINAL('ok')"]
+    rlm = RLM(ScriptedModel([block(cell) for cell in cells]), outputs=["a.txt"], output_dir="made")
+    result = await rlm.acompletion("Make it.", "some text")
+    Path("made/a.txt").write_text("changed since")
+    assert result.path is not None
+    document = nbformat.read(result.path, as_version=4)
+    expected = outputs(document)
+    assert expected[0] == ["0 True\n"]
+    await NotebookClient(document, timeout=60).async_execute()
+    assert outputs(document) == expected
+    assert Path("made/a.txt").read_text() == "changed since"
+
+
 def test_what_was_not_asked_is_refused_and_the_reader_may_use_the_names(shell: InteractiveShell) -> None:
     result = asyncio.run(recorded(["print(llm_query('same'))", "FINAL(1)"]))
     restore = f"%rlm_restore {result.trajectory.run_id}"

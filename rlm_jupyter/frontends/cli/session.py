@@ -39,6 +39,7 @@ def kept_session(args: Namespace, save: str | bool) -> SavedRun | None:
             raise ConfigurationError("--ledger is about the prompts of a session: name it with --session.")
         return None
     from rlm_jupyter.record.store import FOLDER, RunFiles
+    from rlm_jupyter.replay.recorded_address import check_given
     from rlm_jupyter.replay.session_record import answered_in, check_name, last_prompt, save_path_of
 
     check_name(args.session)
@@ -61,6 +62,7 @@ def kept_session(args: Namespace, save: str | bool) -> SavedRun | None:
                 "--session."
             )
     started = last.trajectory.started
+    check_given(started.options, _given(args, "model", "base_url"), started.model)
     _take(args, "model", started.model)
     _take(args, "sub_model", started.sub_model if started.sub_model != started.model else None)
     _take(args, "sandbox", started.options.get("sandbox", {}).get("kind"))
@@ -103,6 +105,10 @@ def answered_in_session(args: Namespace, rlm: RLM, kept: SavedRun | None, prompt
             session.add_context(context)
         save = session.kernel.settings.save
         return answered(args, lambda tell, *, approve: session.start(prompt, on_event=tell, approve=approve), save)
+
+
+def _given(args: Namespace, *names: str) -> dict[str, str]:
+    return {name: value for name in names if (value := getattr(args, name)) is not None}
 
 
 def _take_folders(args: Namespace, name: str, before: list[str]) -> None:

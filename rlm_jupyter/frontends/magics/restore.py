@@ -7,10 +7,13 @@ each is found again as `recorded_calls.RecordedCalls` says.
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+from rlm_jupyter.kernel.guest import output_folder
 from rlm_jupyter.kernel.guest.final_functions import Finals, NamedFinals
 from rlm_jupyter.kernel.guest.magics import SubcallMagics, keep_questions
 from rlm_jupyter.kernel.guest.namespace import ProtectedNames
@@ -121,7 +124,11 @@ class _Restored:
             | {"SubcallError": SubcallError, "SubcallFailure": SubcallFailure}
             | ({"context": contexts[-1], **numbered} if contexts else {"context": "", "context_0": ""})
         )
-        self._names.provide({"answer": {"content": "", "ready": False}, **history, **saved_outputs(self._trajectory)})
+        if self._trajectory.started.options.get("outputs"):
+            # a folder of this session's own: what the run made is not written over
+            history = {output_folder.NAME: Path(tempfile.mkdtemp(prefix="rlm-outputs-")), **history}
+        answer = {"answer": {"content": "", "ready": False}}
+        self._names.provide({"history": [], **answer, **history, **saved_outputs(self._trajectory)})
         shell.register_magics(SubcallMagics)
         shell.ast_transformers.append(self._named)
         shell.compile.get_code_name = self._note_code

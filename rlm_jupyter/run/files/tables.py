@@ -48,7 +48,8 @@ def separated(data: bytes, note: Note, *, separator: str) -> object:
     if titles:
         said = "; ".join(filter(None, map(str.strip, titles)))
         note(f"left out above the table's header: {shortened(said, _MOST_TITLE_CHARS)}.")
-    try:
+
+    def frame(**types: Any) -> Any:
         # from the bytes: a StringIO of a large file would take four times its size
         return pd.read_csv(
             io.BytesIO(data),
@@ -57,10 +58,28 @@ def separated(data: bytes, note: Note, *, separator: str) -> object:
             encoding_errors="replace",
             low_memory=False,
             skiprows=len(titles),
+            **types,
         )
+
+    try:
+        found = frame()
+        if any(re.search(rf"{before}0\d", text) for before in (re.escape(separator), r"\n", '"')):
+            _keep_leading_zeros(found, frame(dtype=str), note)
     except (pd.errors.ParserError, ValueError) as error:
         note(f"taken as text: no regular table ({first_line(error)}).")
         return text
+    return found
+
+
+def _keep_leading_zeros(frame: Any, as_text: Any, note: Note) -> None:
+    """Have text in place of numbers where a number has no place for what was written: the zeros of `00501`."""
+    kept = []
+    for name in frame.select_dtypes("number").columns:
+        if as_text[name].str.fullmatch(r"[+-]?0\d+").any():
+            frame[name] = as_text[name]
+            kept.append(str(name))
+    if kept:
+        note(f"taken as text for its leading zeros: {shortened(', '.join(kept), _MOST_TITLE_CHARS)}.")
 
 
 def _above_the_header(head: str, separators: str) -> tuple[list[str], str]:

@@ -237,6 +237,26 @@ def test_a_column_alone_has_no_title(text: str, notes: Notes) -> None:
     assert not [note for note in notes if "left out" in note]
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_leading_zeros_are_kept(separator: str) -> None:
+    text = 'zip,n,"id",at,share\n00501,1,"07",09:30,0.5\n,02,"8",10:15,0\n10115,3,"9",07:00,1\n'
+    notes = Notes()
+    frame = load(put("a.csv", text.replace(",", separator)), note=notes)
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.zip.tolist()[::2] == ["00501", "10115"]
+    assert pd.isna(frame.zip[1])
+    assert (frame.n.tolist(), frame.id.tolist(), frame.share.tolist()) == (
+        ["1", "02", "3"],
+        ["07", "8", "9"],
+        [0.5, 0, 1],
+    )
+    assert notes == ["a.csv: taken as text for its leading zeros: zip, n, id."]
+    frame = load(put("a.csv", "d,n\n2032-01-02,0\n,-1\n"), note=notes)
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.n.tolist() == [0, -1]
+    assert len(notes) == 1
+
+
 def test_a_csv_in_an_older_encoding() -> None:
     text = "wort;zahl\n" + "".join(f"{word};1\n" for word in PROSE["cp1252"].split() * 20)
     frame = load(put("a.csv", text.encode("cp1252")), note=Notes())
