@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Sequence
@@ -50,13 +51,22 @@ def split(parser: ArgumentParser, line: str) -> tuple[Namespace, str]:
     rest = line[behind[0].start() :].strip() if behind else ""
     if rest.startswith("-- "):
         return options, rest.removeprefix("-- ")
-    for word in behind:
-        if (flag := word[0].partition("=")[0]) in parser._option_string_actions:  # a limit must not be lost in the text
-            raise UsageError(
-                f"{flag} stands behind the text, which begins with the first word that is no option: write it before "
-                f"that, or %{parser.prog} -- and the text, if it is part of it."
-            )
+    if flag := _options_behind(parser, [_unquoted(word[0]) for word in behind]):
+        raise UsageError(
+            f"{flag} stands behind the text, which begins with the first word that is no option: write it before "
+            f"that, or %{parser.prog} -- and the text, if it is part of it."
+        )
     return options, rest
+
+
+def _options_behind(parser: ArgumentParser, words: Sequence[str]) -> str:
+    """Return the first of the options with which a text ends: a limit must not be lost in it; empty: it has none."""
+    for at, word in enumerate(words):
+        if word.partition("=")[0] in parser._option_string_actions:
+            with contextlib.suppress(UsageError):
+                if not parser.parse_args(words[at:]).prompt:
+                    return word.partition("=")[0]
+    return ""
 
 
 def or_close(name: str, names: Sequence[str]) -> str:

@@ -211,7 +211,7 @@ def test_what_is_wrong_is_said_in_one_line(
 def test_words_of_a_question_that_look_like_options_stand_behind_two_hyphens(shell: InteractiveShell) -> None:
     for line, prompt in (
         ("-- What does -c mean?", "What does -c mean?"),
-        ("What is -z, or --c?", "What is -z, or --c?"),
+        ("What is -c, or --max-cost 3 for?", "What is -c, or --max-cost 3 for?"),
         ("What is '-c book'?", "What is '-c book'?"),
     ):
         run(shell, f"%rlm -m scripted/two.json {line}")
