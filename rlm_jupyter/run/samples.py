@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rlm_jupyter.run.loop import Ending, solve, until_stopped
 from rlm_jupyter.run.state import Run
-from rlm_jupyter.run.vote import Ballot, Count, count
+from rlm_jupyter.run.vote import SETTLED, Ballot, Count, count
 from rlm_jupyter.types.errors import RLMError
 from rlm_jupyter.types.events import SampleSettled
 from rlm_jupyter.types.values import Value
@@ -43,13 +43,14 @@ async def best_of(run: Run, samples: int, start: StartSample, *, require_agreeme
     """
     voting = _Voting(run, start, {} if run.playback is None else run.playback.samples())
     voting.begin(samples)
-    pending = set(voting.tasks)
+    pending, why = set(voting.tasks), None
     try:
         while pending and not voting.is_stopped and not voting.count().is_settled(len(pending)):
             _, pending = await asyncio.wait(pending, return_when="FIRST_COMPLETED")
+        why = None if voting.is_stopped else SETTLED
     finally:
         for task in voting.tasks:
-            task.cancel()
+            task.cancel(why)
         await asyncio.gather(*voting.tasks, return_exceptions=True)
     # also those that ended while they were being cancelled
     return _ending(voting.own, voting.count(), require_agreement)

@@ -40,6 +40,7 @@ from rlm_jupyter.run.settings import Settings, as_far_as_given
 from rlm_jupyter.run.state import INTERRUPT_MARGIN, Playback, Run
 from rlm_jupyter.run.subcalls import SubcallService
 from rlm_jupyter.run.substates import CellState, PolicyState, ReplyState, RequestState
+from rlm_jupyter.run.vote import SETTLED
 from rlm_jupyter.types.errors import ContextError, KernelDiedError, KernelError, RLMError
 from rlm_jupyter.types.events import Event, RequestDelayed, RunStarted
 from rlm_jupyter.types.recorded_options import RecordedOptions
@@ -277,10 +278,11 @@ class Session:
         ending = Ending("failed")
         try:
             ending = await self._solve(run, parent)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             # the cell that asked is interrupted a moment before the deadline, and takes its children along
             in_time = parent is None or run.ledger.deadline.has(INTERRUPT_MARGIN)
-            ending = Ending("cancelled" if in_time else "seconds")
+            message = SETTLED if in_time and SETTLED in error.args else ""
+            ending = Ending("cancelled" if in_time else "seconds", message=message)
             raise
         except RLMError as error:
             ending = Ending("failed", run.best, str(error))

@@ -15,6 +15,8 @@ from typing import Any
 
 from rlm_jupyter.types.values import StopReason, Value
 
+SETTLED = "the other samples had agreed"
+"""Why a sample ends that could not change the answer."""
 _DIGITS = 4
 """Significant digits in which numbers that are not whole have to agree."""
 _NUMBER = re.compile(r"[^\w\s.+-]?\s*([+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?)\s*[^\w\s]?")

@@ -126,6 +126,10 @@ async def test_the_others_are_stopped_as_soon_as_they_cannot_change_the_answer()
     result = await run(model)
     assert time.monotonic() - began < 40
     assert (result.answer, result.message, result.confidence) == ("Lima", "2 of 2 samples agree", 1.0)
+    ends = [child.trajectory.ended for child in WholeRun.gather(result.path).children]  # type: ignore[arg-type]
+    stopped = [end.message for end in ends if end is not None and end.stop_reason == "cancelled"]
+    # nobody else has stopped it; none of these where the run itself was the last one
+    assert stopped in (["the other samples had agreed"], [])
 
 
 async def test_one_that_fails_costs_no_answer() -> None:
