@@ -24,9 +24,9 @@ class FoundRun:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it came to an end that was nobody's doing."""
+        """Whether it came to an end of its own: it was not stopped, and not refused together with all others."""
         ended = self.saved.trajectory.ended
-        return ended is not None and ended.stop_reason != "cancelled"
+        return ended is not None and ended.stop_reason not in {"cancelled", "failed"}
 
 
 def find(folder: Path, name: str) -> FoundRun | None:

@@ -4,36 +4,45 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from rlm_jupyter.prompts.tables import LEAST_LINES, converted, kind, short
 
 _CLOCK = r"\d\d:\d\d(?::\d\d)?"
-_TIME = re.compile(
-    r"[\[(]?(?:"
+_DATED = (
     rf"\d{{4}}[-/.]\d\d[-/.]\d\d(?:[T ]|, | - ){_CLOCK}"
     rf"|(?:\d\d[-/.])?\d\d[-/.]\d\d(?:\d\d)?,? {_CLOCK}"
     rf"|(?:[A-Z][a-z]{{2}},? )?[A-Z][a-z]{{2}} [ \d]\d(?: \d{{4}})? {_CLOCK}"
     rf"|\d\d/[A-Z][a-z]{{2}}/\d{{4}}:{_CLOCK}"
-    rf"|\d{{8}}-{_CLOCK}|\d{{6}} \d{{6}}\b|[A-Z]\d{{4}} {_CLOCK}"
-    r"|\d\d:\d\d:\d\d|1\d{9}(?:\.\d+)? (?=\D))"
+    rf"|\d{{8}}-{_CLOCK}|[A-Z]\d{{4}} {_CLOCK}|1\d{{9}}\.\d+ (?=\D)"
 )
+_BARE = r"\d{6} \d{6}\b|\d\d:\d\d:\d\d|1\d{9} (?=\D)"
+"""What may as well be a timetable's, or a number of something."""
+_TIME = re.compile(rf"[\[(]?(?:{_DATED}|{_BARE})")
 """A time as logs write it, by day and clock, or one of them alone: the forms of syslog, klog, web servers, HDFS, …"""
 _BEFORE_TIME = re.compile(rf"(?:\S{{1,40}}\s+){{1,4}}?(?:[a-z]+=)?{_TIME.pattern}|[a-z]+={_TIME.pattern}")
 """A line in which a few words stand before its time: a host, a level, a container."""
+_HAS_DATE = re.compile(_DATED)
+_BARE_TIME = re.compile(r"(?P<day>\d{6}) (?P<clock>\d{6})|\d\d:\d\d:(?P<second>\d\d)|(?P<epoch>1\d{9})")
+_DAY_AND_CLOCK = re.compile(r"\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]) (?:[01]\d|2[0-3])[0-5]\d[0-5]\d")
+_LEVEL = re.compile(r"\b(?:trace|debug|info|notice|warn(?:ing)?|error|severe|fatal|critical)\b", re.IGNORECASE)
 _MILLISECONDS = re.compile(rf"{_TIME.pattern}[,:]\d{{3}}[\s\]]")
 """What a table with commas would cut."""
-_PAIR = re.compile(r'([^\s=]+)=("[^"]*"|\S*)')
+_PAIR = re.compile(r'(?<!\S)([^\s=]+)=(?:"([^"]*)"|(\S*))')
+"""Only from a blank on: a long word is looked at once."""
 _FIELD = re.compile(r"([^\s:=][^:=]{0,39}?)(: |=)(.*)")
 _SEPARATORS = (" || ", " | ", "\t", "; ", ", ")
 _MARKS = (
-    re.compile(r"[\[(]?[\dT:.,/+-]*\d[\dT:.,/+-]*Z?[\])]?"),  # a date, a time, a number
+    re.compile(r"[\[(]?(?=[T:.,/+-]*\d)[\dT:.,/+-]+Z?[\])]?"),  # a date, a time, a number
     re.compile(r"[A-Z]{1,10}:?|-|\|"),  # a level, a dash
     re.compile(r"[\[(<].*[\])>]:?"),
     re.compile(r".*:"),
 )
 """What words at the beginning of a log's lines are alike in, each in its place."""
+_MOST_LABEL_CHARS = 400
 _MOST_MARKED = 7
 _EXAMPLE_CHARS = 200
+_LEVEL_CHARS = 100
 
 
 def line_shape(lines: Sequence[str]) -> tuple[str, ...]:
@@ -43,21 +52,25 @@ def line_shape(lines: Sequence[str]) -> tuple[str, ...]:
 
 def _pairs(lines: Sequence[str]) -> tuple[str, ...]:
     """Describe lines that are nothing but `key=value`, all with the same keys."""
-    if _PAIR.sub("", lines[0]).strip():  # most texts are told by their first line
+    if "=" not in lines[0] or _PAIR.sub("", lines[0]).strip():  # most texts are told by their first line
         return ()
-    quoted = any('"' in line for line in lines)
-    keys = [tuple(match[1] for match in _PAIR.finditer(line)) for line in lines]
-    plain = all(_PAIR.sub("", line).strip() == "" for line in lines)
-    if not plain or len(set(keys)) != 1 or not keys[0]:
+    found = [list(_PAIR.finditer(line)) for line in lines]
+    keys = tuple(match[1] for match in found[0])
+    is_plain = all(not _PAIR.sub("", line).strip() for line in lines)
+    if not is_plain or not keys or any(tuple(match[1] for match in row) != keys for row in found):
         return ()
-    values = [[match[2] for match in _PAIR.finditer(line)] for line in lines]
-    pairs = (
-        'pair.split("=", 1) for pair in shlex.split(line)' if quoted else 'pair.split("=", 1) for pair in line.split()'
-    )
+    if len(keys) > 1 and all(row[0][0].endswith((",", ";")) for row in found):
+        return ()  # that is no part of the value
+    if any('"' in line for line in lines):
+        # not shlex, for which an apostrophe is a quotation mark, too, and a backslash no character
+        pairs = f"{{key: quoted or bare for key, quoted, bare in re.findall(r'{_PAIR.pattern}', line)}}"
+    else:
+        pairs = 'dict(pair.split("=", 1) for pair in line.split() if "=" in pair)'
+    numbers = _as_numbers(keys, [[match[2] or match[3] or "" for match in row] for row in found])
+    rows = f'rows = [{pairs} for line in context.split("\\n") if "=" in line]'
     return (
-        f"Each line has key=value for the keys {', '.join(map(short, keys[0]))}. "
-        f"`{'import shlex; ' * quoted}rows = [dict({pairs}) for line in context.splitlines()]"
-        f"{_as_numbers(keys[0], values)}`",
+        f"Each line has key=value for the keys {', '.join(map(short, keys))}. "
+        f"`{'import re; ' * ('re.' in pairs)}{rows}{numbers}`",
     )
 
 
@@ -75,13 +88,25 @@ def _labelled(lines: Sequence[str]) -> tuple[str, ...]:
         signs = {field[2] for row in fields for field in row}
         if len(labels) > 1 or len(signs) > 1 or len({*(names := labels.pop())}) < len(names):
             continue
-        values = [[field[3] for field in row] for row in fields]
+        sign = signs.pop()
+        numbers = _as_numbers(names, [[field[3] for field in row] for row in fields])
+        parts = _parts(separator, [f"{name}{sign}" for name in names])
         return (
             f"Each line has {', '.join(map(short, names))}, separated by {separator!r}. "
-            f"`rows = [dict(part.split({signs.pop()!r}, 1) for part in line.split({separator!r})) "
-            f"for line in context.splitlines() if line.strip()]{_as_numbers(names, values)}`",
+            f"`{'import re; ' * ('re.' in parts)}"
+            f"rows = [dict(part.split({sign!r}, 1) for part in {parts} if {sign!r} in part) "
+            f'for line in context.split("\\n") if line.startswith({names[0] + sign!r})]{numbers}`',
         )
     return ()
+
+
+def _parts(separator: str, labels: Sequence[str]) -> str:
+    """Return the code that cuts a line before its labels; a comma and a semicolon stand in values, too."""
+    line = 'line.rstrip("\\r")'
+    ahead = "|".join(map(re.escape, labels)).replace("\\ ", " ")
+    if separator.strip() in {",", ";"} and len(ahead) <= _MOST_LABEL_CHARS:
+        return f"re.split({f'{separator}(?={ahead})'!r}, {line})"
+    return f"{line}.split({separator!r})"
 
 
 def _as_numbers(names: Sequence[str], values: Sequence[Sequence[str]]) -> str:
@@ -96,7 +121,7 @@ def log(lines: Sequence[str]) -> tuple[str, ...]:
 def _log(lines: Sequence[str]) -> tuple[str, ...]:
     begin = sum(map(bool, map(_TIME.match, lines)))
     timed = begin + sum(bool(_BEFORE_TIME.match(line)) for line in lines if not _TIME.match(line))
-    if timed < 0.6 * len(lines):
+    if timed < 0.6 * len(lines) or not _has_times(lines):
         return ()
     where = "begin with a time" if begin == timed else "have a time"
     rest = "" if timed == len(lines) else ", though not every one: some go on in further lines"
@@ -104,6 +129,25 @@ def _log(lines: Sequence[str]) -> tuple[str, ...]:
     # not behind the code, as a comment: a small model goes on with the second row, and the third, without end
     shown = f" Split into rows, the first is {first}." if first else ""
     return (f"It is a log: its lines {where}{rest}.{shown} `{code}`",)
+
+
+def _has_times(lines: Sequence[str]) -> bool:
+    """Return whether what is taken for times is: with a date, or in order as a log's are, or beside levels."""
+    found = [match[0] for line in lines if (match := _TIME.match(line) or _BEFORE_TIME.match(line)) is not None]
+    if 2 * sum(bool(_HAS_DATE.search(text)) for text in found) >= len(found):
+        return True
+    if 2 * sum(bool(_LEVEL.search(line, 0, _LEVEL_CHARS)) for line in lines) >= len(lines):
+        return True
+    times = [time for text in found if (time := _BARE_TIME.search(text)) is not None]
+    values = [time[0] for time in times]
+    steps = list(pairwise(values))
+    if 10 * sum(before > after for before, after in steps) > len(steps):
+        return False
+    if all(time["second"] for time in times):
+        return len({time["second"] for time in times}) > 1  # a timetable's have no seconds but 00
+    if all(time["day"] for time in times):
+        return all(map(_DAY_AND_CLOCK.fullmatch, values))
+    return any(before == after for before, after in steps)  # numbers of records differ
 
 
 def _words(lines: Sequence[str]) -> tuple[str, str] | None:
@@ -116,7 +160,8 @@ def _words(lines: Sequence[str]) -> tuple[str, str] | None:
         place: mark for mark in reversed(_MARKS) for place in places if all(mark.fullmatch(row[place]) for row in split)
     }
     last = max(marks, default=0)
-    example = repr(lines[0].split(None, last + 1))[:_EXAMPLE_CHARS]
+    example = repr(lines[0].rstrip().split(None, last + 1))[:_EXAMPLE_CHARS]
     if not set(marks.values()) - {_MARKS[0]} or "`" in example:  # times alone tell nothing apart
         return None
-    return f"rows = [line.split(None, {last + 1}) for line in context.splitlines() if line.strip()]", example
+    # not splitlines, which cuts lines at characters that stand in them, such as U+2028
+    return f'rows = [line.rstrip().split(None, {last + 1}) for line in context.split("\\n") if line.strip()]', example

@@ -1,95 +1,267 @@
-"""Tables in a text: their columns, the types of these, and the code that reads them."""
+"""Tables in a text: their columns, the types of these, and the code that reads them.
+
+Only samples are seen: what the code converts, it converts where it is a number, and leaves all else as it stands.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 LEAST_LINES = 3
 MOST_NAMES = 30
 MOST_NAME_CHARS = 60
+_MOST_CODE_CHARS = 2_000
+_MOST_WITHOUT_HEADER = 200
+"""Columns whose names would fit a sample: above, there may be a header that is not in it."""
 
-_INT = re.compile(r"[+-]?(?:0|[1-9]\d*)")
-"""Not 007: with zeros before it, it is the name of something."""
-_FLOAT = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_DELIMITERS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
+"""Commas last: they stand in numbers and in texts, too."""
+_PLAIN = {
+    "int": r"[+-]?(0|[1-9]\d{0,17})",
+    "float": r"[+-]?(0|[1-9]\d{0,17})(\.\d+)?",
+    "number with an exponent": r"[+-]?(0|[1-9]\d{0,17})(\.\d+)?([eE][+-]?\d+)?",
+}
+"""Not 007: with zeros before it, it is the name of something; nor what has more digits than a number needs."""
+_DIGITS_OF = {"int": "", "float": ".replace('.', '', 1)"}
+"""Leaves the digits of a number without its sign, in a form that a small model copies without a fault."""
+_PHONE = re.compile(r"\+\d{7,}")
 _COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
+"""2,748 is read as a number of inhabitants here, and as less than three there."""
+_DOT_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}|[+-]?\d{1,3}")
+_GROUPED = re.compile(
+    r"(?<![^\s€$£(])[+-]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|(?:\d{1,3}(?:\.\d{3})+|\d+),\d+)(?![^\s%€$£)])"
+)
+"""A number that has commas in it."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
+_RULE = re.compile(r":?-+:?")
+"""What stands below the names in Markdown."""
 _NAME = re.compile(r"[^\W\d][\w .()%/#-]{0,59}")
+_PERIOD = re.compile(r"(?:1[5-9]|2[01])\d\d(?:-\d\d){0,2}|\d{1,2}/\d{1,2}/(?:\d\d|\d{4})")
+"""A year, a month or a day: they name columns, too."""
+_WRITTEN = re.compile(r"[+-]?\d[\d.]*[eE][+-]?\d+|\d[\d:.-]+T[\d:.+-]+Z?")
+"""Numbers and times that have letters in them."""
+_MISSING = frozenset(
+    {"", "-", "--", "?", ".", "na", "n/a", "nan", "n.a.", "#n/a", "none", "null", "missing", "unknown"}
+)
+"""What stands for a number that is not known."""
+_DIGIT = re.compile(r"\d")
+_MANY = 10
+_COMMON = re.compile(
+    r"\b(?:id|key|name|title|city|town|country|state|region|date|day|time|year|type|kind|category|class|label|status"
+    r"|text|comment|review|sentence|sentiment|question|answer|description|note|e?mail|phone|address|url|link|author|user"
+    r"|customer|product|item|price|amount|total|count|score|language|gender|role|code|number|value|source|target|ort|stadt|land|datum|titel|nom|ville|pays|nombre|ciudad)\b"
+)
+"""Words that columns have for names everywhere."""
 
 
 def table(lines: Sequence[str]) -> tuple[str, ...]:
     """Describe lines that are rows of a table, in a sentence with code that reads it; nothing where they are not."""
-    if len(lines) < LEAST_LINES:
+    if not lines:
         return ()
-    for delimiter in ",;\t|":
-        try:
-            rows = list(csv.reader(io.StringIO("\n".join(lines)), delimiter=delimiter, strict=True))
-        except csv.Error:
-            continue
-        rows = [row for row in rows if row]
-        if len(rows) < LEAST_LINES or len(rows[0]) < 2 or {len(row) for row in rows} != {len(rows[0])}:
-            continue
-        if any(field.startswith(" ") for row in rows for field in row[1:]):
-            continue  # enumerations and verses are written so, tables hardly ever
-        kinds = [kind([row[column] for row in rows[1:]]) for column in range(len(rows[0]))]
-        head = [name.strip("\ufeff ") for name in rows[0]]
-        if not any(kind != "text" for kind in kinds) and not _is_header(head, rows):
-            continue
-        whole = [kind([row[column] for row in rows[1:]], blank=False) for column in range(len(head))]
-        marked = lines[0].startswith("\ufeff")
-        return _described(delimiter, head if _is_header(head, rows) else None, kinds, whole, marked=marked)
+    first = lines[0].lstrip("\ufeff")
+    is_marked = first != lines[0]
+    lines = [first, *lines[1:]] if first.strip() else lines[1:]
+    for delimiter in _DELIMITERS:
+        rows = _rows(lines, delimiter)
+        if rows and (found := _described(delimiter, rows, is_marked=is_marked)):
+            return found
     return ()
 
 
-def _is_header(head: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether a first row names columns: distinct words, none of which stands below it."""
-    return (
-        len(set(head)) == len(head)
-        and all(_NAME.fullmatch(name) for name in head)
-        and not any(name in {row[column] for row in rows[1:]} for column, name in enumerate(head))
-    )
+def _rows(lines: Sequence[str], delimiter: str) -> list[list[str]]:
+    """Split lines into rows of the same length; empty where they are none, or where that cuts something."""
+    if delimiter == "," and all("," in line and "," not in _GROUPED.sub("", line) for line in lines):
+        return []
+    try:
+        rows = list(csv.reader(io.StringIO("\n".join(lines)), delimiter=delimiter, strict=True))
+    except csv.Error:
+        return []
+    rows = [row for row in rows if row]
+    if len(rows) < LEAST_LINES or len(rows[0]) < 2 or {len(row) for row in rows} != {len(rows[0])}:
+        return []
+    if any(field.startswith(" ") for row in rows for field in row[1:]):
+        return []  # enumerations and verses are written so, tables hardly ever
+    columns = list(zip(*rows, strict=True))
+    if any(all(map(_is_open, column)) for column in columns):
+        return []  # the arguments of a call, the items of a list
+    filled = sum(any(map(str.strip, column)) for column in columns)
+    return rows if filled > 1 else []
 
 
-def _described(
-    delimiter: str, head: Sequence[str] | None, kinds: Sequence[str], whole: Sequence[str], *, marked: bool
-) -> tuple[str, ...]:
-    text = 'context.lstrip("\\ufeff")' if marked else "context"
-    named = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}[delimiter]
-    given = "" if delimiter == "," else f", delimiter={delimiter!r}"
-    shown = [f"{short(head[column]) if head else column} ({kind})" for column, kind in enumerate(kinds[:MOST_NAMES])]
+def _is_open(field: str) -> bool:
+    return any(field.count(pair[0]) != field.count(pair[1]) for pair in ("()", "[]", "{}"))
+
+
+def _described(delimiter: str, rows: Sequence[Sequence[str]], *, is_marked: bool) -> tuple[str, ...]:
+    is_ruled = delimiter == "|" and all(map(_RULE.fullmatch, rows[1]))
+    body = rows[1 + is_ruled :]
+    kinds = _kinds(delimiter, body)
+    is_header = True if is_ruled else _has_header(rows[0], body, kinds)
+    if set(kinds) == {"text"} and is_header is False:
+        return ()  # neither names nor numbers: such lines need not be a table
+    names: Sequence[str] | None = None
+    if is_header:
+        names = _unique(rows[0])
+        shown = [short(name) or "''" for name in names[:MOST_NAMES]]
+    else:
+        kinds = _kinds(delimiter, rows)
+        shown = [*map(str, range(min(len(kinds), MOST_NAMES)))]
+    code = _code(delimiter, rows, names, is_ruled=is_ruled, is_marked=is_marked)
+    if len(code) > _MOST_CODE_CHARS:
+        return ()
+    numbers = converted(names, _kinds(delimiter, body, blank=False)) if names else ""
+    is_bare = is_header is False and len(kinds) <= _MOST_WITHOUT_HEADER
+    columns = "no header; its columns are" if is_bare else "the columns"
+    listed = ", ".join(f"{name} ({its})" for name, its in zip(shown, kinds, strict=False))
     more = f" and {len(kinds) - MOST_NAMES:,} more" if len(kinds) > MOST_NAMES else ""
-    numbers = converted(head, whole) if head else ""
-    reader, columns = ("DictReader", "the columns") if head else ("reader", "no header; its columns are")
     return (
-        f"It is a table separated by {named}, with {columns} {', '.join(shown)}{more}. "
-        f"`import csv, io; rows = list(csv.{reader}(io.StringIO({text}){given})){numbers}`",
+        f"It is a table separated by {_DELIMITERS[delimiter]}, with {columns} {listed}{more}. "
+        f"`import csv, io; rows = {code}{numbers}`",
     )
+
+
+def _has_header(head: Sequence[str], body: Sequence[Sequence[str]], kinds: Sequence[str]) -> bool | None:
+    """Return whether a first row names the columns of the rows below, whose types are given; `None`: nothing tells."""
+    cells = [cell.strip() for cell in head]
+    columns = list(zip(*body, strict=True))
+    if all(kind == "text" for kind in kinds):
+        return _is_named_in_style(cells, columns)
+    found = _is_above_numbers(cells, columns, kinds)
+    stands_below = any(
+        cell and not _is_number(cell) and cell in column for cell, column in zip(cells, columns, strict=True)
+    )
+    return None if found and stands_below else found
+
+
+def _unique(head: Sequence[str]) -> list[str]:
+    """Return the names of columns, each in one line and given once: rows are dicts of them."""
+    names = [" ".join(name.split()) for name in head]
+    taken, seen, found = set(names), Counter[str](), []
+    for name in names:
+        seen[name] += 1
+        other = name
+        while seen[name] > 1 and other in taken:
+            other = f"{name}_{seen[name]}"
+            seen[name] += other in taken
+        taken.add(other)
+        found.append(other)
+    return found
+
+
+def _is_above_numbers(cells: Sequence[str], columns: Sequence[Sequence[str]], kinds: Sequence[str]) -> bool | None:
+    """Return whether words stand above numbers, or numbers as in the rows below."""
+    numeric = [index for index, kind in enumerate(kinds) if kind != "text"]
+    numbers = [index for index in numeric if _is_number(cells[index])]
+    named = [index for index in numeric if index not in {*numbers} and cells[index].lower() not in _MISSING]
+    if not numbers:
+        # pandas writes no name above the numbers of rows
+        is_index = cells[0] == "" and kinds[0] == "int" and columns[0][0].strip() in {"0", "1"}
+        return True if named or is_index else None
+    above = [cells[index] for index in numbers]
+    if _is_number(cells[0]) or len({*above}) < len(above):
+        return None if named else False
+    are_places = cells[0] == "" and above == [str(place) for place in range(len(above))]  # as pandas numbers columns
+    are_periods = len(above) + len(named) > 1 and all(
+        _PERIOD.fullmatch(cells[index]) and not all(map(_PERIOD.fullmatch, columns[index])) for index in numbers
+    )
+    return True if are_places or are_periods else None if named else False
+
+
+def _is_number(cell: str) -> bool:
+    """Return whether a cell is a number or a date, with a unit or a sign of currency at most: it has no word in it."""
+    return any(map(str.isdigit, cell)) and (not any(map(str.isalpha, cell)) or _WRITTEN.fullmatch(cell) is not None)
+
+
+def _is_named_in_style(cells: Sequence[str], columns: Sequence[Sequence[str]]) -> bool | None:
+    """Return whether words above texts are their names, which look other than these; `False`: they are no words."""
+    if not all(map(_NAME.fullmatch, cells)) or len({*cells}) < len(cells):
+        return False
+    if any(cell in column for cell, column in zip(cells, columns, strict=True)):
+        return False
+    known = sum(_COMMON.search(cell.lower().replace("_", " ")) is not None for cell in cells)
+    is_styled = any(
+        all(map(style, cells)) and any(not any(map(style, column)) for column in columns)
+        for style in (str.islower, str.isupper)
+    )
+    is_apart = any(
+        (all(map(_DIGIT.search, column)) and not _DIGIT.search(cell))
+        or (len(column) >= _MANY and min(Counter(column).values()) > 1)  # all else is there twice
+        for cell, column in zip(cells, columns, strict=True)
+    )
+    return True if is_styled or is_apart or 2 * known >= len(cells) else None
+
+
+def _code(
+    delimiter: str, rows: Sequence[Sequence[str]], names: Sequence[str] | None, *, is_ruled: bool, is_marked: bool
+) -> str:
+    """Return the expression that reads all rows; lines that are blank would be rows, and the first of them the names.
+
+    Where cells are seen that go on over lines, a blank line may be part of one, and only those around are left out.
+    """
+    text = 'context.lstrip("\\ufeff")' if is_marked else "context"
+    if any("\n" in field for row in rows for field in row):
+        source = 'io.StringIO(context.strip("\\ufeff\\r\\n "))'
+    else:
+        source = f"filter(str.strip, io.StringIO({text}))"
+    given = "" if delimiter == "," else f", delimiter={delimiter!r}"
+    if names is None:
+        return f"list(csv.reader({source}{given}))"
+    is_named = list(names) != list(rows[0])
+    skipped = is_ruled + is_named
+    own = f", {names!r}" if is_named else ""
+    return f"list(csv.DictReader({source}{own}{given}))" + (f"[{skipped}:]" if skipped else "")
 
 
 def converted(names: Sequence[str], kinds: Sequence[str]) -> str:
-    """Return the code that makes numbers of columns in which every value is one: as text, 9 is more than 10."""
-    lines = []
-    for kind in ("int", "float"):
-        its = [name for name, its_kind in zip(names, kinds, strict=True) if its_kind == kind][:MOST_NAMES]
+    """Return the code that makes numbers of columns in which every value is one: as text, 9 is more than 10.
+
+    In rows that were not seen, it leaves what is no number, or is not there.
+    """
+    updates = []
+    for its_kind, digits in _DIGITS_OF.items():
+        its = [name for name, found in zip(names, kinds, strict=True) if found == its_kind and "`" not in name]
+        while len(its) > MOST_NAMES or len(repr(its)) > _MOST_CODE_CHARS:
+            its = its[: min(MOST_NAMES, len(its) - 1)]
         if its:
-            lines.append(f"\nfor row in rows:\n    row.update({{name: {kind}(row[name]) for name in {its!r}}})")
-    return "".join(lines)
+            is_one = f"str(row.get(name)).lstrip('+-'){digits}.isdecimal()"
+            updates.append(f"\n    row.update({{name: {its_kind}(row[name]) for name in {its!r} if {is_one}}})")
+    return "".join(["\nfor row in rows:", *updates]) if updates else ""
+
+
+def _kinds(delimiter: str, rows: Sequence[Sequence[str]], *, blank: bool = True) -> list[str]:
+    """Name the types of all columns."""
+    columns = list(zip(*rows, strict=True))
+    kinds = [kind(column, blank=blank) for column in columns]
+    if delimiter != ";":
+        return kinds
+    # where numbers have decimal commas, which semicolons hint at, 2.748 may be two thousand and more
+    return [
+        "text" if its == "float" and all(_DOT_THOUSANDS.fullmatch(value.strip() or "0") for value in column) else its
+        for its, column in zip(kinds, columns, strict=True)
+    ]
 
 
 def kind(values: Sequence[str], *, blank: bool = True) -> str:
-    """Name the type of a column's values; `blank`: some of them may be empty."""
-    if not blank and not all(map(str.strip, values)):
+    """Name the type of a column's values; not `blank`: only where each is one as it stands."""
+    if not blank and not all(value and value == value.strip() for value in values):
         return "text"
     given = [value.strip() for value in values if value.strip()]
-    for name, pattern in (("int", _INT), ("float", _FLOAT), ("number with a decimal comma", _COMMA), ("date", _DATE)):
-        if given and all(map(pattern.fullmatch, given)):
+    if not given or any(map(_PHONE.fullmatch, given)):
+        return "text"
+    for name, pattern in _PLAIN.items():
+        if all(re.fullmatch(pattern, value) for value in given):
             return name
-        if name == "number with a decimal comma" and given and any(map(_COMMA.fullmatch, given)):
-            mixed = all(_COMMA.fullmatch(value) or _INT.fullmatch(value) for value in given)
-            return name if mixed else "text"
-    return "text"
+    if all(map(_DATE.fullmatch, given)):
+        return "date"
+    # without a comma, whole numbers stand among them; with one, some must show that it isn't one of thousands
+    with_comma = [value for value in given if not re.fullmatch(_PLAIN["int"], value)]
+    is_decimal = all(map(_COMMA.fullmatch, with_comma)) and not all(map(_THOUSANDS.fullmatch, with_comma))
+    return "number with a decimal comma" if is_decimal else "text"
 
 
 def short(name: str) -> str:

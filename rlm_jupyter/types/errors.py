@@ -111,6 +111,10 @@ class ModelError(RLMError):
     """A model's provider failed for good."""
 
 
+class KeyRefusedError(ModelError):
+    """A provider wants a key, or another one than it was given: no request is answered before."""
+
+
 class ImagesRefusedError(ModelError):
     """The model's server takes no images, or none such."""
 

@@ -26,12 +26,13 @@ import pytest
 from rlm_jupyter import RLM, Limits
 from rlm_jupyter.batch.outcome import BatchResult
 from rlm_jupyter.batch.scoring import Scoring, wilson
+from rlm_jupyter.models import load_model
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.record.journal_lock import lock
 from rlm_jupyter.types.errors import ConfigurationError, ModelError
 from rlm_jupyter.types.values import Message
 from tests.runs.test_magics import execute
-from tests.support.loopback import Loopback, Said
+from tests.support.loopback import Fault, Loopback, Said
 
 pytestmark = pytest.mark.slow
 
@@ -122,6 +123,18 @@ def test_a_model_that_fails_every_item_stops_the_batch() -> None:
     assert "10 items in a row failed" in result.stopped
     again = ask(scripted(times=30), items, context="text", key=None, retry="failed")
     assert [row.answer for row in again.rows] == [word.upper() for word in items]
+
+
+def test_a_key_that_is_refused_stops_the_batch_at_once_and_the_same_call_goes_on() -> None:
+    items = [f"w{number}" for number in range(30)]
+    with Loopback([Fault.status(401, "bad key"), *[UPPER] * 30]) as server:
+        model = load_model("openai/any", base_url=server.openai_url, api_key="k")
+        stopped = ask(model, items, context="text", key=None, concurrency=1)
+        assert "refused the key (401)" in stopped.stopped
+        assert (stopped.rows, len(server.requests)) == ([], 1)
+        result = ask(model, items, context="text", key=None)
+    assert [row.answer for row in result.rows] == [word.upper() for word in items]
+    assert not result.stopped
 
 
 def test_where_no_kernel_starts_the_batch_stops_and_nothing_is_asked() -> None:

@@ -40,7 +40,8 @@ SAID = {
     "text alone": ("name,city\nAda,Rome\nHugo,Oslo\n", "with the columns name (text), city (text)"),
     "byte order mark": (
         "\ufeffid,v\n1,2\n2,3\n",
-        'the columns id (int), v (int). `import csv, io; rows = list(csv.DictReader(io.StringIO(context.lstrip("\\ufeff"',
+        "the columns id (int), v (int). `import csv, io; "
+        'rows = list(csv.DictReader(filter(str.strip, io.StringIO(context.lstrip("\\ufeff"',
     ),
     "Windows' lines": ("id,v\r\n1,2\r\n2,3\r\n", "with the columns id (int), v (int)"),
     "many columns": (",".join(f"c{i}" for i in range(40)) + ("\n" + ",".join("1" * 40)) * 3, "c29 (int) and 10 more"),
@@ -62,7 +63,7 @@ SAID = {
     "log with marks": (
         "2031-03-01 10:00:00 INFO  [mail] sent to 3\n2031-03-01 10:00:09 ERROR [web] lost\n" * 9,
         "begin with a time. Split into rows, the first is ['2031-03-01', '10:00:00', 'INFO', '[mail]', 'sent to 3']. "
-        "`rows = [line.split(None, 4) for line in context.splitlines() if line.strip()]`",
+        '`rows = [line.rstrip().split(None, 4) for line in context.split("\\n") if line.strip()]`',
     ),
     "log without marks": (
         "2031-03-01 10:00:00 sent\n2031-03-01 10:00:09 lost it\n" * 9,

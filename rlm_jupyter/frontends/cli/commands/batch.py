@@ -106,8 +106,10 @@ def run(args: Namespace) -> int:
     for row in result.failed[:3]:
         terminal.say(terminal.one_line(f"{row.key}: {row.error}", 300))
     if result.stopped:
-        terminal.say("The same command goes on from here; a limit that was reached has to be raised.")
-    elif result.failed:
+        by_limit = result.stopped.startswith(("a limit", "the batch's max_", "the time"))
+        limit = "; a limit that was reached has to be raised" if by_limit else ""
+        terminal.say(f"The same command goes on from here{limit}.")
+    if result.failed:
         terminal.say("To do those that failed again: --retry failed")
     unjudged = 0 if result.judge is None else result.judge.missing
     if unjudged and not result.stopped:
