@@ -23,8 +23,8 @@ EXAMPLES = """\
 """
 State = Literal["ok", "note", "fail"]
 _PACKAGES = ("ipykernel", "ipython", "jupyter_client", "anthropic", "openai")
-_EXTRAS = {"files": "pandas", "images": "pypdfium2", "mcp": "mcp"}
-"""Extras of this package, and a module that only they bring."""
+_EXTRAS = {"files": "pptx", "images": "pypdfium2", "mcp": "mcp"}
+"""Extras of this package, and a module that hardly anything else brings."""
 _EXTENSION = "rlm-jupyter"
 _KERNEL_SECONDS = 60
 _LINE_CHARS = 300
