@@ -6,52 +6,26 @@ a wrong word here leads a model astray for a whole run.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rlm_jupyter.prompts.languages import LEAST_SHARE, language
+from rlm_jupyter.prompts.headings import SEARCHED, headings
+from rlm_jupyter.prompts.languages import language
 from rlm_jupyter.prompts.line_shapes import line_shape, log
-from rlm_jupyter.prompts.tables import LEAST_LINES, MOST_NAME_CHARS, MOST_NAMES, short, table
+from rlm_jupyter.prompts.prose import is_prose
+from rlm_jupyter.prompts.source_code import source_code
+from rlm_jupyter.prompts.tables import LEAST_LINES, MOST_NAMES, short, table
 
 _SAMPLE = 20_000
 """Characters at the beginning, in the middle and at the end."""
-_PARSED = 300_000
-"""Characters of a text that is parsed as a whole, to be sure."""
-_SEARCHED = 20_000_000
-"""Characters of a text whose headings are counted."""
+_ROWS = 12_000
+"""Objects in a list whose keys are looked at."""
+_MOST_TYPES = 2
 
-_HEADING = re.compile(r"^#{1,6} +\S.*$", re.MULTILINE)
-_CHAPTER = re.compile(
-    r"^(?:chapter|kapitel|chapitre|cap[ií]tulo|capitolo|hoofdstuk|part|book)\s+(?:\d+|[IVXLC]+)\b.*$",
-    re.MULTILINE | re.IGNORECASE,
-)
-_CODE = {
-    "Python": re.compile(
-        r"(?:async )?def \w+\(.*|class \w+.*:|(?:from [\w.]+ )?import [\w., *]+|(?:el)?if .+:|for .+ in .+:"
-    ),
-    "JavaScript or TypeScript": re.compile(
-        r"(?:export )?(?:async )?function \w*\(.*|(?:export )?(?:const|let|var) \w+ = .*|import .* from ['\"].*"
-        r"|export \{?.*"
-    ),
-    "Java": re.compile(r"(?:public|private|protected) .*[{;(]|import [\w.]+\*?;|package [\w.]+;"),
-    "C or C++": re.compile(
-        r"#(?:include|define|ifn?def|endif)\b.*|(?:static |const |unsigned )*(?:int|void|char|double|bool) \*?\w+\(.*"
-    ),
-    "Go": re.compile(r"func (?:\(.*\) )?\w+\(.*|package \w+|type \w+ (?:struct|interface) \{|\w+ := .*"),
-    "Rust": re.compile(r"(?:pub )?fn \w+.*|use [\w:]+.*;|impl.* \{|let (?:mut )?\w+.*;"),
-    "SQL": re.compile(r"(?:CREATE|INSERT|SELECT|UPDATE|DELETE|ALTER|DROP)\s+.*"),
-}
-"""Lines that only such code has."""
 PROSE = "It is running text."
-_SENTENCE_END = re.compile(r"[^\W\d_][.!?]['\")\]”»]*(?:\s|$)|[。！？]", re.MULTILINE)
-_LONGEST_SENTENCE = 60
-"""Words for each end of a sentence, at most, where a text is taken for prose; a character of Chinese counts as one."""
-_LEAST_SENTENCES = 3
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
 _CODE_BEHIND = re.compile(r"((?:It is|Each line has|Each value is) .*) `((?:import|rows|lines) .*)`", re.DOTALL)
 
 
@@ -61,8 +35,12 @@ def structure(text: str) -> tuple[str, ...]:
     Behind a line may stand, between backticks, the code that gets at it.
     """
     lines = _lines(text)
-    found = _json(text) or _json_lines(lines) or log(lines) or table(lines) or line_shape(lines) or _code(text, lines)
-    return found or (*_headings(text), *language(_ends(text)), *_prose(lines))
+    found = _json(text) or _json_lines(lines) or log(lines) or table(lines) or line_shape(lines)
+    return (
+        found
+        or source_code(text, lines)
+        or (*headings(text, lines), *language(_ends(text)), *((PROSE,) if is_prose(lines) else ()))
+    )
 
 
 def without_code(details: Iterable[str]) -> tuple[list[str], str | None]:
@@ -100,19 +78,27 @@ def _json(text: str) -> tuple[str, ...]:
         str.__getitem__(text, slice(0, _SAMPLE)).lstrip()[:1],
         str.__getitem__(text, slice(-200, None)).rstrip()[-1:],
     )
-    if (first, last) not in {("[", "]"), ("{", "}")} or str.__len__(text) > _SEARCHED:
+    if (first, last) not in {("[", "]"), ("{", "}")} or str.__len__(text) > SEARCHED:
         return ()
     try:
-        data = json.loads(text)
+        data = json.loads(str.__getitem__(text, slice(None)))  # a subclass may mean something else by its methods
     except (ValueError, RecursionError):
         return ()
     if isinstance(data, list):
         what = f"a list of {len(data):,} items"
         if data and all(isinstance(item, dict) for item in data):
-            what = f"a list of {len(data):,} objects, with the keys {keys_of(data[:200])}"
+            what = f"a list of {len(data):,} objects, with the keys {keys_of(_sample(data))}"
     else:
         what = f"an object with the keys {keys_of([data])}"
     return (f"It is JSON: {what}. `import json; data = json.loads(context)`",)
+
+
+def _sample(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return all rows, or so many of the beginning, the middle and the end."""
+    if len(rows) <= _ROWS:
+        return rows
+    third, middle = _ROWS // 3, len(rows) // 2
+    return rows[:third] + rows[middle : middle + third] + rows[-third:]
 
 
 def _json_lines(lines: Sequence[str]) -> tuple[str, ...]:
@@ -141,7 +127,7 @@ def keys_of(rows: Sequence[dict[str, Any]]) -> str:
             inner = value if isinstance(value, dict) and value else {"": value}
             for name, part in inner.items():
                 kinds.setdefault(f"{key}.{name}" if name else f"{key}", Counter())[type(part).__name__] += 1
-    named = {name: f"{short(name)} ({kind.most_common(1)[0][0]})" for name, kind in list(kinds.items())[:MOST_NAMES]}
+    named = {name: f"{short(name)} ({_types(kind)})" for name, kind in list(kinds.items())[:MOST_NAMES]}
     lacking = [shown for name, shown in named.items() if kinds[name].total() < len(rows)]
     more = f" and {len(kinds) - MOST_NAMES:,} more" if len(kinds) > MOST_NAMES else ""
     if 2 * len(lacking) > len(named):
@@ -150,38 +136,9 @@ def keys_of(rows: Sequence[dict[str, Any]]) -> str:
     return listed + more + (f"; not in all of them: {', '.join(lacking)}" if lacking else "")
 
 
-def _code(text: str, lines: Sequence[str]) -> tuple[str, ...]:
-    stripped = [line.strip() for line in lines]
-    counts = {name: sum(map(bool, map(form.fullmatch, stripped))) for name, form in _CODE.items()}
-    name, most = max(counts.items(), key=lambda item: item[1])
-    others = sorted(counts.values())[-2]
-    if most < 5 or most < LEAST_SHARE * len(lines) or most < 2 * others:
-        return ()
-    how = " `lines = context.splitlines()`"
-    if name == "Python" and str.__len__(text) <= _PARSED:
-        import ast
-
-        with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-            ast.parse(text)
-            how = " It parses as one module. `import ast; tree = ast.parse(context)`"
-    return (f"It is source code in {name}.{how}",)
-
-
-def _prose(lines: Sequence[str]) -> tuple[str, ...]:
-    ends = sum(len(_SENTENCE_END.findall(line)) for line in lines)
-    words = sum(len(_WORD.findall(line)) for line in lines)
-    return (PROSE,) if ends >= _LEAST_SENTENCES and words <= _LONGEST_SENTENCE * ends else ()
-
-
-def _headings(text: str) -> tuple[str, ...]:
-    if str.__len__(text) > _SEARCHED:
-        return ()
-    for what, form in (("headings", _HEADING), ("chapters", _CHAPTER)):
-        is_ruled_out = form is _HEADING and not str.startswith(text, "#") and "\n#" not in text
-        found = [] if is_ruled_out else form.findall(text)
-        is_first = len(found) > 1 and str.startswith(text, found[0])
-        if len(found) >= LEAST_LINES or is_first:
-            shown = "; ".join(line.strip()[:MOST_NAME_CHARS] for line in found[:4])
-            more = "…" if len(found) > 4 else ""
-            return (f"It has {len(found):,} {what}, each a line of its own: {shown}{more}",)
-    return ()
+def _types(kinds: Counter[str]) -> str:
+    """Name the types of a key's values: two at most, and whether some are None, which no code may add up."""
+    none = type(None).__name__
+    named = [name for name, _ in kinds.most_common() if name != none] or [none]
+    listed = " or ".join(named) if len(named) <= _MOST_TYPES else f"{', '.join(named[:_MOST_TYPES])}, …"
+    return listed + (", or None" if none in kinds and named != [none] else "")

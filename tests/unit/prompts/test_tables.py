@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -276,22 +275,3 @@ def test_calls_are_no_table() -> None:
 def test_times_in_order_or_beside_levels_are_a_logs(text: str) -> None:
     (said,) = structure(text)
     assert said.startswith("It is a log")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "x" * 58_000 + "\ny\nz\n",
-        "x" * 58_000 + "= y\nz=3\nz=4\n",
-        ('a="' * 6_000 + "\n") * 3,
-        ("2031-03-01 10:00:00 " + "1" * 19_000 + " x\n") * 3,
-        ("2031-03-01 10:00:00 " + "1:" * 9_000 + "x y\n") * 3,
-        ("a" + " " * 19_000 + "b c d e\n") * 3,
-        ("1," * 9_000 + "x\n") * 3,
-        ",".join(["a"] * 9_000) + ("\n" + ",".join("3" * 9_000)) * 2,
-    ],
-)  # fmt: skip
-def test_long_lines_take_no_time(text: str) -> None:
-    began = time.process_time()
-    structure(text)
-    assert time.process_time() - began < 1
