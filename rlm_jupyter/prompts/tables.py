@@ -21,13 +21,13 @@ _MOST_WITHOUT_HEADER = 200
 _DELIMITERS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
 """Commas last: they stand in numbers and in texts, too."""
 _PLAIN = {
-    "int": r"[+-]?(0|[1-9]\d{0,17})",
-    "float": r"[+-]?(0|[1-9]\d{0,17})(\.\d+)?",
+    "int": r"-?(0|[1-9]\d{0,17})",
+    "float": r"-?(0|[1-9]\d{0,17})(\.\d+)?",
     "number with an exponent": r"[+-]?(0|[1-9]\d{0,17})(\.\d+)?([eE][+-]?\d+)?",
 }
 """Not 007: with zeros before it, it is the name of something; nor what has more digits than a number needs."""
 _DIGITS_OF = {"int": "", "float": ".replace('.', '', 1)"}
-"""Leaves the digits of a number without its sign, in a form that a small model copies without a fault."""
+"""Leaves the digits of a number without its sign."""
 _PHONE = re.compile(r"\+\d{7,}")
 _COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
@@ -228,8 +228,11 @@ def converted(names: Sequence[str], kinds: Sequence[str]) -> str:
         while len(its) > MOST_NAMES or len(repr(its)) > _MOST_CODE_CHARS:
             its = its[: min(MOST_NAMES, len(its) - 1)]
         if its:
-            is_one = f"str(row.get(name)).lstrip('+-'){digits}.isdecimal()"
-            updates.append(f"\n    row.update({{name: {its_kind}(row[name]) for name in {its!r} if {is_one}}})")
+            updates.append(
+                f"\n    for name in {its!r}:"
+                f"\n        if str(row.get(name)).lstrip('-'){digits}.isdecimal():"
+                f"\n            row[name] = {its_kind}(row[name])"
+            )
     return "".join(["\nfor row in rows:", *updates]) if updates else ""
 
 
