@@ -22,14 +22,7 @@ from rlm_jupyter.run.prompt import check_prompt
 from rlm_jupyter.run.question import context_of
 from rlm_jupyter.run.result import OnEvent, Result
 from rlm_jupyter.run.settings import Settings
-from rlm_jupyter.types.errors import (
-    ConfigurationError,
-    KernelStartError,
-    KeyRefusedError,
-    LimitReached,
-    ModelError,
-    RLMError,
-)
+from rlm_jupyter.types.errors import ConfigurationError, KernelStartError, LimitReached, ModelError, RLMError
 from rlm_jupyter.types.events import Event, RunStarted
 
 
@@ -133,9 +126,9 @@ async def _attempt(item: Item, folder: Path, answer: Callable[[], Awaitable[Resu
         return Attempt(ResultRow(key=item.key, error=item.error))
     try:
         return Attempt(ResultRow.of(item.key, await answer(), folder.parent))
-    except KeyRefusedError as error:
-        return Attempt(unusable=str(error))  # as every other item's would be
     except RLMError as error:
+        if isinstance(error, ModelError) and error.refuses_key:
+            return Attempt(unusable=str(error))  # as every other item's would be
         row = ResultRow(key=item.key)
         if error.result is not None:
             row = ResultRow.of(item.key, error.result, folder.parent)

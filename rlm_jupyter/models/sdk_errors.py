@@ -18,7 +18,7 @@ from rlm_jupyter.models.endpoint import with_advice
 from rlm_jupyter.models.incapable import incapable
 from rlm_jupyter.models.overflow import overflow
 from rlm_jupyter.models.reply_fields import MalformedReply
-from rlm_jupyter.types.errors import KeyRefusedError, ModelError, ModelUnavailableError
+from rlm_jupyter.types.errors import ModelError, ModelUnavailableError
 
 if TYPE_CHECKING:
     from rlm_jupyter.models.endpoint import Endpoint
@@ -188,13 +188,14 @@ def _refusal(status: int | None, detail: str, endpoint: Endpoint) -> ModelError:
             "pass it as base_url: a key is not sent on."
         )
     if status in {401, 403}:
-        # 403 may be about this one request: what is in it, or the model
-        made = KeyRefusedError if status == 401 else ModelError
         if endpoint.key is None:
             text, elsewhere = with_advice(f"{name}: {endpoint.url} wants a key ({status}). ", endpoint.preset, ".")
-            return made(text, **elsewhere)
-        source = endpoint.key_variable or "the api_key that was passed"
-        return made(f"{name}: {title} refused the key ({status}). Check {source}. {detail}")
+            refusal = ModelError(text, **elsewhere)
+        else:
+            source = endpoint.key_variable or "the api_key that was passed"
+            refusal = ModelError(f"{name}: {title} refused the key ({status}). Check {source}. {detail}")
+        refusal.refuses_key = status == 401  # 403 may be about this one request: what is in it, or the model
+        return refusal
     if status == 404:
         return NotServedError(f"{name}: {endpoint.url} knows no such model or address (404). {detail}")
     return ModelError(f"{name}: {endpoint.url} refused the request{f' ({status})' if status else ''}. {detail}")

@@ -110,9 +110,8 @@ class ContextError(ConfigurationError):
 class ModelError(RLMError):
     """A model's provider failed for good."""
 
-
-class KeyRefusedError(ModelError):
-    """A provider wants a key, or another one than it was given: no request is answered before."""
+    refuses_key = False
+    """It wants a key, or another one than it was given: no request is answered before."""
 
 
 class ImagesRefusedError(ModelError):

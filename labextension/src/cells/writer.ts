@@ -95,7 +95,7 @@ export class CellWriter extends NotebookCells {
       return 'more';
     }
     for (const id of this._pending.keys()) {
-      const isNew = this._pending.get(id)?.kinds.has('placed') && this._index(id) < 0;
+      const isNew = this._pending.get(id)?.kinds.has('added') && this._index(id) < 0;
       if (isNew && this._isFilling()) {
         return 'later';
       }
@@ -117,11 +117,11 @@ export class CellWriter extends NotebookCells {
     if (cell && kinds.has('moved')) {
       this._takeOut(run, id, kinds);
     }
-    if (cell && kinds.has('placed') && this._index(id) < 0) {
+    if (cell && kinds.has('added') && this._index(id) < 0) {
       const cells = this._insertable(run, cell);
       cells.forEach(({ id }) => this._pending.delete(id));
-      this._place(run, cells);
-      const changes = cells.map((cell): Change => ({ kind: 'placed', cell }));
+      this._insert(run, cells);
+      const changes = cells.map((cell): Change => ({ kind: 'inserted', cell }));
       this._onWritten(run, changes);
       return;
     }
@@ -141,7 +141,7 @@ export class CellWriter extends NotebookCells {
       this._outputs.delete(id);
       return;
     }
-    const isWhole = kinds.has('done') || kinds.has('placed');
+    const isWhole = kinds.has('done') || kinds.has('added');
     if (isWhole || kinds.has('source')) {
       this._write(run, model, cell);
     }
@@ -168,7 +168,7 @@ export class CellWriter extends NotebookCells {
     if (isWrong && model && this._isOurs(model)) {
       this._shared?.transact(() => this._shared?.deleteCell(place), false);
       this._outputs.delete(id);
-      kinds.add('placed');
+      kinds.add('added');
     }
   }
 
@@ -187,20 +187,20 @@ export class CellWriter extends NotebookCells {
     const others = [...this._pending.keys()].flatMap(id => run.cell(id) ?? []);
     return insertedTogether(first, others, ({ id, status }) => {
       const pending = this._pending.get(id);
-      return pending?.run === run && pending.kinds.has('placed') && status !== 'proposed' && this._index(id) < 0;
+      return pending?.run === run && pending.kinds.has('added') && status !== 'proposed' && this._index(id) < 0;
     });
   }
 
   /** Whether Lab has still to draw the cells that were put in last. */
   private _isFilling(): boolean {
-    if (performance.now() - this._placed.at > FILL_MILLISECONDS || !this._panel.isVisible || document.hidden) {
+    if (performance.now() - this._lastInserted.at > FILL_MILLISECONDS || !this._panel.isVisible || document.hidden) {
       return false;
     }
-    return this._placed.widgets.some(widget => !widget.isDisposed && widget.isPlaceholder());
+    return this._lastInserted.widgets.some(widget => !widget.isDisposed && widget.isPlaceholder());
   }
 
   /** Put cells into the notebook, one below the other. */
-  private _place(run: RunModel, cells: LiveCell[]): void {
+  private _insert(run: RunModel, cells: LiveCell[]): void {
     const shared = this._shared;
     if (!shared) {
       return;
@@ -223,7 +223,7 @@ export class CellWriter extends NotebookCells {
     });
     cells.forEach((cell, offset) => this._fill(run, cell, place + offset));
     const widgets = cells.map(cell => this.widget(cell.id)).filter(widget => widget !== undefined);
-    this._placed = { at: performance.now(), widgets };
+    this._lastInserted = { at: performance.now(), widgets };
   }
 
   /** What a person wrote in a cell of the run that was refused stays below that cell, and what was said of it. */
@@ -290,7 +290,7 @@ export class CellWriter extends NotebookCells {
   /** The outputs that were written last, of cells that are not done. */
   private readonly _outputs = new Map<string, Output[]>();
   private readonly _rendering: Rendering;
-  private _placed: { at: number; widgets: Cell[] } = { at: 0, widgets: [] };
+  private _lastInserted: { at: number; widgets: Cell[] } = { at: 0, widgets: [] };
 }
 
 /** Let Lab parse a cell's headings now; before JupyterLab 4.3 it has no method for that, and parses them when asked. */

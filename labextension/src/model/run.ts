@@ -2,9 +2,9 @@
 
 import type { Batch, Child, Item, LiveCell, Output, RunFacts, Status } from '../protocol/messages';
 
-/** What became different, for whoever draws it. */
+/** What became different, for whoever draws it; a cell is `added` to the run, and later `inserted` into the page. */
 export type Change =
-  | { kind: 'placed' | 'moved' | 'source' | 'status' | 'done'; cell: LiveCell }
+  | { kind: 'added' | 'inserted' | 'moved' | 'source' | 'status' | 'done'; cell: LiveCell }
   | { kind: 'outputs'; cell: LiveCell; from: number }
   | { kind: 'text'; cell: LiveCell; at: number; text: string }
   | { kind: 'gone'; id: string }
@@ -234,7 +234,7 @@ export class RunModel {
         this._order.splice(before + 1, 0, cell.id);
       }
     }
-    const changes: Change[] = isNew ? [{ kind: 'placed', cell }] : [];
+    const changes: Change[] = isNew ? [{ kind: 'added', cell }] : [];
     if (isDone(cell.status) || !isNew) {
       changes.push({ kind: 'done', cell });
     }

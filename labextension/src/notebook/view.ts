@@ -226,14 +226,14 @@ export class LiveNotebook implements View {
       if (change.kind === 'child' && change.child.of) {
         this._labels.row(change.child.of);
       }
-      if (change.kind !== 'placed' && change.kind !== 'status' && change.kind !== 'done') {
+      if (change.kind !== 'added' && change.kind !== 'inserted' && change.kind !== 'status' && change.kind !== 'done') {
         continue;
       }
       const widget = this._writer.widget(change.cell.id);
       if (widget) {
         this._labels.put(widget);
       }
-      if (widget && change.kind === 'placed') {
+      if (widget && (change.kind === 'added' || change.kind === 'inserted')) {
         widget.setHidden(this.isFolded(run.parent));
         if (widget instanceof MarkdownCell) {
           widget.rendered = true;
