@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import pytest_asyncio
 
@@ -47,11 +48,22 @@ def sandbox(request: pytest.FixtureRequest) -> Sandbox:
     return Sandbox(request.param)
 
 
+_others: set[int] = set()
+"""The processes that were there when a test's pool was made: a server of other tests has kernels that wait, too."""
+
+
+def children() -> list[psutil.Process]:
+    """The processes that the test has brought about."""
+    return [child for child in psutil.Process().children(recursive=True) if child.pid not in _others]
+
+
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[TemplatePool]:
     """A pool of the test's own, and a folder: its kernels have an environment that no others have."""
     monkeypatch.chdir(tmp_path)
     template_pool.current().close()  # those of other tests
+    _others.clear()
+    _others.update(child.pid for child in psutil.Process().children(recursive=True))
     made = TemplatePool()
     monkeypatch.setattr(template_pool, "_pool", made)
     yield made

@@ -28,7 +28,7 @@ from rlm_jupyter.kernel.template_pool import TemplatePool
 from rlm_jupyter.kernel.templates import Templates
 from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.types.errors import ConfigurationError, KernelStartError
-from tests.unit.kernel.conftest import Answerer
+from tests.unit.kernel.conftest import Answerer, children
 from tests.unit.kernel.test_kernel import text_of
 
 pytestmark = [
@@ -55,7 +55,7 @@ async def run(sandbox: Sandbox, chosen: Templates | None = None) -> AsyncIterato
 def waiting(process: int | None = None) -> list[psutil.Process]:
     """The kernels that wait, and what watches over them."""
     found = []
-    for below in psutil.Process(process).children(recursive=True):
+    for below in children() if process is None else psutil.Process(process).children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
             if below.name() == READY:
                 found.append(below)

@@ -33,7 +33,7 @@ from rlm_jupyter.models.scripted import ScriptedModel
 from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.events import Event, RemarkMade
 from tests.support.sandboxes import need_bwrap
-from tests.unit.kernel.conftest import Answerer
+from tests.unit.kernel.conftest import Answerer, children
 from tests.unit.kernel.test_kernel import text_of
 
 pytestmark = [
@@ -62,7 +62,7 @@ async def forked(*sandboxes: Sandbox, templates: Templates | None = None) -> Asy
 
 
 def below(process: Any = None) -> list[psutil.Process]:
-    return psutil.Process(process).children(recursive=True)
+    return children() if process is None else psutil.Process(process).children(recursive=True)
 
 
 async def one_waits(templates: int = 1) -> None:
