@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import subprocess
@@ -52,11 +53,12 @@ def address() -> Iterator[str]:
 
 
 def servers() -> list[psutil.Process]:
-    return [
-        process
-        for process in psutil.Process().children(recursive=True)
-        if any("tests.support.mcp_server" in word for word in process.cmdline())
-    ]
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+            if any("tests.support.mcp_server" in word for word in process.cmdline()):
+                found.append(process)
+    return found
 
 
 def test_a_servers_tools_are_a_module_and_it_ends_with_the_run() -> None:
