@@ -8,7 +8,7 @@ from rlm_jupyter.types.errors import ConfigurationError
 from rlm_jupyter.types.recorded_options import RecordedOptions
 
 
-def check_given(recorded: RecordedOptions, given: dict[str, Any], model: str) -> None:
+def check_given(recorded: RecordedOptions, given: dict[str, Any], asked: str, model: str) -> None:
     """Refuse to ask elsewhere than before: the provider would be sent what was meant for a server of one's own.
 
     The address is not taken from the record: the key would go to whatever address stands in it.
@@ -17,8 +17,10 @@ def check_given(recorded: RecordedOptions, given: dict[str, Any], model: str) ->
     ----------
     given
         The options of `RLM` that change something.
+    asked
+        The model that the run began with, `provider/model`, whose address it is.
     model
-        Whose run it was, `provider/model`.
+        The one that it had last.
 
     Raises
     ------
@@ -26,9 +28,9 @@ def check_given(recorded: RecordedOptions, given: dict[str, Any], model: str) ->
         The address has to be given again.
     """
     before, now = recorded.get("base_url"), given.get("model", model)
-    if not before or "base_url" in given or not isinstance(now, str) or _provider(now) != _provider(model):
+    if not before or "base_url" in given or not isinstance(now, str) or _provider(now) != _provider(asked):
         return
-    what = f"{model} was asked at {before}: give that address again, or another, "
+    what = f"{asked} was asked at {before}: give that address again, or another, "
     option = f"{what}by --base-url URL."
     raise ConfigurationError(f'{what}by base_url="{before}".', notebook=option, command=option)
 

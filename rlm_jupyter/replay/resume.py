@@ -80,7 +80,7 @@ def configuration(saved: SavedRun, changes: dict[str, Any], *, calls: bool = Tru
                 )
             given[name] = policy
     if calls:
-        recorded_address.check_given(recorded, given, last.model)
+        recorded_address.check_given(recorded, given, started.model, last.model)
         recorded_tools.check_given(recorded, given)
         if recorded.get("answer_validators") and "answer" not in given:
             text = "The type of the answer has validators, functions that are in no record: give it again"

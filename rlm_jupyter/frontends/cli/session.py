@@ -62,7 +62,7 @@ def kept_session(args: Namespace, save: str | bool) -> SavedRun | None:
                 "--session."
             )
     started = last.trajectory.started
-    check_given(started.options, _given(args, "model", "base_url"), started.model)
+    check_given(started.options, _given(args, "model", "base_url"), started.model, started.model)
     _take(args, "model", started.model)
     _take(args, "sub_model", started.sub_model if started.sub_model != started.model else None)
     _take(args, "sandbox", started.options.get("sandbox", {}).get("kind"))
