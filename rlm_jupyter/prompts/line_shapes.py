@@ -31,7 +31,9 @@ _MILLISECONDS = re.compile(rf"{_TIME.pattern}[,:]\d{{3}}[\s\]]")
 _PAIR = re.compile(r'(?<!\S)([^\s=]+)=(?:"([^"]*)"|(\S*))')
 """Only from a blank on: a long word is looked at once."""
 _FIELD = re.compile(r"([^\s:=][^:=]{0,39}?)(: |=)(.*)")
-_SEPARATORS = (" || ", " | ", "\t", "; ", ", ")
+_SEPARATORS = (" || ", " | ", "\t", "; ", ", ", " ")
+_BEFORE_KEY = re.compile(r" (?=[^\s=]+=)")
+"""Where a line without any other separator is cut: values may have blanks in them (`name=Ada Roth city=Rome`)."""
 _MARKS = (
     re.compile(r"[\[(]?(?=[T:.,/+-]*\d)[\dT:.,/+-]+Z?[\])]?"),  # a date, a time, a number
     re.compile(r"[A-Z]{1,10}:?|-|\|"),  # a level, a dash
@@ -77,10 +79,10 @@ def _pairs(lines: Sequence[str]) -> tuple[str, ...]:
 def _labelled(lines: Sequence[str]) -> tuple[str, ...]:
     """Describe lines such as `User: u1 || Label: order`: the same labels in each, with a mark between them."""
     for separator in _SEPARATORS:
-        first = lines[0].split(separator)
+        first = _cut(lines[0], separator)
         if len(first) < 2 or not all(map(_FIELD.fullmatch, first)):
             continue
-        rows = [[_FIELD.fullmatch(part) for part in line.split(separator)] for line in lines]
+        rows = [[_FIELD.fullmatch(part) for part in _cut(line, separator)] for line in lines]
         fields = [[field for field in row if field is not None] for row in rows]
         if any(len(found) < max(2, len(row)) for found, row in zip(fields, rows, strict=True)):
             continue
@@ -91,8 +93,10 @@ def _labelled(lines: Sequence[str]) -> tuple[str, ...]:
         sign = signs.pop()
         numbers = _as_numbers(names, [[field[3] for field in row] for row in fields])
         parts = _parts(separator, [f"{name}{sign}" for name in names])
+        listed = ", ".join(map(short, names))
+        said = f"key=value for the keys {listed}" if separator == " " else f"{listed}, separated by {separator!r}"
         return (
-            f"Each line has {', '.join(map(short, names))}, separated by {separator!r}. "
+            f"Each line has {said}. "
             f"`{'import re; ' * ('re.' in parts)}"
             f"rows = [dict(part.split({sign!r}, 1) for part in {parts} if {sign!r} in part) "
             f'for line in context.split("\\n") if line.startswith({names[0] + sign!r})]{numbers}`',
@@ -100,11 +104,17 @@ def _labelled(lines: Sequence[str]) -> tuple[str, ...]:
     return ()
 
 
+def _cut(line: str, separator: str) -> list[str]:
+    if separator != " ":
+        return line.split(separator)
+    return [] if '"' in line else _BEFORE_KEY.split(line)  # within quotes, a key is none
+
+
 def _parts(separator: str, labels: Sequence[str]) -> str:
-    """Return the code that cuts a line before its labels; a comma and a semicolon stand in values, too."""
+    """Return the code that cuts a line before its labels; a comma, a semicolon and a blank stand in values, too."""
     line = 'line.rstrip("\\r")'
     ahead = "|".join(map(re.escape, labels)).replace("\\ ", " ")
-    if separator.strip() in {",", ";"} and len(ahead) <= _MOST_LABEL_CHARS:
+    if separator.strip() in {",", ";", ""} and len(ahead) <= _MOST_LABEL_CHARS:
         return f"re.split({f'{separator}(?={ahead})'!r}, {line})"
     return f"{line}.split({separator!r})"
 

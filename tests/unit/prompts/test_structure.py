@@ -151,6 +151,23 @@ def test_pairs_may_be_quoted() -> None:
     assert names["rows"][0]["ms"] == 3
 
 
+def test_values_of_pairs_may_have_blanks_in_them() -> None:
+    seen = "name=Ada de la Cruz city=Rome ms=3\r\nname=Hugo city=New York ms=4\r\n" * 3
+    said = structure(seen)
+    assert said[0].startswith("Each line has key=value for the keys name, city, ms. ")
+    names: dict[str, Any] = {"context": seen + "name=a=b or c=d city=Bath ms=none\r\nnothing\r\n"}
+    exec(without_code(said)[1] or "", names)
+    assert names["rows"][:2] == [
+        {"name": "Ada de la Cruz", "city": "Rome", "ms": 3},
+        {"name": "Hugo", "city": "New York", "ms": 4},
+    ]
+    assert names["rows"][6:] == [{"name": "a=b or c=d", "city": "Bath", "ms": "none"}]
+
+
+def test_pairs_with_quotes_and_blanks_are_not_taken_apart() -> None:
+    assert structure('name="Ada city=Rome" note=so long ms=3\n' * 3) == ()
+
+
 SILENT = {
     "numbers of ten digits": "1924190272\n1924190273\n1824190279\n",
     "a numbered list": "1. Ada bought 3 kettles\n2. Hugo bought 2 lamps\n3. Ida bought a tent\n",
@@ -166,7 +183,8 @@ SILENT = {
     "YAML": "a: 1\nb:\n  - x\n  - y\nc: z\n",
     "INI": "[a]\nx=1\ny=2\n[b]\nz=3\n",
     "HTML": "<html><body>\n<p>Hi, there</p>\n<p>Hi, you</p>\n</body></html>\n",
-    "pairs with spaces": "msg=hello world ms=3\nmsg=x y ms=4\nmsg=q r ms=9\n",
+    "pairs of other keys": "msg=hello world ms=3\nmsg=x y s=4\nmsg=q r ms=9\n",
+    "one pair with spaces": "msg=hello world\nmsg=x y\nmsg=q r\n",
     "a Markdown table": "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n",
     "other labels in a line": "User: u1 || Said: a\nUser: u2 || Label: d\nUser: u3 || Said: e\n",
     "a label twice": "a: 1 | a: 2\n" * 5,
