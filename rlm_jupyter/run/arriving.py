@@ -6,7 +6,9 @@ reply. From its beginning on the reply counts: where the rest of it does not com
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from rlm_jupyter import parsing
@@ -55,5 +57,8 @@ async def give_up(run: Run) -> None:
         cell = CellRun("interrupted")
         try:
             cell = await early.stop()
+        except BaseException:
+            cell = replace(cell, seconds=time.monotonic() - early.begun)
+            raise
         finally:
             cells.finish(run, early.source, early.executed, cell)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rlm_jupyter.kernel.guest.codec import DRAFT
@@ -58,13 +60,16 @@ async def execute(run: Run, source: str, executed: str | None = None) -> tuple[C
         await _revive(run, notices.DIED_BETWEEN, "died_between")
     await undo.mark(run)
     run.emit(CellStarted(run.iteration, cells.block, source))
+    begun = time.monotonic() if early is None else early.begun
     cell = CellRun("interrupted")
     try:
         cell = await (in_kernel(run, executed or source, changed) if early is None else early.take_over(changed))
+    except BaseException:
+        cell = replace(cell, seconds=time.monotonic() - begun)
+        raise
     finally:
         # also when the run is being stopped: what the cell had shown is kept
-        shown = cell if cell.outputs else CellRun(cell.status, latest, cell.execution_count, cell.seconds)
-        finish(run, source, executed, shown)
+        finish(run, source, executed, cell if cell.outputs else replace(cell, outputs=latest))
     try:
         inspection = await inspect_kernel(run)
     except KernelDiedError:

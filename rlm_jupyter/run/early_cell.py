@@ -7,6 +7,7 @@ answers to its calls.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -38,6 +39,7 @@ class EarlyCell:
         self.reply, self.source, self.executed = reply, source, executed
         self.is_due = asyncio.Event()
         """Set when its turn has come: until then no call of it is answered."""
+        self.begun = time.monotonic()
         self._outputs: tuple[Output, ...] = ()
         self._on_outputs: _OnOutputs | None = None
         self._execution = asyncio.create_task(execute(self._hear))
@@ -55,7 +57,9 @@ class EarlyCell:
         self._execution.cancel()
         await asyncio.wait([self._execution])
         is_over = not self._execution.cancelled() and self._execution.exception() is None
-        return self._execution.result() if is_over else CellRun("interrupted", self._outputs)
+        if is_over:
+            return self._execution.result()
+        return CellRun("interrupted", self._outputs, seconds=time.monotonic() - self.begun)
 
     def _hear(self, outputs: tuple[Output, ...]) -> None:
         self._outputs = outputs

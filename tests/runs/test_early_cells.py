@@ -263,6 +263,7 @@ async def test_the_time_is_up_while_the_model_writes_and_the_cell_runs(begun: li
     assert result.stop_reason == "seconds"
     (first,) = result.trajectory.iterations
     assert (first.reply.finish, [cell.status for cell in first.cells]) == ("broken_off", ["interrupted"])
+    assert 0 < first.cells[0].seconds < 8
 
 
 async def test_a_cell_that_is_early_asks_a_model_only_behind_its_reply(begun: list[str]) -> None:

@@ -308,6 +308,7 @@ async def test_a_cell_that_was_stopped_is_not_executed_again_and_the_model_is_to
     assert Path("begun").read_text() == "x"
     assert [cell.status for i in again.trajectory.iterations for cell in i.cells] == ["ok", "interrupted", "ok"]
     stopped = again.trajectory.iterations[1]
+    assert 0.2 < stopped.cells[0].seconds < 30
     assert stopped.notices == (notices.STOPPED,)
     assert "half" in stopped.shown
     assert model.requests[-1][-1].content.startswith("Outputs:\nhalf")
