@@ -92,6 +92,7 @@ def test_what_is_wrong_with_a_path_is_one_line_before_anything_is_asked() -> Non
         "@secret.zip": "secret.zip: no file in this zip archive can be read: left out a.txt: encrypted.",
         "@": "-c @ names no file: a path stands behind the @, as in -c @reports/.",
         "@-": "-c @- names no file: a path stands behind the @, as in -c @reports/.",
+        "''": "-c names nothing here: the name of a variable, or @ and a path, stands behind it.",
         "reports": "-c takes names of variables, not 'reports'",
         "reports/letter.docx": "not 'reports/letter.docx': a file is named by -c @reports/letter.docx.",
     }

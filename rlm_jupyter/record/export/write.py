@@ -24,6 +24,8 @@ _ENDS = {"ipynb": "-export.ipynb", "html": ".html", "jsonl": ".jsonl", "atif": "
 """What a file's name ends in; the others in the form and `.jsonl`."""
 _OF_OTHERS = {"ipynb": {"ipynb"}, "html": {"html"}}
 """The suffixes that a file may have, of those that stand for a form; other forms are lines of JSON."""
+_OF_NONE = {"pdf", "md", "py", "docx", "tex"}
+"""Suffixes of what no form is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,10 @@ def target(name: str, form: str, output: str | Path | None, source: Path) -> Pat
     path = Path(output or ".")
     if path.is_dir():
         path = path / name
-    elif path.suffix.removeprefix(".").lower() in {"ipynb", "html", "jsonl"} - _OF_OTHERS.get(form, {"jsonl"}):
+    elif (suffix := path.suffix.removeprefix(".").lower()) in _OF_NONE:
+        page = " A browser prints the page that --to html writes as a PDF." if suffix == "pdf" else ""
+        raise ConfigurationError(f"No form is a {path.suffix}: name another --output, or --to.{page}")
+    elif suffix in {"ipynb", "html", "jsonl"} - _OF_OTHERS.get(form, {"jsonl"}):
         raise ConfigurationError(
             f"{path.name} is no name for a file of the form {form}. Name another --output, or --to."
         )

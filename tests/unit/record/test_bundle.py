@@ -369,6 +369,12 @@ def test_a_mistake_is_said_in_a_line_and_costs_no_file(capsys: pytest.CaptureFix
         ("open", "-o", "nowhere/x.html"): "There is no folder nowhere",
         ("open", "-o", "mine.ipynb"): "mine.ipynb is not the notebook of a run",
         ("open", "-o", "x.html", "--to", "jsonl"): "x.html is no name for a file of the form jsonl",
+        (
+            "open",
+            "-o",
+            "x.pdf",
+        ): "No form is a .pdf: name another --output, or --to. A browser prints the page that --to",
+        ("open", "-o", "x.MD", "--to", "html"): "No form is a .MD: name another --output, or --to.",
         ("open", "-o", "./rlm_runs/../rlm_runs/open.ipynb"): "is the run itself",
         ("open", "-o", "rlm_runs/other.ipynb"): "is a run that is kept",
     }.items():
