@@ -83,7 +83,8 @@ class Passages(list[str]):
     def __repr__(self) -> str:
         lines = [one if len(one) <= _MOST_CHARS else f"{one[:_MOST_CHARS]}…" for one in islice(self, _MOST_SHOWN)]
         if len(self) > _MOST_SHOWN:
-            lines.append(f"… and {len(self) - _MOST_SHOWN:,} more")
+            # not how many more there are, which small models take for how many there are
+            lines.append(f"… {len(self):,} in all, of which these are the first")
         return "\n".join(lines) or "Nothing was found."
 
     __str__ = __repr__

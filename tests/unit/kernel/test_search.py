@@ -166,7 +166,7 @@ def test_lines_that_are_no_sentences_stay_lines() -> None:
 def test_what_is_shown_is_short() -> None:
     shown = repr(Passages(["a" * 600, *map(str, range(30))])).splitlines()
     assert shown[0] == "a" * 500 + "…"
-    assert shown[-1] == "… and 11 more"
+    assert shown[-1] == "… 31 in all, of which these are the first"
     assert len(shown) == 21
     assert str(Passages(["a", "b"])) == "a\nb"
 
