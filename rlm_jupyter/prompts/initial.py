@@ -73,8 +73,9 @@ _MOST_CONTEXTS = 8
 _ACCESS = {"DataFrame": "df = context", "list": "items = context"}
 """Code to begin with, by type: models that know only files open one otherwise."""
 _SEARCH = """ If the question is about all of `context`, count or compute over all of it, or have it read. If it is \
-about one thing, `SEARCH(words)` returns the sentences or lines that hold the rarest of these words, best first, as a \
-list of str; what they name may be searched for next:
+about one thing, `SEARCH(words)` returns the sentences or lines that hold the rarest of these words, best first, and \
+behind the best those that share a rare name or number with it, as a list of str; what they name may be searched for \
+next:
 ```repl
 print(SEARCH({words}))
 ```"""

@@ -163,6 +163,43 @@ def test_lines_that_are_no_sentences_stay_lines() -> None:
     assert search(["entry 150 "], lower) == ["entry 150 is a line of some length that says what it is"]
 
 
+_FILLING = "The night watch went home. Nobody asked for the map. " * 20
+
+
+def test_behind_the_best_comes_what_is_said_elsewhere_of_a_name_in_it() -> None:
+    text = f"Badge 8307 belongs to Nils. {_FILLING}The cellar in Rosdorf was opened with badge 8307. {_FILLING}"
+    text += f"The cellar in Varden was opened with badge 1111. {_FILLING}Badge 1111 belongs to Ada."
+    assert search("Whose badge opened the cellar in Rosdorf?", text) == [
+        "The cellar in Rosdorf was opened with badge 8307.",
+        "Badge 8307 belongs to Nils.",
+        "The cellar in Varden was opened with badge 1111.",
+    ]
+    assert search("rosdorf", ["He was born in Rosdorf as Ada Roth.", _FILLING, "Roth sold it."])[1:] == [
+        "Roth sold it."
+    ]
+
+
+def test_a_name_leads_on_only_where_it_is_rare() -> None:
+    often = "Then Ada Roth came, and it was late.\n" * 6
+    assert search("rosdorf", f"Ada Roth lives in Rosdorf.\n{often}") == ["Ada Roth lives in Rosdorf."]
+    small = "The house of the smith in Rosdorf burned.\nThat smith is dead.\n"
+    assert search("rosdorf", small) == ["The house of the smith in Rosdorf burned."]
+
+
+def test_nothing_leads_on_where_many_are_the_best() -> None:
+    three = "".join(f"Rosdorf sold Item {number}.\n" for number in range(3))
+    assert len(search("rosdorf", f"{three}Then Item 2 broke.\n")) == 4
+    four = "".join(f"Rosdorf sold Item {number}.\n" for number in range(4))
+    assert len(search("rosdorf", f"{four}Then Item 2 broke.\n")) == 4
+
+
+def test_no_more_than_five_are_led_to_those_with_the_rarest_names_first() -> None:
+    said = "".join(f"Hugo ate {what}.\nIda sang of {what}.\n" for what in ("bread", "cheese", "pears", "fish"))
+    found = search("rosdorf", f"In Rosdorf lived Hugo, Ida and Ada.\n{said}Ada wept.\n")
+    assert found[:2] == ["In Rosdorf lived Hugo, Ida and Ada.", "Ada wept."]
+    assert len(set(found)) == len(found) == 6
+
+
 def test_what_is_shown_is_short() -> None:
     shown = repr(Passages(["a" * 600, *map(str, range(30))])).splitlines()
     assert shown[0] == "a" * 500 + "…"
