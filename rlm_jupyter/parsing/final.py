@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
 _QUOTE_PAIRS = (("“", "”"), ("‘", "’"), ("«", "»"), ("„", "“"))
-_OF_WORDS = (ast.Name, ast.Constant, ast.Tuple, ast.List, ast.BinOp, ast.Sub, ast.expr_context)
-"""What words turn into that are read as Python: names, numbers, commas, hyphens."""
+_OF_WORDS = (ast.Name, ast.Constant, ast.Tuple, ast.List, ast.BinOp, ast.Sub, ast.Div, ast.expr_context)
+"""What words turn into that are read as Python: names, numbers, commas, hyphens, slashes."""
+_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+")
 _PYTHONS_OWN = frozenset(dir(builtins))
 _WORD = r"(FINAL(?:_VAR)?)[^\S\n]*\("
 _IN_SOURCE = re.compile(rf"^[^\S\n]*{_WORD}", re.MULTILINE)
@@ -222,7 +223,8 @@ def mend_prose_final(source: str) -> str | None:
 def bare_final(source: str) -> tuple[str, frozenset[str]] | None:
     """Read a cell that is nothing but `FINAL(Ann Arbor)` of words without their quotes, if they happen to be Python.
 
-    `FINAL(Oslo)`, `FINAL(Oslo, Bergen)` and `FINAL(host-12)` are names to Python; so is a variable.
+    `FINAL(Oslo)`, `FINAL(Oslo, Bergen)` and `FINAL(host-12)` are names to Python; so is a variable. To it,
+    `FINAL(555-8123)` is a difference, and `FINAL(1,234)` two numbers.
 
     Returns
     -------
@@ -237,10 +239,12 @@ def bare_final(source: str) -> tuple[str, frozenset[str]] | None:
         case _:
             return None
     names = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
-    if not names or not all(isinstance(node, _OF_WORDS) for node in nodes) or names & _PYTHONS_OWN:
+    if not all(isinstance(node, _OF_WORDS) for node in nodes) or names & _PYTHONS_OWN:
         return None
     declaration = next(declarations(source), None)
-    return None if declaration is None else (declaration.content, names)
+    content = "" if declaration is None else declaration.content
+    is_read_otherwise = names or any(isinstance(node, ast.BinOp) for node in nodes) or _THOUSANDS.fullmatch(content)
+    return (content, names) if content and is_read_otherwise else None
 
 
 def unquoted(content: str) -> str:

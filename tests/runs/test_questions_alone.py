@@ -60,6 +60,12 @@ async def test_a_lone_question_is_sent_where_all_of_the_context_is_shown() -> No
         ("['Oslo', 'Rome']", "FINAL(['Oslo', 'Rome'])", "['Oslo', 'Rome']"),
         ("'host-12'", "FINAL(host-12)", "host-12"),
         ("'Oslo, Rome'", "FINAL(Oslo, Rome)", "Oslo, Rome"),
+        ("'Phone: 1154-764414'", "FINAL(1154-764414)", "1154-764414"),
+        ("'2031-4-5'", "FINAL(2031-4-5)", "2031-4-5"),
+        ("'Unit: km/h'", "FINAL(km/h)", "km/h"),
+        ("f'Total: {1234:,}'", "FINAL(1,234)", "1,234"),
+        ("'between 3 and 12'", "FINAL(12-3)", "9"),
+        ("'a sum: 7'", "FINAL(3+4)", "7"),
     ],
 )
 async def test_an_answer_that_was_shown_needs_no_quotes(shown: str, final: str, answer: str) -> None:
