@@ -38,8 +38,8 @@ _SAMPLE, _LEAST_WRAPPED = 20_000, 40
 _MOST_WRAPPED = 10
 """Such lines for each sentence, at most: a list has none that end."""
 _SENTENCE = re.compile(r"[.!?؟۔।][\"')\]”»]*(?=\s)|[。！？]")
-_LINE_END = re.compile(r"([^\n]*)\n[ \t>]*(?=[^\s>])")
-"""A line, and the margin of the next: where that is not blank."""
+_LINE_END = re.compile(r"\n[ \t>]*(?=[^\s>])")
+"""The end of a line, and the margin of the next: where that is not blank."""
 _ENDS_OPEN = re.compile(r"[^\W\d_][,;-]?\Z")
 """Of a line that ends within a sentence."""
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{2,}")
@@ -232,8 +232,10 @@ def _lowered(text: str) -> str:
 def _holding(texts: Iterable[str], words: Iterable[_Word]) -> Iterator[str]:
     """Yield the sentences and lines that hold one of some words, in their order."""
     for piece in _pieces(texts):
-        lowered, end, is_wrapped = _lowered(piece), 0, _is_wrapped(piece)
-        for at in sorted(at for word in words for at in word.places(lowered)):
+        lowered, end = _lowered(piece), 0
+        found = sorted(at for word in words for at in word.places(lowered))
+        is_wrapped = bool(found) and _is_wrapped(piece)
+        for at in found:
             if at >= end:
                 first = max(end, at - _REACH)
                 start = max([first, *(after for _, after in _ends(piece, first, at, is_wrapped))])
@@ -269,7 +271,7 @@ def _is_wrapped(piece: str) -> bool:
     sample = piece[:_SAMPLE]
     lines = going_on = 0
     for end in _LINE_END.finditer(sample):
-        line, after = end[1].rstrip(), sample[end.end()]
+        line, after = sample[sample.rfind("\n", 0, end.start()) + 1 : end.start()].rstrip(), sample[end.end()]
         if len(line) >= _LEAST_WRAPPED:
             lines += 1
             # where letters are small and capital, a small one tells that the line before has not ended
