@@ -7,16 +7,19 @@ import json
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, ClassVar
 
 import zmq
-from ipykernel import kernelapp
+from ipykernel import ipkernel, kernelapp
 from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
+from IPython.core import shellapp
 from jupyter_client.jsonutil import json_default
 from traitlets import Type
 
@@ -37,7 +40,8 @@ class GuestKernel(IPythonKernel):
     """An IPython kernel whose control channel carries sub-calls, and whose every cell can be interrupted."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        with _without_modules(ipkernel):  # it lists their files for its debugger, and nobody debugs ours
+            super().__init__(**kwargs)
         self._execute_sleep = 0.0  # before each reply, so that outputs come first: the host waits for these
         self.log.setLevel(logging.WARNING)  # or each message makes records that no handler takes
         if isinstance(self.parent, PreparedApp):
@@ -105,14 +109,38 @@ class _NoShellThread:
         return threading.main_thread()
 
 
+class _NoModules:
+    """In place of `sys`, for who lists all modules: that writes to each of a thousand.
+
+    They lie in pages that a fork shares with its template until then.
+    """
+
+    modules: ClassVar[dict[str, ModuleType]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(sys, name, value)
+
+
+def _without_modules(module: ModuleType) -> AbstractContextManager[None]:
+    """Let code of this module see none."""
+    return _replaced(vars(module), "sys", _NoModules())
+
+
+def _without_subshells() -> AbstractContextManager[None]:
+    """Have an application made without a thread for subshells; ipykernel 6 has none."""
+    return _replaced(vars(kernelapp), "ShellChannelThread", _NoShellThread)
+
+
 @contextmanager
-def _without_subshells() -> Iterator[None]:
-    """Have an application made without a thread for subshells."""
-    module, name = vars(kernelapp), "ShellChannelThread"
-    if (theirs := module.get(name)) is None:  # ipykernel 6
+def _replaced(module: dict[str, Any], name: str, ours: object) -> Iterator[None]:
+    """Put something of ours in a name's place meanwhile, where the module has that name."""
+    if (theirs := module.get(name)) is None:
         yield
         return
-    module[name] = _NoShellThread
+    module[name] = ours
     try:
         yield
     finally:
@@ -187,6 +215,16 @@ class GuestKernelApp(IPKernelApp, PreparedApp):
         """Leave the file of a fork as it is: the host has written it."""
         if self._run is None:
             super().write_connection_file(**kwargs)
+
+    def init_code(self) -> None:
+        """Run what the user has configured to be run first; which modules were there before, the template has noted."""
+        if not self.is_prepared:
+            super().init_code()
+            return
+        with _without_modules(shellapp):
+            super().init_code()
+        shell: Any = self.shell
+        shell._sys_modules_keys = self.modules
 
     def initialize(self, argv: Any = None) -> None:
         """Make everything; from then on, nothing leads to the folder of the connection."""

@@ -7,8 +7,11 @@ the kernel are made by each fork for itself, and so are the folders that IPython
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 import importlib
-from collections.abc import Sequence
+import sys
+from collections.abc import Awaitable, Coroutine, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,8 @@ class PreparedApp(BaseIPythonApplication):
     """Stands between our application and IPython's: `prepare` does what `initialize` would."""
 
     is_prepared = False
+    modules: frozenset[str] = frozenset()
+    """Names of those that were imported before a fork, which `%reset --aggressive` keeps."""
 
     def prepare(self, argv: Sequence[str]) -> None:
         """Do all that can be done before a fork.
@@ -55,7 +60,15 @@ class PreparedApp(BaseIPythonApplication):
             parent=self, profile_dir=self.profile_dir, compiler_class=XCachingCompiler
         )
         self._shell.transform_cell("0\n")  # the patterns of the tokenizer take 10 ms to compile
+        hmac.new(b"", digestmod=hashlib.sha256)  # what OpenSSL looks up for the first one
+        for kind in (Mapping, MutableMapping, Awaitable, Coroutine):  # these keep what they have answered
+            for its in (str, int, dict, bool, type(None)):
+                issubclass(its, kind)
         self.is_prepared = True
+
+    def note_modules(self) -> None:
+        """Take note of what is imported by now."""
+        self.modules = frozenset(sys.modules)
 
     def initialize(self, argv: Any = None) -> None:
         """Read the configuration; in a fork, take that of the template, and folders of its own."""

@@ -93,6 +93,16 @@ import asyncio, multiprocessing.synchronize, numpy, os, random, secrets, tempfil
 """
 
 
+async def test_a_reset_keeps_the_modules_that_were_there_and_no_others() -> None:
+    async with forked(NO_SANDBOX, templates=Templates(preload=("colorsys",))) as (kernel,):
+        look = "import sys; ['colorsys' in sys.modules, 'tabnanny' in sys.modules]"
+        assert text_of(await kernel.execute(f"import tabnanny; {look}")) == "[True, True]"
+        await kernel.execute("%reset -f --aggressive")
+        shown = text_of(await kernel.execute(look))
+        assert shown == "[True, False]"
+        assert text_of(await kernel.execute("llm_query('hi')")) == "'echo hi'"
+
+
 async def test_two_forks_differ_where_two_processes_do(sandbox: Sandbox) -> None:
     async with forked(sandbox, sandbox, templates=Templates(["numpy", "multiprocessing.synchronize"])) as kernels:
         drawn = [eval(text_of(await kernel.execute(DIFFERING))) for kernel in kernels]
