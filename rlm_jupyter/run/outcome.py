@@ -124,7 +124,7 @@ def _has_more(stop_reason: StopReason, trajectory: Trajectory, number: int) -> b
 def raising_option(result: Result) -> str:
     """Return the option, with its value, with which a run goes on that a limit has ended."""
     used = {"tokens": result.usage.total_tokens, "cost": result.cost or 0, "seconds": result.seconds}
-    return raised_limit(result.stop_reason, result.trajectory.limits, used.get(result.stop_reason, 0))
+    return raised_limit(result.stop_reason, result.trajectory.limits, used.get(result.stop_reason, 0), result.message)
 
 
 def resume_command(notebook: Path) -> str:

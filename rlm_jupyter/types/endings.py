@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ RESUMABLE = {"failed", "cancelled", "kernel_died"}
 """What may end otherwise when the run is resumed as it is."""
 _MORE = 1.5
 """How many times what a run has used its raised limit is, at least."""
+_NEEDED = re.compile(r"a request may (?:use (?P<tokens>[\d,]+) tokens|cost \$(?P<dollars>[\d.]+)),")
+"""In `too_large`."""
 SAYS_ITSELF: set[StopReason] = {"no_progress", "cancelled", "failed"}
 """Where the message of a run is the reason itself."""
 
@@ -93,7 +96,12 @@ def no_answer(stop_reason: StopReason, message: str = "") -> str:
     return f"No answer: {why_ended(stop_reason, message)}"
 
 
-def raised_limit(stop_reason: StopReason, limits: Mapping[str, Any], used: float = 0) -> str:
+def too_large(needed: str, left: str, of: str) -> str:
+    """Say that a request was not sent, because it may take more than is left of a limit."""
+    return f"a request may {needed}, and {left} of {of} are left"
+
+
+def raised_limit(stop_reason: StopReason, limits: Mapping[str, Any], used: float = 0, message: str = "") -> str:
     """Return the option that raises the limit behind a stop reason, to twice what it was: `--max-iterations 60`.
 
     Parameters
@@ -102,11 +110,15 @@ def raised_limit(stop_reason: StopReason, limits: Mapping[str, Any], used: float
         Those of the run, by their names.
     used
         How much of what is limited the run took: more than the limit, where that was raised as it went on.
+    message
+        Of the result: it may say what a further request needs (`too_large`).
     """
     name = LIMITED_BY[stop_reason]
     before = limits.get(name)
     if before is None:
         return f"--{name.replace('_', '-')} N"
+    if (needed := _NEEDED.search(message)) is not None:
+        used += float((needed["tokens"] or needed["dollars"]).replace(",", ""))
     raised = before * 2 or 1
     while raised < used * _MORE:
         raised *= 2

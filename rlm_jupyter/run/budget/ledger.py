@@ -23,6 +23,7 @@ from rlm_jupyter.run.budget.held_back import HeldBack
 from rlm_jupyter.run.budget.kernel_slots import KernelSlots
 from rlm_jupyter.run.budget.overbilling import ROUNDING, Overbilling
 from rlm_jupyter.run.budget.rate_limit import RateLimiter
+from rlm_jupyter.types.endings import too_large
 from rlm_jupyter.types.errors import LimitReached
 from rlm_jupyter.types.limits import Limits
 from rlm_jupyter.types.values import StopReason, Usage
@@ -315,14 +316,14 @@ class Ledger:
         if left is not None and tokens > left:
             held = self._held_tokens - (0 if held_back is None else held_back.tokens)
             raise LimitReached(
-                f"a request may use {tokens:,} tokens, and {left:,} of {self._named_limits.max_tokens:,} are left"
+                too_large(f"use {tokens:,} tokens", f"{left:,}", f"{self._named_limits.max_tokens:,}")
                 + (f" ({held:,} more are held back for the answer)" if held else ""),
                 stop_reason="tokens",
             )
         if money is not None and cost > money + ROUNDING:
             back = self._held_cost - (0.0 if held_back is None else held_back.cost)
             raise LimitReached(
-                f"a request may cost ${cost:.4f}, and ${money:.4f} of ${self._named_limits.max_cost:.4f} are left"
+                too_large(f"cost ${cost:.4f}", f"${money:.4f}", f"${self._named_limits.max_cost:.4f}")
                 + (f" (${back:.4f} more are held back for the answer)" if back else ""),
                 stop_reason="cost",
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlm_jupyter.types.endings import beside_headline, raised_limit
+from rlm_jupyter.types.endings import beside_headline, raised_limit, too_large
 from rlm_jupyter.types.values import StopReason
 
 
@@ -24,6 +24,20 @@ def test_the_limit_that_is_proposed_is_above_what_was_used(
     stop_reason: StopReason, limits: dict[str, float | None], used: float, option: str
 ) -> None:
     assert raised_limit(stop_reason, limits, used) == option
+
+
+@pytest.mark.parametrize(
+    ("stop_reason", "limit", "needed", "option"),
+    [
+        ("tokens", 10, "use 3,451 tokens", "--max-tokens 10240"),
+        ("cost", 0.0001, "cost $0.0300", "--max-cost 0.0512"),
+    ],
+)
+def test_the_limit_that_is_proposed_lets_the_next_request_be_sent(
+    stop_reason: StopReason, limit: float, needed: str, option: str
+) -> None:
+    message = too_large(needed, "5", "10")
+    assert raised_limit(stop_reason, {f"max_{stop_reason}": limit}, 5 if limit == 10 else 0, message) == option
 
 
 @pytest.mark.parametrize(
